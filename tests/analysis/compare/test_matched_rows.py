@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from tests.analysis.compare.sides import load_side, side_of
 from tests.helpers.paths import SAMPLES, SHARED_TRACES
 from tests.helpers.trace_builder import Entry, cpu, kernel, runtime, step, trace
+from torchprof_tui.analysis.compare.grouped_sums import CPU_CALLS, SideSums
 from torchprof_tui.analysis.compare.matched_rows import (
-    CPU_CALLS,
     OUTSIDE_OPS,
     By,
     ComparedRow,
     ComparedRows,
     RowStatus,
-    SideSums,
     match_sides,
 )
 from torchprof_tui.analysis.compare.side import Side
@@ -185,6 +184,23 @@ def test_reordered_calls_are_matched() -> None:
     assert {row.status for row in rows.rows} == {RowStatus.MATCHED}
 
 
+def test_graph_launch_takes_the_calls_whose_kernels_it_replays() -> None:
+    calls = [(f"aten::op{number}", {f"kernel{number}": 5.0}) for number in range(3)]
+    eager = side_of(two_steps(*calls))
+    replay: list[Entry] = []
+    for number in range(2):
+        at = number * 1000
+        replay += [step(number, at, 990), runtime("cudaGraphLaunch", at + 10, 8, 1 + number)]
+        replay += [kernel(f"kernel{k}", at + 100 + 10 * k, 4, corr=1 + number) for k in range(3)]
+    row = match_sides(eager, side_of(trace(*replay))).rows[0]
+    assert row.text == "aten::op0 + aten::op1 + aten::op2 → cudaGraphLaunch"
+    assert (row.calls_a, row.calls_b, row.delta_ns) == (3, 1, -3e3)
+    rows = match_sides(eager, side_of(trace(*replay)), "kernel").rows[:3]
+    assert {(row.status, row.text, row.delta_ns) for row in rows} == {
+        (RowStatus.MATCHED, f"kernel{number}", -1e3) for number in range(3)
+    }
+
+
 def test_work_without_launch_is_not_matched_by_op_but_by_kernel() -> None:
     a = trace(cpu("aten::mm", 0, 10), kernel("gemm", 12, 5))
     b = trace(cpu("aten::mm", 0, 10), kernel("gemm", 12, 9))
@@ -325,3 +341,17 @@ def test_compiled_training_leaves_no_gpu_work_unexplained() -> None:
     assert_sums(rows, eager, compiled)
     one_sided = sum(row.sums_a.gpu + row.sums_b.gpu for row in rows.rows if not (row.name_a and row.name_b))
     assert one_sided < 0.05 * (rows.total.sums_a.gpu + rows.total.sums_b.gpu)
+
+
+@pytest.mark.skipif(not SHARED_TRACES.exists(), reason="the shared traces are not here")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("pairs/timesformer_mi300.json.gz", "pairs/timesformer_h100.json.gz"),
+        ("gpt2_train_modules_flops.pt.trace.json.gz", "gpt2_train_compile.pt.trace.json.gz"),
+        ("cuda_graph_replay.pt.trace.json.gz", "gpt2_train_compile.pt.trace.json.gz"),
+    ],
+)
+def test_properties_of_shared_pairs(first: str, second: str) -> None:
+    for by in ALL_BY:
+        assert_properties(load_side(SHARED_TRACES / first), load_side(SHARED_TRACES / second), by)

@@ -66,6 +66,11 @@ class ComparedTree:
         order, first = self._children
         return order[first[node] : first[node + 1]]
 
+    @property
+    def no_launch_node(self) -> int:
+        """The node of GPU work without a launch: the last child of the step."""
+        return int(self.children_of(0)[-1])
+
     def work_class(self, node: int) -> KernelClass:
         """Return the class of a node's first kernel that does more than move or fill memory."""
         classes = [decode_kernel_name(self.work_name(row)).kernel_class for row in self.work_rows(node)]

@@ -14,17 +14,20 @@ from typing import Literal
 import numpy as np
 
 from torchprof_tui.analysis.compare.compared_tree import ComparedTree
+from torchprof_tui.analysis.compare.grouped_sums import CPU_CALLS, SideSums, sum_classes, sum_modules
 from torchprof_tui.analysis.compare.label_identity import simplify_label
-from torchprof_tui.analysis.compare.matching import MatchedGroup, MatchedPairs, TreeMatch, match_trees
+from torchprof_tui.analysis.compare.matching import (
+    MatchedGroup,
+    MatchedPairs,
+    TreeMatch,
+    build_compared_trees,
+    match_trees,
+)
 from torchprof_tui.analysis.compare.op_tree import STEP_LABEL, group_keys
 from torchprof_tui.analysis.compare.side import Side
-from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
-from torchprof_tui.analysis.table.call_sites import CallSites
 from torchprof_tui.trace.core.arrays import I32, I64
 
 OUTSIDE_OPS = "(outside of all ops)"
-NO_MODULE = "(no module)"
-CPU_CALLS = "(calls on the CPU)"
 NOT_MATCHED = "(GPU work without its launch)"
 
 MAX_LISTED = 4
@@ -41,18 +44,6 @@ class RowStatus(str, Enum):
     ADDED = "added"
     REMOVED = "removed"
     NOT_MATCHED = "not matched"
-
-
-@dataclass(frozen=True, slots=True)
-class SideSums:
-    """Sums over all compared steps of one side: calls, CPU self time and GPU time in ns."""
-
-    calls: int = 0
-    cpu: int = 0
-    gpu: int = 0
-
-    def __add__(self, other: SideSums) -> SideSums:
-        return SideSums(self.calls + other.calls, self.cpu + other.cpu, self.gpu + other.gpu)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,17 +173,18 @@ class _Items:
 
 def match_sides(a: Side, b: Side, by: By = "op") -> ComparedRows:
     """Match two recordings and sum both by op, module, kernel or class, per step; differences are B minus A."""
-    match = match_trees(a, b)
     table = _RowTable()
-    if by == "op":
-        _sum_ops(table, match)
-    elif by == "module":
-        _sum_by_text(table, _sum_modules(a, match.a), _sum_modules(b, match.b))
-    elif by == "kernel":
-        _sum_kernels(table, match)
+    if by in ("op", "kernel"):
+        match = match_trees(a, b)
+        trees = match.a, match.b
+        (_sum_ops if by == "op" else _sum_kernels)(table, match)
     else:
-        _sum_by_text(table, _sum_classes(match.a), _sum_classes(match.b))
-    return _finish(table, match, a.step_count, b.step_count, by)
+        trees = build_compared_trees(a, b)  # rows of the same module or class need no matching of calls
+        if by == "module":
+            _sum_by_text(table, sum_modules(a, trees[0]), sum_modules(b, trees[1]))
+        else:
+            _sum_by_text(table, sum_classes(trees[0]), sum_classes(trees[1]))
+    return _finish(table, trees, a.step_count, b.step_count, by)
 
 
 def _sum_ops(table: _RowTable, match: TreeMatch) -> None:
@@ -223,7 +215,7 @@ def _sum_kernels(table: _RowTable, match: TreeMatch) -> None:
 def _op_items(tree: ComparedTree) -> _Items:
     """Return the nodes as items; GPU work without a launch is left to `not_matched`."""
     gpu = _sum_work(tree)
-    gpu[_no_launch_node(tree)] = 0
+    gpu[tree.no_launch_node] = 0
     names = list(tree.tree.labels)
     for label in tree.tree.label[tree.tree.parent <= 0].tolist():
         names[label] = OUTSIDE_OPS
@@ -240,11 +232,6 @@ def _sum_work(tree: ComparedTree) -> I64:
     gpu = np.zeros(len(tree.tree), np.int64)
     np.add.at(gpu, tree.tree.work.node, tree.tree.work.time)
     return gpu
-
-
-def _no_launch_node(tree: ComparedTree) -> int:
-    """Return the node of GPU work without a launch: the last child of the step."""
-    return int(tree.children_of(0)[-1])
 
 
 def caller_name(tree: ComparedTree, node: int) -> str:
@@ -305,38 +292,6 @@ def join_names(names: Iterable[str]) -> str:
     return listed if len(distinct) <= MAX_LISTED else f"{listed} + {len(distinct) - MAX_LISTED} more"
 
 
-def _sum_modules(side: Side, tree: ComparedTree) -> dict[str, SideSums]:
-    """Sum by path of nn.Module; GPU work and backward ops count for the module whose forward call they belong to."""
-    trace, selected = side.trace, tree.tree.selected
-    has_launch = trace.links.launch_of[selected.work] >= 0
-    calls, work = selected.calls, selected.work[has_launch]
-    module, paths = CallSites(trace).factorize_modules(np.concatenate([calls, work]))
-    columns = np.zeros((3, len(paths)), np.int64)
-    is_op = np.zeros(len(trace), np.bool_)
-    is_op[calls] = True
-    of_call, of_work = module[: len(calls)], module[len(calls) :]
-    np.add.at(columns[0], of_call, 1)
-    np.add.at(columns[1], of_call, trace.self_duration[calls])
-    np.add.at(columns[2], of_work, trace.duration[work])
-    return {
-        path or NO_MODULE: SideSums(*column)
-        for path, column in zip(paths, columns.T.tolist(), strict=True)
-        if any(column)
-    }
-
-
-def _sum_classes(tree: ComparedTree) -> dict[str, SideSums]:
-    """Sum GPU work by its decoded class; all CPU time is one row."""
-    sums = {CPU_CALLS: SideSums(0, int(tree.tree.cpu_time.sum()), 0)}
-    work = tree.tree.work
-    for name in np.unique(work.name).tolist():
-        rows = work.name == name
-        label = decode_kernel_name(tree.names[name]).kernel_class.label
-        added = SideSums(int(work.calls[rows].sum()), 0, int(work.time[rows].sum()))
-        sums[label] = sums.get(label, SideSums()) + added
-    return sums
-
-
 def _sum_by_text(table: _RowTable, a: dict[str, SideSums], b: dict[str, SideSums]) -> None:
     """Join the sums of both sides by their text."""
     for text in {**a, **b}:
@@ -348,11 +303,13 @@ def _sum_by_text(table: _RowTable, a: dict[str, SideSums], b: dict[str, SideSums
             table.add((RowStatus.ADDED, "", text, ""), SideSums(), b[text])
 
 
-def _finish(table: _RowTable, match: TreeMatch, steps_a: int, steps_b: int, by: By) -> ComparedRows:
+def _finish(
+    table: _RowTable, trees: tuple[ComparedTree, ComparedTree], steps_a: int, steps_b: int, by: By
+) -> ComparedRows:
     """Compute shares, add the rows of what is not matched and of the totals, and sort."""
-    totals = [SideSums(0, int(t.tree.cpu_time.sum()), int(t.tree.work.time.sum())) for t in (match.a, match.b)]
+    totals = [SideSums(0, int(t.tree.cpu_time.sum()), int(t.tree.work.time.sum())) for t in trees]
     on_gpu = bool(totals[0].gpu or totals[1].gpu)
-    unmatched = [_sum_unmatched(tree) if by in ("op", "module") else SideSums() for tree in (match.a, match.b)]
+    unmatched = [_sum_unmatched(tree) if by in ("op", "module") else SideSums() for tree in trees]
 
     def build_row(key: _Key, a: SideSums, b: SideSums) -> ComparedRow:
         return ComparedRow(*key, a, b, steps_a, steps_b, on_gpu, *table.events.get(key, (-1, -1)))
@@ -375,7 +332,7 @@ def _finish(table: _RowTable, match: TreeMatch, steps_a: int, steps_b: int, by: 
         tuple(map(with_share, rows)),
         with_share(not_matched),
         with_share(total),
-        match.a.tree.is_merged,
+        trees[0].tree.is_merged,
     )
 
 
@@ -385,6 +342,6 @@ def _columns(rows: list[ComparedRow], not_matched: ComparedRow) -> list[tuple[Si
 
 def _sum_unmatched(tree: ComparedTree) -> SideSums:
     """Sum the GPU work whose launch is not in the trace."""
-    rows = tree.work_rows(_no_launch_node(tree))
+    rows = tree.work_rows(tree.no_launch_node)
     work = tree.tree.work
     return SideSums(int(work.calls[rows.start : rows.stop].sum()), 0, int(work.time[rows.start : rows.stop].sum()))

@@ -7,7 +7,8 @@ name in order, then by decoded class in order; the rest corresponds as a whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,6 +30,7 @@ class MatchedGroup:
     members_b: tuple[int, ...]
     caller_a: int
     caller_b: int
+    is_fused: bool = False  # see NodeGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,21 @@ class TreeMatch:
 
 def match_trees(side_a: Side, side_b: Side) -> TreeMatch:
     """Match the steps of two recordings. `match_trees(b, a)` is its mirror image."""
-    trees = _build_trees(side_a, side_b)
-    labels = SharedLabels()
-    a = ComparedTree.build(trees[0], side_a.trace.names, labels)
-    b = ComparedTree.build(trees[1], side_b.trace.names, labels)
+    a, b = build_compared_trees(side_a, side_b)
     # Of two equally good alignments one is taken: match in an order that does not depend on which side is first.
     if _order_key(a) > _order_key(b):
         return _mirror(_match(b, a, InputDigests(b, a, side_b.trace, side_a.trace)))
     return _match(a, b, InputDigests(a, b, side_a.trace, side_b.trace))
+
+
+def build_compared_trees(side_a: Side, side_b: Side) -> tuple[ComparedTree, ComparedTree]:
+    """Build the call trees of both sides, with the same levels and shared labels."""
+    trees = _build_trees(side_a, side_b)
+    labels = SharedLabels()
+    return (
+        ComparedTree.build(trees[0], side_a.trace.names, labels),
+        ComparedTree.build(trees[1], side_b.trace.names, labels),
+    )
 
 
 def find_common_callers(match: TreeMatch) -> tuple[I32, I32]:
@@ -130,7 +139,7 @@ def _match(a: ComparedTree, b: ComparedTree, inputs: InputDigests) -> TreeMatch:
         if len(left_a) or len(left_b):
             region = match_region(a, b, left_a, left_b)
             moved += [(x, y, i, j) for x, y in region.pairs]
-            groups += [MatchedGroup(group.nodes_a, group.nodes_b, i, j) for group in region.groups]
+            groups += [MatchedGroup(group.nodes_a, group.nodes_b, i, j, group.is_fused) for group in region.groups]
     calls = _collect_pairs(in_place, moved)
     has_same_work = a.work_digests[calls.a] == b.work_digests[calls.b]
     work, work_groups = _match_work(a, b, calls, has_same_work, groups)
@@ -172,18 +181,31 @@ def _match_work(
         if key not in known:
             known[key] = _align_work(a, b, at_a, at_b)
         pairs, left_a, left_b = known[key]
+        # Work of calls with different names is below their common caller.
         if calls.caller_a[index] >= 0 and a.label[i] != b.label[j]:
             i, j = int(calls.caller_a[index]), int(calls.caller_b[index])
         moved += [(at_a.start + x, at_b.start + y, i, j) for x, y in pairs]
         if left_a or left_b:
-            members_a = tuple(at_a.start + x for x in left_a)
-            groups.append(MatchedGroup(members_a, tuple(at_b.start + y for y in left_b), i, j))
+            rest_a, rest_b = tuple(at_a.start + x for x in left_a), tuple(at_b.start + y for y in left_b)
+            groups.append(MatchedGroup(rest_a, rest_b, i, j))
     for group in call_groups:
-        members_a = tuple(row for node in group.members_a for row in a.work_rows(node))
-        members_b = tuple(row for node in group.members_b for row in b.work_rows(node))
-        if members_a or members_b:
-            groups.append(MatchedGroup(members_a, members_b, group.caller_a, group.caller_b))
+        pairs, rest = _match_group_work(a, b, group)
+        moved += [(x, y, group.caller_a, group.caller_b) for x, y in pairs]
+        if rest.members_a or rest.members_b:
+            groups.append(rest)
     return _collect_pairs([(rows_a, rows_b)], moved), groups
+
+
+def _match_group_work(a: ComparedTree, b: ComparedTree, group: MatchedGroup) -> tuple[Pairs, MatchedGroup]:
+    """Match the GPU work of a group of calls: (pairs of rows, the rest as a group of rows)."""
+    rows_a = [row for node in group.members_a for row in a.work_rows(node)]
+    rows_b = [row for node in group.members_b for row in b.work_rows(node)]
+    pairs: Pairs = []
+    if rows_a and rows_b and not group.is_fused:
+        aligned, left_a, left_b = _align_work(a, b, rows_a, rows_b)
+        pairs = [(rows_a[x], rows_b[y]) for x, y in aligned]
+        rows_a, rows_b = [rows_a[x] for x in left_a], [rows_b[y] for y in left_b]
+    return pairs, replace(group, members_a=tuple(rows_a), members_b=tuple(rows_b))
 
 
 def _list_rows(tree: ComparedTree, nodes: I32) -> I32:
@@ -194,13 +216,15 @@ def _list_rows(tree: ComparedTree, nodes: I32) -> I32:
     return rows.astype(np.int32)
 
 
-def _align_work(a: ComparedTree, b: ComparedTree, rows_a: range, rows_b: range) -> tuple[Pairs, list[int], list[int]]:
-    """Align the GPU work of two calls by name, then by class: (pairs, the rest of either side), from 0 each."""
-    labels_a, labels_b = a.work_label[rows_a.start : rows_a.stop], b.work_label[rows_b.start : rows_b.stop]
+def _align_work(
+    a: ComparedTree, b: ComparedTree, rows_a: Sequence[int], rows_b: Sequence[int]
+) -> tuple[Pairs, list[int], list[int]]:
+    """Align rows of GPU work by name, then by class: (pairs, the rest of either side), indices into the rows."""
+    labels_a, labels_b = a.work_label[list(rows_a)], b.work_label[list(rows_b)]
     pairs = align_sequences(labels_a, labels_b, labels_a, labels_b)
     left_a, left_b = _complement(len(rows_a), pairs, 0), _complement(len(rows_b), pairs, 1)
-    classes_a = _list_classes(a, [rows_a.start + x for x in left_a])
-    classes_b = _list_classes(b, [rows_b.start + y for y in left_b])
+    classes_a = _list_classes(a, [rows_a[x] for x in left_a])
+    classes_b = _list_classes(b, [rows_b[y] for y in left_b])
     pairs += [(left_a[x], left_b[y]) for x, y in align_sequences(classes_a, classes_b, classes_a, classes_b)]
     return pairs, _complement(len(rows_a), pairs, 0), _complement(len(rows_b), pairs, 1)
 
@@ -232,4 +256,4 @@ def _mirror_pairs(pairs: MatchedPairs) -> MatchedPairs:
 
 
 def _mirror_group(group: MatchedGroup) -> MatchedGroup:
-    return MatchedGroup(group.members_b, group.members_a, group.caller_b, group.caller_a)
+    return MatchedGroup(group.members_b, group.members_a, group.caller_b, group.caller_a, group.is_fused)

@@ -1,8 +1,8 @@
 """Match the calls below two matched calls where the names below them differ: eager against compiled, cuDNN, MIOpen.
 
-The calls are matched out of their nesting, in passes: the same name, in order and then in any order; a product and a
-sum with the op that computes both; ops with the Triton kernel whose name lists them; calls that launch work of the
-same class, in order. What remains is left to the common caller.
+The calls are matched out of their nesting, in passes: the same name, in order and then in any order; calls with the
+graph launch that replays their kernels; a product and a sum with the op that computes both; ops with the Triton kernel
+whose name lists them; calls that launch work of the same class, in order. What remains is left to the common caller.
 """
 
 from __future__ import annotations
@@ -21,10 +21,14 @@ from torchprof_tui.trace.core.arrays import I32, I64
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Calls of both sides that correspond as a whole, but not one to one. One side may be empty."""
+    """Calls of both sides that correspond as a whole, but not one to one. One side may be empty.
+
+    `is_fused`: all GPU work of one side does what all of the other does; else single kernels may correspond.
+    """
 
     nodes_a: tuple[int, ...]
     nodes_b: tuple[int, ...]
+    is_fused: bool = False
 
 
 @dataclass(slots=True)
@@ -46,7 +50,7 @@ def match_region(a: ComparedTree, b: ComparedTree, nodes_a: I32, nodes_b: I32) -
     moved = _pair_moved(a, b, left_a, left_b)
     match.pairs += moved
     left_a, left_b = _without(left_a, moved, 0), _without(left_b, moved, 1)
-    for group_calls in (_group_composites, _group_fused):
+    for group_calls in (_group_graphs, _group_composites, _group_fused):
         for is_swapped in (False, True):
             if left_a and left_b:
                 groups = _group_either_way(group_calls, (a, b), (left_a, left_b), match.pairs, is_swapped)
@@ -72,7 +76,7 @@ def _group_either_way(
     if not is_swapped:
         return group_calls(*trees, *left, anchors)
     groups = group_calls(*trees[::-1], *left[::-1], [(j, i) for i, j in anchors])
-    return [NodeGroup(group.nodes_b, group.nodes_a) for group in groups]
+    return [NodeGroup(group.nodes_b, group.nodes_a, group.is_fused) for group in groups]
 
 
 def _pair_same_names(a: ComparedTree, b: ComparedTree, nodes_a: I32, nodes_b: I32) -> Pairs:
@@ -111,6 +115,32 @@ def _pair_moved(a: ComparedTree, b: ComparedTree, left_a: list[int], left_b: lis
     return [(int(work_a[i]), int(work_b[j])) for i, j in pairs]
 
 
+def _group_graphs(
+    a: ComparedTree, b: ComparedTree, left_a: list[int], left_b: list[int], anchors: Pairs
+) -> list[NodeGroup]:
+    """Group each launch of a CUDA or HIP graph in b with the calls of a that launch its kernels one by one.
+
+    A call belongs to the graph that has its first matched kernel; one without any to the graph of the call before it.
+    """
+    graphs = [node for node in left_b if b.has_work[node] and "GraphLaunch" in b.name_of(node)]
+    calls = [node for node in left_a if a.has_work[node]]
+    if not graphs or not calls:
+        return []
+    rows_a = [(row, node) for node in calls for row in a.work_rows(node)]
+    rows_b = [(row, node) for node in graphs for row in b.work_rows(node)]
+    labels_a = a.work_label[[row for row, _ in rows_a]]
+    labels_b = b.work_label[[row for row, _ in rows_b]]
+    graph_of: dict[int, int] = {}
+    for i, j in align_sequences(labels_a, labels_b, labels_a, labels_b):
+        graph_of.setdefault(rows_a[i][1], rows_b[j][1])
+    members: dict[int, list[int]] = {graph: [] for graph in graphs}
+    graph = next(iter(graph_of.values()), graphs[0])
+    for node in calls:
+        graph = graph_of.get(node, graph)
+        members[graph].append(node)
+    return [NodeGroup(tuple(nodes), (graph,)) for graph, nodes in members.items() if nodes]
+
+
 _COMPOSITES = {"addmm": ("mm", "add"), "baddbmm": ("bmm", "add"), "addmv": ("mv", "add")}
 """Ops that compute a product and a sum in one kernel."""
 
@@ -131,7 +161,7 @@ def _group_composites(
         total = next((k for k in range(product + 1, len(available)) if available[k][1] == parts[1]), None)
         if total is None:
             continue
-        groups.append(NodeGroup((available[product][0], available[total][0]), (composite,)))
+        groups.append(NodeGroup((available[product][0], available[total][0]), (composite,), is_fused=True))
         available = [item for k, item in enumerate(available) if k not in (product, total)]
     return groups
 
@@ -162,7 +192,7 @@ def _group_fused(
             nearest = min(fitting, key=lambda k: (_measure_distance(positions[k], position), k))
             members.setdefault(nearest, []).append(node)
     calls = list(calls_of_kernel.values())
-    return [NodeGroup(tuple(nodes), tuple(calls[k])) for k, nodes in sorted(members.items())]
+    return [NodeGroup(tuple(nodes), tuple(calls[k]), is_fused=True) for k, nodes in sorted(members.items())]
 
 
 def _measure_distance(positions: I64, position: int) -> int:
