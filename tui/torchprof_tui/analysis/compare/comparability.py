@@ -160,7 +160,7 @@ def _compare_steps(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDiffer
 
 
 def _name_gpus(trace: Trace) -> str:
-    names = sorted({str(device.get("name") or "") for device in trace.devices} - {""})
+    names = sorted({device.name for device in trace.devices} - {""})
     return ", ".join(names) or _NOT_RECORDED
 
 
