@@ -51,6 +51,9 @@ SCREENS = (
 WAIT_SECONDS, MAX_WAITS = 0.004, 40
 """A key that changes nothing in so many waits is silent."""
 
+CHARACTERS = {"plus": "+", "minus": "-", "slash": "/"}
+"""Of keys whose names textual does not turn back into a character."""
+
 LEFT_OUT = {"ctrl+z"}
 """Suspends the process: tested on a real terminal, in `tests/ui/common/test_terminal_driver.py`."""
 
@@ -138,7 +141,7 @@ async def return_to_base(app: KeyApp) -> None:
 async def press(app: KeyApp, key: str) -> bool:
     """Press a key; return whether anything changes within MAX_WAITS."""
     before = app.look()
-    character = key if len(key) == 1 else key_to_character(key)
+    character = key if len(key) == 1 else CHARACTERS.get(key) or key_to_character(key)
     app.post_message(events.Key(_character_to_key(key) if len(key) == 1 else key, character))
     for _ in range(MAX_WAITS):
         await asyncio.sleep(WAIT_SECONDS)

@@ -360,8 +360,9 @@ async def test_r_on_a_trace_without_a_request_is_reported(alone: Path) -> None:
         assert "how this trace was recorded" in next(iter(app._notifications)).message
         await pilot.press("T")
         await pilot.pause()
-        await pilot.press("R", "r")  # letters filter the tree
+        await pilot.press("r")
         assert type(app.screen).__name__ == "TreeScreen"
+        assert "r repeats the run of the trace on the lanes" in list(app._notifications)[-1].message
 
 
 def test_elapsed_in_words() -> None:

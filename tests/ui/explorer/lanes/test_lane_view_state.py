@@ -11,12 +11,13 @@ from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.ui.explorer.lanes.lane_view_state import LaneViewState
 
 
-def test_the_busiest_stream_is_found_where_none_is_on_screen() -> None:
+def test_the_busiest_stream_is_pinned_where_the_lanes_scroll() -> None:
     deep = [cpu(f"f{depth}", depth, 100 - 2 * depth) for depth in range(30)]
     shown = trace(*deep, kernel("k", 5, 5), kernel("a", 0, 1, stream=8), kernel("b", 5, 1, stream=8))
     busiest = next(number for number, lane in enumerate(shown.lanes) if lane.role is Role.STREAM and len(lane) == 2)
-    assert LaneViewState(shown, 12).find_unseen_stream() == busiest
-    assert LaneViewState(shown, 60).find_unseen_stream() == -1
+    assert LaneViewState(shown, 7).pin_streams(0, len(shown.lanes)).pinned == (busiest,)  # a quarter is one line
+    assert len(LaneViewState(shown, 12).pin_streams(0, len(shown.lanes)).pinned) == 2
+    assert LaneViewState(shown, 60).pin_streams(0, len(shown.lanes)).pinned == ()
     view = LaneViewState(shown, 12)
     view.scroll_to_row(busiest, 0)
     assert view.lane_lines.screen_line_index(busiest, 0, view.top, 12) is not None
