@@ -203,7 +203,7 @@ class PanelController:
             if event == LINE_ENTRY:
                 line = self.chain_panel.line_under_cursor
                 location = None if line is None else line.location
-                return "no file is known of it" if location is None else f"enter opens {clean(location)}"
+                return "its file is unknown" if location is None else f"enter opens {clean(location)}"
             if event < 0:
                 return f"the {'end' if distance > 0 else 'beginning'} of the chain; tab leaves it"
             self._view_state.select(event)
@@ -213,9 +213,9 @@ class PanelController:
             return (
                 ""
                 if self.cheatsheet_panel.move_cursor(distance)
-                else "no other pattern fires here; tab leaves the cheatsheet"
+                else "no further finding here; tab leaves the cheatsheet"
             )
-        at_end = f"the {'last' if distance > 0 else 'first'} remark of the doctor; tab leaves the panel"
+        at_end = f"the {'last' if distance > 0 else 'first'} row of the trace doctor; tab leaves the panel"
         return "" if self.doctor_panel.move_cursor(distance) else at_end
 
     def go_to_finding(self, number: int) -> str:
@@ -237,7 +237,7 @@ class PanelController:
             return None
         event, number, count = self.cheatsheet_panel.next_evidence(distance)
         if event < 0:
-            return "this pattern has no single event to show"
+            return "this finding has no single event to show"
         # Else the scope would follow the view to this event, and the evidence elsewhere would be lost.
         checked = self.cheatsheet_panel.checked
         if checked is not None and checked.scope != self._evidence_scope:
@@ -271,16 +271,16 @@ class PanelController:
             rank = self._trace.all_ranks[self._rank_index]
             finding = self.cheatsheet_panel.finding
             if finding is None or not finding.is_problem:
-                return None, rank, "only problems have a line of the program"
+                return None, rank, "only problems have a source line"
             line, owner = find_code_line(finding), finding.id
         elif is_open and self.dock.active_name == "chain" and self.chain_panel.chain is not None:
             line, owner = self.chain_panel.line, "this event"
         else:
-            return None, rank, "L opens the line of an entry of the cheatsheet (c), or of an event's chain (l)"
+            return None, rank, "L opens the source line of a finding (c) or of an event's chain (l): open one of them"
         if line is None:
-            return None, rank, f"no line of the program is known of {owner}; record with Python stacks (with_stack)"
+            return None, rank, f"no source line is known for {owner}; record with Python stacks (with_stack)"
         if line.file is None:
-            return None, rank, f"no file is known of this {line.kind}; record with Python stacks for the line"
+            return None, rank, f"the file of this {line.kind} is unknown; record with Python stacks (with_stack)"
         return line, rank, ""
 
     def cycle_scope_mode(self, direction: int) -> str:
@@ -289,7 +289,7 @@ class PanelController:
         self._view_state.search.is_last_question = False
         self._requested_scope = self._evidence_scope = None
         self.dock.show_panel("cheatsheet")
-        return f"the cheatsheet is about: {self.scope_mode.value}"
+        return f"scope of the cheatsheet: {self.scope_mode.value}"
 
     def release_evidence(self) -> None:
         """Let the scope follow the view again, and n N the cheatsheet when it is next shown: the user has left it."""
@@ -301,7 +301,7 @@ class PanelController:
     def toggle_labels(self) -> str:
         """Handle x: show or hide the labels on the lanes: reasons of GPU gaps, kernel classes, notes."""
         shown = self._timeline.toggle_labels()
-        return "gaps, kernels and the profiler's own events say what they are" if shown else "names only"
+        return "labels shown on gaps, kernels and the profiler's own events" if shown else "labels hidden"
 
     # -- results of worker threads -------------------------------------------------------------------------
 
