@@ -52,7 +52,7 @@ def identity_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             True,
         ),
         ("kex_exchange: \x1b]0;x\x07 closed", "ssh could not connect to gpu-box: kex_exchange:  ]0;x  closed", False),
-        ("", "ssh could not connect to gpu-box: it did not say why", False),
+        ("", "ssh could not connect to gpu-box: no reason given", False),
     ],
 )
 def test_what_ssh_printed_becomes_a_line(

@@ -171,9 +171,9 @@ def test_unreadable_files(server: sshd.Sshd) -> None:
         ("changed", "the host key of changed has changed: it may be another machine; ssh changed shows the details"),
         ("silent", "silent does not answer: the connection timed out"),
         ("behind_nowhere", "your ssh configuration leads to nowhere.invalid, which is no host"),
-        ("behind_nothing", "what your ssh configuration connects through (ProxyJump, ProxyCommand) ended"),
+        ("behind_nothing", "the jump host or proxy command of your ssh configuration ended (ProxyJump, ProxyCommand)"),
         ("refusing", "refused the connection: no ssh server listens there"),
-        ("sftponly", "sftponly did not run what ssh asked it to (This service allows sftp connections only.)"),
+        ("sftponly", "sftponly did not run the requested command (This service allows sftp connections only.)"),
     ],
 )
 def test_connection_failures(server: sshd.Sshd, host: str, said: str) -> None:
@@ -186,7 +186,7 @@ def test_unknown_host(server: sshd.Sshd) -> None:
 
 def test_missing_ssh_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert refusal("box:t.json") == "needs ssh, OpenSSH's client, which is not here"
+    assert refusal("box:t.json") == "needs the ssh command (OpenSSH client), which is not installed"
 
 
 @pytest.mark.parametrize("ending", [".json", ".json.gz"])
