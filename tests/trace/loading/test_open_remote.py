@@ -294,7 +294,7 @@ async def test_ranks_that_cannot_be_fetched_are_left_out_and_reported(server: ss
             "not a trace",
             "no permission",
             "nokey refused the login (publickey only)",
-            "there is no host",
+            "there is neither a host",
         ),
         *("no match there", "a folder, with no .json"),
     )
@@ -332,7 +332,7 @@ async def test_where_nothing_can_be_fetched_the_error_is_one_line(server: sshd.S
         assert await failure(f"nobody:{closed}/{below}") == f"nobody:{closed}/{below}: no permission to read it there"
     line = await failure("nowhere.invalid:rank0.json", "nowhere.invalid:rank1.json")
     assert line == (
-        "nowhere.invalid:rank0.json: there is no host nowhere.invalid, nor a file of that name here "
+        "nowhere.invalid:rank0.json: there is neither a host nor a local file named nowhere.invalid "
         "(and 1 more that could not be found)"
     )
     assert "sftp connections only" in await failure("sftponly:rank*.json")
