@@ -90,7 +90,7 @@ def test_a_person_reads_words() -> None:
     assert done.returncode == 0
     assert done.stderr == ""
     assert "\x1b" not in done.stdout
-    for words in ("NVIDIA H200", "ProfilerStep#2", "216.9 µs", "kernels: what the GPU ran", "6 of 6 GPU events"):
+    for words in ("NVIDIA H200", "ProfilerStep#2", "216.9 µs", "kernels on the GPU", "6 of 6 GPU events"):
         assert words in done.stdout
 
 

@@ -31,7 +31,7 @@ def test_a_page_says_how_it_is_decided_and_what_to_do() -> None:
         page = (pattern_pages.FOLDER / f"{pattern.id}.md").read_text("utf-8")
         assert page.startswith(f"# {pattern.title}\n")
         headings = [line for line in page.splitlines() if line.startswith("## ")]
-        assert headings == ["## What it means", "## How it is decided", "## What to do", "## Check for it"]
+        assert headings == ["## Meaning", "## Rule", "## Fix", "## Check for it"]
         for limit in pattern.thresholds:
             assert f"| {pattern_pages.format_threshold(limit)} |" in page
         assert pattern.code in page

@@ -72,7 +72,7 @@ FURTHER_CASES: dict[str, list[list[Entry]]] = {
 
 _COMMAND = "python -m tools.pattern_pages"
 _SEVERITIES = {
-    Severity.PROBLEM: "a problem: it costs time that a change could win back",
+    Severity.PROBLEM: "a problem: it costs time that a change could save",
     Severity.NOTICE: "a notice: it helps to read the trace",
     Severity.ARTEFACT: "an artefact: the profiler causes it, and no time is at stake",
 }
@@ -144,7 +144,7 @@ def render_index() -> str:
         "",
     ]
     for section in dict.fromkeys(pattern.section for pattern in PATTERNS.values()):
-        lines += [f"## {section.value}", "", "| pattern | | what is seen |", "|---|---|---|"]
+        lines += [f"## {section.value}", "", "| pattern | kind | what it finds |", "|---|---|---|"]
         lines += [
             f"| [{pattern.id}]({pattern.id}.md) | {pattern.severity.value} | {_escape_cell(pattern.title)} |"
             for pattern in PATTERNS.values()
@@ -165,9 +165,9 @@ def render_page(pattern: Pattern, source: PictureSource | None) -> str:
     if source is not None:
         lines += [f"![{pattern.title}]({pattern.id}.svg)", "", f"{_describe_source(source)}.", ""]
     else:
-        lines += ["Without a picture: no sample shows it.", ""]
-    lines += ["## What it means", "", f"{_sentence(pattern.meaning)}", ""]
-    lines += ["## How it is decided", "", _sentence(pattern.decided), ""]
+        lines += ["No sample shows this pattern, so there is no picture.", ""]
+    lines += ["## Meaning", "", f"{_sentence(pattern.meaning)}", ""]
+    lines += ["## Rule", "", _sentence(pattern.decided), ""]
     if pattern.thresholds:
         lines += ["| threshold | value | why |", "|---|---:|---|"]
         lines += [
@@ -176,13 +176,13 @@ def render_page(pattern: Pattern, source: PictureSource | None) -> str:
         ]
         lines.append("")
     if pattern.fires_on_absence:
-        lines += ["It fires by what is missing, so it cannot be told in a file that lost entries.", ""]
+        lines += ["It is found by missing events, so it is undetermined in a file that lost entries.", ""]
     if pattern.applies_to_all_ranks:
         lines += ["It compares the ranks of one run: open them together.", ""]
-    lines += ["## What to do", "", f"{_sentence(pattern.action)}", ""]
+    lines += ["## Fix", "", f"{_sentence(pattern.action)}", ""]
     if pattern.code:
         lines += ["```python", pattern.code, "```", ""]
-    lines += ["`check` may know better: what to do depends on the ops that cause it and on the GPU.", ""]
+    lines += ["`check` may name a more exact fix, which depends on the ops that cause the problem and on the GPU.", ""]
     lines += ["## Check for it", "", "```sh", f"torchprof-tui check TRACE --fail-on {pattern.id}", "```", ""]
     lines += [f"[All patterns]({INDEX})", ""]
     return "\n".join(lines)
@@ -201,8 +201,8 @@ def format_threshold(limit: Threshold) -> str:
 
 def _describe_source(source: PictureSource) -> str:
     if source.trace == "case":
-        return "A small made-up trace in which it fires: the test case of this pattern"
-    return f"It fires in a recorded sample: `torchprof-tui {source.trace}`, keys `{source.keys.replace(',', ' ')}`"
+        return "A small constructed trace in which it is found: the test case of this pattern"
+    return f"Found in a recorded sample: `torchprof-tui {source.trace}`, keys `{source.keys.replace(',', ' ')}`"
 
 
 def _sentence(text: str) -> str:

@@ -79,7 +79,7 @@ def test_backwards_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["backward_of"] == "aten::addmm"
     assert found["gpu_work"]["count"] == len(found["gpu_work"]["heaviest"]) == 2
     assert sum(piece["share"] for piece in found["gpu_work"]["heaviest"]) == pytest.approx(1)
-    assert "it runs in the backward of addmm" in told(
+    assert "it is part of the backward of addmm" in told(
         capsys, "sample:train_gpt_stack_memory", "--event", "AddmmBackward0"
     )
 
@@ -128,10 +128,11 @@ def test_what_a_person_reads(literal: Path, capsys: pytest.CaptureFixture[str]) 
         "gpu                 ⇢ my_kernel        30.0 µs  30.0 µs      +30.0 µs",
         "",
         "annotation: forward",
-        "launch latency 30.0 µs: from the start of the call until the GPU began",
-        "queue delay 20.0 µs: from the end of the call until the GPU began; the stream was idle meanwhile",
+        "launch latency 30.0 µs: from the start of the call to the start of the GPU work",
+        "queue delay 20.0 µs: from the end of the call to the start of the GPU work; the stream was idle during this "
+        "time",
         "",
-        "All GPU work beneath it: 2 pieces, 40.0 µs",
+        "All GPU work that it launched: 2 pieces, 40.0 µs",
         "             GPU time  share",
         "my_kernel     30.0 µs   75 %",
         "memcpy DtoH   10.0 µs   25 %",
@@ -181,7 +182,7 @@ def test_an_event_is_found_by_what_the_lanes_print(tmp_path: Path, capsys: pytes
         assert (first["chain"][-1]["name"], second["chain"][-1]["name"]) == (MUL.format(8), MUL.format(4))
     assert answer(capsys, path, "--event", "mul")["chain"][-1]["name"] == "aten::mul"
     assert answer(capsys, path, "--event", MUL.format(4))["of"] == 1
-    assert "is it one of 'mul bf16 of my own', 'mul bf16', 'elementwise" in refused(capsys, path, "--event", "ul bf16")
+    assert "did you mean 'mul bf16 of my own', 'mul bf16', 'elementwise" in refused(capsys, path, "--event", "ul bf16")
 
 
 def test_what_is_missing_is_said(literal: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,11 +201,11 @@ def test_names_cannot_drive_the_terminal(literal: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--event", "t::mm"), "no event is named 't::mm'; is it one of 'aten::mm'?"),
+        (("--event", "t::mm"), "no event has the name 't::mm'; did you mean 'aten::mm'?"),
         (("--event", "cudaLaunchKernl"), "'cudaLaunchKernel'"),
-        (("--event", "something else entirely"), "no event is named 'something else entirely'"),
-        (("--event", "aten::mm", "--nth", "1"), "occurs once, and events are counted from 0"),
-        (("--event", "aten::mm", "--nth", "-1"), "counted from 0"),
+        (("--event", "something else entirely"), "no event has the name 'something else entirely'"),
+        (("--event", "aten::mm", "--nth", "1"), "occurs once; the first one is 0"),
+        (("--event", "aten::mm", "--nth", "-1"), "the first event of a name is 0"),
         ((), "--event"),
     ],
 )

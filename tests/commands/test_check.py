@@ -108,7 +108,7 @@ def test_exit_status_for_ci(written: Any, entries: list[dict[str, Any]], fail_on
         (["--fail-on", "hiden-copy"], "did you mean hidden-copy?"),
         (["--fail-on", ","], "needs a pattern's name"),
         (["--range", "5"], "expected T0:T1"),
-        (["--range", "9:5"], "ends before it begins"),
+        (["--range", "9:5"], "the end is before the start"),
         (["--range", "a:5"], "--range a:5"),
         (["--list"], "--list lists all patterns: it takes no TRACE"),
         (["--json", "--markdown"], "--json and --markdown cannot be given together"),
@@ -127,7 +127,7 @@ def test_a_wrong_call_is_one_line(capsys: pytest.CaptureFixture[str], words: lis
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "a TRACE is needed"),
+        ([], "no TRACE given"),
         (["--list", "--problems"], "--list and --problems cannot be given together"),
         (["--list", "--fail-on", "fired"], "--list and --fail-on cannot be given together"),
     ],
@@ -266,14 +266,14 @@ def test_a_partial_file_is_told_and_never_fine_silently(
     out, err = capsys.readouterr()
     assert err.splitlines() == [
         f"torchprof-tui: {cut} is partial: cut short; see `info`",
-        "torchprof-tui: --fail-on: cannot be told: graph-replay: the file is partial (cut short)",
+        "torchprof-tui: --fail-on: undetermined: graph-replay: the file is partial (cut short)",
     ]
     (lost,) = json.loads(out)["partial"]
     assert (lost["kind"], lost["count"]) == ("cut short", 1)
     assert lost["example"].startswith("the file ends inside the entry")
     assert main(["check", str(cut), "--no-cache", "--fail-on", "compute-bound"]) == 1
     out, err = capsys.readouterr()
-    assert "(of what could be read: cut short)" in out.splitlines()[1]
+    assert "(from the readable part of the file: cut short)" in out.splitlines()[1]
     assert "--fail-on" not in err
 
 

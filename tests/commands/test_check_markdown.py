@@ -38,7 +38,7 @@ def test_it_has_what_a_ticket_needs(capsys: pytest.CaptureFixture[str]) -> None:
     causes = out[: out.index("## Largest gaps")].splitlines()
     rows = [line for line in causes if re.match(r"\| +[0-9.]+ % \|", line)]
     assert [row.split(" | ")[2] for row in rows] == [*(cause["label"] for cause in largest[:3]), "everything else"]
-    for fact in ("| GPU | NVIDIA H200 |", "| torch | not recorded, CUDA 13.0 |", "| duration checked | 60.0 ms |"):
+    for fact in ("| GPU | NVIDIA H200 |", "| torch | not recorded, CUDA 13.0 |", "| checked duration | 60.0 ms |"):
         assert fact in out
     assert "| steps | 3, 29.9 ms in the median |" in out
 

@@ -46,8 +46,8 @@ def test_info_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     status, out, _ = call_main(capsys, "info", folder)
     assert status == 0
     assert "NVIDIA H200, 3 ranks" in out
-    assert out.count("shared base time, ±0 ns by 6 collectives") == 3
-    assert "6 collectives joined" in out
+    assert out.count("shared base time, ±0 ns from 6 collectives") == 3
+    assert "6 collectives matched" in out
 
 
 def test_the_time_of_a_run_sums_over_its_ranks(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +100,7 @@ def test_check_names_the_rank(folder: Path, capsys: pytest.CaptureFixture[str]) 
     told = read_json_answer(capsys, "check", folder, "--json")
     late = next(one for one in told["patterns"] if one["id"] == "straggler")
     assert late["state"] == "fired"
-    assert late["seen"].startswith("rank 1 comes last to 3 of 3 collectives")
+    assert late["seen"].startswith("rank 1 arrives last at 3 of 3 collectives")
     assert late["at_stake_us"] == pytest.approx(3 * (3003 + 2997) / 3)
     assert {event["lane"] for event in late["evidence"]} == {f"rank {rank} stream 20" for rank in range(3)}
     assert [one["rank"] for one in told["ranks"]] == [0, 1, 2]
@@ -119,7 +119,9 @@ def test_what_all_ranks_have_in_common_is_said_once(folder: Path, capsys: pytest
     told = read_json_answer(capsys, "check", folder, "--json")
     exposed = next(one for one in told["patterns"] if one["id"] == "exposed-comm")
     assert exposed["state"] == "fired"
-    assert exposed["seen"].startswith("rank 0 (so on all ranks): ") or exposed["seen"].startswith("rank 0 (so on ")
+    assert exposed["seen"].startswith("rank 0 (the same on all ranks): ") or exposed["seen"].startswith(
+        "rank 0 (also on "
+    )
     alone = [read_json_answer(capsys, "check", folder / f"rank{rank}.json", "--json") for rank in range(3)]
     stakes = [next(p for p in one["patterns"] if p["id"] == "exposed-comm")["at_stake_us"] for one in alone]
     assert exposed["at_stake_us"] == max(stakes)
@@ -141,7 +143,7 @@ def test_a_chain_is_of_one_rank(folder: Path, capsys: pytest.CaptureFixture[str]
 def test_wrong_calls_are_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "there are ranks 0, 1, 2" in read_error_line(capsys, "table", folder, "--rank", "7")
     one = folder / "rank1.json"
-    assert "this is rank 1 alone" in read_error_line(capsys, "table", one, "--rank", "0")
+    assert "the input is rank 1 only" in read_error_line(capsys, "table", one, "--rank", "0")
     assert call_main(capsys, "table", one, "--rank", "1")[0] == 0
     assert "needs several ranks" in read_error_line(capsys, "table", one, "--of", "arrivals")
     (folder / "rank9.json").write_text(one.read_text())

@@ -182,7 +182,7 @@ def test_the_ranks_of_a_run_open_as_one(monkeypatch: pytest.MonkeyPatch, capfd: 
     result = RunResult("runs/x", ("r0", "r0.cycle2", "r1"), (), 0, 1.0, "finished", (), ("r0", "r1"))
     _open_explorer(result, argparse.Namespace(theme="dark"))
     assert (seen[0].trace, seen[0].theme) == (["r0", "r1"], "dark")
-    assert "opening 2 of 3 traces; the others lie in runs/x" in capfd.readouterr().err
+    assert "opening 2 of 3 traces; the others are in runs/x" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_the_ranks_of_a_run_open_as_one(monkeypatch: pytest.MonkeyPatch, capfd: 
         (["--then", "go", "mlp"], "--then"),
         (["--", "no_such_program"], "neither a workload"),
         (["--python", "/no/such/python", "mlp"], "no interpreter /no/such/python"),
-        (["--python", sys.executable, "--step", "none", "--active", "3", "mlp"], "nothing counts as a step"),
+        (["--python", sys.executable, "--step", "none", "--active", "3", "mlp"], "--step none has none"),
         (["--python", sys.executable, "--", "no_such_file.py"], "no_such_file.py"),
     ],
 )

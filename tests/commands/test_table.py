@@ -149,7 +149,7 @@ def test_names_cannot_drive_the_terminal(tmp_path: Path) -> None:
         (["table", SAMPLE, "--sort", "colour"], "no column 'colour'"),
         (["table", SAMPLE, "--by", "colour"], "--by"),
         (["table", SAMPLE, "--limit", "-1"], "--limit"),
-        (["table", SAMPLE, "--limit", "many"], "'many' is no number of rows"),
+        (["table", SAMPLE, "--limit", "many"], "'many' is not a number of rows"),
         (["table", SAMPLE, "--step", "9"], "no step 9 in this trace (it has 2 to 4)"),
         (["table", SAMPLE, "--step", "two"], "--step"),
         (["table", SAMPLE, "--json", "--csv"], "not allowed with"),

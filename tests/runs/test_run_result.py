@@ -82,7 +82,7 @@ def test_a_manifest_of_the_wrong_types_is_one_line(tmp_path: Path) -> None:
     assert result.problems == (
         "manifest.rank0.json: rank is not a whole number",
         "manifest.rank1.json: kept[0].trace is not text",
-        "manifest.rank2.json: written by a newer version (9, known is 1); what is known was read",
+        "manifest.rank2.json: written by a newer version (9, known is 1); the known part was read",
         "manifest.rank3.json: the file is not an object",
     )
 

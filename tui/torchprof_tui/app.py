@@ -86,7 +86,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
         ),
         Binding("o", "open_another", "open", id="program.open", tooltip="open another trace", show=False),
         Binding("R", "record", "record", id="program.record", tooltip="record a run, and open its trace", show=False),
-        Binding("r", "again", "run again", id="program.again", tooltip="run again what this trace is of", show=False),
+        Binding("r", "again", "run again", id="program.again", tooltip="repeat the run of this trace", show=False),
     ]
 
     def __init__(
@@ -228,7 +228,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
         """Return whether a recording runs, which no other screen may cover; then notify how to stop it."""
         busy: bool = getattr(self.screen, "busy", False)
         if busy:
-            self.notify("a run goes on: ctrl+c stops it and keeps what it recorded", markup=False)
+            self.notify("a run is active: ctrl+c stops it and keeps what it recorded", markup=False)
         return busy
 
     def action_record(self) -> None:
@@ -248,7 +248,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
         A request that this user did not make is not started: the form shows it.
         """
         if self._current_opener is None or self.screen.TITLE != "explorer":
-            self.say("r repeats the run of the trace on the lanes")
+            self.say("r repeats the run of an open trace: open one first")
             return
         from torchprof_tui.runs.history import read_request  # deferred: not needed before the first frame
 
@@ -258,7 +258,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
             self.notify(f"{error}; R records a run", severity="warning", markup=False)
             return
         if stored is None:
-            self.notify("nothing says how this trace was recorded; R records a run", markup=False)
+            self.notify("it is unknown how this trace was recorded; R records a run", markup=False)
         elif stored.is_own:
             self.push_screen(self._create_recording_screen(stored.request, stored.cwd))
         else:
@@ -289,7 +289,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
 
     def on_recording_screen_recorded(self, message: RecordingScreen.Recorded) -> None:
         if self._current_opener is not None:  # its lanes stay below until the new ones are there
-            self.notify("the trace before this one is kept: o lists it, below this one", markup=False)
+            self.notify("the previous trace is kept: o lists it below this one", markup=False)
         self._open(*message.traces)
 
     def on_record_screen_left(self) -> None:

@@ -15,7 +15,7 @@ def explain_os_error(error: OSError) -> str:
     advice = {
         errno.ENOSPC: "the disk is full: free some space, or name another one with -o",
         errno.EDQUOT: "your quota is used up: free some space, or name another disk with -o",
-        errno.EFBIG: "a file may not grow so big here (ulimit -f): raise the limit, or record less",
+        errno.EFBIG: "the file is larger than the limit (ulimit -f): raise the limit, or record less",
         errno.EACCES: "no permission to write there: name another folder with -o",
         errno.EROFS: "that disk is read-only: name another folder with -o",
     }

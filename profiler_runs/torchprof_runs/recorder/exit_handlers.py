@@ -117,7 +117,7 @@ class ExitHandlers:
                 with contextlib.suppress(Exception):  # a private interface of torch that not every version has
                     torch.distributed.distributed_c10d._abort_process_group()
             if not runs_python.wait(STUCK_AFTER_SECONDS - UNBLOCK_AFTER_SECONDS) and not self.is_saving:
-                self._log("the program hangs in native code: what is not saved yet is lost")
+                self._log("the program hangs in native code: unsaved recordings are lost")
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def _defer_signal(self, signum: int, frame: FrameType | None) -> None:
@@ -125,7 +125,7 @@ class ExitHandlers:
             if self.interrupted:
                 raise SaveAbandoned
             self.interrupted = True
-            self._log("saving what was recorded; ctrl+c again to give it up")
+            self._log("saving what was recorded; ctrl+c again stops without saving")
         self._pending_signals.append(signum)
 
     def _save_and_terminate(self, signum: int, frame: FrameType | None) -> None:

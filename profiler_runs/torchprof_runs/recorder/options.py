@@ -119,44 +119,60 @@ def _build_parser() -> argparse.ArgumentParser:
         description="Run a PyTorch program unchanged under torch.profiler and keep what was recorded.",
         allow_abbrev=False,
     )
-    steps = parser.add_argument_group("which steps", "what torch.profiler.schedule takes")
-    steps.add_argument("--wait", type=_count, metavar="N", help="steps before anything is done (default 2)")
-    steps.add_argument("--warmup", type=_count, metavar="N", help="steps with the profiler warming up (default 1)")
+    steps = parser.add_argument_group("which steps", "as for torch.profiler.schedule")
+    steps.add_argument("--wait", type=_count, metavar="N", help="steps to skip before the warm-up (default 2)")
+    steps.add_argument(
+        "--warmup",
+        type=_count,
+        metavar="N",
+        help="steps to profile without keeping them, to warm up the profiler (default 1)",
+    )
     steps.add_argument("--active", type=_positive, metavar="N", help="steps to record (default 3)")
-    steps.add_argument("--repeat", type=_count, metavar="N", help="how often, 0 for as long as it runs (default 1)")
+    steps.add_argument(
+        "--repeat", type=_count, metavar="N", help="cycles to record; 0: until the program ends (default 1)"
+    )
     steps.add_argument(
         "--step",
         default="auto",
         metavar="auto|optimizer|MODULE:FUNCTION|none",
-        help="what a step is: an optimizer's step, a function's call, nothing (the whole run); auto: optimizer steps, "
-        "and the whole run if the program has no optimizer",
+        help="what counts as a step: an optimizer step, each call of a function, or none (record the whole run); "
+        "auto: optimizer steps if there are any, else the whole run",
     )
-    window = parser.add_argument_group("or a window of time instead of steps")
-    window.add_argument("--after", type=_seconds, metavar="SECONDS", help="start recording after so long")
-    window.add_argument("--for", type=_seconds, dest="duration", metavar="SECONDS", help="record for so long")
+    window = parser.add_argument_group("record a window of time instead of steps")
+    window.add_argument("--after", type=_seconds, metavar="SECONDS", help="start recording after this long")
+    window.add_argument("--for", type=_seconds, dest="duration", metavar="SECONDS", help="record for this long")
     parser.add_argument(
         "--then",
         choices=("stop", "finish"),
-        help="when it is recorded: stop the program (default) or let it finish",
+        help="after the recording: stop the program (default) or let it finish",
     )
-    what = parser.add_argument_group("what is recorded besides ops and kernels; each slows the program")
+    what = parser.add_argument_group("record more than ops and kernels; each option slows the program")
     what.add_argument("--record-shapes", action="store_true", help="the shapes of each op's inputs")
     what.add_argument("--profile-memory", action="store_true", help="allocations and frees")
-    what.add_argument("--with-stack", action="store_true", help="every Python call: large traces")
+    what.add_argument("--with-stack", action="store_true", help="every Python call; traces become large")
     what.add_argument("--with-flops", action="store_true", help="estimated FLOPs of matmuls and convolutions")
     what.add_argument("--with-modules", action="store_true", help="the module hierarchy (TorchScript)")
     parser.add_argument("--nproc", type=_positive, metavar="N", help="start N ranks on this machine")
-    parser.add_argument("-o", "--output", default=DEFAULT_OUTPUT_FOLDER, metavar="FOLDER", help="where runs are kept")
-    parser.add_argument("--max-memory", type=_positive, metavar="MB", help="end the recording at this much growth")
+    parser.add_argument("-o", "--output", default=DEFAULT_OUTPUT_FOLDER, metavar="FOLDER", help="folder for runs")
+    parser.add_argument(
+        "--max-memory",
+        type=_positive,
+        metavar="MB",
+        help="end the recording when the program's memory has grown by this much",
+    )
     parser.add_argument(
         "--max-size",
         type=_positive,
         metavar="MB",
-        help="ask, or record fewer steps, above this size of the JSON (default 1000)",
+        help="above this size of the JSON, ask or record fewer steps (default 1000)",
     )
     parser.add_argument("-y", "--yes", action="store_true", help="record all steps above --max-size without asking")
-    parser.add_argument("--no-preflight", dest="preflight", action="store_false", help="do not measure a step first")
-    parser.add_argument("--no-table", dest="table", action="store_false", help="write the trace alone")
+    parser.add_argument(
+        "--no-preflight", dest="preflight", action="store_false", help="do not record a test step to estimate the size"
+    )
+    parser.add_argument(
+        "--no-table", dest="table", action="store_false", help="write only the trace, without torch's table"
+    )
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module")
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
@@ -180,11 +196,13 @@ def parse_options(argv: list[str]) -> Options:
 
 def _check_options(options: Options) -> None:
     if options.step not in STEP_KEYWORDS and not all(options.step.partition(":")):
-        raise UsageError(f"--step {options.step}: say auto, optimizer, none or MODULE:FUNCTION, as in train:train_step")
+        raise UsageError(
+            f"--step {options.step}: use auto, optimizer, none or MODULE:FUNCTION, such as train:train_step"
+        )
     steps = (options.wait, options.warmup, options.active, options.repeat)
     if options.is_timed and options.step not in ("auto", "none"):
-        raise UsageError(f"--step {options.step} and --after/--for: record steps or a window of time, not both")
+        raise UsageError(f"--step {options.step} and --after/--for: choose steps or a window of time, not both")
     if (options.is_timed or options.step == "none") and any(value is not None for value in steps):
-        raise UsageError("--wait, --warmup, --active and --repeat count steps, and nothing counts as a step here")
+        raise UsageError("--wait, --warmup, --active and --repeat need steps, but --step none has none")
     if options.duration == 0:
         raise UsageError("--for 0 records nothing")

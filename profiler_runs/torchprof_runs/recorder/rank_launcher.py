@@ -112,10 +112,10 @@ class _RankLauncher:
                 self._last_signal is None and not sent_sigterm and time.monotonic() - failed_at > FAILURE_GRACE_SECONDS
             ):
                 sent_sigterm = True
-                self._reporter.log("a rank has failed: ending the others, which save what they recorded")
+                self._reporter.log("a rank has failed: ending the other ranks, which save what they recorded")
                 self._send_signal(signal.SIGTERM)
             elif sent_sigterm and time.monotonic() - failed_at > FAILURE_GRACE_SECONDS + SAVE_WITHIN_SECONDS:
-                self._reporter.log("a rank does not end: killing it")
+                self._reporter.log("a rank does not stop: killing it")
                 self._send_signal(signal.SIGKILL)
                 failed_at = time.monotonic()
         return failure or self._find_first_failure()
@@ -216,10 +216,10 @@ def _parse_torchrun_arguments(options: Options) -> Any:
 def _build_torchrun_commands(options: Options) -> list[tuple[list[str], dict[str, str]]]:
     """Build the torchrun command that the user gave, with the harness inserted before its script."""
     if options.nproc is not None:
-        raise UsageError("--nproc starts ranks itself: leave it out, torchrun has --nproc-per-node")
+        raise UsageError("--nproc cannot be combined with torchrun: use torchrun's --nproc-per-node instead")
     parsed = _parse_torchrun_arguments(options)
     if parsed.no_python:
-        raise UsageError("torchrun --no-python starts no Python program, and only those are recorded")
+        raise UsageError("torchrun --no-python does not start a Python program; only Python programs can be recorded")
     arguments = list(options.command[1:])
     torchrun_arguments = arguments[: len(arguments) - len(parsed.training_script_args) - 1]
     # The program may be a module: -m then goes to the harness, not to torchrun.

@@ -91,7 +91,7 @@ class TimeWindowMode(WholeRunMode):
         if self._window.begun:
             return "torch refused to record"
         if elapsed > self._window.after:
-            return "the program was in native code, or still loading torch, from --after on until its end"
+            return "from --after to its end, the program was in native code or still loading torch"
         return f"the program ended after {elapsed:.1f} s, before --after {self._window.after:g} was over"
 
     def _begin(self) -> None:
@@ -173,11 +173,12 @@ class StepsMode(WholeRunMode):
             return f"{self._step_counter.name} was never called (calls from compiled code do not count)"
         if step_count == 0:
             return (
-                "no optimizer took a step: use --step MODULE:FUNCTION, --after and --for, or --step none for all of it"
+                "no optimizer step was called: use --step MODULE:FUNCTION, --after and --for, or --step none for the "
+                "whole run"
             )
         return (
-            f"the program took {step_count} step{'' if step_count == 1 else 's'}, and the first "
-            f"{plan.wait + plan.warmup} wait and warm up: use --wait 0 --warmup 0"
+            f"the program took {step_count} step{'' if step_count == 1 else 's'}, but the first "
+            f"{plan.wait + plan.warmup} are for --wait and --warmup: use --wait 0 --warmup 0"
         )
 
     def _record_whole_run(self) -> None:
@@ -202,7 +203,7 @@ class StepsMode(WholeRunMode):
         if session.yielded_to_program:
             return
         if recorder.is_on_other_thread:
-            session.log_once("steps are taken in another thread than the one that is recorded: they are not counted")
+            session.log_once("steps run in another thread than the recorded one and are not counted")
             return
         self._switch_to_steps()
         recorder.step()

@@ -217,7 +217,7 @@ class RecordingSession:
         """Raise StopRun in the main thread; end the process if the program keeps catching it."""
         self._stop_count += 1
         if self._stop_count > MAX_STOP_ATTEMPTS:
-            self.log("the program caught being stopped each time: ending it")
+            self.log("the program ignored all requests to stop: terminating it")
             self.finish("stopped", 0)
             os._exit(0)
         self.main_thread.call(_raise_stop)
@@ -247,7 +247,7 @@ class RecordingSession:
         if (self.options.then or "stop") == "finish":
             self.reporter.report_phase("running on")
         elif is_first_call:
-            self.log("recorded what was asked: stopping the program (--then finish lets it go on)")
+            self.log("recording complete: stopping the program (--then finish lets it continue)")
             self._stop_program()
         elif threading.current_thread() is threading.main_thread():
             self._stop_program()  # the program caught the first StopRun
@@ -271,11 +271,11 @@ class RecordingSession:
             saved = self.exporter.save_cycle(profile, cycle, self.preflight.expected_bytes)
         except SaveAbandoned:
             self._data_lost = True
-            self.log(f"gave up saving cycle {cycle.number}")
+            self.log(f"stopped without saving cycle {cycle.number}")
             return
         if saved is None:
             self._data_lost = True
-            self.log(f"nothing of cycle {cycle.number} could be kept")
+            self.log(f"cycle {cycle.number} could not be saved")
             return
         self.manifest.add_trace(saved)
         self.manifest.write()
@@ -302,11 +302,11 @@ class RecordingSession:
         if is_creation and not self.yielded_to_program:
             self.yielded_to_program = True
             self.manifest.facts["script_profiles_itself"] = True
-            self.log("the program uses torch.profiler itself: it is left alone, nothing more is recorded here")
+            self.log("the program uses torch.profiler itself: this recording ends, and the program continues")
             self.mode.abandon()
             self.reporter.report_phase("running on")
         elif self.recorder.is_active:
-            self.log("torch's profiler was started by something else: the recording here ends")
+            self.log("other code started torch's profiler: this recording ends")
             self.recorder.close()
 
     def _end_at_memory_limit(self, growth: int) -> None:
@@ -333,10 +333,10 @@ class RecordingSession:
             self.memory_guard.stop()
             try:
                 if self.recorder.is_on_other_thread:
-                    self.log("the recording goes on in a thread that did not come to its end: it cannot be saved")
+                    self.log("the recorded thread did not end: the recording cannot be saved")
                 self.recorder.close()
             except SaveAbandoned:
-                self.log("gave up saving what was recorded")
+                self.log("stopped without saving what was recorded")
             self._report_end(end_reason, status)
 
     def _report_end(self, end_reason: str, status: int | None) -> None:

@@ -55,9 +55,9 @@ def estimate_size(
     if total <= min(limits) or step.bytes == 0:
         return SizeEstimate(size, False, total, active)
     reason = (
-        "more than the disk has room for"
+        "more than the free disk space"
         if total > free_disk
-        else "more than memory has room for"
+        else "more than the free memory"
         if total > limits[-1] and free_memory is not None
         else "slow to write and to open"
     )

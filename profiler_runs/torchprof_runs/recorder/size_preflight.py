@@ -65,7 +65,7 @@ class SizePreflight:
         if answer == size_question.NONE:
             session.decline_recording()
         elif answer != size_question.ALL and fewer < active:
-            reason = "" if answer else ": nobody can be asked (--yes records all, --max-size sets the limit)"
+            reason = "" if answer else ": no terminal to ask on (--yes records all, --max-size sets the limit)"
             session.log(f"recording {fewer} of {active} steps, about {format_megabytes(question.fewer_bytes)}{reason}")
             session.mode.record_fewer(fewer, ends_early=is_alone)
             session.manifest.facts["preflight"]["recorded_steps"] = fewer

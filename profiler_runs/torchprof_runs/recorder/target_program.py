@@ -168,7 +168,9 @@ def _compile_decorated(target: TargetProgram, function: str) -> types.CodeType:
     for part in function.split("."):
         definitions = [node for node in _find_definitions(body) if node.name == part]
         if not definitions:
-            raise UsageError(f"--step __main__:{function}: {file} defines no {part}; is it imported? name its module")
+            raise UsageError(
+                f"--step __main__:{function}: {file} does not define {part}; if it is imported, name its module"
+            )
         node = definitions[-1]
         body = node.body
     if isinstance(node, ast.ClassDef):

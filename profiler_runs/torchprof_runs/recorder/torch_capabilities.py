@@ -56,7 +56,7 @@ def load_torch() -> Any:
     version = _parse_version(torch)
     if version < OLDEST_TORCH:
         raise NoTorchError(
-            f"torch {torch.__version__} in {sys.executable} is too old to record with: 2.1 or newer is needed"
+            f"torch {torch.__version__} in {sys.executable} is too old for recording: 2.1 or newer is needed"
         )
     return torch
 
@@ -126,7 +126,7 @@ def explain_missing_gpu(torch: Any, gpu_events: int, launches: int) -> str | Non
         return None
     if is_gpu_used(torch):
         if not launches and "CUDA" not in list_activities(torch):
-            return "this torch was built without CUPTI: it records no kernels; install a build that has it"
+            return "this torch was built without CUPTI and records no kernels: install a build with CUPTI"
         if is_wsl():
             return (
                 "no kernels were recorded under WSL: update the Windows driver, and allow GPU performance counters to "
@@ -134,13 +134,13 @@ def explain_missing_gpu(torch: Any, gpu_events: int, launches: int) -> str | Non
             )
         if launches:
             return (
-                "kernels were launched, but the driver let none be recorded: end other profilers (nsys, ncu, DCGM), or "
-                "ask for NVreg_RestrictProfilingToAdminUsers=0 (in a container: --cap-add=SYS_ADMIN)"
+                "kernels were launched, but the driver did not allow recording: end other profilers (nsys, ncu, "
+                "DCGM), or set NVreg_RestrictProfilingToAdminUsers=0 (in a container: --cap-add=SYS_ADMIN)"
             )
-        return "no GPU work in what was recorded: it may lie outside; record more steps or another window"
+        return "no GPU work in the recording: record more steps or another window"
     mps = getattr(torch.backends, "mps", None)
     if mps is not None and mps.is_available():
-        return "torch records no Metal kernels: the trace shows the CPU's side; see torch.mps.profiler for the GPU's"
+        return "torch records no Metal kernels: the trace has only the CPU; for the GPU see torch.mps.profiler"
     if not _has_gpu_build(torch):
         present = any(map(os.path.exists, _GPU_DEVICE_FILES))
         return f"CPU only: torch {torch.__version__} is a CPU build" + (

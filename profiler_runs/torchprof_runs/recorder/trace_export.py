@@ -150,7 +150,7 @@ class TraceExporter:
                 reason = explain_os_error(_find_write_error(raw))
             except OSError as error:
                 reason = explain_os_error(error)
-        self._log(f"not even one step's trace can be written here: {reason}")
+        self._log(f"not even the trace of one step can be written: {reason}")
         return None
 
     def _save_trace(self, profile: Any, cycle: Cycle, trace: str, expected_bytes: int | None) -> SavedTrace | None:
@@ -235,7 +235,9 @@ class TraceExporter:
 
     def _save_table(self, profile: Any, saved: SavedTrace) -> None:
         if saved.counts.events > MAX_TABLE_EVENTS:
-            self._log(f"no table: {saved.counts.events:,} events are too many for torch's; the trace has them all")
+            self._log(
+                f"no table: {saved.counts.events:,} events are too many for torch's table; the trace has all of them"
+            )
             return
         self._report_phase("tabulating", events=saved.counts.events)
         try:

@@ -1,4 +1,4 @@
-"""Causal attention six ways: by hand, by hand and in place, and through each backend of SDPA.
+"""Causal attention in six versions: by hand, by hand in place, and with each backend of SDPA.
 
     torchprof-tui run attention --backend naive     torchprof-tui run attention --backend flash
 
@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=64, help="of each head (default 64)")
     parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16", "float16"))
     parser.add_argument("--warmup", type=int, default=10, help="calls before the first step")
-    parser.add_argument("--active", type=int, default=3, help="steps to look at, after two that come before")
+    parser.add_argument("--active", type=int, default=3, help="steps to record, after two other steps")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
 

@@ -46,12 +46,14 @@ def capture_graph(forward: Callable[[], object], warmup: int) -> torch.cuda.CUDA
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--layers", type=int, default=12, help="each a linear layer and a GELU (default 12)")
+    parser.add_argument(
+        "--layers", type=int, default=12, help="layers, each with a linear layer and a GELU (default 12)"
+    )
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16", "float16"))
     parser.add_argument("--warmup", type=int, default=3, help="calls before it is captured")
-    parser.add_argument("--active", type=int, default=3, help="steps to look at, after two that come before")
+    parser.add_argument("--active", type=int, default=3, help="steps to record, after two other steps")
     parser.add_argument("--eager", action="store_true", help="launch the kernels one by one, without a graph")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()

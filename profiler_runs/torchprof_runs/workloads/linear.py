@@ -1,4 +1,4 @@
-"""nn.Linear: matmul and add as one op, and the ops that launch nothing.
+"""nn.Linear: matmul and add as one op, and views, which launch nothing.
 
     torchprof-tui run linear                        python -m torchprof_runs.workloads.linear
 
@@ -36,8 +36,8 @@ def main() -> None:
     parser.add_argument("--no-bias", action="store_true")
     parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16", "float16", "float64"))
     parser.add_argument("--warmup", type=int, default=10, help="calls before the first step")
-    parser.add_argument("--active", type=int, default=3, help="steps to look at, after two that come before")
-    parser.add_argument("--compile", action="store_true", help="through torch.compile")
+    parser.add_argument("--active", type=int, default=3, help="steps to record, after two other steps")
+    parser.add_argument("--compile", action="store_true", help="use torch.compile")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""torch.add(torch.matmul(x, w), b): two ops, two kernels, and everything there is to learn about launching them.
+"""torch.add(torch.matmul(x, w), b): two ops with one kernel each.
 
     torchprof-tui run matmul_add --size 64          python -m torchprof_runs.workloads.matmul_add --size 64
 
@@ -40,10 +40,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=64, help="rows and columns of the matrices (default 64)")
     parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16", "float16", "float64"))
-    parser.add_argument("--batch", type=int, default=0, help="how many matrices at once; 0: no batch dimension")
+    parser.add_argument("--batch", type=int, default=0, help="number of matrices per batch; 0: no batch dimension")
     parser.add_argument("--warmup", type=int, default=0, help="calls before the first step")
-    parser.add_argument("--active", type=int, default=3, help="steps to look at, after two that come before")
-    parser.add_argument("--compile", action="store_true", help="through torch.compile")
+    parser.add_argument("--active", type=int, default=3, help="steps to record, after two other steps")
+    parser.add_argument("--compile", action="store_true", help="use torch.compile")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""A GeGLU MLP, eager or compiled: what fusing does to the kernels between the GEMMs.
+"""A GeGLU MLP, eager or compiled, which fuses the kernels between the GEMMs.
 
     torchprof-tui run mlp                           torchprof-tui run mlp --compile
 
@@ -53,8 +53,8 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, default=3072)
     parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16", "float16", "float64"))
     parser.add_argument("--warmup", type=int, default=10, help="calls before the first step")
-    parser.add_argument("--active", type=int, default=3, help="steps to look at, after two that come before")
-    parser.add_argument("--compile", action="store_true", help="through torch.compile")
+    parser.add_argument("--active", type=int, default=3, help="steps to record, after two other steps")
+    parser.add_argument("--compile", action="store_true", help="use torch.compile")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
 

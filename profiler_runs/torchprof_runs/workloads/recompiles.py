@@ -1,4 +1,4 @@
-"""A compiled function that is fed a new shape at each step: it is compiled again, and again.
+"""A compiled function with a new input shape in each step, so that it is compiled again.
 
     torchprof-tui run recompiles                    torchprof-tui run recompiles --dynamic
 
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--rows", type=int, default=64, help="in the first step; each has 16 more (default 64)")
     parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16", "float16", "float64"))
-    parser.add_argument("--active", type=int, default=3, help="steps to look at, after two that come before")
+    parser.add_argument("--active", type=int, default=3, help="steps to record, after two other steps")
     parser.add_argument("--dynamic", action="store_true", help="tell torch.compile that sizes change")
     parser.add_argument("--backend", default="inductor", help="of torch.compile; eager needs no compiler")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

@@ -1,4 +1,4 @@
-"""Matmuls on one stream while the next batch is copied to the GPU on another: what overlap looks like.
+"""Matmuls on one stream, overlapped with the copy of the next batch on another.
 
     torchprof-tui run streams                       torchprof-tui run streams --one-stream
 
@@ -42,11 +42,11 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=4096, help="rows and columns of the matrices (default 4096)")
     parser.add_argument("--matmuls", type=int, default=5, help="in a step (default 5)")
     parser.add_argument("--megabytes", type=int, default=32, help="size of a batch in MiB (default 32)")
-    parser.add_argument("--one-stream", action="store_true", help="copy on the stream that computes")
+    parser.add_argument("--one-stream", action="store_true", help="copy on the compute stream")
     parser.add_argument("--pageable", action="store_true", help="copy from memory that is not pinned")
     parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16", "float16"))
     parser.add_argument("--warmup", type=int, default=3, help="calls before the first step")
-    parser.add_argument("--active", type=int, default=3, help="steps to look at, after two that come before")
+    parser.add_argument("--active", type=int, default=3, help="steps to record, after two other steps")
     args = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("streams: streams need a GPU, and torch sees none here")

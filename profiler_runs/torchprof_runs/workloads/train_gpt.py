@@ -120,14 +120,16 @@ def main() -> None:
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--length", type=int, default=128, help="tokens in a sequence (default 128)")
     parser.add_argument("--batch", type=int, default=8, help="sequences in a step (default 8)")
-    parser.add_argument("--workers", type=int, default=0, help="processes that load data; 0: this one loads")
+    parser.add_argument(
+        "--workers", type=int, default=0, help="processes that load data; 0: the training process loads"
+    )
     parser.add_argument("--starve", action="store_true", help="make each sample slow to load")
     parser.add_argument("--item", action="store_true", help="read the loss at each step")
-    parser.add_argument("--late-rank", type=int, help="the rank that comes late to each step's collectives")
+    parser.add_argument("--late-rank", type=int, help="the rank that is late at each step's collectives")
     parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16"))
-    parser.add_argument("--warmup", type=int, default=3, help="training steps before the first that counts")
-    parser.add_argument("--active", type=int, default=3, help="steps to look at, after two that come before")
-    parser.add_argument("--compile", action="store_true", help="through torch.compile")
+    parser.add_argument("--warmup", type=int, default=3, help="training steps before the recorded ones")
+    parser.add_argument("--active", type=int, default=3, help="steps to record, after two other steps")
+    parser.add_argument("--compile", action="store_true", help="use torch.compile")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""Training a small CNN on images that take longer to decode than to train on; runs on any laptop.
+"""Training a small CNN on images that take longer to decode than to train on; runs without a GPU.
 
     torchprof-tui run train_images                  torchprof-tui run train_images --workers 4
 
@@ -86,9 +86,11 @@ def main() -> None:
     parser.add_argument("--edge", type=int, default=256, help="pixels, the side of a source image (default 256)")
     parser.add_argument("--width", type=int, default=16, help="channels of the first convolution (default 16)")
     parser.add_argument("--batch", type=int, default=16, help="images in a step (default 16)")
-    parser.add_argument("--workers", type=int, default=0, help="processes that load data; 0: this one loads")
-    parser.add_argument("--warmup", type=int, default=2, help="training steps before the first that counts")
-    parser.add_argument("--active", type=int, default=3, help="steps to look at, after two that come before")
+    parser.add_argument(
+        "--workers", type=int, default=0, help="processes that load data; 0: the training process loads"
+    )
+    parser.add_argument("--warmup", type=int, default=2, help="training steps before the recorded ones")
+    parser.add_argument("--active", type=int, default=3, help="steps to record, after two other steps")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
 

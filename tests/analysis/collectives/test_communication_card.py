@@ -279,7 +279,7 @@ def test_a_missing_file_leaves_sizes_unknown() -> None:
     assert not records.is_readable
     card = build_communication_card(made)
     assert (card.total, card.waiting_source) == (100_000, None)
-    assert "not told" in card.describe()
+    assert "cannot be separated" in card.describe()
 
 
 def test_a_trace_without_communication_has_an_empty_card() -> None:

@@ -71,7 +71,7 @@ def test_a_rank_that_is_late_is_named(tmp_path: Path) -> None:
     trace = load_merged_ranks(late_rank(4, late=2, by=3000, steps=3).write(tmp_path))
     found = straggler(trace)
     assert found.has_fired
-    assert found.answer.seen.startswith("rank 2 comes last to 3 of 3 collectives, 3.00 ms after the others")
+    assert found.answer.seen.startswith("rank 2 arrives last at 3 of 3 collectives, 3.00 ms after the others")
     # Three of four ranks wait 3 ms and some µs in each of three steps: the mean is three quarters of that.
     others = [3 * (3000 + 6 - 3 * rank) for rank in (0, 1, 3)]
     assert found.answer.at_stake == sum(others) * 1000 // 4
@@ -91,7 +91,7 @@ def test_nobody_is_named_where_another_one_is_late_each_time(tmp_path: Path) -> 
         steps.append([Collective([begin + (3000 if rank == number else 0) for rank in range(4)])])
     found = straggler(load_merged_ranks(Run(4, steps).write(tmp_path)))
     assert found.has_fired
-    assert found.answer.seen.startswith("no one rank: ")
+    assert found.answer.seen.startswith("no single rank: ")
 
 
 def test_nothing_joined_cannot_be_told(tmp_path: Path) -> None:
@@ -133,11 +133,11 @@ def test_the_late_rank_comes_before_overlap(tmp_path: Path) -> None:
     trace = load_merged_ranks(late_rank(3, late=1, by=8000).write(tmp_path))
     arrivals = arrivals_of(trace)
     first = [build_rank_checker(arrivals, place).decide_verdict().first for place in range(3)]
-    assert first[0] == first[2] == "rank 1 is late to 3 of 3 collectives: look at what it does before them"
+    assert first[0] == first[2] == "rank 1 is late at 3 of 3 collectives: check what it does before them"
     assert (
         build_rank_checker(arrivals, 0)
         .decide_verdict(scopes.step_scope(arrivals.ranks.all[0].trace.steps[1]))
-        .first.startswith("rank 1 is late to 1 of 1 collective: ")
+        .first.startswith("rank 1 is late at 1 of 1 collective: ")
     )
 
 
@@ -146,7 +146,7 @@ def test_overlap_comes_first_where_nobody_is_waited_for(tmp_path: Path) -> None:
     trace = load_merged_ranks(Run(3, steps).write(tmp_path))
     said = build_rank_checker(arrivals_of(trace), 0).decide_verdict()
     assert said.text.startswith("communication-bound")
-    assert "with nothing computed beside: overlap" in said.first
+    assert "while no kernel computes: overlap" in said.first
 
 
 def test_advice_for_ranks_that_are_late_in_turn(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_advice_for_ranks_that_are_late_in_turn(tmp_path: Path) -> None:
         begin = 1000.0 + number * 10_000
         steps.append([Collective([begin + (8000 if rank == number else 0) for rank in range(4)])])
     said = build_rank_checker(arrivals_of(load_merged_ranks(Run(4, steps).write(tmp_path))), 3).decide_verdict()
-    assert said.first.startswith("ranks are late in turn, most often rank 0, to 1 of 4 collectives: ")
+    assert said.first.startswith("different ranks are late, most often rank 0, at 1 of 4 collectives: ")
 
 
 def build_ranks_with_stall(folder: Path, who: int, steps: tuple[int, ...], ranks: int = 4) -> Trace:
@@ -219,7 +219,7 @@ def test_the_sleep_in_ddp_is_found() -> None:
     assert (found.rank_index, found.operator, found.step_count, found.compared_steps) == (1, "aten::ones_like", 3, 3)
     assert found.excess == pytest.approx(median(sleeps), abs=100_000)
     said = straggler(trace).answer.seen
-    assert said.startswith("rank 2 comes last to 21 of 21 collectives")
+    assert said.startswith("rank 2 arrives last at 21 of 21 collectives")
     assert "only rank 1 pauses (3.12 ms, before aten::ones_like), in 3 of 3 steps" in said
 
 
@@ -227,7 +227,7 @@ def test_the_sleep_in_ddp_is_found() -> None:
 def test_the_straggler_of_shared_ranks(name: str, rank: int) -> None:
     found = straggler(load_shared_ranks(name)[1])
     assert found.has_fired
-    assert found.answer.seen.startswith(f"rank {rank} comes last to {'60 of 60' if name == 'fsdp' else '5 of 8'} ")
+    assert found.answer.seen.startswith(f"rank {rank} arrives last at {'60 of 60' if name == 'fsdp' else '5 of 8'} ")
 
 
 def test_the_late_rank_of_the_sample() -> None:
@@ -236,7 +236,7 @@ def test_the_late_rank_of_the_sample() -> None:
     trace = load_merged_ranks(sorted(folder.glob("*.json.gz")))
     found = straggler(trace)
     assert found.has_fired
-    assert found.answer.seen.startswith("rank 1 comes last to 4 of 4 collectives")
+    assert found.answer.seen.startswith("rank 1 arrives last at 4 of 4 collectives")
     assert trace.merged_ranks is not None
     assert [rank.clock.method.value for rank in trace.merged_ranks.all] == ["shared base time"] * 2
     arrivals = arrivals_of(trace)
@@ -252,7 +252,7 @@ def test_absent_ranks_are_reported(tmp_path: Path) -> None:
     sheet = build_arrivals_sheet(arrivals_of(load_merged_ranks(Run(3, steps).write(tmp_path))))
     assert "ranks" in [field.key for field in sheet.fields]
     assert sheet.columns["ranks"] == ["2 of 3", "2 of 3"]
-    assert "rank 1: came to none of these collectives; waits are told without it" in sheet.totals
+    assert "rank 1: took part in none of these collectives; waits are computed without it" in sheet.totals
     assert sum("last 0 of 0" in line for line in sheet.totals) == 0
     (tmp_path / "all").mkdir()
     whole = build_arrivals_sheet(

@@ -109,7 +109,7 @@ def test_work_that_was_launched_before_the_window() -> None:
     found = find_chain(made, row(made, "k"))
     assert [hop.name for hop in found.hops] == ["k"]
     assert (found.join_method, found.launch_latency, found.queue_delay) == (JoinMethod.NO_LAUNCH, None, None)
-    assert "before the window" in found.note
+    assert "before the recording" in found.note
 
 
 def test_a_launch_without_work() -> None:
@@ -117,7 +117,7 @@ def test_a_launch_without_work() -> None:
     found = find_chain(made, row(made, "cudaLaunchKernel"))
     assert [hop.name for hop in found.hops] == ["op", "cudaLaunchKernel"]
     assert (found.join_method, len(found.work), found.launch_latency) == (JoinMethod.NO_WORK, 0, None)
-    assert "inside the window" in found.note
+    assert "in the recording" in found.note
 
 
 def test_an_event_outside_of_dispatch() -> None:
@@ -302,7 +302,7 @@ def test_a_runaway_recursion_is_reduced_to_its_ends() -> None:
     names = [hop.name for hop in found.hops]
     assert names == [f"f{k}" for k in (*range(500), *range(1001, 1501))]
     assert found.hops[500].offset == 1001 - 499
-    assert found.note.startswith("501 calls in the middle are left out. ")
+    assert found.note.startswith("501 calls in the middle are not shown. ")
 
 
 def test_the_chain_of_an_npu_goes_through_the_arrow() -> None:

@@ -171,7 +171,7 @@ def test_read_problems_are_sorted_by_severity(tmp_path: Path) -> None:
     assert count_remarks(shown, Section.REPAIRED) == {problems.REPAIRED_BACKSLASH: 1}
     odd = count_remarks(shown, Section.ODD)
     assert (odd[problems.NOT_AN_OBJECT], odd["not drawn: end without begin"]) == (1, 1)
-    assert summarize_losses(shown) == "not all of this file could be read: cut short · ! says more"
+    assert summarize_losses(shown) == "not all of this file could be read: cut short · ! shows details"
     assert summarize_losses(trace(*healthy())) == ""
 
 
@@ -240,4 +240,4 @@ def test_a_cut_connection_reports_the_bytes_that_arrived() -> None:
     shown.problems.append(
         Problem(problems.CUT_CONNECTION, 1, "5 of 90 bytes arrived; the connection to box ended early")
     )
-    assert summarize_losses(shown) == "partial: connection cut, 5 of 90 bytes arrived · ! says more"
+    assert summarize_losses(shown) == "partial: connection cut, 5 of 90 bytes arrived · ! shows details"

@@ -91,7 +91,7 @@ def test_the_designs_own_example() -> None:
     assert found.blocks_per_sm == pytest.approx(8 / 132)
     assert found.warps_per_sm == pytest.approx(96 / 132)
     assert any("124 SMs stay idle" in note for note in found.notes)
-    assert any("by design" in note for note in found.notes)
+    assert any("intended" in note for note in found.notes)
 
 
 def test_the_json_has_the_contracts_fields() -> None:
@@ -235,7 +235,7 @@ def test_rocm_takes_the_shape_from_the_launch() -> None:
     assert (found.grid, found.block) == ((608, 1, 1), (256, 1, 1))
     assert (found.registers, found.shared_memory, found.dynamic_shared_memory) == (None, None, 16384)
     assert found.occupancy.active_blocks is None
-    assert any("ROCm traces carry no registers" in note and "at most 4" in note for note in found.notes)
+    assert any("ROCm traces contain no registers" in note and "at most 4" in note for note in found.notes)
 
 
 def test_hip_ext_launches_count_threads_not_blocks() -> None:
@@ -300,7 +300,7 @@ def test_kinetos_own_occupancy_block_is_cross_checked(tmp_path: Path, blocks: in
     assert found.reported.limited_by == ("warps", "barriers")
     assert found.reported.limits is not None
     assert found.reported.limits["barriers"] == 8
-    assert any("Kineto's own calculation says 8" in note for note in found.notes) is not agrees
+    assert any("Kineto computed 8" in note for note in found.notes) is not agrees
 
 
 # Instances
@@ -422,6 +422,6 @@ def test_reported_zero_is_always_explained() -> None:
             if made.event(event).kind is Kind.KERNEL:
                 found = compute_footprint(made, event)
                 assert found is not None
-                if found.reported.occupancy == 0 and not any("says 0 %" in note for note in found.notes):
+                if found.reported.occupancy == 0 and not any("reports 0 %" in note for note in found.notes):
                     unexplained.append(found)
     assert unexplained == []

@@ -343,7 +343,10 @@ def test_the_trace_itself_is_never_overwritten(tmp_path: Path) -> None:
 def test_where_it_cannot_be_written_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = training(tmp_path)
     assert main(["slice", str(path), "--range", "0:1ms", "-o", str(path), "--no-cache"]) == 2
-    assert capsys.readouterr().err == f"torchprof-tui: -o: {path}: that is the trace itself; nothing was overwritten\n"
+    assert (
+        capsys.readouterr().err
+        == f"torchprof-tui: -o: {path}: this is the trace itself, and was not overwritten; choose another name\n"
+    )
     beneath = path / "x.json"  # a file is no folder
     with pytest.raises(OutputError) as caught:
         write_slice(load_trace(str(path), cache=False), 0, 10**6, beneath)
@@ -385,8 +388,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--range", "5ms:6ms", "-o", "x.json"], "nothing lies in that range"),
-        (["--range", "6:5", "-o", "x.json"], "ends before it begins"),
+        (["--range", "5ms:6ms", "-o", "x.json"], "no event in this range"),
+        (["--range", "6:5", "-o", "x.json"], "the end is before the start"),
         (["--range", "5", "-o", "x.json"], "expected T0:T1"),
         (["--range", "0:5", "-o", "x.txt"], "neither .json nor .json.gz"),
         (["--range", "0:5", "-o", "no/such/folder/x.json"], ": -o: no/such/folder: no such folder\n"),
@@ -439,9 +442,9 @@ def test_large_keys_are_kept_whole(tmp_path: Path, packed: bool, monkeypatch: py
 @pytest.mark.parametrize(
     ("starts", "says"),
     [
-        (-334_053, "it begins 334.1 µs before time 0 of the whole trace"),
-        (0, "it begins at 0 ns of the whole trace"),
-        (14_400_000, "it begins at 14.400000 ms of the whole trace"),
+        (-334_053, "its start is 334.1 µs before time 0 of the whole trace"),
+        (0, "its start is at 0 ns of the whole trace"),
+        (14_400_000, "its start is at 14.400000 ms of the whole trace"),
     ],
 )
 def test_where_a_slice_begins(starts: int, says: str, tmp_path: Path) -> None:

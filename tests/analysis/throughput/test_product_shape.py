@@ -13,8 +13,8 @@ from torchprof_tui.analysis.throughput.product_shape import ProductShape, explai
     [
         ((1, 1, 4096, 4096), "bf16", "m = 1: "),
         ((1, 4096, 8, 4096), "bf16", "n = 8: "),
-        ((1, 4096, 4097, 4096), "bf16", "n = 4097: no multiple of 8"),
-        ((1, 4096, 4097, 33), "bf16", "n = 4097, k = 33: no multiple of 8"),
+        ((1, 4096, 4097, 4096), "bf16", "n = 4097: not a multiple of 8"),
+        ((1, 4096, 4097, 33), "bf16", "n = 4097, k = 33: not a multiple of 8"),
         ((1, 1024, 1024, 4096), "bf16", "64 tiles of 128×128 for 132 SMs"),
         ((64, 2048, 2048, 64), "bf16", "k = 64: "),
         ((1, 8192, 8192, 8192), "fp32", "fp32: "),

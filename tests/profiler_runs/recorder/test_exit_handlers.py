@@ -119,12 +119,12 @@ backend.profile.key_averages = slow
     run = start(script, *ENDLESS)
     run.wait_for("tabulating")
     run.kill(signal.SIGINT)
-    run.wait_for("ctrl+c again to give it up")
+    run.wait_for("ctrl+c again stops without saving")
     begin = time.monotonic()
     run.kill(signal.SIGINT)
     assert run.wait() == 0  # the program itself had ended
     assert time.monotonic() - begin < 15
-    assert "gave up saving" in run.err
+    assert "stopped without saving" in run.err
     assert not list(run.run_folder.glob(".*"))  # no part of a file is left
     assert run.statuses[-1]["phase"] == "done"
 
@@ -146,7 +146,7 @@ backend.profile.key_averages = pressed
     assert run.out.count("pressed") == 1
     assert run.out.endswith("end\n")
     assert "saving what was recorded" not in run.err
-    assert "gave up" not in run.err
+    assert "stopped without saving" not in run.err
     assert run.steps() == [1, 2]
 
 
@@ -162,7 +162,7 @@ while True:
     assert run.wait() == 0
     assert run.out.splitlines() == ["caught"] * 3
     assert run.manifest["ended"] == "stopped"
-    assert "the program caught being stopped each time" in run.err
+    assert "the program ignored all requests to stop" in run.err
 
 
 def test_stopping_runs_what_must_be_cleaned_up(start: Start) -> None:

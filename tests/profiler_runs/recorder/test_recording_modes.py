@@ -29,8 +29,8 @@ def test_a_window_that_never_comes(start: Start) -> None:
     early = start("print('hello')", "--after", "60")
     cut_off = start(train(5))
     assert [run.wait() for run in (short, no_steps, early, cut_off)] == [0, 0, 0, 0]
-    assert "the program took 2 steps, and the first 3 wait and warm up" in short.err
-    assert "no optimizer took a step" in no_steps.err
+    assert "the program took 2 steps, but the first 3 are for --wait and --warmup" in short.err
+    assert "no optimizer step was called" in no_steps.err
     assert "before --after 60 was over" in early.err
     assert [run.manifest["kept"] for run in (short, no_steps, early)] == [[], [], []]
     assert cut_off.steps() == [3, 4, 5]  # the sixth had only begun
@@ -93,5 +93,5 @@ print("end")
     assert run.wait() == 0, run.err
     assert run.out == "end\n"
     assert "torch refused to record: RuntimeError: not here" in run.err
-    assert "recorded what was asked" not in run.err
+    assert "recording complete" not in run.err
     assert "before --after" not in run.err

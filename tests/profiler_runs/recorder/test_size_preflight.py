@@ -29,7 +29,7 @@ def test_without_a_terminal_fewer_steps_are_recorded_and_one_line_says_so(start:
     kept = run.steps()
     assert 1 <= len(kept) < 30
     assert kept == list(range(FIRST, FIRST + len(kept)))
-    (line,) = [line for line in run.err.splitlines() if "nobody can be asked" in line]
+    (line,) = [line for line in run.err.splitlines() if "no terminal to ask on" in line]
     assert f"recording {len(kept)} of 30 steps, about " in line
     assert "--yes" in line
     assert run.manifest["preflight"]["recorded_steps"] == len(kept)

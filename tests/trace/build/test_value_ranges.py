@@ -73,7 +73,7 @@ def test_the_doctor_says_how_many_and_shows_the_first() -> None:
 def test_unsigned_numbers_are_not_quoted_as_negative_ones() -> None:
     made = read(*({"stream": 2**63 + k} for k in range(12)))
     (problem,) = made.problems
-    assert (problem.count, problem.example.partition(": ")[2]) == (12, "no integer of 64 bits, read as unknown")
+    assert (problem.count, problem.example.partition(": ")[2]) == (12, "not a 64-bit integer, read as unknown")
 
 
 def test_ordinary_numbers_are_no_problem() -> None:

@@ -79,7 +79,7 @@ def test_each_wrong_target_is_one_line(tmp_path: Path) -> None:
     assert fail_to_write(tmp_path / "none" / "a.txt") == f"{tmp_path / 'none'}: no such folder"
     assert fail_to_write(tmp_path / "file" / "a.txt") == f"{tmp_path / 'file'}: no such folder"
     assert "longer than 255 bytes" in fail_to_write(tmp_path / f"{'é' * 130}.txt")
-    assert "no valid file name" in fail_to_write(tmp_path / "a\0b")
+    assert "not a valid file name" in fail_to_write(tmp_path / "a\0b")
     assert "symbolic links" in fail_to_write(tmp_path / "loop")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "loop"]
     assert (tmp_path / "file").read_text() == "kept"

@@ -115,7 +115,7 @@ def test_unknown_fields_are_ignored_and_a_newer_version_is_reported() -> None:
     assert manifest.ended == "finished"
     assert (
         explain_version("m", manifest.schema, 1)
-        == "m: written by a newer version (7, known is 1); what is known was read"
+        == "m: written by a newer version (7, known is 1); the known part was read"
     )
     assert explain_version("m", 1, 1) is None
 

@@ -155,7 +155,7 @@ def test_two_stars_match_any_number_of_folders(server: sshd.Sshd) -> None:
     assert sorted(answer) == sorted(f"shared:{path}" for path in local)
     with contextlib.ExitStack() as connections:
         (none,) = list_remote_traces([f"shared:{top}/**/x*"], connections)
-    assert none.error == f"shared:{top}/**/x*: nothing there matches"
+    assert none.error == f"shared:{top}/**/x*: no match there"
 
 
 def test_remote_ranks_are_the_same_as_local_ones(server: sshd.Sshd, run: Path) -> None:
@@ -294,9 +294,9 @@ async def test_ranks_that_cannot_be_fetched_are_left_out_and_reported(server: ss
             "not a trace",
             "no permission",
             "nokey refused the login (publickey only)",
-            "there is no host",
+            "there is neither a host",
         ),
-        *("nothing there matches", "a folder, with no .json"),
+        *("no match there", "a folder, with no .json"),
     )
     assert all(line.startswith(word) for line, word in zip(reasons, words, strict=True)), reasons
     assert [lost_ranks[file][0] for file in specs[2:]] == [3, 4, 5, 6, 7, None, None]
@@ -323,7 +323,7 @@ async def test_a_rank_whose_connection_is_cut_is_shown_in_part(server: sshd.Sshd
 
 
 async def test_where_nothing_can_be_fetched_the_error_is_one_line(server: sshd.Sshd, run: Path) -> None:
-    assert await failure(f"shared:{run}/none*") == f"shared:{run}/none*: nothing there matches"
+    assert await failure(f"shared:{run}/none*") == f"shared:{run}/none*: no match there"
     assert await failure(f"shared:{run}/none/*") == f"shared:{run}/none/*: no such file there"
     closed = server.home / "closed"
     closed.mkdir(mode=0o700)
@@ -332,7 +332,7 @@ async def test_where_nothing_can_be_fetched_the_error_is_one_line(server: sshd.S
         assert await failure(f"nobody:{closed}/{below}") == f"nobody:{closed}/{below}: no permission to read it there"
     line = await failure("nowhere.invalid:rank0.json", "nowhere.invalid:rank1.json")
     assert line == (
-        "nowhere.invalid:rank0.json: there is no host nowhere.invalid, nor a file of that name here "
+        "nowhere.invalid:rank0.json: there is neither a host nor a local file named nowhere.invalid "
         "(and 1 more that could not be found)"
     )
     assert "sftp connections only" in await failure("sftponly:rank*.json")
@@ -347,7 +347,7 @@ async def test_many_files_without_rank_numbers_are_not_fetched(server: sshd.Sshd
     logins = server.logins
     line = await failure(f"box:{folder}/*.json")
     assert f"{MAX_UNNUMBERED_FILES + 1} traces, and {MAX_UNNUMBERED_FILES + 1} of them" in line
-    assert "do not say in their names which rank they are" in line
+    assert "have no rank number in their names" in line
     assert server.logins - logins == 1
 
 

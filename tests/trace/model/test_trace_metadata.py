@@ -90,9 +90,9 @@ def test_the_doctor_reports_metadata_that_is_not_used() -> None:
     header = {"deviceProperties": [{"id": [1], "name": {"a": 1}}, 7], "distributedInfo": [1]}
     made = trace(cpu("op", 0, 5), metadata("process_name", [1, 2]), metadata("thread_name", {"a": 1}), header=header)
     remarks = {remark.kind: remark for remark in diagnose_trace(made).remarks}
-    assert (remarks["metadata out of range"].count, remarks["name of a lane not text"].count) == (4, 2)
+    assert (remarks["metadata out of range"].count, remarks["lane name is not text"].count) == (4, 2)
     assert remarks["metadata out of range"].example == "distributedInfo: [1]"
-    assert remarks["name of a lane not text"].example == "process_name: [1,2]"
+    assert remarks["lane name is not text"].example == "process_name: [1,2]"
 
 
 def test_long_names_are_cut() -> None:

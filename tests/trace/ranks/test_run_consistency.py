@@ -56,7 +56,7 @@ def test_apart_in_time_and_without_a_collective_in_common(tmp_path: Path) -> Non
 
 def test_a_default_group_of_another_name(tmp_path: Path) -> None:
     assert unrelated(two_runs(tmp_path, other_steps())) == [
-        "rank 2 shares no collective with rank 0, and calls its default process group another"
+        "rank 2 shares no collective with rank 0, and its default process group has another name"
     ]
 
 

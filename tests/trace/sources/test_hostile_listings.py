@@ -119,7 +119,7 @@ def test_many_names_are_cut_with_a_line(answer: Callable[[bytes], None], capsys:
     assert len(folder.traces) == MAX_LISTED
     assert folder.traces[0].spec == "box:runs/99999.json"
     print_folder(folder, as_json=False)
-    assert "only the newest 2,000 are listed; name a folder below" in capsys.readouterr().err
+    assert "only the newest 2,000 are listed; name a subfolder to see others" in capsys.readouterr().err
 
 
 def test_endless_answers_end_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,10 +131,10 @@ def test_endless_answers_end_in_a_line(tmp_path: Path, monkeypatch: pytest.Monke
     client.write_text(f'#!/bin/sh\ncase "$*" in *"-G "*) exit 1;; esac\n{header}\nexec yes 1:1:./rank0.json\n')
     client.chmod(0o755)
     assert "the list is longer than 1 MB" in refusal("box:runs")
-    with pytest.raises(TraceError, match="the list is longer than 1 MB; name a folder below it"):
+    with pytest.raises(TraceError, match="the list is longer than 1 MB; name a subfolder"):
         list_spec("box:runs/*")
     client.write_text('#!/bin/sh\ncase "$*" in *"-G "*) exit 1;; esac\nexec yes\n')
-    assert "did not run what ssh asked it to" in refusal("box:runs")
+    assert "did not run the requested command" in refusal("box:runs")
 
 
 @pytest.mark.parametrize(
@@ -297,15 +297,17 @@ def test_answers_that_are_none(site: str) -> None:
     said = refusal(f"{site}/reason.json")
     assert said.startswith("the server answered 503 ")
     assert len(said) < 150
-    assert refusal(f"{site}/loop.json") == "the server redirects without end"
+    assert refusal(f"{site}/loop.json") == "the server redirects endlessly"
     for address in ("http://", "https:///a.json", "http://h:99999/a.json", "http://[::1/a.json"):
-        assert refusal(address) == "not an address; http://host/path is the form"
+        assert refusal(address) == "not a valid address; write http://host/path"
 
 
 def test_proxies_are_named(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    assert refusal("http://example.invalid/a.json").startswith("the proxy 127.0.0.1 cannot be reached; http_proxy, ")
+    assert refusal("http://example.invalid/a.json").startswith(
+        "the proxy 127.0.0.1 cannot be reached; check http_proxy, "
+    )
     monkeypatch.setenv("http_proxy", "http://nowhere.invalid:9")
     assert refusal("http://example.invalid/a.json").startswith("the proxy nowhere.invalid cannot be reached")

@@ -130,7 +130,7 @@ def test_a_lost_connection_is_made_again(server: sshd.Sshd, connections: SshConn
         (
             "unknown",
             LoginNeededError,
-            "the host key of unknown is not known yet; ssh unknown in a terminal asks about it",
+            "the host key of unknown is not known yet; run ssh unknown in a terminal to accept it",
         ),
         ("behind_locked", LoginNeededError, "behind_locked cannot be reached: a jump host refused the login"),
         ("nokey", TraceError, "nokey refused the login (publickey only)"),

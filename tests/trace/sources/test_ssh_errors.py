@@ -48,11 +48,11 @@ def identity_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("me@gpu-box: Permission denied (\x1b[31m,x).", "gpu-box refused the login", False),
         (
             "Host key verification failed.",
-            "the host key of gpu-box is not known yet; ssh me@gpu-box in a terminal asks about it",
+            "the host key of gpu-box is not known yet; run ssh me@gpu-box in a terminal to accept it",
             True,
         ),
         ("kex_exchange: \x1b]0;x\x07 closed", "ssh could not connect to gpu-box: kex_exchange:  ]0;x  closed", False),
-        ("", "ssh could not connect to gpu-box: it did not say why", False),
+        ("", "ssh could not connect to gpu-box: no reason given", False),
     ],
 )
 def test_what_ssh_printed_becomes_a_line(

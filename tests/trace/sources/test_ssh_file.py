@@ -167,13 +167,13 @@ def test_unreadable_files(server: sshd.Sshd) -> None:
         ("nokey", "nokey refused the login (publickey only)"),
         ("locked", "ssh needs a passphrase: load the key into ssh-agent"),
         ("behind_locked", "behind_locked cannot be reached: a jump host refused the login"),
-        ("unknown", "the host key of unknown is not known yet; ssh unknown in a terminal asks about it"),
-        ("changed", "the host key of changed has changed: it may be another machine; ssh changed shows the details"),
+        ("unknown", "the host key of unknown is not known yet; run ssh unknown in a terminal to accept it"),
+        ("changed", "the host key of changed has changed: it may be another machine; run ssh changed for details"),
         ("silent", "silent does not answer: the connection timed out"),
-        ("behind_nowhere", "your ssh configuration leads to nowhere.invalid, which is no host"),
-        ("behind_nothing", "what your ssh configuration connects through (ProxyJump, ProxyCommand) ended"),
+        ("behind_nowhere", "your ssh configuration leads to the unknown host nowhere.invalid"),
+        ("behind_nothing", "the jump host or proxy command of your ssh configuration ended (ProxyJump, ProxyCommand)"),
         ("refusing", "refused the connection: no ssh server listens there"),
-        ("sftponly", "sftponly did not run what ssh asked it to (This service allows sftp connections only.)"),
+        ("sftponly", "sftponly did not run the requested command (This service allows sftp connections only.)"),
     ],
 )
 def test_connection_failures(server: sshd.Sshd, host: str, said: str) -> None:
@@ -181,12 +181,12 @@ def test_connection_failures(server: sshd.Sshd, host: str, said: str) -> None:
 
 
 def test_unknown_host(server: sshd.Sshd) -> None:
-    assert refusal("nowhere.invalid:t.json") == "there is no host nowhere.invalid, nor a file of that name here"
+    assert refusal("nowhere.invalid:t.json") == "there is neither a host nor a local file named nowhere.invalid"
 
 
 def test_missing_ssh_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert refusal("box:t.json") == "needs ssh, OpenSSH's client, which is not here"
+    assert refusal("box:t.json") == "needs the ssh command (OpenSSH client), which is not installed"
 
 
 @pytest.mark.parametrize("ending", [".json", ".json.gz"])

@@ -208,7 +208,7 @@ def untrusted_site(folder: Path, tmp_path: Path) -> Iterator[str]:
 def test_connection_errors_say_what_is_wrong(site: str, untrusted_site: str, tmp_path: Path) -> None:
     said = refusal(f"{untrusted_site}/trace.json")
     assert said.startswith("the server's certificate is not trusted (self")
-    assert said.endswith("; SSL_CERT_FILE=FILE names one of your own")
+    assert said.endswith("; SSL_CERT_FILE=FILE adds your own")
     program = [sys.executable, "-m", "torchprof_tui", "info", "--json", f"{untrusted_site}/trace.json"]
     environment = {**os.environ, "SSL_CERT_FILE": str(tmp_path / "certificate.pem")}
     assert subprocess.run(program, env=environment, check=True, capture_output=True).stdout
@@ -259,7 +259,7 @@ def test_ranks_by_pattern_by_name_and_mixed(site: str, ranks: Path, capsys: pyte
     assert "** would follow every link of that server" in capsys.readouterr().err
     assert len(Server.requests) <= 1
     assert main(["info", f"{below}/none*"]) == 2
-    assert capsys.readouterr().err == f"torchprof-tui: {below}/none*: nothing there matches\n"
+    assert capsys.readouterr().err == f"torchprof-tui: {below}/none*: no match there\n"
 
 
 def test_one_rank_interrupted_and_one_missing(site: str, ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:

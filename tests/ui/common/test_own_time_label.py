@@ -20,7 +20,7 @@ def finding(pattern_id: str, at_stake: int) -> Finding:
 
 def tree(*times: int) -> TimeTree:
     """Build a tree with `times` of tiny-kernels in dispatch, launch and exposed collectives, of 10 000 ns."""
-    labels = ("idle: dispatch", "idle: launch", "collectives, nothing computed beside")
+    labels = ("idle: dispatch", "idle: launch", "collectives without compute")
     parts = [
         TimePart(label, label, 3000, (TimePart("tiny-kernels", "", time),) if time else ())
         for label, time in zip(labels, times, strict=True)
@@ -32,12 +32,12 @@ def tree(*times: int) -> TimeTree:
     ("at_stake", "times", "expected"),
     [
         (2100, (1400, 700, 0), "dispatch 14 %, launch 7.0 %"),
-        (2100, (0, 400, 1700), "collectives 17 %, launch 4.0 %"),
+        (2100, (0, 400, 1700), "collectives without compute 17 %, launch 4.0 %"),
         (2100, (300, 0, 0), "its own: dispatch 3.0 %"),
         (2100, (2900, 0, 0), "part of: dispatch 29 %"),
         (2100, (2100, 4, 0), "dispatch 21 %"),
-        (2100, (0, 0, 0), "counted in other entries, or the GPU was at work"),
-        (2100, (4, 0, 0), "counted in other entries, or the GPU was at work"),
+        (2100, (0, 0, 0), "counted in other entries, or the GPU was busy"),
+        (2100, (4, 0, 0), "counted in other entries, or the GPU was busy"),
         (0, (1400, 700, 0), ""),
     ],
 )

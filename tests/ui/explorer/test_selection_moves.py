@@ -93,10 +93,10 @@ class TestSelection:
         state.select(event_of(shown, "cudaLaunchKernel", 1))
         moves.follow_link(True)
         assert state.selected == event_of(shown, "gemm", 1)
-        assert "no link leads on" in moves.follow_link(True)
+        assert "no forward link" in moves.follow_link(True)
         moves.follow_link(False)
         assert state.selected == event_of(shown, "cudaLaunchKernel", 1)
-        assert "no link leads back" in moves.follow_link(False)
+        assert "no backward link" in moves.follow_link(False)
 
     def test_from_an_op_the_link_leads_to_the_first_work_beneath_it(
         self, state: ViewState, moves: SelectionMoves, shown: Trace
@@ -110,7 +110,7 @@ class TestSelection:
         state = ViewState(shown, width=80, height=10)
         moves = SelectionMoves(state)
         state.select(event_of(shown, "idle"))
-        assert "no link" in moves.follow_link(True)
+        assert "no forward link" in moves.follow_link(True)
 
     def test_a_graph_launch_leads_to_each_of_its_kernels(self) -> None:
         shown = trace(
@@ -171,8 +171,8 @@ class TestSearch:
         assert "not a regular expression" in state.search.set_query("/(/")
         assert state.search.matches is None
         state.search.set_query("nowhere")
-        assert "is in no name" in moves.select_match(True)
-        assert "/ searches" in SelectionMoves(ViewState(state.trace)).select_match(True)
+        assert "no match for" in moves.select_match(True)
+        assert "/ starts one" in SelectionMoves(ViewState(state.trace)).select_match(True)
 
     def test_found_in_a_hidden_lane_shows_it_again(self, state: ViewState, moves: SelectionMoves, shown: Trace) -> None:
         state.hide_lane(1)

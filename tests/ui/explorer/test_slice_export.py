@@ -39,11 +39,11 @@ async def test_a_marked_range_is_written_once(tmp_path: Path, monkeypatch: pytes
 
         before = (tmp_path / shown).read_bytes()
         await pilot.press("e", "enter")
-        await until(pilot, lambda: "nothing was overwritten" in status.message)
+        await until(pilot, lambda: "was not overwritten" in status.message)
         assert (tmp_path / shown).read_bytes() == before
 
         await pilot.press("e", "x", "enter")
-        await until(pilot, lambda: "ends in .json or .json.gz" in status.message)
+        await until(pilot, lambda: "must end in .json or .json.gz" in status.message)
         assert [path.name for path in tmp_path.iterdir()] == [shown]
 
 
@@ -82,7 +82,7 @@ def test_each_failure_is_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (str(tmp_path / "folder.json"), "that is a folder"),
         (str(tmp_path / "none" / "a.json"), "no such folder"),
         (str(tmp_path / ("é" * 200 + ".json")), "longer than 255 bytes"),
-        ("a\0b.json", "no valid file name"),
+        ("a\0b.json", "not a valid file name"),
     ):
         outcome = export_slice(trace, 0, 10**9, name)
         assert outcome.failed

@@ -108,7 +108,7 @@ class TestTime:
         assert name_of(state) == "ProfilerStep#1"
 
     @pytest.mark.parametrize(
-        ("text", "message"), [("#9", "there are #0, #1"), ("soon", "not a time"), ("3s", "does not reach")]
+        ("text", "message"), [("#9", "there are #0, #1"), ("soon", "not a time"), ("3s", "is outside the trace")]
     )
     def test_go_to_what_is_not_there(self, state: ViewState, text: str, message: str) -> None:
         assert message in state.go_to(text)
@@ -246,6 +246,6 @@ class TestFirstArrangement:
         state.arrange_lanes()
         header = state.trace.all_ranks[1].header_lane
         message = state.toggle_fold((header,))
-        assert message == "pinned on top: rank 1 stream 7; p lets it go"
+        assert message == "pinned on top: rank 1 stream 7; p unpins"
         state.toggle_fold((header,))
         assert not state.lane_view.lane_lines.pinned_lanes()

@@ -106,7 +106,7 @@ async def test_r_on_a_foreign_request_shows_it_and_enter_starts_it(
         assert f"\nfolder      {unpacked}\n" in notice
         assert "\nenvironment yours" in notice
         text = screen_text(app)
-        assert "Not started: this request was not made on this machine" in text
+        assert "Not started: this request comes from another machine" in text
         assert all(word in text for word in ("command ", "interpreter ", "folder ", "environment ", "enter start"))
         assert app.screen.query_one(Input).value == "theirs.py"
         await pilot.press("enter")
@@ -192,7 +192,7 @@ async def test_a_request_that_cannot_be_shown_is_not_put_into_the_form(unpacked:
         await pilot.press("r")
         await until(pilot, lambda: isinstance(app.screen, RecordScreen) and len(app._notifications) > 0)
         (note,) = app._notifications
-        assert note.message == "this request is not repeated: it holds characters that cannot be shown"
+        assert note.message == "this request is not repeated: it contains characters that cannot be shown"
         assert app.screen.query_one(Input).value == ""
         await pilot.press("ctrl+r")
         assert "nothing to run" in shown(app, "#run-hint")

@@ -17,7 +17,7 @@ FILE = ("@cache", "def forward(x):", "    return x", "", "class Model:", "    as
         (3, "forward", "", False),  # the line that ran when the recording began
         (5, "Model", "the profiler records where Model begins", False),
         (6, "run", "the profiler records where run begins", False),
-        (7, "run", "line 7 is beyond its end: the file has changed", True),
+        (7, "run", "line 7 is after the end of the file: the file has changed", True),
         (3, "backward", "no backward in it: the file has changed, or is another", True),
         (3, "for", "no for in it: the file has changed, or is another", True),
         (3, "<module>", "", False),

@@ -112,7 +112,11 @@ def test_an_export_to_no_possible_file_is_one_line(tmp_path: Path, monkeypatch: 
         raise RuntimeError("Could not determine home directory.")
 
     (tmp_path / "folder.csv").mkdir()
-    for name, words in (("folder.csv", "is a folder"), (f"{'é' * 200}.md", "255 bytes"), ("a\0.csv", "no valid file")):
+    for name, words in (
+        ("folder.csv", "is a folder"),
+        (f"{'é' * 200}.md", "255 bytes"),
+        ("a\0.csv", "not a valid file"),
+    ):
         line, written = file_export.write_sheet(sheet("name"), np.array([0]), str(tmp_path / name))
         assert words in line
         assert not written
@@ -179,7 +183,7 @@ def test_worker_functions_report_failures_in_a_line() -> None:
     assert (missing.built_sheet, missing.problem) == (None, "no input shapes")
     unreadable = read_sheet(profile, shown, query, failing_scope(FileNotFoundError("it was moved")))
     assert unreadable.built_sheet is None
-    assert unreadable.problem == "the trace file cannot be read any more: it was moved"
+    assert unreadable.problem == "the trace file can no longer be read: it was moved"
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ async def test_a_search_selects_the_first_match_and_n_walks_on() -> None:
     async with explorer(model(), (120, 40)) as (screen, pilot):
         tree = await opened(screen, pilot)
         await pilot.press("n")
-        assert "nothing was searched" in lines(tree)[-1]
+        assert "no search yet" in lines(tree)[-1]
         await pilot.press("slash", *"copy", "enter")
         assert not tree._prompt.is_open
         assert "aten::copy_" in cursor_line(tree)
@@ -165,7 +165,7 @@ async def test_keys_that_cannot_act_say_why() -> None:
         await pilot.press("home", "left", "left")
         assert "at the top of the tree" in lines(tree)[-1]
         await pilot.press("enter")
-        assert "a thread is no event" in lines(tree)[-1]
+        assert "a thread is not an event" in lines(tree)[-1]
         await pilot.press("+", "end", "right")
         assert "nothing to open" in lines(tree)[-1]
         await pilot.press("up")

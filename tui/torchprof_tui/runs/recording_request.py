@@ -63,37 +63,37 @@ class Option:
 
 
 OPTIONS = (
-    Option("--wait", "count", "steps before anything is done (2; workloads 1)", "N"),
-    Option("--warmup", "count", "steps with the profiler warming up (1)", "N"),
+    Option("--wait", "count", "steps to skip before the warm-up (2; workloads 1)", "N"),
+    Option("--warmup", "count", "steps to profile without keeping them, to warm up the profiler (1)", "N"),
     Option("--active", "count", "steps to record (3)", "N"),
     Option("--repeat", "count", "cycles to record (1; 0: until the program ends)", "N"),
     Option(
         "--step",
         "text",
-        "what counts as a step: optimizer.step(), the call of a function, or none (the whole run is recorded); "
-        "auto: the optimizer's, and the whole run without one",
+        "what counts as a step: optimizer.step(), each call of a function, or none (record the whole run); auto: "
+        "optimizer steps if there are any, else the whole run",
         "auto|optimizer|MODULE:FUNCTION|none",
     ),
-    Option("--after", "seconds", "a window of time instead of steps: start recording after so long", "SECONDS"),
-    Option("--for", "seconds", "with --after: record for so long; alone: from the start", "SECONDS"),
+    Option("--after", "seconds", "record a window of time instead of steps: start after this long", "SECONDS"),
+    Option("--for", "seconds", "length of that window; without --after it starts at once", "SECONDS"),
     Option(
         "--then",
         "choice",
-        "when it is recorded: stop the program (the default) or let it finish",
+        "after the recording: stop the program (default) or let it finish",
         "",
         ("stop", "finish"),
     ),
-    Option("--record-shapes", "switch", "the shapes of each op's inputs"),
-    Option("--profile-memory", "switch", "allocations and frees: the memory curve"),
-    Option("--with-stack", "switch", "every Python call; traces get large"),
-    Option("--with-flops", "switch", "estimated FLOPs of matmuls and convolutions"),
-    Option("--with-modules", "switch", "the module hierarchy (TorchScript)"),
-    Option("--nproc", "count", "start so many ranks on this machine", "N"),
-    Option("--max-memory", "count", "end the recording when the program has grown by so much", "MB"),
-    Option("--max-size", "count", "ask, or record fewer steps, above this size of the JSON (1000)", "MB"),
-    Option("--yes", "switch", "record all steps above that size without asking"),
-    Option("--no-preflight", "switch", "do not measure a step first to tell how large the trace gets"),
-    Option("--no-table", "switch", "write the trace alone, without torch's table"),
+    Option("--record-shapes", "switch", "record the shapes of each op's inputs"),
+    Option("--profile-memory", "switch", "record allocations and frees, for the memory lane"),
+    Option("--with-stack", "switch", "record every Python call; traces become large"),
+    Option("--with-flops", "switch", "record estimated FLOPs of matmuls and convolutions"),
+    Option("--with-modules", "switch", "record the module hierarchy (TorchScript)"),
+    Option("--nproc", "count", "start this many ranks on this machine", "N"),
+    Option("--max-memory", "count", "end the recording when the program's memory has grown by this much", "MB"),
+    Option("--max-size", "count", "above this size of the JSON, ask or record fewer steps (1000)", "MB"),
+    Option("--yes", "switch", "record all steps without asking, also above that size"),
+    Option("--no-preflight", "switch", "do not record a test step to estimate the size of the trace"),
+    Option("--no-table", "switch", "write only the trace, without torch's table"),
 )
 """The options of a recording, in the order of the form and of --help."""
 
@@ -185,7 +185,9 @@ def _parse_command(command: Sequence[str], environment: Mapping[str, str]) -> tu
         )
     interpreter = _read_shebang(path)
     if interpreter is None:
-        raise RequestError(f"{name} is no Python program, and only those are recorded: run -- python SCRIPT …")
+        raise RequestError(
+            f"{name} is no Python program, and only Python programs can be recorded: run -- python SCRIPT …"
+        )
     # The harness recognizes torchrun by its name and inserts itself before the script.
     return interpreter, [], ["torchrun" if os.path.basename(name) == "torchrun" else path, *arguments]
 
@@ -220,7 +222,7 @@ def _find_interpreter(name: str, environment: Mapping[str, str]) -> str:
     # Links are not resolved: an environment's interpreter is a link, and finds its packages by the link's location.
     path = shutil.which(expanded, path=environment.get("PATH"))
     if path is None:
-        raise RequestError(f"no interpreter {name}: name one that has torch, as in --python /path/to/venv/bin/python")
+        raise RequestError(f"no interpreter {name}: give one with torch, as in --python /path/to/venv/bin/python")
     return os.path.abspath(path)
 
 

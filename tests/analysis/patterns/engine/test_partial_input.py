@@ -77,17 +77,17 @@ def test_a_cut_file_proves_no_idle_gpu() -> None:
     assert checker.decide_verdict().busy == whole.decide_verdict().busy
     assert (
         checker.decide_verdict().first
-        == "cannot be told: the file is partial (cut short); this is of what could be read"
+        == "undetermined: the file is partial (cut short); the numbers are from the readable part of the file"
     )
 
 
 def test_a_busy_gpu_is_busy_whatever_was_lost() -> None:
     checker = Checker(with_problems(trace(*healthy()), Problem(CUT_SHORT, 1, "")))
     assert checker.decide_verdict().regime is Regime.COMPUTE
-    assert checker.decide_verdict().first.endswith(" (of what could be read: cut short)")
+    assert checker.decide_verdict().first.endswith(" (from the readable part of the file: cut short)")
     (finding,) = checker.check(ids=["compute-bound"])
     assert finding.has_fired
-    assert finding.answer.seen.endswith(" (of what could be read)")
+    assert finding.answer.seen.endswith(" (from the readable part of the file)")
 
 
 @pytest.mark.parametrize(("steps", "state"), [(4, State.CANNOT_TELL), (40, State.FIRED)])
@@ -106,16 +106,16 @@ def test_a_cut_file_without_gpu_work_is_not_reported_as_not_recorded(tmp_path: P
     content = json.dumps({"traceEvents": entries}).encode()
     cut = open_content(content[: content.index(b'{"ph": "X", "cat": "kernel"') + 40], tmp_path / "cut")
     assert len(cut) == sum(entry["cat"] != "kernel" for entry in entries)
-    assert Checker(cut).decide_verdict().text == "cannot be told: the file is partial (cut short)"
+    assert Checker(cut).decide_verdict().text == "undetermined: the file is partial (cut short)"
     missing = {remark.kind: remark.action for remark in diagnose_trace(cut).remarks_in(Section.MISSING)}
-    assert missing["GPU work"] == "cannot be told: the file is partial (cut short)"
+    assert missing["GPU work"] == "undetermined: the file is partial (cut short)"
     assert missing["shapes"] == "profile(record_shapes=True)"  # decided from the ops in the file
     without_gpu = open_content(
         json.dumps({"traceEvents": [e for e in entries if e["cat"] != "kernel"]}).encode(), tmp_path / "n"
     )
     assert Checker(without_gpu).decide_verdict().text.startswith("no GPU activity was recorded; ")
     missing = {remark.kind: remark.action for remark in diagnose_trace(without_gpu).remarks_in(Section.MISSING)}
-    assert missing["GPU work"].startswith("CUPTI gave no activity")
+    assert missing["GPU work"].startswith("CUPTI recorded no activity")
 
 
 @pytest.mark.parametrize("tenths", range(1, 10))
@@ -137,7 +137,7 @@ def test_a_rank_that_was_cut_has_no_evidence_and_breaks_nothing(tmp_path: Path) 
     merged = load_merged_ranks(paths)
     findings, verdicts = MultiRankChecker(merged).check(MultiRankChecker(merged).default_scope)
     straggler = next(finding for finding in findings if finding.id == "straggler")
-    assert straggler.answer.seen.startswith("rank 2 comes last to 3 of 3 collectives")
+    assert straggler.answer.seen.startswith("rank 2 arrives last at 3 of 3 collectives")
     assert merged.merged_ranks is not None
     assert {merged.merged_ranks.rank_of_event(int(row)).number for row in straggler.answer.events} == {0, 2, 3}
     # Ranks arrive 3 µs apart, rank 2 another 3000 µs later: rank 0 waits 3006 µs, rank 3 2997 µs; three ranks arrived.
@@ -169,9 +169,9 @@ def test_a_slice_without_gpu_work_does_not_say_that_none_was_recorded(tmp_path: 
     source.write_text(json.dumps({"traceEvents": [*healthy(), cpu("aten::alone", 9000, 50)]}))
     write_slice(load_trace(str(source), cache=False), 8_990_000, 9_100_000, tmp_path / "part.json")
     part = load_trace(str(tmp_path / "part.json"), cache=False)
-    assert Checker(part).decide_verdict().text.startswith("no GPU activity lies in this slice; ")
+    assert Checker(part).decide_verdict().text.startswith("no GPU activity is in this slice; ")
     missing = {remark.kind: remark.action for remark in diagnose_trace(part).remarks_in(Section.MISSING)}
-    assert missing["GPU work"] == "cannot be told: this is a slice of a longer trace"
+    assert missing["GPU work"] == "undetermined: this is a slice of a longer trace"
 
 
 def test_a_slice_of_a_partial_file_is_partial(tmp_path: Path) -> None:

@@ -65,5 +65,5 @@ def test_ranks_are_merged_into_one_finding(tmp_path: Path) -> None:
     made = load_specs([str(path) for path in paths], cache=False).trace
     (finding,), _ = MultiRankChecker(made).check(whole_trace_scope(made), ["communication"])
     assert finding.has_fired
-    assert "by the other ranks' arrivals" in finding.answer.seen
+    assert "from the other ranks' arrivals" in finding.answer.seen
     assert len({made.rank_of_event(int(event)).number for event in finding.answer.events}) == len(paths)

@@ -76,7 +76,7 @@ def test_the_names_of_these_kernels() -> None:
 
 def test_casts_that_autocast_put_into_an_operator_are_named() -> None:
     finding = check_pattern(trace(*CASES[CASTS][FIRED]), CASTS)
-    assert finding.answer.seen == ("10 % of GPU time in 1 cast; autocast put 1 cast into operators, 100 % of it")
+    assert finding.answer.seen == ("10 % of GPU time in 1 cast; autocast added 1 cast into operators, 100 % of it")
     assert finding.answer.at_stake == 100_000
     assert finding.remedy.code == "model = model.to(torch.bfloat16)"
 
@@ -141,7 +141,7 @@ def test_on_a_gpu_that_waits_a_conversion_is_no_problem(name: str) -> None:
     entries = [*CASES[name][FIRED], *op_with_work("aten::mm", 50_000, 50_020, 1, GEMM)]
     finding = check_pattern(trace(*entries), name)
     assert finding.state is ABSENT
-    assert "but only 100.0 µs in all" in finding.answer.seen
+    assert "but only 100.0 µs in total" in finding.answer.seen
 
 
 @pytest.mark.parametrize(

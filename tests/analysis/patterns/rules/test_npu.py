@@ -60,7 +60,7 @@ def test_a_call_that_finds_the_op_compiled_runs_it_each_time() -> None:
 
 def test_a_call_that_does_compile_has_new_shapes() -> None:
     finding = check_pattern(trace(*npu_program(compiled_op(10, 700, compiling=500), npu_op(800, 900))), COMPILING)
-    assert "shapes that are new" in finding.remedy.action
+    assert "new shapes" in finding.remedy.action
 
 
 def test_the_verdict_is_the_compilation_and_not_the_warm_up() -> None:

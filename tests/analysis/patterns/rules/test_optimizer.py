@@ -67,7 +67,7 @@ def test_without_training_it_is_absent_and_without_gpu_undecided() -> None:
         ("SGD", "torch.optim.SGD(params, fused=True)"),
         ("RMSprop", "torch.optim.RMSprop(params, foreach=True)"),
         ("Adagrad", "torch.optim.Adagrad(params, foreach=True)"),
-        ("Shampoo", "torch._foreach_mul_(params, decay)  # and its kin; or torch.compile(optimizer.step)"),
+        ("Shampoo", "torch._foreach_mul_(params, decay)  # and similar ops; or torch.compile(optimizer.step)"),
     ],
 )
 def test_the_remedy_is_one_that_the_optimizer_has(optimizer: str, code: str) -> None:

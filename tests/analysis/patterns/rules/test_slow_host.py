@@ -67,7 +67,8 @@ def test_every_pattern_has_a_trace_for_each_answer() -> None:
 def test_the_slow_rank_is_named_with_its_factor() -> None:
     finding = check_ranks(rank_ops(), rank_ops(1.5), rank_ops(1.02))
     assert finding.answer.seen == (
-        "rank 1's host is slow: aten ops take 1.50× as long on rank 1 as on rank 0, 100 % of 10 ops by a seventh "
+        "rank 1's host is slow: aten ops take 1.50× as long on rank 1 as on rank 0, 100 % of 10 ops are slower by a "
+        "seventh "
         "or more"
     )
     assert finding.answer.at_stake == pytest.approx(12 * 10 * 15_000 / 3, abs=1)

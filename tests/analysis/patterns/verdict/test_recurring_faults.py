@@ -29,7 +29,7 @@ def test_a_first_step_that_is_wide_alone_is_a_cold_start() -> None:
 def test_a_wide_step_that_comes_again_is_no_cold_start() -> None:
     finding = check("first-step-wide", *steps_of(9000, 1000, 1000, 5000, 1000, 1000))
     assert finding.state is State.ABSENT
-    assert finding.answer.seen == "1 later step took long as well: not a cold start"
+    assert finding.answer.seen == "1 later step took about as long: not a cold start"
 
 
 def test_steps_that_get_faster_until_a_slow_one_comes_again_are_not_warming_up() -> None:

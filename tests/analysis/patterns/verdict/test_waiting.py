@@ -114,7 +114,7 @@ def test_an_all_reduce_too_slow_for_any_link_asks_for_the_other_ranks(tmp_path: 
         tmp_path / "rank0.json", *reducing_program(9000, 17 * 2**19)
     )  # 17 MiB in 9 ms: 3.5 GB/s on the bus
     assert verdict.regime is Regime.COMMUNICATION
-    assert "3.5 GB/s (a late rank, or a slow network): open the other ranks' traces" in verdict.first
+    assert "3.5 GB/s (a late rank, or a slow network): open the traces of all ranks" in verdict.first
     assert "overlap" not in verdict.first
 
 

@@ -12,7 +12,7 @@ from torchprof_tui.ui.common.name_display import DisplayNames
 from torchprof_tui.ui.explorer.lanes.event_labels import EventNotes
 
 REQUEST = "Activity Buffer Request"
-SAYS = "the profiler asks for memory for its records"
+SAYS = "the profiler allocates memory for its records"
 
 
 def event_of(made: Trace, name: str) -> int:
@@ -49,7 +49,7 @@ def test_at_the_right_edge_it_stands_before_the_bar_and_leaves_others_alone() ->
     made, notes = notes_of(cpu("aten::mm", 0, 200), overhead(REQUEST, 10, 3), overhead("Buffer Flush", 190, 8))
     shown = line(made, notes, event_of(made, REQUEST), 0, 200, 200)
     assert shown.startswith(f"{' ' * 14}‹{SAYS}› ")
-    assert shown.rstrip().endswith("‹the profiler hands its records over›")
+    assert shown.rstrip().endswith("‹the profiler empties its buffers of records›")
     assert shown[189:] == " " * 11
 
 
@@ -66,7 +66,7 @@ def test_only_the_profilers_own_events_say_what_the_profiler_does() -> None:
     made, notes = notes_of(annotation("Resource", 0, 50), overhead("Resource", 100, 5))
     notes_by_kind = {made.event(row).kind.name: notes.get_note(row) for row in range(len(made))}
     assert notes_by_kind["ANNOTATION"] == ""
-    assert notes_by_kind["OVERHEAD"] == "the profiler keeps track of contexts and streams"
+    assert notes_by_kind["OVERHEAD"] == "the profiler registers contexts and streams"
 
 
 def test_the_trailing_sync_says_what_it_covered() -> None:

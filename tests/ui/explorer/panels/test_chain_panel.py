@@ -69,7 +69,7 @@ async def test_an_op_lists_all_that_it_launched() -> None:
         await pilot.press("l")
         await until(pilot, lambda: chained(screen))
         text = text_of(screen)
-        assert "4 pieces of GPU work beneath it, 100.0 µs together" in text
+        assert "4 pieces of GPU work launched below it, 100.0 µs together" in text
         shares = [line for line in text.split("\n") if "%  k" in line]
         assert [line.split("%")[0].split()[-1] for line in shares] == ["40", "30", "20", "10"]
 
@@ -83,7 +83,7 @@ async def test_what_has_no_launch_says_so() -> None:
         assert "No launch was recorded" in text_of(screen)
         select(screen, event_of(shown, "aten::mm"))
         await pilot.press("k")
-        await until(pilot, lambda: "leads to no GPU work" in text_of(screen))
+        await until(pilot, lambda: "launched no GPU work" in text_of(screen))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 48), (240, 60)])
@@ -295,7 +295,9 @@ async def test_a_file_that_has_changed_says_so(tmp_path: Path) -> None:
     shown, script = program(tmp_path)
     script.write_text("a = 1\n")
     async with explorer(shown, (160, 48)) as (screen, pilot):
-        assert "line 42 is beyond its end: the file has changed" in await open_source_of(screen, pilot, shown)
+        assert "line 42 is after the end of the file: the file has changed" in await open_source_of(
+            screen, pilot, shown
+        )
 
 
 async def test_an_annotation_is_a_line_without_a_file() -> None:

@@ -232,7 +232,7 @@ async def test_guess_then_look() -> None:
         def text() -> str:
             return "\n".join(strip.text.rstrip() for strip in guess._compositor.render_strips())
 
-        assert "what is on screen: " in text()
+        assert "on screen: " in text()
         assert "aten::mm" not in text()  # the screen covers the lanes until the user has guessed
         await pilot.press(*"gemm", "space", "3", "enter")
         await until(pilot, lambda: "0 of 1 as expected" in text())
@@ -300,16 +300,16 @@ async def test_a_key_says_why_no_source_can_be_opened() -> None:
     async with explorer(uneven(), (140, 48)) as (screen, pilot):
         await settled(pilot)
         await pilot.press("i", "i", "L")
-        assert "L opens the line of an entry of the cheatsheet (c)" in text_of(screen)
+        assert "L opens the source line of a finding (c)" in text_of(screen)
         await move_to(screen, pilot, "overhead-bound")
         assert "opens it" not in screen._panel_controller.cheatsheet_panel.text()
         await pilot.press("L")
-        assert "overhead-bound: no line known; record with --with-stack" in text_of(screen)
+        assert "overhead-bound: no source line known; record with --with-stack" in text_of(screen)
         panel = screen._panel_controller.cheatsheet_panel
         notice = next(finding.id for finding in panel._fired_findings() if not finding.is_problem)
         await move_to(screen, pilot, notice)
         await pilot.press("L")
-        assert "only problems have a line of the program" in text_of(screen)
+        assert "only problems have a source line" in text_of(screen)
         assert screen.app.screen is screen
 
 

@@ -30,7 +30,7 @@ async def test_the_arrows_walk_the_remarks_and_enter_goes_to_the_event() -> None
         await settled(pilot)
         assert "▶ GPU work" in text_of(screen)
         await pilot.press(*["down"] * 9)
-        assert "the last remark of the doctor" in screen.query_one(StatusLine).message
+        assert "the last row of the trace doctor" in screen.query_one(StatusLine).message
         await pilot.press("!")
         assert not screen.details_open
 
@@ -40,7 +40,7 @@ async def test_a_healthy_trace_gets_one_sentence() -> None:
     async with explorer(shown) as (screen, pilot):
         await pilot.press("!")
         await settled(pilot)
-        assert "Nothing was lost, nothing had to be mended, nothing is odd." in text_of(screen)
+        assert "No problems: nothing was lost or repaired, and nothing is unusual." in text_of(screen)
 
 
 async def test_what_was_lost_is_said_until_something_else_is(tmp_path: Path) -> None:

@@ -176,10 +176,10 @@ class CommunicationCard:
 
     def _describe_waiting(self) -> str:
         if self.waiting_source is None:
-            return "waiting not told from transfer"
+            return "waiting and transfer cannot be separated"
         waiting = f"{format_duration(self.waiting)} waiting for peers ({_SOURCE_TEXTS[self.waiting_source]})"
         if self.undecided > self.total // 10:
-            waiting += f", {format_duration(self.undecided)} not told"
+            waiting += f", {format_duration(self.undecided)} undetermined"
         return waiting
 
     def as_json(self) -> dict[str, Any]:
@@ -196,9 +196,9 @@ class CommunicationCard:
 
 
 _SOURCE_TEXTS = {
-    WaitingSource.RANKS: "by the other ranks' arrivals",
-    WaitingSource.REPEATED_SIZES: "beyond the fastest runs of the size",
-    WaitingSource.LINK_BANDWIDTH: "beyond what the link needs",
+    WaitingSource.RANKS: "from the other ranks' arrivals",
+    WaitingSource.REPEATED_SIZES: "above the fastest run of the same size",
+    WaitingSource.LINK_BANDWIDTH: "above the time that the link needs",
     WaitingSource.OPERATION: "in barriers and notifications",
 }
 

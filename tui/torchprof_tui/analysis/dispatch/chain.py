@@ -62,10 +62,10 @@ class JoinMethod(str, Enum):
 
 
 _NOTES = {
-    JoinMethod.EXTERNAL_ID: "The launch was not recorded; joined to its op by External id.",
-    JoinMethod.NO_LAUNCH: "No launch was recorded: it was made before the window, or runtime calls were not traced.",
-    JoinMethod.NO_WORK: "Nothing beneath it launched GPU work inside the window.",
-    JoinMethod.NOT_DISPATCHED: "Not part of a dispatch: no launch and no GPU work belong to it.",
+    JoinMethod.EXTERNAL_ID: "The launch was not recorded; the op was found by its External id.",
+    JoinMethod.NO_LAUNCH: "No launch was recorded: it was before the recording, or runtime calls were not recorded.",
+    JoinMethod.NO_WORK: "It launched no GPU work in the recording.",
+    JoinMethod.NOT_DISPATCHED: "Not part of a dispatch chain: it has no launch and no GPU work.",
 }
 
 
@@ -184,7 +184,7 @@ class ChainFinder:
         note = _NOTES.get(join_method, "")
         if len(path) > MAX_HOPS:
             half = MAX_HOPS // 2
-            note = f"{len(path) - 2 * half:,} calls in the middle are left out. {note}".rstrip()
+            note = f"{len(path) - 2 * half:,} calls in the middle are not shown. {note}".rstrip()
             path = path[:half] + path[-half:]
         forward, backward = find_autograd_partners(trace, path)
         return Chain(

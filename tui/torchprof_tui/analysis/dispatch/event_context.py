@@ -85,9 +85,9 @@ def read_event_context(trace: Trace, event: int) -> EventContext:
     try:
         args = trace.event(event).read_args()
     except OSError as error:
-        args_error = f"the trace file cannot be read any more: {error.strerror or error}"
+        args_error = f"the trace file can no longer be read: {error.strerror or error}"
     except LookupError as error:
-        args_error = str(error.args[0]) if error.args else "not in the trace file any more"
+        args_error = str(error.args[0]) if error.args else "no longer in the trace file"
     return EventContext(
         find_sibling_position(trace, event), compute_same_name_statistics(trace, event), args, args_error
     )

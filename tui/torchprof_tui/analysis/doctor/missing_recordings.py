@@ -34,10 +34,10 @@ def find_missing_recordings(trace: Trace) -> Iterator[Remark]:
     cause = (
         loss.reason if loss else "this is a slice of a longer trace" if read_slice_metadata(trace) is not None else ""
     )
-    meaning = "none in what could be read" if loss else "none in this slice"
+    meaning = "none in the readable part of the file" if loss else "none in this slice"
     for remark in _find_missing(trace):
         if cause and remark.kind not in _KNOWN_WITHOUT_EVENTS:
-            yield _build_remark(remark.kind, meaning, f"cannot be told: {cause}")
+            yield _build_remark(remark.kind, meaning, f"undetermined: {cause}")
         else:
             yield remark
 
@@ -51,25 +51,23 @@ def _find_missing(trace: Trace) -> Iterator[Remark]:
     if not trace.steps:
         yield _build_remark(
             "steps",
-            "no ProfilerStep: everything is one stretch of time",
+            "no ProfilerStep: the trace is not divided into steps",
             "profile(schedule=torch.profiler.schedule(wait=1, warmup=1, active=3)), and prof.step() after each step",
         )
     recorded = trace.metadata.recorded
     if len(ops):
         args = _sample_args(trace, ops)
         if "record_shapes" not in recorded and not _has_any_key(args, _SHAPE_KEYS):
-            yield _build_remark("shapes", "ops do not say how large their inputs are", "profile(record_shapes=True)")
+            yield _build_remark("shapes", "the sizes of ops' inputs are unknown", "profile(record_shapes=True)")
         has_frames = bool((trace.kind == Kind.PYTHON).any())
         if not has_frames and "with_stack" not in recorded and not _has_any_key(args, _STACK_KEYS):
             yield _build_remark(
-                "stack", "no Python frames: no op says which line called it", "profile(with_stack=True)"
+                "stack", "no Python frames: the line that called an op is unknown", "profile(with_stack=True)"
             )
         if trace.memory is None and "profile_memory" not in recorded:
-            yield _build_remark("memory", "no allocations: memory has no lane", "profile(profile_memory=True)")
+            yield _build_remark("memory", "no allocations: there is no memory lane", "profile(profile_memory=True)")
     if bool(np.isin(trace.kind, [Kind.KERNEL, Kind.COLLECTIVE]).any()) and not trace.devices:
-        yield _build_remark(
-            "device", "no deviceProperties: occupancy cannot be worked out", "record with a newer torch"
-        )
+        yield _build_remark("device", "no deviceProperties: occupancy cannot be computed", "record with a newer torch")
 
 
 def _find_missing_gpu(trace: Trace, ops: I64) -> Iterator[Remark]:
@@ -78,21 +76,21 @@ def _find_missing_gpu(trace: Trace, ops: I64) -> Iterator[Remark]:
     if not len(ops) and trace.links.gpu_events:
         yield _build_remark(
             "CPU ops",
-            "GPU work without the ops that asked for it",
+            "GPU work without the ops that launched it",
             "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
         )
     if trace.links.gpu_events:
         if not has_calls:
             yield _build_remark(
-                "runtime calls", "no launches: GPU work cannot be joined to its ops", "ProfilerActivity.CPU"
+                "runtime calls", "no launches: GPU work cannot be matched with its ops", "ProfilerActivity.CPU"
             )
         return
     if has_calls:
         yield _build_remark(
             "GPU work",
-            "runtime calls are here, and nothing that the GPU did",
-            "CUPTI gave no activity: another profiler may hold the GPU, or the permission is missing "
-            "(NVreg_RestrictProfilingToAdminUsers=0); the window may also be shorter than the queue",
+            "runtime calls were recorded, but no GPU work",
+            "CUPTI recorded no activity: another profiler may use the GPU, or the permission is missing "
+            "(NVreg_RestrictProfilingToAdminUsers=0); or the recording ended before the GPU work started",
         )
     else:
         yield _build_remark(

@@ -62,15 +62,15 @@ def _find_overlaps(trace: Trace) -> Iterator[Remark]:
         "overlap",
         trace,
         spilled[rule == _NESTED],
-        "events that overlap a neighbour without lying inside it, drawn in a further row",
-        "usual for steps that cross Python frames, and in traces whose times are rounded",
+        "events that partly overlap another one, drawn in a further row",
+        "normal for steps that cross Python frames, and in traces with rounded times",
     )
     yield from _build_remarks(
         "kernels at once",
         trace,
         spilled[rule == _SERIAL],
-        "GPU work of one stream that overlaps other work of it, drawn in a further row",
-        "usual in CUDA graphs and for programmatic dependent launches",
+        "GPU work that overlaps other work of the same stream, drawn in a further row",
+        "normal in CUDA graphs and for programmatic dependent launches",
     )
 
 
@@ -88,8 +88,8 @@ def _find_early_kernels(trace: Trace) -> Iterator[Remark]:
         "kernel before its launch",
         trace,
         early,
-        "GPU work that begins before the call that launched it does: the two clocks are not quite aligned",
-        "do not read queue delays as short as this",
+        "GPU work that starts before the call that launched it: the two clocks are not exactly aligned",
+        "do not trust queue delays as short as this",
         suffix,
     )
 
@@ -100,8 +100,8 @@ def _find_work_without_launch(trace: Trace) -> Iterator[Remark]:
         "GPU work without launch",
         trace,
         orphans,
-        "no runtime call has its correlation: launched before the window, or runtime calls were not recorded",
-        "a warm-up step before the active ones keeps such work out",
+        "no runtime call has its correlation: it was launched before the recording, or runtime calls were not recorded",
+        "a warm-up step before the active steps avoids it",
     )
 
 
@@ -116,8 +116,8 @@ def _find_launches_without_work(trace: Trace) -> Iterator[Remark]:
         "launch without GPU work",
         trace,
         idle,
-        "calls that launch elsewhere in this trace, and started nothing that was recorded",
-        "usual at the window's end: the GPU got there after the profiler had stopped",
+        "launching calls whose GPU work was not recorded",
+        "normal at the end: the GPU runs the work after the profiler has stopped",
     )
 
 
@@ -127,7 +127,7 @@ def _find_work_without_duration(trace: Trace) -> Iterator[Remark]:
         "GPU work of 0 ns",
         trace,
         instant,
-        "kernels or copies that took no time at all: their end was not recorded, or clamped by the writer",
+        "kernels or copies with a duration of 0: their end was not recorded, or was cut off by the writer",
     )
 
 
@@ -140,8 +140,8 @@ def _find_profiler_overhead(trace: Trace) -> Iterator[Remark]:
         "profiler overhead",
         trace,
         overhead,
-        f"{format_duration(covered)} in all that the profiler itself took: your program alone does not take it",
-        "leave it out when you compare; warm-up steps take most of it before the window",
+        f"{format_duration(covered)} of work of the profiler itself, which your program alone does not do",
+        "leave it out of comparisons; with warm-up steps, most of it happens before the recording",
         longest,
     )
 
@@ -162,5 +162,5 @@ def _find_empty_stretch(trace: Trace) -> Iterator[Remark]:
             trace,
             order[widest + 1 : widest + 2],
             f"{format_duration(int(gaps[widest]))} without a single event, most of the trace",
-            "f fits what is selected; g goes to a time",
+            "f fits the selection to the screen; g goes to a time",
         )

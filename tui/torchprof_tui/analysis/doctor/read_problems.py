@@ -14,72 +14,72 @@ from torchprof_tui.trace.model.trace import Trace
 
 _LOSS_MEANINGS = {
     problems.LOST_RANK: (
-        "of several ranks these could not be opened; what is told of all ranks is told without them",
-        "once they can be read, open the run again",
+        "these ranks could not be opened; results for all ranks leave them out",
+        "make them readable, then open the run again",
     ),
     problems.CUT_SHORT: (
-        "the file ends before its text does; what came before the cut is here",
-        "a killed job, a full disk or a broken copy: export or copy it again if the end matters",
+        "the file ends too early; everything before that point was read",
+        "the cause is a killed job, a full disk or an incomplete copy: export or copy it again",
     ),
     problems.CUT_CONNECTION: (
-        "the connection ended before the trace did; what had arrived by then is here",
-        "open it again: what has not changed and was read whole is not sent again",
+        "the connection ended before the whole trace arrived; the part that arrived was read",
+        "open it again: files that were read completely are not sent again",
     ),
     problems.DAMAGED_COMPRESSION: (
-        "the packed data is wrong from somewhere on; what came before is here",
-        "copy it again; packed files have no redundancy to mend them by",
+        "the compressed data is damaged; everything before the damage was read",
+        "copy it again; damaged compressed files cannot be repaired",
     ),
-    problems.UNREADABLE_ENTRY: ("no repair helped: these entries are on no lane", ""),
+    problems.UNREADABLE_ENTRY: ("these entries could not be read or repaired, and are on no lane", ""),
     problems.UNREADABLE_HEADER: ("a key of the file beside traceEvents could not be read", ""),
-    problems.TEXT_AFTER_END: ("something follows the end of the file's object; it was left alone", ""),
-    problems.BAD_TIME: ("a ts that is no time: such an entry has no place on a lane", ""),
-    problems.BAD_DURATION: ("a dur that is no time: such an event is drawn without a duration", ""),
-    problems.TOO_MANY_CATEGORIES: ("beyond 65,535 different categories an event's own is forgotten", ""),
+    problems.TEXT_AFTER_END: ("text after the end of the JSON object was ignored", ""),
+    problems.BAD_TIME: ("a ts that is not a time: the entry cannot be placed on a lane", ""),
+    problems.BAD_DURATION: ("a dur that is not a time: the event is drawn without a duration", ""),
+    problems.TOO_MANY_CATEGORIES: ("categories after the 65,535th are left out", ""),
 }
 
 _REPAIR_MEANINGS = {
-    problems.REPAIRED_BACKSLASH: "Windows paths written without escaping, read as such",
-    problems.REPAIRED_CONTROL: "control characters inside names, escaped",
+    problems.REPAIRED_BACKSLASH: "unescaped backslashes, such as of Windows paths, read as backslashes",
+    problems.REPAIRED_CONTROL: "control characters inside names, shown escaped",
     problems.REPAIRED_ENCODING: "bytes that are not UTF-8, shown as \\xNN",
     problems.REPAIRED_SURROGATE: "half of a surrogate pair, read as U+FFFD",
-    problems.REPAIRED_NUMBER: "NaN, Infinity and numbers beyond any, read as nothing",
-    problems.REPAIRED_COMMA: "a comma too many, left out",
-    problems.REPAIRED_QUOTE: "quotes inside a name, or one missing around a key, put right",
-    problems.ROUNDED_TIME: "times whose last digits a double could not hold: some ns are lost",
+    problems.REPAIRED_NUMBER: "NaN, Infinity and numbers that are too large, read as missing",
+    problems.REPAIRED_COMMA: "extra commas, left out",
+    problems.REPAIRED_QUOTE: "unescaped quotes inside names, or missing quotes around keys, repaired",
+    problems.ROUNDED_TIME: "times with too many digits for a double: some ns are lost",
     "missing duration": "complete events without a dur, drawn without a duration",
-    "negative duration": "durations below zero, drawn as none",
-    "unclosed begin": "begins whose end is not in the file, drawn to the end of their lane",
-    "renamed end": "ends that close a begin of another name",
-    "clamped timestamp": "a ts of 0, long before all others: the writer had clamped it, so it is placed at the start",
-    "time out of range": "times more than 73 years away, cut off there",
-    "duration out of range": "durations so long that their sum is more than 146 years, drawn as none",
+    "negative duration": "negative durations, drawn as 0",
+    "unclosed begin": "begin entries without an end, drawn to the end of their lane",
+    "renamed end": "end entries that close a begin entry with another name",
+    "clamped timestamp": "a ts of 0, long before all others: not a real time, so the event is placed at the start",
+    "time out of range": "times more than 73 years away, cut off at 73 years",
+    "duration out of range": "durations with a sum of more than 146 years, drawn as 0",
     **{kind: f"events with a {kind}: shown as unknown" for kind in problems.NUMBER_KINDS},
 }
 
 _ODDITY_MEANINGS = {
     problems.NOT_AN_OBJECT: ("entries that are null, numbers or lists instead of events", ""),
-    problems.NESTED_TOO_DEEPLY: ("values nested deeper than 100 levels: what is deeper is not shown", ""),
-    problems.UNREADABLE_METADATA: ("values of the file's own keys that cannot be right: read as unknown", ""),
+    problems.NESTED_TOO_DEEPLY: ("values nested deeper than 100 levels: deeper levels are not shown", ""),
+    problems.UNREADABLE_METADATA: ("impossible values of the file's header: read as unknown", ""),
     problems.UNREADABLE_NAME: ("names of processes or threads that are lists or objects: left out", ""),
     problems.TOO_MANY_LANES: (
-        "more lanes than a screen can show: these share lines, their events on rows that are free",
+        "too many lanes to show: these are merged, with their events on free rows",
         "",
     ),
     problems.UNRELATED_RANKS: (
-        "no collective joins these ranks with the others, and they do not seem to be of one run",
-        "open the ranks of one run; what is told of all ranks together means nothing otherwise",
+        "these ranks share no collective with the others, and seem to be from another run",
+        "open only ranks of one run; results for all ranks are wrong otherwise",
     ),
 }
 
 _NOT_DRAWN_MEANINGS = {
     "no time": "entries without a ts that can be read",
     "no phase": "entries without a ph",
-    "unknown phase": "entries of a phase that the format does not have",
-    "end without begin": "ends whose begin is not in the file",
-    "async end without begin": "ends of async events whose begin is not in the file",
+    "unknown phase": "entries with a ph that the format does not define",
+    "end without begin": "end entries without a begin entry",
+    "async end without begin": "end entries of async events without a begin entry",
     "counter without a number": "counter entries with no number in their args",
-    "counter beyond the 10,000th": "so many different counters that no screen shows them",
-    "object snapshot": "objects' life and snapshots (N, O, D): no time on a lane",
+    "counter beyond the 10,000th": "too many different counters to show",
+    "object snapshot": "creation, snapshots and deletion of objects (N, O, D): not shown on lanes",
     "sample": "stack samples (P): no duration",
     "memory dump": "memory dumps (v, V)",
     "clock sync": "clock synchronisation marks (c)",
@@ -123,7 +123,7 @@ def _find_source_problems(trace: Trace) -> Iterator[Remark]:
         1,
         f"a slice of {metadata.source_name or 'another trace'}: "
         f"{_format_instant(t0)} to {_format_instant(t1)} of the whole",
-        action="around that lies only what it is linked to: read shares and idle time of the range alone",
+        action="outside this range the slice has only linked events: shares and idle time are valid only inside it",
     )
 
 
@@ -138,12 +138,12 @@ def summarize_losses(trace: Trace) -> str:
     losses = list_losses(trace)
     if not losses:
         unrelated = [problem for problem in trace.problems if problem.kind == problems.UNRELATED_RANKS]
-        return f"{unrelated[0].kind} {unrelated[0].example} · ! says more" if unrelated else ""
+        return f"{unrelated[0].kind} {unrelated[0].example} · ! shows details" if unrelated else ""
     words = ", ".join(map(summarize_problem, losses[:2]))
     if losses[0].kind == problems.CUT_CONNECTION:  # with its byte counts, the long form exceeds 80 columns
-        return f"partial: {words}{', …' if len(losses) > 2 else ''} · ! says more"
+        return f"partial: {words}{', …' if len(losses) > 2 else ''} · ! shows details"
     subject = "file" if trace.merged_ranks is None else "run"
-    return f"not all of this {subject} could be read: {words}{', …' if len(losses) > 2 else ''} · ! says more"
+    return f"not all of this {subject} could be read: {words}{', …' if len(losses) > 2 else ''} · ! shows details"
 
 
 def summarize_problem(problem: Problem) -> str:

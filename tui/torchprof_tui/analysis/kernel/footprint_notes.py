@@ -50,14 +50,15 @@ def _explain_reported_zero(footprint: Footprint) -> str | None:
     if footprint.shared_memory is not None and footprint.shared_memory > DEFAULT_SHARED_MEMORY:
         size = footprint.shared_memory / 1024
         return (
-            "The trace says 0 % because its estimate allows a block at most 48 KiB of shared memory, and this one uses "
-            f"{size:.0f} KiB by opting in: trust the computed occupancy."
+            "The trace reports 0 % because its estimate allows a block at most 48 KiB of shared memory, and this one "
+            "uses "
+            f"{size:.0f} KiB: use the computed occupancy."
         )
     if footprint.blocks_per_sm is not None and footprint.blocks_per_sm < 1:
         return (
-            f"The trace says 0 % because the grid is tiny: {footprint.block_count} "
-            f"{'block' if footprint.block_count == 1 else 'blocks'} over all SMs round to nothing. "
-            "It says nothing about how the kernel is written."
+            f"The trace reports 0 % because the grid is tiny: {footprint.block_count} "
+            f"{'block' if footprint.block_count == 1 else 'blocks'} over all SMs round to 0. It is "
+            "no measure of the kernel's quality."
         )
     return None
 
@@ -73,8 +74,8 @@ def _explain_low_occupancy(footprint: Footprint) -> str | None:
     label = footprint.kernel.kernel_class.label
     label = {"gemm": "matrix product", "conv": "convolution"}.get(label, label)
     return (
-        f"Low occupancy is by design in {'an' if label[0] in 'aeiou' else 'a'} {label} kernel: "
-        "large tiles in registers and shared memory, and a pipeline that hides latency inside the block."
+        f"Low occupancy is intended in {'an' if label[0] in 'aeiou' else 'a'} {label} kernel: "
+        "large tiles in registers and shared memory, with a pipeline inside the block that hides latency."
     )
 
 
@@ -106,7 +107,7 @@ def _explain_missing_data(footprint: Footprint) -> list[str]:
     if footprint.device is None:
         return ["The trace does not describe this GPU: occupancy cannot be computed."]
     if footprint.device.vendor == "AMD":
-        missing = "ROCm traces carry no registers and no static shared memory"
+        missing = "ROCm traces contain no registers and no static shared memory"
         max_blocks = footprint.occupancy.active_blocks_bound if footprint.occupancy else None
         if max_blocks is None:
             return [f"{missing}: occupancy cannot be computed."]
@@ -118,12 +119,12 @@ def _explain_missing_data(footprint: Footprint) -> list[str]:
         return ["The trace has no launch shape for this kernel."]
     if footprint.device.capability_limits is None:
         capability = ".".join(map(str, footprint.device.capability or ())) or "unknown"
-        return [f"Compute capability {capability} is not in the table: its limits are not known here."]
+        return [f"Compute capability {capability} is unknown to this version: its limits are not in the table."]
     if footprint.registers is None or footprint.shared_memory is None:
         return ["The trace lacks registers or shared memory for this kernel."]
     if footprint.agrees_with_kineto is False:
         return [
-            f"Kineto's own calculation says {footprint.reported.active_blocks} blocks per SM: "
-            "it may know limits that no trace carries, such as barriers."
+            f"Kineto computed {footprint.reported.active_blocks} blocks per SM: "
+            "it may use limits that are not in the trace, such as barriers."
         ]
     return []

@@ -48,7 +48,7 @@ def read_chunks(text: FileText, selected: Sequence[bool] | None = None) -> Itera
 def get_text_index(trace: Trace) -> FileText:
     """Return the text index of a trace of one file. Raises LookupError for several ranks, which have one each."""
     if not isinstance(trace.text, FileText):
-        raise LookupError("a slice is of one rank")
+        raise LookupError("a slice can be made of one rank only")
     return trace.text
 
 
@@ -143,7 +143,7 @@ def _parse_times(entries: list[dict[str, Any]], text: bytes) -> I64:
 def _find_origin(trace: Trace, event_of: I32) -> int:
     """Find the origin of the trace's times on the file's clock, ns: the most frequent offset in one chunk."""
     if not len(trace):
-        raise LookupError("there is no event on any lane")
+        raise LookupError("the trace has no events")
     index = get_text_index(trace)
     chunk = int(np.searchsorted(index.first, trace.ordinal[len(trace) // 2], side="right")) - 1
     ((_, text),) = index.read_texts([chunk])

@@ -67,7 +67,7 @@ def write_slice(trace: Trace, t0: int, t1: int, out: Path, report: ProgressCallb
     kept[survey.point_ordinals[(survey.point_times >= t0) & (survey.point_times < t1)]] = True
     if not kept.any():
         low, high = trace.span
-        raise SliceError(f"nothing lies in that range: the trace goes from {low / 1000:g} to {high / 1000:g} µs")
+        raise SliceError(f"no event in this range: the trace goes from {low / 1000:g} to {high / 1000:g} µs")
     kept[survey.metadata_ordinals] = True
     kept[survey.flows.select_ordinals(events, t0, t1)] = True
     with _open_trace_file(out) as file:
@@ -89,9 +89,9 @@ def check_request(trace: Trace, t0: int, t1: int, out: Path) -> None:
     if t1 <= t0:
         raise SliceError("the range ends before it begins")
     if not out.name.endswith(OUTPUT_SUFFIXES):
-        raise OutputError(f"{out}: write to a name that ends in .json or .json.gz")
+        raise OutputError(f"{out}: the name must end in .json or .json.gz")
     if any(_is_same_file(out, source) for source in (Path(trace.label), get_text_index(trace).path)):
-        raise OutputError(f"{out}: that is the trace itself; nothing was overwritten")
+        raise OutputError(f"{out}: this is the trace itself, and was not overwritten; choose another name")
     check_target(out)
 
 

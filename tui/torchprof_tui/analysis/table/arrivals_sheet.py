@@ -105,9 +105,9 @@ def format_rank_arrivals(arrivals: Arrivals, row: int) -> tuple[str, ...]:
     lines = []
     for rank_index in order[: int(arrivals.present[row].sum())].tolist():
         wait = int(arrivals.wait_times[row, rank_index])
-        wait_text = f"waited {format_duration(wait)}" if wait else "and nobody had to wait any more"
+        wait_text = f"waited {format_duration(wait)}" if wait else "last, so the waiting ended"
         lines.append(
-            f"{arrivals.ranks.all[rank_index].label} came at {format_time(int(arrivals.start[row, rank_index]))}, "
+            f"{arrivals.ranks.all[rank_index].label} arrived at {format_time(int(arrivals.start[row, rank_index]))}, "
             f"{wait_text}"
         )
     return tuple(lines)
@@ -119,7 +119,7 @@ def _format_totals(arrivals: Arrivals) -> list[str]:
     last_count = np.bincount(arrivals.last_rank, minlength=len(arrivals.ranks))
     for rank_index, rank in enumerate(arrivals.ranks.all):
         if len(arrivals) and not arrivals.present[:, rank_index].any():
-            lines.append(f"{rank.label}: came to none of these collectives; waits are told without it")
+            lines.append(f"{rank.label}: took part in none of these collectives; waits are computed without it")
             continue
         wait_text = format_duration(arrivals.wait_intervals(rank_index).total)
         lines.append(
@@ -136,11 +136,11 @@ def format_unmatched(arrivals: Arrivals) -> list[str]:
     unmatched, before_recording = int(matched.unmatched.sum()), int(matched.before_recording.sum())
     incomplete, mismatched = int(np.count_nonzero(matched.missing_ranks)), int(np.count_nonzero(matched.is_mismatched))
     if unmatched:
-        lines.append(f"{unmatched} with no counterpart on another rank")
+        lines.append(f"{unmatched} without a match on another rank")
     if before_recording:
         lines.append(f"{before_recording} launched before the recording, left out")
     if incomplete:
-        lines.append(f"{incomplete} that a rank of the group lacks")
+        lines.append(f"{incomplete} missing on a rank of the group")
     if mismatched:
-        lines.append(f"{mismatched} of which the ranks say another type or size")
+        lines.append(f"{mismatched} with another type or size on some ranks")
     return lines

@@ -49,13 +49,13 @@ _FLOP_FIELDS = (Field("flops", "FLOP", Unit.FLOPS), *_RATE_FIELDS)
 SORT_KEYS = ("name", "calls", *(field.key for field in (*_CPU_FIELDS, *_GPU_FIELDS)))
 """Columns that every such sheet can be sorted by."""
 
-NESTED_CALLS = "above 100 %: of the self time total, where calls of one name contain each other"
+NESTED_CALLS = "above 100 %: shares are of the self time total, and calls of one name contain each other"
 """Footer of a table with such a row: torch's totals add up a call and the calls of the same name inside it."""
 
 DATA_LOADING_PREFIX = "enumerate(DataLoader)"
 """An annotation of torch's that is work of its own: loading the next batch, or waiting for it."""
 
-NEGATIVE_SELF_TIME = "negative self CPU: profiler overhead overlaps other calls; both are subtracted, as torch does"
+NEGATIVE_SELF_TIME = "negative self CPU: profiler overhead overlaps other calls, and both are subtracted, as in torch"
 """Footer of a table with such a row: torch's `FunctionEvent.self_cpu_time_total` subtracts each child's duration."""
 
 

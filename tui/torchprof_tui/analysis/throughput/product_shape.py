@@ -47,12 +47,12 @@ def explain_shape(shape: ProductShape, dtype: str, sms: int | None) -> str:
     """Explain a low rate by the shape, "" where the shape is no reason. `sms`: of the device, None if unknown."""
     if min(shape.m, shape.n) <= SMALL_SIDE:
         side = "m" if shape.m <= shape.n else "n"
-        return f"{side} = {min(shape.m, shape.n)}: a product with a vector or a few, limited by memory"
+        return f"{side} = {min(shape.m, shape.n)}: a product with one or a few vectors, limited by memory"
     odd = [f"{name} = {size}" for name, size in (("n", shape.n), ("k", shape.k)) if size % ALIGNMENT]
     if odd:
-        return f"{', '.join(odd)}: no multiple of {ALIGNMENT}, so loads are not aligned"
+        return f"{', '.join(odd)}: not a multiple of {ALIGNMENT}, so loads are not aligned"
     if sms is not None and shape.tiles < sms:
         return f"{shape.tiles} tiles of {TILE}×{TILE} for {sms} SMs: some stay idle"
     if shape.k <= TILE:
-        return f"k = {shape.k}: a short sum for each result, mostly loading and storing"
-    return "fp32: the ordinary cores, or a slow tensor-core mode" if dtype == "fp32" else ""
+        return f"k = {shape.k}: short sums, so most of the time is loading and storing"
+    return "fp32: no tensor cores, or a slow tensor-core mode" if dtype == "fp32" else ""

@@ -94,7 +94,7 @@ class Roofline:
 
 
 NO_SHAPES = "shapes were not recorded: profile with record_shapes=True"
-NO_FILE = "the trace's file cannot be read, which holds the shapes"
+NO_FILE = "the trace file, which contains the shapes, cannot be read"
 
 
 def compute_roofline(trace: Trace, pieces: GpuPieces, peaks_of_device: Callable[[int], DevicePeaks | None]) -> Roofline:

@@ -30,7 +30,7 @@ _MAX_SUGGESTIONS = 3
 
 def run(options: argparse.Namespace) -> int:
     if options.nth < 0:
-        raise UsageError(f"--nth {options.nth}: events of one name are counted from 0")
+        raise UsageError(f"--nth {options.nth}: the first event of a name is 0")
 
     trace, rank = select_rank(load_specs(options.trace, cache=not options.no_cache).trace, options.rank)
 
@@ -60,7 +60,7 @@ def find_event(trace: Trace, name: str, nth: int) -> tuple[int, int]:
     shown = truncate(clean(name), 60)
     if nth >= len(rows):
         times = "once" if len(rows) == 1 else f"{len(rows):,} times"
-        raise UsageError(f"--nth {nth}: '{shown}' occurs {times}, and events are counted from 0")
+        raise UsageError(f"--nth {nth}: '{shown}' occurs {times}; the first one is 0")
     rows = rows[np.argsort(trace.start[rows], kind="stable")]
     return int(rows[nth]), len(rows)
 
@@ -77,7 +77,9 @@ def _find_rows(trace: Trace, name: str) -> I64:
     near = [each for each in known if name and name.lower() in each.lower()][:_MAX_SUGGESTIONS]
     near = near or difflib.get_close_matches(name, known, _MAX_SUGGESTIONS)
     hint = ", ".join(f"'{truncate(clean(each), 60)}'" for each in near)
-    raise UsageError(f"no event is named '{truncate(clean(name), 60)}'" + (f"; is it one of {hint}?" if hint else ""))
+    raise UsageError(
+        f"no event has the name '{truncate(clean(name), 60)}'" + (f"; did you mean {hint}?" if hint else "")
+    )
 
 
 def build_document(trace: Trace, found: Chain, line: SourceLine | None) -> dict[str, Any]:

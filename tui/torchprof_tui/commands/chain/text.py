@@ -49,7 +49,7 @@ def print_chain(trace: Trace, chain: Chain, line: SourceLine | None, nth: int, e
         *_fact_lines(trace, chain, line),
     ]
     if len(chain.work) > 1:
-        heading = f"All GPU work beneath it: {len(chain.work):,} pieces, {format_duration(chain.work.total)}"
+        heading = f"All GPU work that it launched: {len(chain.work):,} pieces, {format_duration(chain.work.total)}"
         parts += [Text(), Text(heading, style="bold"), _work_table(trace, chain)]
     if chain.work:
         work = chain.work[0].event
@@ -122,17 +122,17 @@ def _timing_lines(trace: Trace, found: Chain) -> list[Text]:
     lines = []
     if found.launch_latency is not None and found.queue_delay is not None:
         latency, delay = format_duration(found.launch_latency), format_duration(found.queue_delay)
-        lines.append(f"launch latency {latency}: from the start of the call until the GPU began")
+        lines.append(f"launch latency {latency}: from the start of the call to the start of the GPU work")
         if found.queue_delay < 0:
-            lines.append(f"queue delay {delay}: the GPU began before the call had returned")
+            lines.append(f"queue delay {delay}: the GPU work started before the call returned")
         else:
             lines.append(
-                f"queue delay {delay}: from the end of the call until the GPU began; "
+                f"queue delay {delay}: from the end of the call to the start of the GPU work; "
                 f"{_describe_queue_delay(trace, found)}"
             )
     if trace.event(found.event).kind not in (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON):  # these contain many launches
         if found.forward_op >= 0:
-            lines.append(f"it runs in the backward of {_event_name(trace, found.forward_op)}")
+            lines.append(f"it is part of the backward of {_event_name(trace, found.forward_op)}")
         if found.backward_node >= 0:
             lines.append(f"its backward is {_event_name(trace, found.backward_node)}")
     if found.note:
@@ -142,9 +142,9 @@ def _timing_lines(trace: Trace, found: Chain) -> list[Text]:
 
 def _describe_queue_delay(trace: Trace, found: Chain) -> str:
     if not found.held_up:
-        return "the stream was idle meanwhile"
+        return "the stream was idle during this time"
     share = format_share(found.held_up / found.queue_delay) if found.queue_delay else "0 %"
-    return f"{share} of it the stream was busy, at last with {_event_name(trace, found.held_up_by)}"
+    return f"{share} of this time the stream was busy, last with {_event_name(trace, found.held_up_by)}"
 
 
 def _event_name(trace: Trace, event: int) -> str:
@@ -217,8 +217,8 @@ def _footprint_rows(found: Footprint) -> list[tuple[str, str]]:
         waves = f"{theory.waves:.2f}" if theory.waves < 100 else f"{theory.waves:,.0f}"
         facts.append(("waves", f"{waves}{tail if ceil(theory.waves) < 100 else ''}"))
     if found.reported.occupancy is not None:
-        facts.append(("the trace says", f"{found.reported.occupancy:g} % (est. achieved occupancy)"))
-    facts += [("what would help" if not k else "", _format_change(change)) for k, change in enumerate(found.changes)]
+        facts.append(("reported", f"{found.reported.occupancy:g} % (est. achieved occupancy)"))
+    facts += [("what if" if not k else "", _format_change(change)) for k, change in enumerate(found.changes)]
     return facts
 
 
@@ -253,6 +253,9 @@ def _transfer_lines(found: Transfer) -> list[RenderableType]:
         )
     if found.pinned is False:
         lines.append(
-            Text("• The host's memory is pageable: pinned memory (pin_memory=True) copies faster, and beside the CPU.")
+            Text(
+                "• The host memory is pageable: copies of pinned memory (pin_memory=True) are faster, and the CPU "
+                "does not wait."
+            )
         )
     return list(lines)

@@ -67,7 +67,7 @@ def _reject_contradictions(options: argparse.Namespace) -> None:
         if refused:
             raise UsageError(f"--list and --{refused[0].replace('_', '-')} cannot be given together")
     elif not options.trace:
-        raise UsageError("a TRACE is needed (or --list; see: torchprof-tui check --help)")
+        raise UsageError("no TRACE given (or use --list; see: torchprof-tui check --help)")
     elif len(outputs) > 1:
         raise UsageError(f"--{outputs[0]} and --{outputs[1]} cannot be given together: choose one output")
 
@@ -80,7 +80,7 @@ def _report_undecidable(findings: list[Finding], wanted: frozenset[str]) -> None
         if asked and found.state is State.CANNOT_TELL:
             told.setdefault(found.answer.reason, []).append(found.id)
     for reason, ids in told.items():
-        print(f"torchprof-tui: --fail-on: cannot be told: {', '.join(ids)}: {clean(reason)}", file=sys.stderr)
+        print(f"torchprof-tui: --fail-on: undetermined: {', '.join(ids)}: {clean(reason)}", file=sys.stderr)
 
 
 def _check_trace(trace: Trace, scope: Scope) -> tuple[list[Finding], list[Verdict], list[LargestGap]]:

@@ -81,7 +81,7 @@ def _cause_lines(report: CheckReport) -> Iterator[str]:
         return
     yield "## Where the time goes"
     yield ""
-    yield f"| share | time{format_device_count(tree)} | cause | of it |"
+    yield f"| share | time{format_device_count(tree)} | cause | part of it |"
     yield "|---:|---:|---|---|"
     causes = sorted(tree.parts, key=lambda part: -part.time)
     for part in causes[:CAUSE_COUNT]:
@@ -119,7 +119,7 @@ def _problem_lines(report: CheckReport) -> Iterator[str]:
     yield f"## Problems ({len(report.problems)})"
     yield ""
     if not report.problems:
-        yield "None that takes half a percent of the time."
+        yield "None that takes half a percent of the time or more."
         yield ""
     for number, found in enumerate(report.problems, 1):
         yield from _problem_item(number, found, report)
@@ -164,7 +164,7 @@ def _list_numbers(report: CheckReport) -> list[tuple[str, str]]:
         ("GPU", ", ".join(devices) or "not recorded"),
         ("torch", (metadata.torch_version or "not recorded") + _format_cuda_version(metadata.cuda_version)),
         ("steps", f"{len(steps)}, {format_duration(median(steps))} in the median" if steps else "none recorded"),
-        ("duration checked", format_duration(report.scope.length)),
+        ("checked duration", format_duration(report.scope.length)),
         ("GPU busy", _format_busy(report)),
         ("patterns", report.format_counts()),
     ]

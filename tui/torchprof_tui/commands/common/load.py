@@ -87,7 +87,7 @@ def _report_rank_problems(trace: Trace) -> None:
     if trace.merged_ranks is None:
         return
     for lost in trace.merged_ranks.lost:
-        print(f"torchprof-tui: left out, {clean(str(lost))}", file=sys.stderr)
+        print(f"torchprof-tui: left out: {clean(str(lost))}", file=sys.stderr)
     for problem in trace.problems:
         if problem.kind == UNRELATED_RANKS:
             print(f"torchprof-tui: {problem.kind} {clean(problem.example)}", file=sys.stderr)
@@ -115,11 +115,11 @@ def select_rank(trace: Trace, number: int | None) -> tuple[Trace, Rank | None]:
     ranks = trace.merged_ranks
     if ranks is None:
         if number is not None and number != trace.rank:
-            known = "one trace, which does not say its rank" if trace.rank is None else f"rank {trace.rank} alone"
-            raise UsageError(f"--rank {number}: this is {known}")
+            known = "one trace without a rank number" if trace.rank is None else f"rank {trace.rank} only"
+            raise UsageError(f"--rank {number}: no such rank; the input is {known}")
         return trace, None
     rank = ranks.all[0] if number is None else ranks.find_rank(number)
     if rank is None:
         known = ", ".join(str(other.number) for other in ranks.all)
-        raise UsageError(f"--rank {number}: there are ranks {known}")
+        raise UsageError(f"--rank {number}: no such rank; there are ranks {known}")
     return rank.trace, rank

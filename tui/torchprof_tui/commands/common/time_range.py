@@ -18,5 +18,5 @@ def parse_time_range(text: str) -> tuple[int, int]:
     except ValueError as error:
         raise UsageError(f"--range {text}: {error}") from error
     if times[1] <= times[0]:
-        raise UsageError(f"--range {text}: it ends before it begins")
+        raise UsageError(f"--range {text}: the end is before the start")
     return times

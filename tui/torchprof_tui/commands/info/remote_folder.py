@@ -31,7 +31,7 @@ def print_folder(folder: FolderError, as_json: bool) -> None:
         size = "-" if each.size is None else format_file_size(each.size)
         print(f"{size:>9}  {format_modified_time(each.modified):16}  {rank}{clean(each.spec)}")
     if folder.omitted:
-        print(f"only the newest {len(folder.traces):,} are listed; name a folder below", file=sys.stderr)
+        print(f"only the newest {len(folder.traces):,} are listed; name a subfolder to see others", file=sys.stderr)
     for run in runs:
         names = " ".join(shlex.quote(clean(spec)) for spec in run.specs)
         print(f"all {len(run.traces)} ranks of one run: {names}", file=sys.stderr)

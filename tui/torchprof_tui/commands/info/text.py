@@ -24,12 +24,12 @@ NAME_CELLS = 60
 
 CATEGORY_MEANINGS = {
     "cpu_op": "PyTorch operators, on the CPU",
-    "kernel": "kernels: what the GPU ran",
-    "cuda_runtime": "calls into the CUDA runtime, launches among them",
-    "cuda_driver": "calls into the CUDA driver",
+    "kernel": "kernels on the GPU",
+    "cuda_runtime": "calls of the CUDA runtime, such as launches",
+    "cuda_driver": "calls of the CUDA driver",
     "python_function": "Python frames and modules",
     "user_annotation": "steps and record_function ranges",
-    "gpu_user_annotation": "those ranges as the GPU saw them",
+    "gpu_user_annotation": "the GPU work launched in those ranges",
     "gpu_memcpy": "copies",
     "gpu_memset": "fills",
     "overhead": "the profiler's own work",
@@ -125,7 +125,7 @@ def _overview_table(answer: dict[str, Any]) -> Table:
         table.add_row("", Text(f"and {len(answer['gpu_busy_ns']) - MAX_LISTED_LANES:,} more devices", style="dim"))
     links = answer["links"]
     if links["gpu_events"]:
-        linked = f"{links['linked_gpu_events']:,} of {links['gpu_events']:,} GPU events joined to their launch"
+        linked = f"{links['linked_gpu_events']:,} of {links['gpu_events']:,} GPU events linked to their launch"
         table.add_row("launches", f"{links['launches']:,}; {linked}")
     kept = "from the cache" if answer["cached"] else "decoded now"
     size = format_file_size(answer["bytes"])
@@ -146,9 +146,9 @@ def _rank_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
         share = f"{sum(busy) / (len(busy) * duration):.1%}" if busy and duration else "–"
         error = rank["error_ns"]
         by = rank["aligned_collectives"]
-        within = f", ±{format_duration(error)} by {by} collectives" if error is not None else ""
+        within = f", ±{format_duration(error)} from {by} collectives" if error is not None else ""
         if error is None and measured:
-            within = ", no collective to measure it by"
+            within = ", not measured: no common collective"
         table.add_cells(
             str(number),
             *(["cut" if rank["partial"] else ""] if cut else []),
@@ -161,10 +161,10 @@ def _rank_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
             f"{rank['aligned_by']}{within}",
         )
     joined = answer["collectives"]
-    said = [f"{joined['joined']:,} collectives joined"]
-    for key, words in (("incomplete", "lacked by a rank"), ("differing", "of which the ranks say another size")):
+    said = [f"{joined['joined']:,} collectives matched"]
+    for key, words in (("incomplete", "missing on a rank"), ("differing", "with another size on some ranks")):
         said += [f"{joined[key]:,} {words}"] if joined[key] else []
-    for key, words in (("collectives_alone", "on one rank alone"), ("collectives_before", "from before the recording")):
+    for key, words in (("collectives_alone", "on one rank only"), ("collectives_before", "from before the recording")):
         count = sum(rank[key] for rank in answer["ranks"])
         said += [f"{count:,} {words}"] if count else []
     table.caption, table.caption_justify = ", ".join(said), "left"

@@ -14,7 +14,7 @@ from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
 def run(options: argparse.Namespace) -> int:
     if options.at is not None and not options.trace:
-        raise UsageError("--at needs a trace to look at")
+        raise UsageError("--at needs a trace")
     meant = resolve_specs(options.trace) if options.trace else None
     _require_terminal(None if meant is None else meant.path)
     set_color_environment(options.color)

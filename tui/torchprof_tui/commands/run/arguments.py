@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_recording_options(parser: argparse.ArgumentParser, taken: Collection[str] = ()) -> None:
     """Add the recording options except the flags in `taken`, which the workload defines itself."""
-    recording = parser.add_argument_group("what is recorded")
+    recording = parser.add_argument_group("what to record")
     for option in OPTIONS:
         if option.flag in taken:
             continue
@@ -40,8 +40,12 @@ def add_recording_options(parser: argparse.ArgumentParser, taken: Collection[str
         else:
             kind = {"count": int, "seconds": float, "text": str}[option.kind]
             recording.add_argument(option.flag, type=kind, metavar=option.metavar, **shown)
-    parser.add_argument("--python", metavar="PATH", help="the interpreter that has torch, or its environment's folder")
-    parser.add_argument("-o", "--output", metavar="FOLDER", default=DEFAULT_OUTPUT, help="where runs are kept")
-    parser.add_argument("--no-open", action="store_true", help="do not open what was recorded")
-    parser.add_argument("--json", action="store_true", help="the result as one JSON document on stdout; opens nothing")
+    parser.add_argument(
+        "--python",
+        metavar="PATH",
+        help="Python interpreter with torch, or the folder of its environment (default: of the active environment)",
+    )
+    parser.add_argument("-o", "--output", metavar="FOLDER", default=DEFAULT_OUTPUT, help="folder for runs")
+    parser.add_argument("--no-open", action="store_true", help="do not open the recorded trace")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON document; opens nothing")
     add_appearance_options(parser)

@@ -223,7 +223,7 @@ def _shorten_path(path: str) -> str:
 def _open_explorer(result: RunResult, options: argparse.Namespace) -> None:
     if len(result.traces_to_open) < len(result.traces):
         _report(
-            f"opening {len(result.traces_to_open)} of {len(result.traces)} traces; the others lie in {result.folder}"
+            f"opening {len(result.traces_to_open)} of {len(result.traces)} traces; the others are in {result.folder}"
         )
     shown = {"trace": list(result.traces_to_open), "at": None, "no_cache": False}
     open_command.run(argparse.Namespace(**{**vars(options), **shown}))

@@ -30,7 +30,7 @@ SIZE_PATTERN = re.compile(r"(\d{1,3})x(\d{1,3})")
 def run(options: argparse.Namespace) -> int:
     size = SIZE_PATTERN.fullmatch(options.size)
     if size is None:
-        raise UsageError(f"--size: {options.size!r} is not like 160x48")
+        raise UsageError(f"--size: {options.size!r} is not a size such as 160x48")
     output = Path(options.output)
     if output.suffix not in (".svg", ".txt"):
         raise UsageError(f"-o: {options.output!r} ends in neither .svg nor .txt")
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     keys = [key for key in options.keys.split(",") if key]
     for key in keys:
         if not is_key(key):
-            raise UsageError(f"--keys: no key is called {key!r}; letters and names such as right, enter, space, slash")
+            raise UsageError(f"--keys: unknown key {key!r}; use letters or names such as right, enter, space")
     with SshConnections() as connections:
         opening = None
         if options.trace:

@@ -24,27 +24,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_trace_arguments(parser)
     add_rank_option(parser)
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="one JSON document on stdout: a list of rows, times in µs")
-    form.add_argument("--csv", action="store_true", help="comma-separated values with a header line, times in µs")
-    form.add_argument("--markdown", action="store_true", help="a Markdown table")
+    form.add_argument("--json", action="store_true", help="print one JSON document: a list of rows, times in µs")
+    form.add_argument("--csv", action="store_true", help="print comma-separated values with a header line, times in µs")
+    form.add_argument("--markdown", action="store_true", help="print a Markdown table")
     parser.add_argument(
         "--sort",
         metavar="COLUMN",
-        help="self_gpu, gpu, self_cpu, cpu, gpu_avg, cpu_avg, calls, name (what took most; JSON, CSV: torch's order)",
+        help="sort by self_gpu, gpu, self_cpu, cpu, gpu_avg, cpu_avg, calls or name (default: longest first; JSON, "
+        "CSV: torch's order)",
     )
     parser.add_argument(
         "--limit",
         metavar="N",
         type=_parse_row_limit,
-        help=f"so many rows, as text of work and of annotations each (0: all; for people {DEFAULT_ROWS}, else all)",
+        help=f"number of rows; in text, of work and of annotations each (0: all; default: {DEFAULT_ROWS} in text, "
+        f"else all)",
     )
-    parser.add_argument("--by", choices=GROUPINGS, default="name", help="what makes a row (name)")
-    parser.add_argument("--step", metavar="N", type=int, help="only what ProfilerStep#N did and launched")
+    parser.add_argument("--by", choices=GROUPINGS, default="name", help="group calls by this (default: name)")
+    parser.add_argument("--step", metavar="N", type=int, help="only the work that ProfilerStep#N did and launched")
     parser.add_argument(
         "--of",
         choices=TABLE_NAMES,
         default="calls",
-        help="which table (calls); arrivals: over all ranks, who came late to each collective",
+        help="which table (default: calls); arrivals: over all ranks, which rank was late at each collective",
     )
     parser.add_argument("--flops", action="store_true", help="add FLOPs, TFLOP/s and share of the peak")
 
@@ -52,5 +54,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _parse_row_limit(text: str) -> int:
     number = int(text) if text.isascii() and text.isdecimal() else -1
     if number < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of rows")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows")
     return number

@@ -40,7 +40,7 @@ _SORT_ALIASES = {
 
 def run(options: argparse.Namespace) -> int:
     if options.of != "calls" and (options.by != "name" or options.flops):
-        raise UsageError(f"--by and --flops belong to the table of calls, not to --of {options.of}")
+        raise UsageError(f"--by and --flops work only with the table of calls, not with --of {options.of}")
 
     loaded = load_specs(options.trace, cache=not options.no_cache)
     trace = loaded.trace
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _build_arrivals_sheet(trace: Trace) -> Sheet:
     if trace.merged_ranks is None:
-        raise UsageError("--of arrivals needs several ranks: name their traces, or the folder that they are in")
+        raise UsageError("--of arrivals needs several ranks: give their traces, or their folder")
 
     return build_arrivals_sheet(compute_arrivals(trace.merged_ranks))
 

@@ -23,7 +23,7 @@ _STREAM_SUFFIXES = {Role.STREAM: "", Role.SYNC: " sync", Role.GPU_ANNOTATIONS: "
 def format_merged_label(lane: PendingLane) -> str:
     """Format the label of a lane on which several are merged: how many."""
     device = "" if lane.device is None else f" of GPU {lane.device}"
-    return f"{lane.merged_count:,} further {_MERGED_LANE_NOUNS[lane.role]}{device}"
+    return f"{lane.merged_count:,} more {_MERGED_LANE_NOUNS[lane.role]}{device}"
 
 
 @dataclass(frozen=True, slots=True)

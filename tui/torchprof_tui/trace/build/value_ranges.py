@@ -121,6 +121,6 @@ def _report(
     value_range: ValueRange, events: RawEvents, entries: Array, example: Array, accounting: EntryAccounting
 ) -> None:
     numbers = np.atleast_1d(example).tolist()
-    shown = ["no integer of 64 bits" if number == UNREADABLE_NUMBER else f"{number}" for number in numbers]
+    shown = ["not a 64-bit integer" if number == UNREADABLE_NUMBER else f"{number}" for number in numbers]
     remedy = f"{shown[0] if len(set(shown)) == 1 else ' × '.join(shown)}, read as unknown"
     accounting.add_entry_problem(f"{value_range.label} out of range", events, entries, remedy)

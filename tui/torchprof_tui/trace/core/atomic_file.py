@@ -126,7 +126,7 @@ def write_atomically(path: Path, data: bytes | str) -> None:
 def _describe_error(path: Path, error: OSError | ValueError) -> OutputError:
     """Describe in one line why a file cannot be written. The name in the error itself may be a temporary one."""
     if isinstance(error, ValueError):
-        return OutputError(f"{_shorten(path)}: no valid file name")
+        return OutputError(f"{_shorten(path)}: not a valid file name")
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return OutputError(f"{_shorten(path.parent)}: no such folder")
     if error.errno == errno.ENOSPC:

@@ -20,8 +20,8 @@ ROUNDED_TIME = "rounded time"  # a ts whose digits could not be matched to its e
 TOO_MANY_CATEGORIES = "too many categories"  # beyond 65,535 distinct ones an entry's category is ""
 NESTED_TOO_DEEPLY = "nested too deeply"  # of a top-level value only the first levels are kept: `core/bounded_json.py`
 UNREADABLE_METADATA = "metadata out of range"  # a top-level key of the wrong type or out of its range: not used
-UNREADABLE_NAME = "name of a lane not text"  # a process_name, thread_name, … that is a list or an object: not used
-TOO_MANY_LANES = "lanes put together"  # above 10,000 lanes, the least important are merged: `build/lane_merging.py`
+UNREADABLE_NAME = "lane name is not text"  # a process_name, thread_name, … that is a list or an object: not used
+TOO_MANY_LANES = "merged lanes"  # above 10,000 lanes, the least important are merged: `build/lane_merging.py`
 
 NUMBER_KINDS = tuple(
     f"{label} out of range"

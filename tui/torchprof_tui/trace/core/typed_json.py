@@ -139,7 +139,7 @@ def explain_version(name: str, version: int, known: int) -> str | None:
     """Return a line about a file of a newer version than the `known` one, of which only known fields are read."""
     if version <= known:
         return None
-    return f"{name}: written by a newer version ({version}, known is {known}); what is known was read"
+    return f"{name}: written by a newer version ({version}, known is {known}); the known part was read"
 
 
 def is_storable(text: str) -> bool:

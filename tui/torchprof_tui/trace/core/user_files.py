@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def find_state_folder() -> Path | None:
-    """Return `$XDG_STATE_HOME/torchprof-tui`, by default below `~/.local/state`; None if there is no home folder."""
+    """Return `$XDG_STATE_HOME/torchprof-tui`, by default below `~/.local/state`; None if no home folder was found."""
     configured = os.environ.get("XDG_STATE_HOME")
     if configured and os.path.isabs(configured):
         return Path(configured) / "torchprof-tui"
@@ -21,7 +21,7 @@ def create_state_folder() -> Path:
     """Return the state folder, created readable by this user only. Raises OSError if that is impossible."""
     folder = find_state_folder()
     if folder is None:
-        raise FileNotFoundError("there is no home folder")
+        raise FileNotFoundError("no home folder was found")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.suppress(OSError):  # created by an earlier version, which let others read it
         if folder.stat().st_mode & 0o077:

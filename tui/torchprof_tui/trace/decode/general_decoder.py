@@ -171,7 +171,7 @@ class _TraceDecoder:
         columns = self._entry_decoder.columns
         events = columns.finish()
         if document.is_bare_list and not events.phase.any() and (len(events) or columns.not_objects):
-            raise document.not_a_trace_error("a JSON list of something else than events")
+            raise document.not_a_trace_error("a JSON list whose items are not events")
         problems = ProblemTally()
         part_problems = self._parallel.problems if self._parallel is not None else []
         for problem in [*self._source.problems, *part_problems, *self._tally.problems()]:

@@ -95,7 +95,7 @@ class JsonDocument:
             if not self._listed_keys:
                 raise self.not_a_trace_error("an empty object")
             if "traceEvents" in self._listed_keys:
-                raise self.not_a_trace_error("a JSON object whose traceEvents is no list")
+                raise self.not_a_trace_error("a JSON object whose traceEvents is not a list")
             raise self.not_a_trace_error(
                 f"a JSON object without traceEvents (keys: {excerpt(', '.join(self._listed_keys))})"
             )
@@ -176,10 +176,14 @@ class JsonDocument:
         """
         window = self._window
         if self._list_count:
-            self._tally.add(UNREADABLE_HEADER, f"more than {MAX_KEYS} keys: those behind byte {window.offset} are lost")
+            self._tally.add(
+                UNREADABLE_HEADER, f"more than {MAX_KEYS} keys: the keys after byte {window.offset} are lost"
+            )
             self._drain()
             return False
-        self._tally.add(UNREADABLE_HEADER, f"more than {MAX_KEYS} keys: from byte {window.offset} on only traceEvents")
+        self._tally.add(
+            UNREADABLE_HEADER, f"more than {MAX_KEYS} keys: after byte {window.offset} only traceEvents was read"
+        )
         while True:
             window.fill(_SCAN_SIZES[-1])
             found = _TRACE_EVENTS_KEY.search(window.text, window.position)
@@ -206,9 +210,7 @@ class JsonDocument:
                 if nested:
                     window.position += nested.end() - len(tail)
                     value.discard()
-                    self._tally.add(
-                        UNREADABLE_HEADER, f"traceEvents stands inside the value of {excerpt(key) or 'no key'}"
-                    )
+                    self._tally.add(UNREADABLE_HEADER, f"traceEvents is inside the value of {excerpt(key) or 'no key'}")
                     return True
                 tail = (tail + text)[-_TRACE_EVENTS_OVERLAP:]
             value.append(text)
@@ -317,12 +319,12 @@ class _ValueBuffer:
 _KNOWN_FORMATS = {
     b"PK\x03\x04": "a zip archive; unpack it first",
     b"BZh": "bzip2 data; unpack it first",
-    b"\x1f\x8b": "gzip data packed twice; unpack it once",
+    b"\x1f\x8b": "gzip data compressed twice; unpack it once",
     b"SQLite format 3": "an SQLite database, such as Nsight Systems exports",
     b"\x80\x04": "a Python pickle, such as a memory snapshot",
     b"\x80\x05": "a Python pickle, such as a memory snapshot",
-    b"\xff\xfe": "UTF-16 text; a trace is UTF-8",
-    b"\xfe\xff": "UTF-16 text; a trace is UTF-8",
+    b"\xff\xfe": "UTF-16 text; convert it to UTF-8",
+    b"\xfe\xff": "UTF-16 text; convert it to UTF-8",
     b"<": "a page of HTML or XML",
 }
 
@@ -335,7 +337,7 @@ def describe_file(head: bytes) -> str:
         if head.startswith(magic):
             return description
     if b"\0" in head[:4] and head[:4].count(b"\0") == 2:
-        return "UTF-16 text; a trace is UTF-8"
+        return "UTF-16 text; convert it to UTF-8"
     controls = sum(byte < 32 and byte not in b"\t\n\f\r\x1b" for byte in head[:1024])
     if b"\0" in head[:1024] or controls > max(1, len(head[:1024]) // 32):
         return "binary data"

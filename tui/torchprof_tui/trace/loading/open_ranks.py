@@ -166,12 +166,14 @@ class RanksOpener:
         for rank in opened:
             if rank.number < 0:
                 raise TraceError(
-                    f"{rank.file} does not say which rank it is, neither in distributedInfo nor in its name: "
-                    f"not ranks of one run; open them one by one"
+                    f"{rank.file} has no rank number, neither in distributedInfo nor in its name: these are "
+                    f"not the ranks of one run; open them one by one"
                 )
             if numbers.count(rank.number) > 1:
                 same = [other.file for other in opened if other.number == rank.number]
-                raise TraceError(f"{same[0]} and {same[1]} are both of rank {rank.number}: not ranks of one run")
+                raise TraceError(
+                    f"{same[0]} and {same[1]} are both of rank {rank.number}: these are not the ranks of one run"
+                )
             if rank.trace.world_size is not None:
                 file_of_world_size.setdefault(rank.trace.world_size, rank.file)
         if len(file_of_world_size) > 1:

@@ -120,7 +120,7 @@ class RemoteOpener:
         if len(unnumbered) > MAX_UNNUMBERED_FILES:
             raise LoadError(
                 f"{self.label}: {len(listed):,} traces, and {len(unnumbered):,} of them, such as {unnumbered[0].spec}, "
-                f"do not say in their names which rank they are; name the ranks of one run"
+                f"have no rank number in their names; name the ranks of one run"
             )
         ranks = [RankFile(file.spec, file.rank, listed[file.spec].size, listed[file.spec].identity) for file in files]
         lost = [LostRank(rank_of(None, listing.name), listing.name, listing.error) for listing in missing]

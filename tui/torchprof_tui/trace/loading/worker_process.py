@@ -143,13 +143,13 @@ class WorkerProcess:
 def _explain_exit(status: int, printed: str) -> str:
     """Explain an exit without a result in one line, from the exit status and what the worker printed."""
     if status == -signal.SIGKILL:
-        return "the loader was killed, most likely because the machine ran out of memory"
+        return "the loading process was killed, most likely because the machine ran out of memory"
     if status == -signal.SIGBUS:  # some file systems withdraw blocks that were allocated to a mapped file
-        return "the loader was stopped, most likely because the disk is full"
+        return "the loading process was stopped, most likely because the disk is full"
     if status < 0:
         name = str(-status)
         with contextlib.suppress(ValueError):
             name = signal.Signals(-status).name
-        return f"the loader was stopped by {name}"
+        return f"the loading process was stopped by {name}"
     last_line = printed.strip().splitlines()[-1:] or [f"exit status {status}"]
-    return f"the loader stopped without a result ({last_line[0][:200]})"
+    return f"the loading process ended without a result ({last_line[0][:200]})"

@@ -43,7 +43,7 @@ def find_mismatched_runs(ranks: Sequence[Rank], events: I32, groups: Sequence[Se
             )
         elif len(with_other_group) == len(unconnected):
             mismatches.append(
-                f"{rank.label} shares no collective with {first}, and calls its default process group another"
+                f"{rank.label} shares no collective with {first}, and its default process group has another name"
             )
     return mismatches
 

@@ -53,7 +53,7 @@ def match_links(file_system: Any, pattern: str) -> list[str]:
         for folder in folders:
             pages += 1
             if pages > MAX_PAGES:
-                raise TraceError(f"{pattern}: matches more than {MAX_PAGES} folders; name fewer")
+                raise TraceError(f"{pattern}: matches more than {MAX_PAGES} folders; use a narrower pattern")
             found += [
                 link
                 for link in list_links(file_system, folder, deadline)

@@ -95,7 +95,7 @@ def _to_listing(name: str, answer: list[ListedTrace] | str) -> Listing:
     if isinstance(answer, str):
         return Listing(name, error=" ".join(answer.split()))
     if len(answer) > MAX_TRACES:
-        return Listing(name, error=f"{name}: {len(answer):,} traces; more than {MAX_TRACES:,} at once are too many")
+        return Listing(name, error=f"{name}: {len(answer):,} traces; at most {MAX_TRACES:,} can be opened at once")
     return Listing(name, tuple(answer))
 
 

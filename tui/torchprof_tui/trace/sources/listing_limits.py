@@ -117,7 +117,7 @@ def run_limited(spec: str, list_names: Callable[[], Result]) -> Result:
     if failure:
         raise failure[0]
     if not outcome:
-        raise TraceError(f"{spec}: the list takes longer than {MAX_LISTING_SECONDS} s; name a folder below or a trace")
+        raise TraceError(f"{spec}: the list takes longer than {MAX_LISTING_SECONDS} s; name a subfolder or a trace")
     return outcome[0]
 
 

@@ -56,18 +56,18 @@ def find_local_program_file(file: str, trace_file: str, cwd: Path) -> Path:
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise TraceError(f"{clean(file)}: not here, and {len(matches)} files below {below} are called like it")
+        raise TraceError(f"{clean(file)}: not found, and {len(matches)} files below {below} have the same name")
     raise TraceError(f"{clean(file)}: no such file here, nor below {below}")
 
 
 def decode_program_text(data: bytes, place: str) -> tuple[str, ...]:
     """Decode the text of a program file to its lines. Raises TraceError for binary, empty and too large files."""
     if len(data) > MAX_FILE_BYTES:
-        raise TraceError(f"{clean(place)}: larger than {MAX_FILE_BYTES // 1_000_000} MB: no source file")
+        raise TraceError(f"{clean(place)}: larger than {MAX_FILE_BYTES // 1_000_000} MB: not a source file")
     if not data:
         raise TraceError(f"{clean(place)}: the file is empty")
     if b"\0" in data:
-        raise TraceError(f"{clean(place)}: a binary file, no text")
+        raise TraceError(f"{clean(place)}: a binary file, not text")
     text = data.decode("utf-8-sig", errors="replace")
     return tuple(text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n"))
 

@@ -97,11 +97,11 @@ class SshProgramFileReader:
                 raise TraceError(f"{clean(self._file)}: cancelled")
             kind, *fields = stream.read_header().split(" ")
             if kind != "file":
-                reason = _REASONS.get(kind, "the answer of {host} makes no sense")
+                reason = _REASONS.get(kind, "unexpected answer from {host}")
                 raise TraceError(f"{clean(self._file)}: {reason.format(host=self._trace.host_name)}")
             index = int(fields[0]) if len(fields) == 1 and re.fullmatch("[0-9]{1,3}", fields[0]) else len(paths)
             if index >= len(paths):
-                raise TraceError(f"{clean(self._file)}: the answer of {self._trace.host_name} makes no sense")
+                raise TraceError(f"{clean(self._file)}: unexpected answer from {self._trace.host_name}")
             path = paths[index]
             data = b""
             while len(data) <= MAX_FILE_BYTES and (part := stream.read(1 << 16)):

@@ -145,7 +145,7 @@ class Source:
         stream = self._path.open("rb", buffering=0)
         if isinstance(self._stream, io.FileIO) and not os.path.sameopenfile(stream.fileno(), self._stream.fileno()):
             stream.close()
-            raise TraceError(f"{self.name}: was replaced while it was read")
+            raise TraceError(f"{self.name}: the file was replaced while it was read; open it again")
         source = Source(self.name, stream, self.total, self._path)
         if offset:
             source._head = b""
@@ -209,8 +209,8 @@ class Source:
                                 self.consumed += len(text)
                             yield text
                 except DamagedStreamError as error:
-                    reason = "something else follows it" if members and member_is_empty else str(error)
-                    example = f"the {self.compression} data is wrong near byte {self.consumed}: {reason}"
+                    reason = "other data follows it" if members and member_is_empty else str(error)
+                    example = f"the {self.compression} data is damaged near byte {self.consumed}: {reason}"
                     self._tally.add(DAMAGED_COMPRESSION, example)
                     return
                 if not decompressor.eof:
@@ -228,4 +228,4 @@ class Source:
                 f"more than {text_bytes // compressed_bytes:,} times its size "
                 f"({text_bytes / 1e6:,.0f} MB from {compressed_bytes / 1e6:,.1f} MB so far)"
             )
-            raise TraceError(f"{self.name}: unpacks to {size}; if that is meant: --unpack-all")
+            raise TraceError(f"{self.name}: unpacks to {size}; --unpack-all reads it anyway")

@@ -95,7 +95,7 @@ class SshConnections:
         if status is None:
             return
         if status != 255:
-            raise TraceError(f"{path.spec}: ssh ended before it was connected (exit status {status})")
+            raise TraceError(f"{path.spec}: ssh ended before the connection was open (exit status {status})")
         error = create_connection_error(path, stderr)
         if not allow_prompt or not isinstance(error, LoginNeededError):
             raise error

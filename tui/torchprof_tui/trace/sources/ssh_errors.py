@@ -11,7 +11,7 @@ from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.sources.ssh_command import read_ssh_config
 from torchprof_tui.trace.specs.address import SshPath
 
-NO_CLIENT = "needs ssh, OpenSSH's client, which is not here"
+NO_CLIENT = "needs the ssh command (OpenSSH client), which is not installed"
 
 _MAX_KEY_BYTES = 1 << 14
 
@@ -53,16 +53,16 @@ def _explain(path: SshPath, stderr: str) -> tuple[str, bool]:
     unknown = re.search(r"Could not resolve hostname (\S+?):", stderr)
     if unknown:
         if unknown[1].lower() == name.lower():
-            return f"there is no host {name}, nor a file of that name here", False
+            return f"there is neither a host nor a local file named {name}", False
         target = _replace_unprintable(unknown[1])
-        return f"{name} cannot be reached: your ssh configuration leads to {target}, which is no host", False
+        return f"{name} cannot be reached: your ssh configuration leads to the unknown host {target}", False
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in stderr:
-        return f"the host key of {name} has changed: it may be another machine; {by_hand} shows the details", False
+        return f"the host key of {name} has changed: it may be another machine; run {by_hand} for details", False
     if "Host key verification failed" in stderr:
-        return f"the host key of {name} is not known yet; {by_hand} in a terminal asks about it", True
+        return f"the host key of {name} is not known yet; run {by_hand} in a terminal to accept it", True
     is_refused = "Permission denied" in stderr or "Too many authentication failures" in stderr
     if "by UNKNOWN port" in stderr:  # ssh's message when its proxy command has ended
-        ended = "what your ssh configuration connects through (ProxyJump, ProxyCommand) ended"
+        ended = "the jump host or proxy command of your ssh configuration ended (ProxyJump, ProxyCommand)"
         return f"{name} cannot be reached: {'a jump host refused the login' if is_refused else ended}", is_refused
     if is_refused:
         if any(map(_has_passphrase, read_ssh_config(path).identity_files)):
@@ -75,7 +75,7 @@ def _explain(path: SshPath, stderr: str) -> tuple[str, bool]:
             target_port = re.search(r"connect to (?:host|address) \S+ port (\d+)", stderr)
             port = f" (port {target_port[1]})" if target_port else ""
             return f"{name}{port} {meaning}", False
-    return f"ssh could not connect to {name}: {last_line(stderr) or 'it did not say why'}", False
+    return f"ssh could not connect to {name}: {last_line(stderr) or 'no reason given'}", False
 
 
 def _login_methods(stderr: str) -> Sequence[str]:

@@ -86,7 +86,7 @@ def open_ssh_file(path: SshPath) -> Source:
             raise _read_folder_error(path, stream)
         if kind != "file":
             reasons = {"missing": "no such file there", "denied": "no permission to read it there"}
-            raise TraceError(f"{path.spec}: {reasons.get(kind, f'the answer of {path.host_name} makes no sense')}")
+            raise TraceError(f"{path.spec}: {reasons.get(kind, f'unexpected answer from {path.host_name}')}")
         sender, *stat_fields = fields or ["cat"]
         size = checked_size(int(stat_fields[0])) if stat_fields and _SIZE.fullmatch(stat_fields[0]) else None
         if size == 0:

@@ -69,7 +69,7 @@ HOLD
 _FAILURE_REASONS = {
     "missing": "no such file there",
     "denied": "no permission to read it there",
-    "unmatched": "nothing there matches",
+    "unmatched": "no match there",
 }
 
 
@@ -118,10 +118,10 @@ def _read_answers(stream: SshStream, targets: Sequence[SshPath]) -> list[list[Li
     except ConnectionLostError as error:
         raise TraceError(f"{targets[0].spec}: {error}") from error
     if not text.endswith(end):
-        raise TraceError(f"{targets[0].spec}: {targets[0].host_name} stopped in the middle of its answer")
+        raise TraceError(f"{targets[0].spec}: {targets[0].host_name} sent only a part of its answer")
     answers = text.removesuffix(end).decode(errors="surrogateescape").split(LINE_MARK.decode())[1:]
     if len(answers) != len(targets):
-        raise TraceError(f"{targets[0].spec}: the answer of {targets[0].host_name} makes no sense")
+        raise TraceError(f"{targets[0].spec}: unexpected answer from {targets[0].host_name}")
     return [_parse_answer(target, answer) for target, answer in zip(targets, answers, strict=True)]
 
 

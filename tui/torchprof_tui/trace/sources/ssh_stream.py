@@ -110,7 +110,7 @@ class SshStream:
             text += part
             if len(text) > MAX_LISTING_BYTES:
                 raise TraceError(
-                    f"{self._path.spec}: the list is longer than {MAX_LISTING_BYTES >> 20} MB; name a folder below it"
+                    f"{self._path.spec}: the list is longer than {MAX_LISTING_BYTES >> 20} MB; name a subfolder"
                 )
         return bytes(text)
 
@@ -151,7 +151,7 @@ class SshStream:
         if status == 255:
             return create_connection_error(self._path, stderr)
         reason = last_line(stderr) or last_line(printed.decode(errors="replace")) or f"exit status {status}"
-        return TraceError(f"{self._path.spec}: {self._path.host_name} did not run what ssh asked it to ({reason})")
+        return TraceError(f"{self._path.spec}: {self._path.host_name} did not run the requested command ({reason})")
 
     def _describe_exit(self, status: int) -> str:
         exit_reason = f"ssh was stopped by signal {-status}" if status < 0 else f"exit status {status}"

@@ -85,7 +85,7 @@ def list_url(spec: str) -> list[ListedTrace] | str:
     try:
         require_fsspec(spec)
         if "**" in spec and _is_http(spec):
-            raise TraceError(f"{spec}: ** would follow every link of that server; name the folder")
+            raise TraceError(f"{spec}: ** would follow every link of that server; name a folder instead")
         file_system, path = _resolve_file_system(spec)
         try:
             entry = _read_info(spec, file_system, path)
@@ -93,7 +93,7 @@ def list_url(spec: str) -> list[ListedTrace] | str:
             if not is_pattern(spec):
                 raise
             traces = _match_pattern(spec, file_system, path)
-            return sorted(traces, key=lambda trace: trace.spec) or f"{spec}: nothing there matches"
+            return sorted(traces, key=lambda trace: trace.spec) or f"{spec}: no match there"
         folder = _build_folder_error(spec, file_system, entry)
         if folder is not None:
             return sorted(folder.traces, key=lambda trace: trace.spec) or str(folder)
@@ -132,7 +132,7 @@ def _check_address(spec: str) -> None:
             return
     except ValueError:
         pass
-    raise TraceError(f"{spec}: not an address; http://host/path is the form")
+    raise TraceError(f"{spec}: not a valid address; write http://host/path")
 
 
 def _read_info(spec: str, file_system: Any, path: str) -> RemoteEntry:
@@ -140,7 +140,7 @@ def _read_info(spec: str, file_system: Any, path: str) -> RemoteEntry:
     info = file_system.info(path)
     entry = read_entry({**info, "name": path} if isinstance(info, dict) else None)
     if entry is None:
-        raise TraceError(f"{spec}: the server's answer makes no sense")
+        raise TraceError(f"{spec}: unexpected answer from the server")
     return entry
 
 
@@ -172,7 +172,7 @@ def _resolve_file_system(spec: str) -> tuple[Any, str]:
         raise TraceError(f"{spec}: {protocol}:// {hint}") from error
     except ValueError as error:
         if "Protocol not known" in str(error):
-            raise TraceError(f"{spec}: fsspec knows no {protocol}://, and there is no file of that name") from error
+            raise TraceError(f"{spec}: fsspec does not support {protocol}://, and no file has that name") from error
         raise
 
 

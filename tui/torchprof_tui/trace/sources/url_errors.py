@@ -9,9 +9,9 @@ _MAX_REASON = 100
 """Characters of a server's or library's own words that are shown."""
 
 _NEXT_STEPS = {
-    401: "; a login in ~/.netrc is used",
-    407: "; http_proxy=http://user:password@proxy logs in",
-    429: "; wait a while",
+    401: "; put a login into ~/.netrc",
+    407: "; set a login with http_proxy=http://user:password@proxy",
+    429: "; try again later",
 }
 
 
@@ -38,9 +38,9 @@ def _describe_http(cause: BaseException, spec: str) -> str | None:
     if type(cause).__module__ == "aiohttp.http_exceptions":
         return "the server's answer is not HTTP"
     if kind == "TooManyRedirects":
-        return "the server redirects without end"
+        return "the server redirects endlessly"
     if kind.startswith(("InvalidURL", "InvalidUrl")):
-        return "not an address; http://host/path is the form"
+        return "not a valid address; write http://host/path"
     status = getattr(cause, "status", None)
     if status == 404:
         return "no such file there"
@@ -57,15 +57,13 @@ def _describe_connection(cause: BaseException, spec: str) -> str | None:
     if kind in ("ClientConnectorDNSError", "ClientProxyConnectionError") or isinstance(cause, ConnectionRefusedError):
         host = str(getattr(cause, "host", "") or "")
         if kind == "ClientProxyConnectionError" or (host and host != _host(spec)):
-            return (
-                f"the proxy {host} cannot be reached; http_proxy, https_proxy or no_proxy in the environment change it"
-            )
+            return f"the proxy {host} cannot be reached; check http_proxy, https_proxy and no_proxy in the environment"
         return f"there is no host {host}" if kind == "ClientConnectorDNSError" else "the server refused the connection"
     if isinstance(cause, TimeoutError) or "Timeout" in kind:
         return "the server does not answer"
     if kind == "SSLCertVerificationError":
         reason = _one_line(str(getattr(cause, "verify_message", "")))
-        return f"the server's certificate is not trusted ({reason}); SSL_CERT_FILE=FILE names one of your own"
+        return f"the server's certificate is not trusted ({reason}); SSL_CERT_FILE=FILE adds your own"
     if isinstance(cause, OSError) and type(cause).__module__ == "ssl":
         return f"no secure connection: {_one_line(str(getattr(cause, 'reason', '') or cause))}"
     return None

@@ -153,9 +153,9 @@ def _parse_ssh_url(spec: str) -> SshPath:
         parts = urlsplit(spec)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f"{spec}: not an address ({error})") from error
+        raise ValueError(f"{spec}: not a valid address ({error})") from error
     if not host or host.startswith("-") or (parts.username or "").startswith("-"):
-        raise ValueError(f"{spec}: names no host; ssh://user@host:port/path is the form")
+        raise ValueError(f"{spec}: has no host; write ssh://user@host:port/path")
     user = f"{unquote(parts.username)}@" if parts.username else ""
     # urlsplit lowers the host's case, but aliases in the user's ssh configuration are case-sensitive.
     begin = parts.netloc.lower().rindex(host)

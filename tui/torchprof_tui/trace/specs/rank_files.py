@@ -103,8 +103,8 @@ def _resolve_local_ranks(specs: Sequence[str], label: str) -> dict[int, str]:
                 else "open them one by one"
             )
             raise NotRanksError(
-                f"{prefix}{len(specs)} traces that are not the ranks of one run: {_file_name(spec)} does not say "
-                f"which rank it is, neither in distributedInfo nor in its name; {hint}"
+                f"{prefix}{len(specs)} traces that are not the ranks of one run: {_file_name(spec)} has no rank "
+                f"number, neither in distributedInfo nor in its name; {hint}"
             )
         if rank in by_rank:
             raise NotRanksError(

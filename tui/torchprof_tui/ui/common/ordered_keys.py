@@ -65,7 +65,7 @@ class OrderedKeysApp(App[None]):
         before = self.focused
         move()
         if self.focused is before:
-            self.say("tab: there is one part only here")
+            self.say("tab: there is only one part here")
 
     def _remember_target(self, event: events.Key) -> Widget:
         target = self.focused or self.screen

@@ -39,7 +39,7 @@ def describe_own_time(finding: Finding, tree: TimeTree | None) -> str:
         if tree.share(part) >= _MIN_LISTED_SHARE
     ]
     if own is None or not parts:
-        return "counted in other entries, or the GPU was at work"
+        return "counted in other entries, or the GPU was busy"
     kinds = [
         *([f"mean of {tree.device_count} GPUs"] if tree.device_count > 1 else []),
         *(["its own"] if own.share < _WHOLE_RATIO * finding.share else []),

@@ -20,4 +20,4 @@ def explain_unbound_key(event: events.Key) -> str:
         return ""
     name = event.character if event.is_printable and event.character and event.character != " " else event.key
     label = _LANE_LABELS.get(event.key)
-    return f"{name} ({label}) is a key of the lanes" if label else f"{name} has no use here"
+    return f"{name} ({label}) works only on the lanes" if label else f"{name} has no use here"

@@ -124,7 +124,7 @@ class ExplorerScreen(ExplorerView):
     def action_clear(self) -> None:
         if self.panel_size is not PanelSize.NORMAL:
             self.panel_size = PanelSize.NORMAL
-            self._refresh_widgets("the panels have their normal size again")
+            self._refresh_widgets("the panels are back to their normal size")
             return
         self._run_move(self.view_state.clear_last)
 

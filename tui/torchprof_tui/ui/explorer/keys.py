@@ -46,7 +46,7 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         "escape", "clear", "clear", id="events.clear", tooltip="clear the mark, the search, the selection", show=False
     ),
     Binding("space", "fold", "fold", id="lanes.fold", tooltip="fold or unfold the lane, or the rank"),
-    Binding("p", "pin", "pin", id="lanes.pin", tooltip="pin the lane on top, or let it go", show=False),
+    Binding("p", "pin", "pin", id="lanes.pin", tooltip="pin the lane on top, or unpin it", show=False),
     Binding("h", "hide", "hide", id="lanes.hide", tooltip="hide the lane; H shows it again", show=False),
     Binding("H", "show_hidden", "show", id="lanes.show", tooltip="show hidden lanes again", show=False),
     Binding(
@@ -74,7 +74,7 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     ),
     Binding("n", "to_found(True)", "next found", id="find.next", tooltip="next event found", show=False),
     Binding("N", "to_found(False)", "previous found", id="find.previous", tooltip="previous event found", show=False),
-    Binding("m", "mark", "mark", id="find.mark", tooltip="mark a range for its statistics; again: fix its end"),
+    Binding("m", "mark", "mark", id="find.mark", tooltip="mark a range for its statistics; again: set its end"),
     *(
         Binding(
             str(number),
@@ -122,16 +122,16 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         "scope(1)",
         "scope",
         id="panels.scope",
-        tooltip="what the cheatsheet is about: the screen, the selection, the whole trace; n N stay in theirs",
+        tooltip="scope of the cheatsheet: the screen, the selection, the whole trace; n N keep their list",
         show=False,
     ),
-    Binding("V", "scope(-1)", "scope back", id="panels.scope-back", tooltip="the scope before", show=False),
+    Binding("V", "scope(-1)", "scope back", id="panels.scope-back", tooltip="the previous scope", show=False),
     Binding(
         "x",
         "labels",
         "labels",
         id="panels.labels",
-        tooltip="show or hide labels: why the GPU was idle, kernels' classes, what the profiler's own events are",
+        tooltip="show or hide labels: why the GPU was idle, kernel classes, the profiler's own events",
         show=False,
     ),
     Binding(
@@ -139,7 +139,7 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         "panel('doctor')",
         "doctor",
         id="panels.doctor",
-        tooltip="show or hide the trace doctor: what is lost, repaired, odd, not recorded; ↑ ↓ choose, enter goes",
+        tooltip="show or hide the trace doctor: data lost, repaired, odd, not recorded; ↑ ↓ choose, enter shows it",
         show=False,
     ),
     Binding("T", "tree", "tree", id="panels.tree", tooltip="dispatch tree: all calls by their path, heaviest first"),
@@ -148,7 +148,7 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         "jump",
         "jump",
         id="panels.jump",
-        tooltip="fit what the panel points at to the lanes; on the line of the program: open its source",
+        tooltip="show the panel's event on the lanes; on a line of the program: open its source",
         show=False,
     ),
     Binding(
@@ -156,7 +156,7 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         "open_source",
         "source",
         id="panels.source",
-        tooltip="open the source of the line that the cheatsheet's entry, or the chain, names",
+        tooltip="open the source line that the finding or the chain names",
         show=False,
     ),
     Binding("J", "scroll_panel(1)", "panel down", id="panels.down", tooltip="scroll the panel down", show=False),
@@ -174,7 +174,7 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         "copy(True)",
         "copy all",
         id="panels.copy-all",
-        tooltip="copy all that the panel says, at most 120 columns wide",
+        tooltip="copy the panel's text, at most 120 columns wide",
         show=False,
     ),
     Binding("t", "table", "table", id="panels.table", tooltip="the profiler table; from an event: its row"),
@@ -191,7 +191,7 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         "slice",
         "slice",
         id="find.slice",
-        tooltip="write the marked range (or the selected event, or what is on screen) as a small trace of its own",
+        tooltip="write the marked range (or the selected event, or the screen) as a smaller trace file",
         show=False,
     ),
 ]

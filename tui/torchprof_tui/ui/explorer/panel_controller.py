@@ -191,7 +191,7 @@ class PanelController:
             if event == LINE_ENTRY:
                 line = self.chain_panel.line_under_cursor
                 location = None if line is None else line.location
-                return "no file is known of it" if location is None else f"enter opens {clean(location)}"
+                return "its file is unknown" if location is None else f"enter opens {clean(location)}"
             if event < 0:
                 return f"the {'end' if distance > 0 else 'beginning'} of the chain; tab leaves it"
             self._view_state.select(event)
@@ -201,7 +201,7 @@ class PanelController:
             if self.cheatsheet_panel.move_cursor(distance) or (distance < 0 and self.cheatsheet_panel.show_top()):
                 return ""
             return f"the {'last' if distance > 0 else 'first'} finding; tab leaves the cheatsheet"
-        at_end = f"the {'last' if distance > 0 else 'first'} remark of the doctor; tab leaves the panel"
+        at_end = f"the {'last' if distance > 0 else 'first'} row of the trace doctor; tab leaves the panel"
         return "" if self.doctor_panel.move_cursor(distance) else at_end
 
     def go_to_finding(self, number: int) -> str:
@@ -223,7 +223,7 @@ class PanelController:
             return None
         event, number, count = self.cheatsheet_panel.next_evidence(distance)
         if event < 0:
-            return "this pattern has no single event to show"
+            return "this finding has no single event to show"
         # Else the scope would follow the view to this event, and the evidence elsewhere would be lost.
         checked = self.cheatsheet_panel.checked
         if checked is not None and checked.scope != self._evidence_scope:
@@ -264,16 +264,16 @@ class PanelController:
             rank = self._trace.all_ranks[self._rank_index]
             finding = self.cheatsheet_panel.finding
             if finding is None or not finding.is_problem:
-                return None, rank, "only problems have a line of the program"
+                return None, rank, "only problems have a source line"
             line, owner = find_code_line(finding), finding.id
         elif is_open and self.dock.active_name == "chain" and self.chain_panel.chain is not None:
             line, owner = self.chain_panel.line, "this event"
         else:
-            return None, rank, "L opens the line of an entry of the cheatsheet (c), or of an event's chain (l)"
+            return None, rank, "L opens the source line of a finding (c) or of an event's chain (l): open one of them"
         if line is None:
-            return None, rank, f"{owner}: no line known; record with --with-stack (R)"
+            return None, rank, f"{owner}: no source line known; record with --with-stack (R)"
         if line.file is None:
-            return None, rank, f"no file known of this {line.kind}; record with --with-stack (R)"
+            return None, rank, f"the file of this {line.kind} is unknown; record with --with-stack (R)"
         return line, rank, ""
 
     def cycle_scope_mode(self, direction: int) -> str:
@@ -283,8 +283,8 @@ class PanelController:
         self._requested_scope = self._evidence_scope = None
         self.dock.show_panel("cheatsheet")
         if self.scope_mode is ScopeMode.SELECTION and self._view_state.selected < 0:
-            return "the cheatsheet is about the selection: nothing is selected, so it shows the screen"
-        return f"the cheatsheet is about: {self.scope_mode.value}"
+            return "scope of the cheatsheet: selection; nothing is selected, so it shows the screen"
+        return f"scope of the cheatsheet: {self.scope_mode.value}"
 
     def release_evidence(self) -> None:
         """Let the scope follow the view again, and n N the cheatsheet when it is next shown: the user has left it."""
@@ -296,7 +296,7 @@ class PanelController:
     def toggle_labels(self) -> str:
         """Handle x: show or hide the labels on the lanes: reasons of GPU gaps, kernel classes, notes."""
         shown = self._timeline.toggle_labels()
-        return "gaps, kernels and the profiler's own events say what they are" if shown else "names only"
+        return "labels shown on gaps, kernels and the profiler's own events" if shown else "labels hidden"
 
     # -- results of worker threads -------------------------------------------------------------------------
 

@@ -81,7 +81,7 @@ class SelectionMoves:
             return "select an event first: ] follows it to the GPU work that it launched, [ goes back"
         event = (linked_events.follow_link if forward else linked_events.follow_link_back)(self._trace, state.selected)
         if event < 0:
-            return "no link leads on from here" if forward else "no link leads back from here"
+            return "no forward link" if forward else "no backward link"
         state.select(event)
         return ""
 
@@ -102,11 +102,11 @@ class SelectionMoves:
         """Select the next or previous match of the search, wrapping around the ends."""
         state = self._view_state
         if state.search.matches is None:
-            return "nothing was searched for: / searches"
+            return "no search yet: / starts one"
         event = state.search.find_adjacent_match(state.selected, state.viewport.t0, later)
         if event < 0:
             case = " with these capitals: try small letters" if is_case_sensitive(state.search.query) else ""
-            return f"{state.search.query!r} is in no name{case}"
+            return f"no match for {state.search.query!r}{case}"
         state.select(event)
         return ""
 

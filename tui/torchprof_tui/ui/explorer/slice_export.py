@@ -32,7 +32,7 @@ def export_slice(trace: Trace, t0: int, t1: int, name: str) -> SliceWritten:
     try:
         out = expand_path(name)
         if check_target(out):
-            return SliceWritten(f"{out} is there already; nothing was overwritten", failed=True)
+            return SliceWritten(f"{out} exists already and was not overwritten; choose another name", failed=True)
         return SliceWritten(format_slice_result(write_slice(trace, t0, t1, out)), failed=False)
     except (SliceError, OutputError) as error:
         return SliceWritten(str(error), failed=True)

@@ -17,5 +17,5 @@ def format_slice_result(sliced: SliceResult) -> str:
 def _format_start(start: int) -> str:
     """Describe the start of the first event, ns from time 0 of the whole trace; profiler events may start before 0."""
     if start < 0:
-        return f"it begins {format_duration(-start)} before time 0 of the whole trace"
-    return f"it begins at {format_time(start)} of the whole trace"
+        return f"its start is {format_duration(-start)} before time 0 of the whole trace"
+    return f"its start is at {format_time(start)} of the whole trace"

@@ -134,7 +134,7 @@ class ViewState:
 
     def pan_to(self, time: int) -> str:
         """Centre the viewport on a time. Returns why nothing moves, else ""."""
-        return self._show(self.viewport.centre(time), "this time is in the middle, or at the edge, already")
+        return self._show(self.viewport.centre(time), "the view shows this time already")
 
     def _show(self, viewport: Viewport, reason: str) -> str:
         """Show a viewport. Returns "", or why it cannot differ: the whole trace is on screen, else `reason`."""
@@ -195,7 +195,7 @@ class ViewState:
     def go_back(self) -> str:
         """Return to the view before the last jump, with its selection. Returns why there is none, else ""."""
         if not self._previous_views:
-            return "no previous view: nothing has jumped yet"
+            return "no previous view: there was no jump yet"
         view = self._previous_views.pop()
         self.select(view.selected)  # shows its lane, which may be hidden by now
         width = self.viewport.width
@@ -235,7 +235,7 @@ class ViewState:
         low, high = self.viewport.limits
         self.viewport = self.viewport.centre(target.time)
         self.pointer_time = min(max(target.time, low), high)
-        return "" if low <= target.time <= high else "the trace does not reach that far"
+        return "" if low <= target.time <= high else "that time is outside the trace"
 
     def _select_step(self, number: int) -> str:
         for step in self.current_steps():
@@ -287,7 +287,7 @@ class ViewState:
         start, end = max(self.viewport.t0, first), min(self.viewport.t1, end)
         if start >= end:  # a mark of the profiler's own, outside of the trace
             start, end = self.viewport.t0, self.viewport.t1
-        return start, end, "what is on screen"
+        return start, end, "the time on screen"
 
     # -- ranks and lanes -----------------------------------------------------------------------------------
 
@@ -329,7 +329,7 @@ class ViewState:
         pinned = self.lane_view.arrangement.pinned
         self._apply_arrangement(self.lane_view.pin_streams(ranks[0].first_lane, ranks[0].last_lane))
         added = [self._lane_label(lane) for lane in self.lane_view.arrangement.pinned if lane not in pinned]
-        return f"pinned on top: {', '.join(added)}; p lets it go" if added else ""
+        return f"pinned on top: {', '.join(added)}; p unpins" if added else ""
 
     def fold_all(self, fold: bool) -> str:
         """Fold or unfold all lanes. Returns why nothing happens, else ""."""

@@ -55,11 +55,9 @@ class GuessText(TextPanel):
         if not self._rows:
             return [
                 *lines,
-                *wrap_text("Nothing was launched in this range, and nothing was expected.", width, palette.text),
+                *wrap_text("No kernels were launched in this range, and none were expected.", width, palette.text),
             ]
-        lines += wrap_text(
-            f"{correct} of {len(self._rows)} as expected; what differs comes first.", width, palette.strong
-        )
+        lines += wrap_text(f"{correct} of {len(self._rows)} as expected; differences first.", width, palette.strong)
         lines.append([(f"   {'what':<18}{'expected':>9}{'launched':>9}{'time':>11}  heaviest of them", palette.muted)])
         lines += [self._format_row(row, width) for row in self._rows]
         return lines

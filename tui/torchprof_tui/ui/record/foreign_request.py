@@ -17,9 +17,7 @@ from textual.content import Content
 from torchprof_tui.runs.recording_request import RecordingRequest, RequestError
 from torchprof_tui.ui.common.name_display import clean
 
-NOTICE = (
-    "Not started: this request was not made on this machine, or was changed or moved. Read it, then enter starts it."
-)
+NOTICE = "Not started: this request comes from another machine, or was changed or moved. Read it; enter starts it."
 
 MAX_SHOWN = 480
 """Cells of all facts together that are shown in full; notice and input then fit on 24 lines of 80 cells."""
@@ -38,7 +36,7 @@ def find_form_problem(request: RecordingRequest, cwd: str) -> str | None:
     """Return why a request cannot be shown in the form exactly as it would run; None if it can."""
     words = (*request.command, *request.options, request.python or "", request.output, cwd)
     if any(unicodedata.category(character) in _UNREADABLE for word in words for character in word):
-        return "it holds characters that cannot be shown"
+        return "it contains characters that cannot be shown"
     if sum(map(len, words)) > MAX_FORM_TEXT:
         return "it is too long to be shown"
     return None
@@ -58,7 +56,7 @@ def describe_foreign_request(
         ("options", shlex.join(request.options) or "none"),
         ("folder", cwd),
         ("output", os.path.join(cwd, request.output)),
-        ("environment", "yours as it is here; the request sets no variables"),
+        ("environment", "unchanged: the request sets no variables"),
         ("file", file),
     )
     shows_all = sum(cell_len(value) for _, value in facts) <= MAX_SHOWN

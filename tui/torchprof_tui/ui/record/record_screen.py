@@ -158,7 +158,7 @@ class RecordScreen(Screen[None]):
         summary, argument = summarize_workload(name), WORKLOADS_FOR_GPUS.get(name)
         is_useless = argument is not None and not self._has_gpu
         if is_useless:
-            summary = f"{NO_GPU}, so with {argument}" if argument else NO_GPU
+            summary = f"{NO_GPU}: {argument} added" if argument else NO_GPU
         label = truncate(clean(name), NAME_CELLS)
         return Content.assemble(
             "  ",
@@ -187,7 +187,7 @@ class RecordScreen(Screen[None]):
         """Fill the form with a request that was made in folder `cwd`; see the class for `foreign_file`."""
         if problem := find_form_problem(request, cwd):
             self._foreign_file, self._cwd = None, self._app_cwd
-            self.notify(f"this request is not repeated: {problem}", severity="warning", markup=False)
+            self.notify(f"this request cannot be repeated: {problem}", severity="warning", markup=False)
             return
         self._cwd, self._foreign_file = cwd, foreign_file
         output = "" if request.output == os.path.join(self._cwd, DEFAULT_OUTPUT) else request.output
@@ -196,7 +196,7 @@ class RecordScreen(Screen[None]):
             {PYTHON_OPTION.flag: request.python or "", OUTPUT_OPTION.flag: "" if output == DEFAULT_OUTPUT else output},
         )
         if ignored:
-            self.notify(f"left out, not known to this version: {' '.join(ignored)}", severity="warning", markup=False)
+            self.notify(f"left out, unknown to this version: {' '.join(ignored)}", severity="warning", markup=False)
         self._set_command(shlex.join(request.command))
 
     def _set_command(self, text: str) -> None:
@@ -300,7 +300,7 @@ class RecordScreen(Screen[None]):
         elif kind == "workload":
             argument = WORKLOADS_FOR_GPUS.get(name, "") if not self._has_gpu else ""
             if not (self._has_gpu or argument) and name in WORKLOADS_FOR_GPUS:
-                self._show_hint(f"{name} {NO_GPU}, choose another workload", error=True)
+                self._show_hint(f"{name} {NO_GPU}: choose another workload", error=True)
                 return
             if self._foreign_file is not None:  # its interpreter and options are not the user's choice
                 self.query_one(RunOptions).set_values((), {})

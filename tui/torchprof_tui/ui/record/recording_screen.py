@@ -31,14 +31,14 @@ POLL_SECONDS = 0.05
 LIVE_KEY_HINTS = "ctrl+c stop, keep what was recorded   q stop and quit   page up, down scroll"
 STOP_MESSAGES_SAVING = (
     "",
-    "stopping, and saving what was recorded; ctrl+c again gives that up",
-    "giving up; what still runs is killed in a moment, or with ctrl+c at once",
+    "stopping and saving what was recorded; ctrl+c again stops without saving",
+    "stopping without saving; the program is killed in a moment, or with ctrl+c at once",
     "killed",
 )
 STOP_MESSAGES_RUNNING = (
     "",
-    "told to stop, then it saves what was recorded; where it goes on, ctrl+c again ends it",
-    "ending it, and saving what was recorded; ctrl+c again kills it",
+    "stopping; the program then saves its recording; ctrl+c again if it does not stop",
+    "terminating the program and saving what was recorded; ctrl+c again kills it",
     "killed",
 )
 """By the number of interrupts: while the run saves its recording, and while it does not save yet."""
@@ -53,8 +53,8 @@ class RecordingScreen(Screen[None]):
         Binding("ctrl+c", "stop", "stop", id="run.stop", tooltip="stop, and keep what was recorded", priority=True),
         Binding("enter", "show_trace", "open", id="run.open", tooltip="open the trace", show=False),
         Binding("y", "answer('y')", "record all", id="run.all", tooltip="record all steps of a large run", show=False),
-        Binding("f", "answer('f')", "fewer", id="run.fewer", tooltip="record fewer steps of it", show=False),
-        Binding("n", "answer('n')", "record none", id="run.none", tooltip="stop it, record nothing", show=False),
+        Binding("f", "answer('f')", "fewer", id="run.fewer", tooltip="record fewer steps", show=False),
+        Binding("n", "answer('n')", "record none", id="run.none", tooltip="stop, record nothing", show=False),
         Binding("r", "again", "again", id="run.again", tooltip="run it again", show=False),
         Binding("escape", "back", "back", id="run.back", tooltip="back", show=False),
         Binding("pageup", "scroll_page(-1)", "page up", id="rows.page-up", tooltip="a page up", show=False),
@@ -237,17 +237,17 @@ def describe_outcome(result: RunResult, was_stopped: bool, last_log: str) -> str
     else:
         ending = f"It ended {after}"
     if result.traces:
-        return f"{ending}; what it recorded was kept. What it said is above, and in {result.folder}"
+        return f"{ending}; what it recorded was kept. Its output is above, and in {result.folder}"
     if was_stopped and result.exit_status == 128 + signal.SIGKILL:
-        return f"{ending}, before it had saved what it recorded."
+        return f"{ending}, before it saved what it had recorded."
     if was_stopped:
         return f"{ending}, stopped before anything was recorded."
     if result.folder is None:
         return f"{ending}, before anything could be recorded: the reason is above."
     if result.problems:
-        return f"{ending}, and what it saved cannot be read: {result.problems[0]}, in {result.folder}"
-    last_message = f" The profiler's last word: {last_log}." if last_log else ""
-    return f"{ending}, and there is no trace.{last_message} All it said is above, and in {result.folder}"
+        return f"{ending}, and the saved files cannot be read: {result.problems[0]}, in {result.folder}"
+    last_message = f" Last message of the profiler: {last_log}." if last_log else ""
+    return f"{ending}, and there is no trace.{last_message} Its output is above, and in {result.folder}"
 
 
 def _format_end_keys(result: RunResult) -> str:

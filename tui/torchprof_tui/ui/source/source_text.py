@@ -123,7 +123,7 @@ def describe_line_match(lines: tuple[str, ...], line: int, function: str) -> tup
     changed since the recording, or is another one.
     """
     if line > len(lines):
-        return f"line {line:,} is beyond its end: the file has changed", True
+        return f"line {line:,} is after the end of the file: the file has changed", True
     if not function.isidentifier():
         return "", False
     definition = re.compile(rf"\b(def|class)\s+{function}\b")

@@ -6,8 +6,8 @@ from textual.content import Content
 
 GUIDE = Content.from_markup("""\
 [b]What this does[/b]
-Opens traces that torch.profiler recorded, and walks you
-from a training step down to the ops and kernels it became.
+Opens traces that torch.profiler recorded, and shows the
+ops, launches and kernels of each training step.
 
 [b]Record your own loop in one line[/b], from a shell
   torchprof-tui run python train.py

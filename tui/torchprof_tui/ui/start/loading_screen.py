@@ -35,7 +35,7 @@ MIN_ESTIMATE_SECONDS = 0.3
 
 BAR_CELLS = 40
 
-EXPORT_HINT = "torch.profiler writes what this opens: prof.export_chrome_trace('trace.json.gz')"
+EXPORT_HINT = "this program opens traces of torch.profiler: prof.export_chrome_trace('trace.json.gz')"
 
 _EIGHTHS = "·▁▂▃▄▅▆▇█"
 
@@ -43,9 +43,9 @@ PHASE_LABELS = {
     Phase.STARTING: "starting",
     Phase.CONNECTING: "connecting",
     Phase.READING: "reading",
-    Phase.ARRANGING: "nesting events, joining launches to kernels",
-    Phase.MERGING: "bringing the ranks together",
-    Phase.STORING: "keeping the columns, so that the next opening is instant",
+    Phase.ARRANGING: "nesting events, linking launches to kernels",
+    Phase.MERGING: "merging the ranks",
+    Phase.STORING: "saving to the cache, so that the trace opens faster next time",
 }
 
 

@@ -103,7 +103,7 @@ class StartScreen(Screen[None]):
             "guide",
             "guide",
             id="start.guide",
-            tooltip="what this does, how to record, and the keys to begin with",
+            tooltip="guide: what this program does, how to record, and the first keys",
             show=False,
         ),
         Binding(

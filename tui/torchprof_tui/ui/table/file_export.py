@@ -31,11 +31,11 @@ def write_sheet(sheet: Sheet, order: I64, name: str) -> tuple[str, bool]:
     """
     formatter = _FORMATTERS.get(Path(name).suffix.lower())
     if formatter is None:
-        return f"{Path(name).name}: write to a name that ends in .csv, .json or .md", False
+        return f"{Path(name).name}: the name must end in .csv, .json or .md", False
     try:
         path = expand_path(name)
         if check_target(path):
-            return f"{path} is there already; nothing was overwritten", False
+            return f"{path} exists already and was not overwritten; choose another name", False
         write_atomically(path, formatter(sheet, order))
     except OutputError as error:
         return str(error), False

@@ -11,7 +11,7 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding("tab", "tab(1)", "table", id="table.next", tooltip="next table", show=False, priority=True),
     Binding("shift+tab", "tab(-1)", "table", id="table.previous", tooltip="previous table", show=False, priority=True),
     Binding("right", "sort(1)", "sort", id="table.sort-right", tooltip="sort by the next column", show=False),
-    Binding("left", "sort(-1)", "sort", id="table.sort-left", tooltip="sort by the column before", show=False),
+    Binding("left", "sort(-1)", "sort", id="table.sort-left", tooltip="sort by the previous column", show=False),
     Binding("r", "reverse", "reverse", id="table.reverse", tooltip="reverse the order", show=False),
     Binding(
         "b",
@@ -21,22 +21,23 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         tooltip="group calls by name, shape, stack, module, kernel class, step; B goes back",
         show=False,
     ),
-    Binding("B", "group(-1)", "group by", id="table.group-back", tooltip="the grouping before", show=False),
+    Binding("B", "group(-1)", "group by", id="table.group-back", tooltip="the previous grouping", show=False),
     Binding(
         "v",
         "scope(1)",
         "scope",
         id="table.scope",
-        tooltip="count the whole trace, the marked range, the screen, the step, the lane; V goes back",
+        tooltip="scope of the table: whole trace, marked range, screen, step, lane; V goes back",
         show=False,
     ),
-    Binding("V", "scope(-1)", "scope", id="table.scope-back", tooltip="the scope before", show=False),
+    Binding("V", "scope(-1)", "scope", id="table.scope-back", tooltip="the previous scope", show=False),
     Binding(
         "/",
         "ask_filter",
         "filter",
         id="find.filter",
-        tooltip="list the rows with a text, or /regular expression/; a capital makes it case-sensitive; ↑ earlier ones",
+        tooltip="list only rows with this text, or /regular expression/; a capital makes it case-sensitive; ↑ "
+        "earlier ones",
         show=False,
     ),
     Binding("n", "match(1)", "next match", id="find.next", tooltip="next matching row", show=False),
@@ -52,7 +53,7 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding("K", "panel(-1)", "panel up", id="panels.up", tooltip="scroll the panel up", show=False),
     Binding("e", "ask_export", "export", id="table.export", tooltip="write the rows as .csv, .json or .md", show=False),
     Binding(
-        "backspace", "go_back", "view back", id="table.back", tooltip="the table, order and row before", show=False
+        "backspace", "go_back", "view back", id="table.back", tooltip="the previous table, order and row", show=False
     ),
     Binding("escape", "back", "back", id="table.clear", tooltip="clear the filter; again: leave", show=False),
     Binding("q,t", "leave", "lanes", id="table.leave", tooltip="back to the lanes", show=False),

@@ -121,7 +121,7 @@ class TableScreen(TableScreenView):
 
     def action_scope(self, direction: int) -> None:
         if self._tab in (CHARTS_TAB, ARRIVALS_TAB):
-            self._status.show_message("this is always of the whole trace")
+            self._status.show_message("this table always covers the whole trace")
         elif len(self._scopes) == 1:
             self._status.show_message("no other scope: mark a range (m) or select an event on the lanes first")
         else:
@@ -134,7 +134,7 @@ class TableScreen(TableScreenView):
             return
         count = len(self._listing.order)
         if not self._listing.filter:
-            self._status.show_message("nothing was searched: / asks for a text; , and . choose another instance")
+            self._status.show_message("no search yet: / starts one; , and . choose another instance")
         elif not count:
             self._status.show_message(f"no match for {self._listing.filter!r}")
         else:
@@ -146,7 +146,7 @@ class TableScreen(TableScreenView):
     def action_instance(self, distance: int) -> None:
         if self._has_rows():
             if self._panel.selected_event < 0:
-                self._status.show_message("this row has no instances in the trace")
+                self._status.show_message("this row has no events in the trace")
             self._panel.cycle_instance(distance)
 
     def action_panel(self, direction: int) -> None:

@@ -65,7 +65,7 @@ def read_sheet(profile: Profile, whole_trace: Trace, query: SheetQuery, scope: T
     except NotRecordedError as error:
         return SheetMade(query, None, str(error))
     except (OSError, LookupError) as error:
-        return SheetMade(query, None, f"the trace file cannot be read any more: {error}")
+        return SheetMade(query, None, f"the trace file can no longer be read: {error}")
 
 
 def read_row(profile: Profile, whole_trace: Trace, built_sheet: BuiltSheet, row: int) -> RowRead | None:

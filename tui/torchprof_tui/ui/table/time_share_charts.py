@@ -59,7 +59,9 @@ class TimeShareCharts(TextPanel):
 
     def _format_steps(self, shares: GpuTimeShares, width: int) -> Lines:
         palette = self.palette
-        lines: Lines = [[("Each step: the GPU work that it launched, beside its own length", palette.heading)]]
+        lines: Lines = [
+            [("Each step: the time of the GPU work that it launched, and its own duration", palette.heading)]
+        ]
         if not shares.step_names:
             return [*lines, *wrap_text("no steps were recorded: call prof.step()", width, palette.muted)]
         longest = max(int(shares.step_time.max()), int(shares.time_by_step.sum(axis=1).max()), 1)

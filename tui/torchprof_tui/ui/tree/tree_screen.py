@@ -251,7 +251,7 @@ class TreeScreen(ListScreen):
         if self.call_tree.longest_event[node] >= 0:
             self.dismiss(int(self.call_tree.longest_event[node]) + self.rank.first)
         else:
-            self._status.show_message("a thread is no event: choose a call below it")
+            self._status.show_message("a thread is not an event: choose a call below it")
 
     def action_back(self) -> None:
         if self._fold_state is not None and self._fold_state.filter:
@@ -311,7 +311,7 @@ class TreeScreen(ListScreen):
         if folds is None:
             return
         if not folds.filter:
-            self._status.show_message("nothing was searched: / asks for a text")
+            self._status.show_message("no search yet: / starts one")
             return
         place = folds.find_match(self._cursor_node, distance)
         if place >= 0:

@@ -93,7 +93,7 @@ def _decode_nccl(name: str, base: str) -> KernelName:
         dtypes=(dtype,) if dtype else (),
         display=" ".join(word for word in (library, collective or "collective", dtype) if word),
         summary=join_parts(
-            f"{library} {collective or 'collective that the name leaves open'}",
+            f"{library} {collective or 'collective of unknown kind'}",
             operation if reduces else None,
             dtype,
             algorithm,

@@ -244,7 +244,7 @@ def _decode_classic(name: str, text: str) -> KernelName | None:
         epilogue=epilogue,
         display=_format_display(dtypes, tile, fields.fused[0] if fields.fused else None),
         summary=join_parts(
-            f"{library} matrix product for {fields.arch or 'an architecture that the name leaves out'}"
+            f"{library} matrix product for {fields.arch or 'an unknown architecture'}"
             + xmma.format_compute_unit(fields.tensor_core),
             _format_operands(dtypes, fields.accumulator),
             f"tile {format_tile(tile)}" if tile else None,

@@ -72,18 +72,18 @@ _IDS = {
 }
 _LABELS = {cause: name.replace("_", " ") for cause, name in _IDS.items()}
 _EXPLANATIONS = {
-    IdleCause.PROFILER: "the profiler was at work; without it this gap is not there",
+    IdleCause.PROFILER: "profiler overhead; without the profiler there is no such gap",
     IdleCause.INPUT: "the CPU was fetching the next batch",
     IdleCause.SYNC: "the CPU was in a call that waits for the GPU",
     IdleCause.COMMUNICATION: "the CPU, or the stream, waited for a collective",
-    IdleCause.COLD_CALL: "a call took over 1 ms: something was loaded, created or allocated for the first time; or it "
+    IdleCause.COLD_CALL: "a call took over 1 ms: it loaded, created or allocated something for the first time, or "
     "compiled an op",
     IdleCause.DISPATCH: "the CPU was inside ops and runtime calls, before the next launch",
-    IdleCause.LAUNCH: "the CPU was in the call that launched the next work",
+    IdleCause.LAUNCH: "the CPU was in the call that launched the next GPU work",
     IdleCause.HOST: "the CPU ran code outside any op",
-    IdleCause.QUEUED: "the launch call had returned: the GPU, the driver or another stream held the work",
-    IdleCause.UNKNOWN: "no launch is known of the work that follows, or no work follows",
-    IdleCause.LEAD_IN: "before the first recorded work: what was launched before the recording may still have run",
+    IdleCause.QUEUED: "the launch call had returned; the GPU, the driver or another stream delayed the work",
+    IdleCause.UNKNOWN: "the launch of the next GPU work is unknown, or no work follows",
+    IdleCause.LEAD_IN: "before the first recorded GPU work; work launched before the recording may still have run",
 }
 
 _CAUSE_COUNT = len(IdleCause)

@@ -7,14 +7,14 @@ from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
 
 _OVERHEAD_DESCRIPTIONS = {
-    "Activity Buffer Request": "the profiler asks for memory for its records",
-    "Buffer Flush": "the profiler hands its records over",
+    "Activity Buffer Request": "the profiler allocates memory for its records",
+    "Buffer Flush": "the profiler empties its buffers of records",
     "Instrumentation": "the profiler instruments a kernel",
-    "Resource": "the profiler keeps track of contexts and streams",
+    "Resource": "the profiler registers contexts and streams",
     "Driver Compiler": "the driver compiles a kernel for this GPU",
     "Runtime Triggered Module Loading": "a library's kernels are loaded at their first use",
     "Lazy Function Loading": "a kernel is loaded at its first launch",
-    "Command Buffer Full": "the launch queue was full: the CPU waited for room in it",
+    "Command Buffer Full": "the launch queue was full, so the CPU waited",
 }
 
 

@@ -107,7 +107,9 @@ def _format_other_ranks(rank: Rank, fired: Sequence[Rank], rank_count: int) -> s
     if not other_ranks:
         return ""
     if len(fired) == rank_count:
-        return " (so on all ranks)"
+        return " (the same on all ranks)"
     if len(other_ranks) > _MAX_LISTED_RANKS:
-        return f" (so on {len(other_ranks)} more)"
-    return f" (so on {', '.join(str(other.number) for other in other_ranks)})"
+        return f" (also on {len(other_ranks)} more ranks)"
+    return (
+        f" (also on rank{'s' if len(other_ranks) > 1 else ''} {', '.join(str(other.number) for other in other_ranks)})"
+    )

@@ -22,7 +22,7 @@ from torchprof_tui.analysis.patterns.engine.missing_data import (
 )
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Pattern, State, cannot_tell_answer
 
-PARTIAL_INPUT_NOTE = "of what could be read"
+PARTIAL_INPUT_NOTE = "from the readable part of the file"
 
 _MISSING_DATA_REASONS = frozenset([NO_CALLS, NO_CPU, NO_GPU, NO_GPU_HERE, NO_LINKS, NO_STEPS, NOTHING_HERE])
 """Reasons that would be wrong for a file that may have lost the missing data."""
@@ -44,7 +44,7 @@ def reword_for_slice(reason: str) -> str:
     if reason not in _MISSING_DATA_REASONS:
         return reason
     missing_data = reason.partition(":")[0]
-    return missing_data.replace(" was recorded", " lies in this slice").replace(" were recorded", " lie in this slice")
+    return missing_data.replace(" was recorded", " is in this slice").replace(" were recorded", " are in this slice")
 
 
 def is_loss_significant(data_loss: DataLoss) -> bool:
@@ -55,7 +55,5 @@ def is_loss_significant(data_loss: DataLoss) -> bool:
 def format_missing_reason(missing: str, data_loss: DataLoss) -> str:
     """Explain why a pattern is undecidable in a file that lost entries; `missing` is what the trace lacks."""
     return (
-        data_loss.reason
-        if missing in _MISSING_DATA_REASONS
-        else f"{data_loss.reason}; in what could be read: {missing}"
+        data_loss.reason if missing in _MISSING_DATA_REASONS else f"{data_loss.reason}; in the readable part: {missing}"
     )

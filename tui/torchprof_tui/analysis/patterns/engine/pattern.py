@@ -44,7 +44,7 @@ class Section(str, Enum):
     GPU_LANE = "GPU lane"
     DISPATCH = "Dispatch chain"
     COMPILE = "torch.compile"
-    BEYOND = "Beyond Part 1"
+    BEYOND = "Further causes"
 
 
 def _no_events() -> I64:

@@ -116,7 +116,7 @@ class ScopeView:
     @property
     def window_label(self) -> str:
         """What the window is called in the text of a finding; a finding's own share is of the whole scope."""
-        return "the steps" if len(self.steps) else "the time the program worked"
+        return "the steps" if len(self.steps) else "the time in which the program worked"
 
     @cached_property
     def gaps(self) -> Gaps:
@@ -155,7 +155,7 @@ class ScopeView:
         """Explain why the GPU's busy share is undecidable, "" where it can be measured, in idle ranges too."""
         if not len(self.tables.work):
             return NO_GPU
-        return "" if self.window_length else "the program did nothing in this range"
+        return "" if self.window_length else "no work of the program in this range"
 
     def missing_ops_reason(self) -> str:
         """Explain why patterns about ops are undecidable, "" where they can be decided."""

@@ -77,11 +77,12 @@ _MAX_CHILDREN = 4
     "gqa-expand-copy",
     Section.BEYOND,
     "Keys and values are copied for each head",
-    meaning="grouped-query attention has fewer heads of keys and values; here they are repeated in memory first",
-    action="let the attention op share the heads",
+    meaning="grouped-query attention has fewer heads of keys and values than of queries; here keys and values are "
+    "first repeated in memory",
+    action="let the attention op share the heads of keys and values",
     code="F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)",
-    decided="expand, directly followed by an op that copies its result (reshape, contiguous, clone), at least as often "
-    "as attention runs. Time at stake: the copies on the GPU.",
+    decided="An expand directly followed by an op that copies its result (reshape, contiguous, clone), at least as "
+    "often as attention runs. Time at stake: the copies on the GPU.",
     thresholds=(thresholds.GQA_COPIES_PER_ATTENTION,),
     severity=Severity.PROBLEM,
 )
@@ -108,7 +109,9 @@ def gqa_expand_copy(view: ScopeView) -> Answer:
         f"{format_count(len(attentions), 'attention')}: {format_duration(time)} on the GPU",
         np.concatenate([copies.row, kernels.row]),
         time,
-        None if len(fused) else Remedy("use scaled_dot_product_attention, and let it share the heads", _CODE),
+        None
+        if len(fused)
+        else Remedy("use scaled_dot_product_attention, and let it share the heads of keys and values", _CODE),
     )
 
 

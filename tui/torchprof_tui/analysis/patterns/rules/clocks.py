@@ -116,12 +116,13 @@ def _compare_runs(tables: TraceTables, groups: list[I64], third: int) -> ClockDr
     "clock-variation",
     Section.BEYOND,
     "The GPU's clock changes",
-    meaning="the same kernels take longer than before, or than on another GPU: power or heat lowers the clock",
-    action="compare only runs at the same clock; look for the reason of the throttling, or lock the clock",
+    meaning="the same kernels take longer than before, or than on another GPU: a power or heat limit lowers the clock",
+    action="compare only runs at the same clock; find the reason for the throttling, or lock the clock",
     code="nvidia-smi --query-gpu=clocks.sm,clocks_throttle_reasons.active,power.draw --format=csv -l 1",
-    decided="The same place in repeated steps: the last third of the steps against the first, the median by GPU time, "
-    "without kernels beside a collective. Where no steps repeat: kernels of one name and launch shape, by their order. "
-    "With several ranks also the same kernels between ranks.",
+    decided="Compares the same kernels in repeated steps: the last third of the steps with the first third, the "
+    "median weighted by GPU time, without kernels that run beside a collective. Without repeated steps: "
+    "kernels of one name and launch shape, in time order. With several ranks, also the same kernels of "
+    "different ranks.",
     thresholds=(
         thresholds.CLOCK_RATIO,
         thresholds.CLOCK_MIN_STEPS,

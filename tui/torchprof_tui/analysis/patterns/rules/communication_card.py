@@ -21,14 +21,16 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
     "communication",
     Section.BEYOND,
     "Communication between GPUs",
-    meaning="time in collectives: hidden behind computation or not, moving data or waiting for a late peer",
-    action="hidden: nothing; exposed transfer: overlap it; exposed waiting: open the other ranks, see who is late",
+    meaning="the time in collectives: how much of it is hidden behind computation, and how much moves data or waits "
+    "for a late rank",
+    action="hidden: nothing to do; exposed transfer: overlap it; exposed waiting: open the other ranks to find the "
+    "late one",
     decided="The union of each device's communication kernels: NCCL, RCCL, oneCCL, HCCL, NVSHMEM, DeepEP, symmetric "
-    "memory and serving engines. Hidden while kernels or fills run. Waiting: by the other ranks' arrivals where they "
-    "are open; else what a run takes beyond the fastest of its operation, group and size, or beyond a fifth of the "
-    "link's bandwidth where even those have less than a twentieth of it; barriers and notifications wait throughout. "
-    "Bus bandwidth: bytes over time, times 2 (n - 1) / n for an all-reduce, (n - 1) / n for all-gather, reduce-scatter "
-    "and all-to-all of n ranks.",
+    "memory and serving engines. Hidden while kernels or fills run. Waiting: from the other ranks' arrivals "
+    "if they are open; else the time above the fastest run of the same operation, group and size, or, where "
+    "even that run has less than a twentieth of the link's bandwidth, above the time at a fifth of that "
+    "bandwidth; barriers and notifications only wait. Bus bandwidth: bytes over time, times 2 (n - 1) / n "
+    "for an all-reduce, (n - 1) / n for all-gather, reduce-scatter and all-to-all of n ranks.",
     severity=Severity.NOTICE,
 )
 def communication(view: ScopeView) -> Answer:

@@ -38,10 +38,11 @@ _AUTOCAST_OPS = (
     "autocast-casts",
     Section.BEYOND,
     "Casts between data types",
-    meaning="a cast reads and writes a whole tensor and computes nothing; autocast casts weights again in each step",
-    action="keep each tensor in one type, or compile: Inductor fuses casts into the kernels beside them",
-    decided="Copy kernels whose decoded name says that they change the data type. Owner: autocast where an operator "
-    "such as aten::linear called aten::to, else the program's own casts. Casts of `sdpa-math` are counted there.",
+    meaning="a cast reads and writes a whole tensor and computes nothing; autocast repeats the casts of the weights "
+    "in each step",
+    action="keep each tensor in one type, or compile: Inductor fuses casts into the neighbouring kernels",
+    decided="Copy kernels whose decoded name says that they change the data type. Cause: autocast where an operator "
+    "such as aten::linear called aten::to, else casts in the program. Casts of `sdpa-math` are counted there.",
     thresholds=(thresholds.CONVERSION_SHARE, thresholds.CONVERSION_TIME),
     severity=Severity.PROBLEM,
 )
@@ -56,7 +57,8 @@ def autocast_casts(view: ScopeView) -> Answer:
     by_autocast = is_launched_beneath(view, is_cast, _AUTOCAST_OPS, calling=r"aten::to$")
     owner_share = float(view.work_time[by_autocast].sum()) / max(float(view.work_time[is_cast].sum()), 1.0)
     owner = (
-        f"; autocast put {format_count(int(by_autocast.sum()), 'cast')}{view.format_per_step(int(by_autocast.sum()))} "
+        f"; autocast added "
+        f"{format_count(int(by_autocast.sum()), 'cast')}{view.format_per_step(int(by_autocast.sum()))} "
         f"into operators, {format_percent(owner_share)} of it"
         if by_autocast.any()
         else ""
@@ -74,7 +76,7 @@ def _choose_cast_remedy(view: ScopeView, is_cast: Bool, is_autocast: bool) -> Re
     """Choose by owner and GPU; None: the pattern's own remedy."""
     kernels = view.work.events.select(is_cast)
     if view.work.class_mask(KernelClass.TRITON).any():
-        return Remedy("keep each tensor in one type: these casts lie outside the compiled code")
+        return Remedy("keep each tensor in one type: these casts are outside the compiled code")
     if not is_autocast:
         return None
     dtypes = {dtype for row in kernels.row[:64].tolist() for dtype in decode_kernel_name(view.tables.name(row)).dtypes}
@@ -85,15 +87,15 @@ def _choose_cast_remedy(view: ScopeView, is_cast: Bool, is_autocast: bool) -> Re
             "keep the weights in bf16 (fp32 master weights in the optimizer if needed), or compile the model",
             "model = model.to(torch.bfloat16)",
         )
-    return Remedy("compile the model: casts are fused into the kernels beside them", "model = torch.compile(model)")
+    return Remedy("compile the model: it fuses casts into the neighbouring kernels", "model = torch.compile(model)")
 
 
 @register_pattern(
     "layout-conversion",
     Section.BEYOND,
     "Changes of the memory layout",
-    meaning="the data is copied into another order of its axes, because the next kernel wants it so",
-    action="produce the tensor in the layout that is read: avoid permute followed by contiguous or reshape",
+    meaning="the data is copied into another order of its axes, because the next kernel needs that order",
+    action="produce the tensor in the layout that the next op reads: avoid permute followed by contiguous or reshape",
     decided="Copy kernels whose decoded name is a change of layout (nchwToNhwc and back, transposes), and those that "
     "aten::contiguous or aten::reshape launched without a change of type.",
     thresholds=(thresholds.CONVERSION_SHARE, thresholds.CONVERSION_TIME),
@@ -117,7 +119,7 @@ def layout_conversion(view: ScopeView) -> Answer:
     owner = "convolutions" if of_convolutions else "aten::contiguous or aten::reshape"
     remedy = (
         Remedy(
-            "products and convolutions want the NPU's tiled formats (NZ, 5HD): keep tensors in the plain format, and "
+            "products and convolutions use the NPU's tiled formats (NZ, 5HD): keep tensors in the plain format, and "
             "sizes at multiples of 16",
             "torch.npu.config.allow_internal_format = False",
         )
@@ -162,7 +164,7 @@ def _too_small(view: ScopeView, chosen: Bool) -> Answer | None:
     if share < thresholds.CONVERSION_SHARE.value:
         return absent_answer(f"{format_percent(share)} of GPU time")
     if time < thresholds.CONVERSION_TIME.value * max(view.device_time, 1):
-        return absent_answer(f"{format_percent(share)} of GPU time, but only {format_duration(time)} in all")
+        return absent_answer(f"{format_percent(share)} of GPU time, but only {format_duration(time)} in total")
     return None
 
 

@@ -37,12 +37,12 @@ EXPLICIT_COPY_OPS = ("aten::copy_", "aten::clone", "aten::to", "aten::_foreach_c
 @register_pattern(
     "first-step-wide",
     Section.CPU_LANE,
-    "The first step is much wider",
-    meaning="a cold start: workspaces, library heuristics and lazy loading happen once",
-    action="warm up before you measure, and let the profiler skip the first steps",
+    "The first step takes much longer",
+    meaning="a cold start: libraries are loaded and workspaces allocated once",
+    action="run some steps before you measure, and let the profiler skip the first steps",
     code="schedule=torch.profiler.schedule(wait=1, warmup=2, active=3)",
-    decided="The first recorded step against the median of all the others; the profiler's own work inside is left out. "
-    "Absent where more of the others than the limit are about as wide: what recurs is no cold start.",
+    decided="The duration of the first recorded step over the median of the others, without the profiler's own work. "
+    "Not present if more of the other steps than the limit take about as long: a cold start does not recur.",
     thresholds=(
         thresholds.FIRST_STEP_RATIO,
         thresholds.MIN_OTHERS,
@@ -57,7 +57,7 @@ def first_step_wide(view: ScopeView) -> Answer:
         return cannot_tell_answer(NO_STEPS)
     if len(steps) < 1 + thresholds.MIN_OTHERS.value:
         return cannot_tell_answer(
-            f"{format_count(len(steps), 'step')} recorded: three are needed to know what is usual"
+            f"{format_count(len(steps), 'step')} recorded: at least three are needed to compare them"
         )
     first = EventTable(steps.row[:1], steps.start[:1], steps.end[:1], np.zeros(1, np.int32))
     if not view.overlap_mask(first.start, first.end)[0]:
@@ -77,7 +77,7 @@ def first_step_wide(view: ScopeView) -> Answer:
     wide = max(thresholds.FIRST_STEP_RATIO.value * median_of_others, thresholds.WIDE_AGAIN.value * first_duration)
     as_wide = int((durations[1:] >= wide).sum())
     if as_wide > thresholds.WIDE_STEPS_SHARE.value * (len(steps) - 1):
-        return absent_answer(f"{format_count(as_wide, 'later step')} took long as well: not a cold start")
+        return absent_answer(f"{format_count(as_wide, 'later step')} took about as long: not a cold start")
     listed = " and ".join(map(format_duration, durations[1:].tolist()))
     others = listed if len(steps) <= 4 else f"{format_duration(median_of_others)} in the median"
     excess = min(int(first_duration - median_of_others), view.covered_time(first))
@@ -92,11 +92,11 @@ def first_step_wide(view: ScopeView) -> Answer:
 @register_pattern(
     "dead-window",
     Section.CPU_LANE,
-    "A range begins with nothing",
-    meaning="the same cold start from close by: something was set up before the first op could run",
-    action="warm up; if it recurs, look at what runs between the range's start and its first op",
-    decided="From an annotation's start to its first op or runtime call, against the median of that annotation's other "
-    "instances; the profiler's own work is left out.",
+    "A range begins without any op",
+    meaning="a cold start inside a range: something was set up before the first op ran",
+    action="warm up first; if it recurs, check the code between the start of the range and its first op",
+    decided="The time from an annotation's start to its first op or runtime call, over the median of its other "
+    "occurrences, without the profiler's own work.",
     thresholds=(thresholds.DEAD_WINDOW_RATIO, thresholds.DEAD_WINDOW_MIN, thresholds.MIN_OTHERS),
     severity=Severity.PROBLEM,
     fires_on_absence=True,
@@ -109,15 +109,15 @@ def dead_window(view: ScopeView) -> Answer:
         return cannot_tell_answer(NO_CPU)
     found = tables.compute_once(find_dead_windows)
     if found is None:
-        return cannot_tell_answer("no annotation occurs three times with ops inside: nothing to compare with")
+        return cannot_tell_answer("no annotation with ops inside occurs three times: nothing to compare with")
     in_scope = view.overlap_mask(found.windows.start, found.windows.end)
     if not in_scope.any():
         return absent_answer()
     worst = int(np.where(in_scope, found.excess, -1).argmax())
     summary = (
         f"{tables.name(int(found.windows.row[worst]))} has no op for its first "
-        f"{format_duration(found.windows.duration[worst])}; its other instances "
-        f"begin after {format_duration(found.medians[worst])}"
+        f"{format_duration(found.windows.duration[worst])}; its other "
+        f"occurrences begin after {format_duration(found.medians[worst])}"
     )
     windows = found.windows.select(np.flatnonzero(in_scope))
     return fired_answer(
@@ -155,10 +155,10 @@ def _missing_launches_reason(view: ScopeView) -> str:
 @register_pattern(
     "adaptive-launch",
     Section.CPU_LANE,
-    "The library sized this launch to the GPU",
-    meaning="a heavyweight kernel: how many blocks fit on a multiprocessor was asked before it was launched",
-    action="nothing: expect it for GEMMs, convolutions and reductions; the query costs a microsecond or so",
-    decided="A runtime call that asks for occupancy (cudaOccupancy…, hipOccupancy…) before a launch in the same op.",
+    "The library chose the launch size for this GPU",
+    meaning="the library asked how many blocks fit on an SM before it launched the kernel",
+    action="nothing: this is normal for GEMMs, convolutions and reductions; the query takes about a microsecond",
+    decided="A runtime call that queries the occupancy (cudaOccupancy…, hipOccupancy…) before a launch in the same op.",
 )
 def adaptive_launch(view: ScopeView) -> Answer:
     if missing_reason := _missing_launches_reason(view):
@@ -176,11 +176,11 @@ def adaptive_launch(view: ScopeView) -> Answer:
 @register_pattern(
     "fixed-launch",
     Section.CPU_LANE,
-    "Launched with a fixed shape",
-    meaning="elementwise or reduction work with a light footprint, launched with a fixed size",
-    action="nothing: these are the kernels that fuse well, if there are many of them",
-    decided="A launch without an occupancy query in its op, of a kernel whose name says elementwise, reduction, copy, "
-    "softmax, norm or generated by Triton.",
+    "Launched with a fixed size",
+    meaning="elementwise or reduction kernels that need few resources, launched with a fixed size",
+    action="nothing; if there are many of them, torch.compile can fuse them",
+    decided="A launch without an occupancy query in its op, of a kernel that is elementwise, a reduction, a copy, a "
+    "softmax, a norm or generated by Triton, by its name.",
     fires_on_absence=True,
 )
 def fixed_launch(view: ScopeView) -> Answer:
@@ -214,9 +214,9 @@ def fixed_launch(view: ScopeView) -> Answer:
     Section.CPU_LANE,
     "A long wait ends the recording",
     meaning="the profiler waits for the GPU before it stops; it is not part of any step",
-    action="nothing: leave it out when you add up times",
-    decided="The last call that waits for the GPU, if nothing was launched after it and it began after the last step; "
-    "beside its length, the GPU work that it covers.",
+    action="nothing: do not count it as time of the program",
+    decided="The last call that waits for the GPU, if nothing was launched after it and it began after the last "
+    "step. Shown with it: the GPU work that runs during the wait.",
     severity=Severity.ARTEFACT,
     fires_on_absence=True,
 )
@@ -233,7 +233,7 @@ def trailing_sync(view: ScopeView) -> Answer:
         )
     sync = tables.event_table(np.array([sync_row]))
     if not len(view.select_in_scope(sync)):
-        return absent_answer("it is not in this range")
+        return absent_answer("the last wait is not in this range")
     sync_duration = int(sync.duration[0])
     covered_time = covered_gpu_time(tables, sync)
     return fired_answer(
@@ -291,12 +291,13 @@ def _find_trailing_sync(tables: TraceTables) -> int:
     "hidden-copy",
     Section.CPU_LANE,
     "A copy on the GPU that you did not write",
-    meaning="an op copied its input first: a bias that seeds addmm, an out-of-place op, a layout that had to change",
-    action="look at the op that is named: its in-place variant, a contiguous input, or a fused op avoids the copy",
+    meaning="an op copied its input first: the bias of addmm, the input of an out-of-place op, or a tensor whose "
+    "layout had to change",
+    action="change the op that is named: its in-place variant, a contiguous input, or a fused op avoids the copy",
     code="scores.masked_fill_(mask, float('-inf'))  # in place: no clone",
-    decided="A device-to-device copy, or a kernel that copies for aten::clone, whose outermost operator is not copy_, "
-    "clone or to: another operator, or a library such as DDP's reducer, wanted it. Casts do not count, nor do copies "
-    "that together take less than a hundredth of the time, busy or not.",
+    decided="A device-to-device copy, or a kernel that copies for aten::clone, whose outermost operator is not "
+    "copy_, clone or to: another operator, or a library such as DDP's reducer, made the copy. Casts do not "
+    "count, nor do copies that together take less than a hundredth of the time.",
     thresholds=(thresholds.HIDDEN_COPY_SHARE,),
     severity=Severity.PROBLEM,
 )
@@ -310,12 +311,12 @@ def hidden_copy(view: ScopeView) -> Answer:
     copying_op = outermost_ancestor(view.trace, np.maximum(view.work.launch[copies], 0), view.tables.is_operator_like)
     has_op = (view.work.launch[copies] >= 0) & (copying_op >= 0)
     if not has_op.any():
-        return cannot_tell_answer("device-to-device copies ran, but no op is known to have launched them")
+        return cannot_tell_answer("device-to-device copies ran, but the ops that launched them are unknown")
     copies, copying_op = copies[has_op], copying_op[has_op]
     is_hidden = np.array([view.tables.name(int(op)) not in EXPLICIT_COPY_OPS for op in copying_op])
     hidden, copying_op = copies[is_hidden], copying_op[is_hidden]
     if not len(hidden):
-        return absent_answer("all device-to-device copies were asked for")
+        return absent_answer("the program itself requested all device-to-device copies")
     rows = view.work.events.select(hidden)
     op_names = [view.tables.name(int(op)) for op in copying_op]
     main_op = max(sorted(set(op_names)), key=op_names.count)

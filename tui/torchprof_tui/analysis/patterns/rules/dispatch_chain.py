@@ -28,10 +28,10 @@ _MAX_CHAINS = 200
     "canonical-chain",
     Section.DISPATCH,
     "Step → range → op → launch → kernel",
-    meaning="how every kernel comes about; a row's self time leaves its children out, its total includes them",
-    action="select an event and press [ or ] to walk along its chain",
-    decided="The chain of the heaviest piece of GPU work that has one: an operator, a launch joined by correlation, "
-    "and the step and ranges around them where they were recorded.",
+    meaning="the path from the step to a kernel; a row's total time includes its children, its self time does not",
+    action="select an event; [ and ] go along its chain",
+    decided="The chain of the longest GPU work that has one: an operator, a launch matched by correlation, and the "
+    "step and ranges around them if they were recorded.",
 )
 def canonical_chain(view: ScopeView) -> Answer:
     if missing_reason := view.missing_gpu_reason() or view.missing_ops_reason():
@@ -52,7 +52,7 @@ def canonical_chain(view: ScopeView) -> Answer:
         return fired_answer(
             f"{chain_text} ⇢ {tables.short_name(row, 32)} ({format_duration(int(trace.duration[row]))})", evidence
         )
-    return absent_answer("nothing here was launched by an operator")
+    return absent_answer("no operator launched GPU work here")
 
 
 def _check_child_call(view: ScopeView, parent: str, child: str) -> Answer:
@@ -74,7 +74,7 @@ def _check_child_call(view: ScopeView, parent: str, child: str) -> Answer:
     Section.DISPATCH,
     "matmul of two matrices",
     meaning="both arguments have two dimensions: one plain GEMM",
-    action="nothing: this is the shortest way down",
+    action="nothing: this is the shortest path to a kernel",
     decided="aten::mm directly below aten::matmul.",
 )
 def matmul_to_mm(view: ScopeView) -> Answer:
@@ -97,10 +97,11 @@ def matmul_to_bmm(view: ScopeView) -> Answer:
     "addmm-fusion",
     Section.DISPATCH,
     "Bias and product in one op",
-    meaning="addmm instead of mm and add: the GEMM's epilogue adds the bias, one launch and one pass less",
-    action="nothing: nn.Linear does this by itself",
-    decided="aten::addmm, with no aten::add among its siblings (the next sibling only, where an annotation or a step "
-    "is the parent).",
+    meaning="addmm instead of mm and add: the GEMM adds the bias at its end, which saves one launch and one pass "
+    "over the data",
+    action="nothing: nn.Linear does this already",
+    decided="aten::addmm without an aten::add among its siblings (if the parent is an annotation or a step: as its "
+    "next sibling).",
     fires_on_absence=True,
 )
 def addmm_fusion(view: ScopeView) -> Answer:
@@ -118,7 +119,7 @@ def addmm_fusion(view: ScopeView) -> Answer:
     # Under a step or a range all ops of a model are siblings: there only the next sibling can be its separate add.
     fused = addmms.select(~has_sibling_add & (under_op | ~np.isin(_find_next_siblings(view, addmms), adds)))
     if not len(fused):
-        return absent_answer("every addmm has an add beside it")
+        return absent_answer("every addmm has an add next to it")
     return fired_answer(
         f"{format_count(len(fused), 'addmm', 'addmm')}{view.format_per_step(len(fused))} without a separate add",
         fused.row,

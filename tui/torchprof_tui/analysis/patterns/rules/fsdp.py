@@ -66,13 +66,13 @@ def _read_bandwidth(tables: TraceTables, row: int) -> float:
 @register_pattern(
     "fsdp-prefetch",
     Section.BEYOND,
-    "FSDP gathers a layer when it is needed",
-    meaning="the weights of a layer are gathered right before it runs: the GPU computes nothing meanwhile",
+    "FSDP gathers a layer just before it is used",
+    meaning="the weights of a layer are gathered right before it runs, and the GPU computes nothing during that time",
     action="gather the next layer while this one computes",
     code="layer.set_modules_to_forward_prefetch([next_layer])  # and set_modules_to_backward_prefetch",
-    decided="All-gathers of a program that uses FSDP, where nothing else computes. Waiting for the last rank is left "
-    "out: with several ranks it is measured; with one, each all-gather counts as the shortest of its launch shape, if "
-    "that delivered its bytes at the speed of a link.",
+    decided="The time of all-gathers in a program that uses FSDP while no kernel computes, without the wait for the "
+    "last rank. With several ranks that wait is measured; with one, each all-gather counts with the shortest "
+    "time of its launch shape, if that time fits the bandwidth of a link.",
     thresholds=(thresholds.EXPOSED_SHARE, thresholds.TRANSFER_BANDWIDTH_MIN),
     severity=Severity.PROBLEM,
 )
@@ -88,7 +88,7 @@ def fsdp_prefetch(view: ScopeView) -> Answer:
     if not len(gathers):
         return absent_answer("no all-gather")
     if not view.window_length:
-        return cannot_tell_answer("the program did nothing in this range")
+        return cannot_tell_answer("no work of the program in this range")
     exposed = union(gathers.start, gathers.end)
     for device in tables.devices:
         exposed = exposed - tables.compute_intervals[device]
@@ -103,7 +103,7 @@ def fsdp_prefetch(view: ScopeView) -> Answer:
     if share >= thresholds.EXPOSED_SHARE.value:
         return fired_answer(summary, np.sort(gathers.row[transfer > 0]), at_stake, _choose_prefetch_remedy(view))
     if exposed_share >= thresholds.EXPOSED_SHARE.value and tables.rank_context is None:
-        return cannot_tell_answer(f"{summary} for certain: open the other ranks to tell transfer from waiting")
+        return cannot_tell_answer(f"{summary} for certain: open the other ranks to separate transfer from waiting")
     return absent_answer(summary)
 
 

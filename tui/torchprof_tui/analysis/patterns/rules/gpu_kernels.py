@@ -42,9 +42,9 @@ _MAX_KERNELS_READ = 12
     "metadata-op",
     Section.BEYOND,
     "Ops that launch nothing",
-    meaning="views rewrite shape and stride on the CPU; no data moves and no kernel runs",
-    action="nothing: cheap, but not free; compiled code does without them",
-    decided="View operators (aten::t, view, transpose, as_strided …) beneath which no GPU work was launched.",
+    meaning="views change only shape and stride on the CPU; no data moves and no kernel runs",
+    action="nothing: they are cheap, but not free; compiled code avoids them",
+    decided="View operators (aten::t, view, transpose, as_strided …) that launch no GPU work.",
     fires_on_absence=True,
 )
 def metadata_op(view: ScopeView) -> Answer:
@@ -73,8 +73,8 @@ def metadata_op(view: ScopeView) -> Answer:
     "fused-triton",
     Section.BEYOND,
     "Kernels that Inductor fused",
-    meaning="several ops in one kernel: their intermediate results never reach memory",
-    action="nothing: the name lists what was merged",
+    meaning="several ops in one kernel: their intermediate results are not written to memory",
+    action="nothing: the kernel's name lists the fused ops",
     decided="Kernels whose decoded name is Inductor's (triton_poi_fused_…, triton_red_…, triton_per_…).",
 )
 def fused_triton(view: ScopeView) -> Answer:
@@ -102,11 +102,11 @@ def fused_triton(view: ScopeView) -> Answer:
 @register_pattern(
     "sdpa-math",
     Section.BEYOND,
-    "Attention by the slow reference",
-    meaning="no fused backend took this call: scores are written out, in more precision, by many kernels",
-    action="ask why the fused backends refuse: type (fp16 or bf16), head size, mask, or a forced backend",
+    "Attention by the slow reference implementation",
+    meaning="no fused backend supports this call: many kernels write the scores to memory, in higher precision",
+    action="check why no fused backend is used: data type (fp16 or bf16 needed), head size, mask, or a forced backend",
     code="with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION): …",
-    decided="Ops called aten::_scaled_dot_product_attention_math; time at stake: the GPU work beneath them.",
+    decided="Ops called aten::_scaled_dot_product_attention_math; time at stake: the GPU work that they launch.",
     severity=Severity.PROBLEM,
 )
 def sdpa_math(view: ScopeView) -> Answer:
@@ -128,7 +128,7 @@ def sdpa_math(view: ScopeView) -> Answer:
     evidence = np.sort(np.concatenate([ops_in_scope.row, work.row]))
     time = view.covered_time(work) or view.covered_time(ops_in_scope)
     side = "on the GPU" if len(work) else "on the CPU"
-    work_text = f"{format_count(len(work), 'piece')} of GPU work" if len(work) else "no GPU work known"
+    work_text = f"{format_count(len(work), 'piece')} of GPU work" if len(work) else "GPU work unknown"
     return fired_answer(
         f"{format_count(len(ops_in_scope), 'call')}{view.format_per_step(len(ops_in_scope))}, {work_text}, "
         f"{format_duration(time)} {side}",
@@ -141,9 +141,9 @@ def sdpa_math(view: ScopeView) -> Answer:
     "sdpa-fused",
     Section.BEYOND,
     "Fused attention",
-    meaning="one kernel does the whole of attention; its low occupancy is by design, it keeps tiles in registers",
-    action="nothing: compare backends by their time, not by their occupancy",
-    decided="Kernels whose decoded name is a fused attention's (flash, memory-efficient, cuDNN, AOTriton …).",
+    meaning="one kernel computes all of attention; its low occupancy is intended, because it keeps tiles in registers",
+    action="nothing: compare backends by time, not by occupancy",
+    decided="Kernels with the decoded name of a fused attention (flash, memory-efficient, cuDNN, AOTriton …).",
 )
 def sdpa_fused(view: ScopeView) -> Answer:
     if missing_reason := view.missing_gpu_reason():
@@ -165,8 +165,8 @@ def sdpa_fused(view: ScopeView) -> Answer:
     meaning="FP32 products run on the ordinary cores, several times slower",
     action="autocast to bf16, or let FP32 products use TF32",
     code="torch.backends.cuda.matmul.fp32_precision = 'tf32'  # or: with torch.autocast('cuda', torch.bfloat16): …",
-    decided="GEMMs and convolutions whose decoded name says that no tensor core runs them, with a noticeable share of "
-    "GPU time, on a GPU that has tensor cores (compute capability 7.0 and later, GTX 16 excepted).",
+    decided="GEMMs and convolutions that use no tensor cores, by their decoded name, from the share of GPU time "
+    "below, on a GPU that has tensor cores (compute capability 7.0 and later, except GTX 16).",
     thresholds=(thresholds.TENSOR_CORE_SHARE,),
     severity=Severity.PROBLEM,
 )
@@ -181,7 +181,7 @@ def no_tensor_core(view: ScopeView) -> Answer:
     if not len(plain_products):
         undecidable = view.tables.filter_by_name(products, lambda name: decode_kernel_name(name).tensor_core is None)
         if len(undecidable) == len(products):
-            return cannot_tell_answer("the products' kernel names do not say which cores run them")
+            return cannot_tell_answer("the names of the products' kernels do not tell whether tensor cores run them")
         return absent_answer()
     share = float(view.time_in_scope(plain_products).sum()) / max(float(view.work_time.sum()), 1.0)
     if share < thresholds.TENSOR_CORE_SHARE.value:
@@ -203,7 +203,7 @@ def no_tensor_core(view: ScopeView) -> Answer:
 def _choose_precision(view: ScopeView, products: EventTable, plain_products: EventTable) -> Remedy | None:
     """Choose the remedy for fp32 products by what else runs and by the GPU; None: the pattern's own remedy."""
     if escaped := _describe_escaped_ops(view, products, plain_products):
-        return Remedy(f"half precision is in use, but not here: cast the inputs of {escaped}")
+        return Remedy(f"half precision is used, but not here: cast the inputs of {escaped}")
     device = find_device(view.trace, int(plain_products.row[0]))
     if (
         device is not None
@@ -250,11 +250,11 @@ def _has_tensor_cores(view: ScopeView, row: int) -> bool | None:
 @register_pattern(
     "occupancy-misread",
     Section.BEYOND,
-    "0 % occupancy that is not",
-    meaning="the profiler's estimate reads 0 for launches by the driver's API and for grids of a few blocks",
-    action="trust the computed occupancy in the footprint panel instead",
+    "A reported occupancy of 0 % is wrong",
+    meaning="the profiler's estimate is 0 for launches through the driver API and for grids of a few blocks",
+    action="use the computed occupancy in the kernel panel (k) instead",
     decided="Of the twelve kernels that take most GPU time in the scope, those whose `est. achieved occupancy %` in "
-    "the trace is 0. Lighter ones are not read: nobody tunes those.",
+    "the trace is 0.",
 )
 def occupancy_misread(view: ScopeView) -> Answer:
     if missing_reason := view.missing_gpu_reason():
@@ -286,9 +286,9 @@ def occupancy_misread(view: ScopeView) -> Answer:
     launch = int(view.trace.links.launch_of[worst])
     launch_text = f", launched by {tables.name(launch)}" if launch >= 0 else ""
     return fired_answer(
-        f"{tables.short_name(worst)} ({format_duration(int(view.trace.duration[worst]))}{launch_text}) is "
-        "reported with 0 %; "
-        f"{format_count(len(zero_groups), 'kernel')} of {read_count} looked at",
+        f"{tables.short_name(worst)} ({format_duration(int(view.trace.duration[worst]))}{launch_text}) has "
+        "a reported occupancy of 0 %; "
+        f"{format_count(len(zero_groups), 'kernel')} of {read_count} checked",
         np.sort(misread.row),
     )
 
@@ -297,10 +297,10 @@ def occupancy_misread(view: ScopeView) -> Answer:
     "graph-replay",
     Section.BEYOND,
     "A CUDA graph was replayed",
-    meaning="one launch starts many kernels: their launch cost is gone, and the ops inside cannot be seen",
-    action="nothing: profile once without the graph to see the ops",
-    decided="One runtime call whose correlation joins it to two pieces of GPU work or more; no copy, and no command of "
-    "MTIA's queue, which the device splits.",
+    meaning="one launch starts many kernels without the cost of single launches, and the ops inside are not recorded",
+    action="nothing: to see the ops, profile once without the graph",
+    decided="One runtime call whose correlation links it to at least two pieces of GPU work; copies and commands of "
+    "MTIA's queue, which the device splits, do not count.",
 )
 def graph_replay(view: ScopeView) -> Answer:
     if missing_reason := view.missing_gpu_reason():
@@ -315,7 +315,7 @@ def graph_replay(view: ScopeView) -> Answer:
     calls = calls[work_first[calls + 1] - work_first[calls] > 1]
     graph_launches = calls[_is_launch_call(view, calls)]
     if not len(graph_launches):
-        return absent_answer("each launch started one piece of work")
+        return absent_answer("each launch started one piece of GPU work")
     work = view.work.events.select(np.isin(launch, graph_launches))
     launches_in_scope = view.select_in_scope(view.tables.event_table(graph_launches))
     return fired_answer(

@@ -28,12 +28,12 @@ from torchprof_tui.trace.model.event_kind import Kind
 @register_pattern(
     "buffer-request",
     Section.GPU_LANE,
-    "The profiler asked for buffers",
-    meaning="room for the profiler's own records; it explains the first offset between CPU and GPU",
-    action="nothing: let the schedule's warmup steps take it",
+    "The profiler allocated buffers",
+    meaning="memory for the profiler's own records; it delays the first GPU work",
+    action="nothing: with warm-up steps in the schedule it happens before the recording",
     code="schedule=torch.profiler.schedule(wait=1, warmup=1, active=3)",
-    decided="Overhead events called Activity Buffer Request; beside them, the time from the first launch in the scope "
-    "to the first GPU work that was launched in it.",
+    decided="Overhead events called Activity Buffer Request. Shown with them: the time from the first launch in the "
+    "scope to the first GPU work launched in it.",
     severity=Severity.ARTEFACT,
 )
 def buffer_request(view: ScopeView) -> Answer:
@@ -60,11 +60,11 @@ def buffer_request(view: ScopeView) -> Answer:
     "one-off-gap",
     Section.GPU_LANE,
     "A gap in one step only",
-    meaning="something outside your code, most likely the profiler or the system: the other steps do not have it",
-    action="record more steps before you believe it",
-    decided="The gap before a piece of work, in which no stream of its GPU worked, against the median of the gaps at "
-    "the same position (by stream) of the other steps, which launched the same work; in one step alone (else it "
-    "recurs: idle-gap).",
+    meaning="the other steps do not have this gap, so its cause is most likely the profiler or the system, not your "
+    "code",
+    action="record more steps to see whether it recurs",
+    decided="The idle gap before a piece of GPU work, over the median of the gaps at the same position (by stream) "
+    "in the other steps that launched the same work; only where one step has it (else see idle-gap).",
     thresholds=(thresholds.ONE_OFF_RATIO, thresholds.ONE_OFF_MIN, thresholds.MIN_OTHERS),
     severity=Severity.ARTEFACT,
     fires_on_absence=True,
@@ -77,7 +77,7 @@ def one_off_gap(view: ScopeView) -> Answer:
         return cannot_tell_answer(NO_STEPS)
     repeats = view.gap_finder.repeated_steps
     if len(repeats.steps) < 1 + thresholds.MIN_OTHERS.value:
-        return cannot_tell_answer("fewer than three steps launched the same work: positions cannot be compared")
+        return cannot_tell_answer("fewer than three steps launched the same GPU work, so their gaps cannot be compared")
     gaps = find_one_off_gaps(repeats)
     in_scope = view.overlap_mask(gaps.gap_start, gaps.gap_end)
     if not in_scope.any():
@@ -117,11 +117,12 @@ def _select_first_in_scope(view: ScopeView, *choices: I64) -> I64:
     "kernel-variance",
     Section.GPU_LANE,
     "The same kernel, different times",
-    meaning="clocks, heat, power or other work on the GPU: one number does not describe this kernel",
-    action="read the distribution, not the mean; lock the clocks when you compare",
+    meaning="clocks, heat, power or other work on the GPU change its time: one number does not describe this kernel",
+    action="look at the distribution, not at the mean; lock the clocks to compare",
     code="nvidia-smi --lock-gpu-clocks=1500",
-    decided="Runs of one name, grid and block: 95th minus 5th percentile over the median. Where a step runs it more "
-    "than once (perhaps on other sizes), each position in the step is compared over the steps, and half of them vary.",
+    decided="Runs of one name, grid and block: 95th minus 5th percentile of the duration, over the median. If a step "
+    "runs the kernel more than once (perhaps on other sizes), each position is compared over the steps, and "
+    "at least half of the positions vary.",
     thresholds=(
         thresholds.VARIANCE_RATIO,
         thresholds.VARIANCE_MIN_RUNS,
@@ -137,7 +138,7 @@ def kernel_variance(view: ScopeView) -> Answer:
         (work.kind == Kind.KERNEL) & (work.events.start >= view.scope.t0) & (work.events.end <= view.scope.t1)
     )
     if not is_whole_kernel.any():
-        return cannot_tell_answer("no whole kernel in this range")
+        return cannot_tell_answer("no complete kernel in this range")
     runs = work.events.select(is_whole_kernel)
     step = view.tables.launch_step[view.work_in_scope][is_whole_kernel]
     total = float(view.work_time.sum())
@@ -162,7 +163,7 @@ def kernel_variance(view: ScopeView) -> Answer:
         if undecided:
             return cannot_tell_answer(
                 f"of {format_count(len(candidates), 'kernel')} {undecided} vary, but a step runs them several times, "
-                f"perhaps on other sizes: needs three equal steps"
+                f"perhaps on other sizes: three equal steps are needed"
             )
         return absent_answer(f"{format_count(len(candidates), 'kernel')} compared")
     member_indices = heaviest[1]
@@ -205,9 +206,10 @@ def _relative_spread(durations: I64) -> float:
     "gemm-kernel",
     Section.GPU_LANE,
     "A matrix product",
-    meaning="the real matmul work; its name says architecture, type, tile and whether tensor cores run it",
-    action="read the decoded name: the type and tensor cores decide most of its speed",
-    decided="Kernels whose decoded name is a GEMM's.",
+    meaning="the computation of a matmul; the kernel's name gives architecture, data type, tile size and use of "
+    "tensor cores",
+    action="read the decoded name: data type and tensor cores decide most of its speed",
+    decided="Kernels with the decoded name of a GEMM.",
 )
 def gemm_kernel(view: ScopeView) -> Answer:
     if missing_reason := view.missing_gpu_reason():
@@ -230,10 +232,11 @@ def gemm_kernel(view: ScopeView) -> Answer:
     "copy-before-gemm",
     Section.GPU_LANE,
     "A copy right before a GEMM",
-    meaning="the bias is copied into the output, and the GEMM adds to it: fused in the dispatcher, not in the kernel",
-    action="for a linear layer use nn.Linear: a bias of one dimension can ride in the GEMM's epilogue",
+    meaning="the bias is first copied into the output, and the GEMM then adds to it: the kernel does not fuse the bias",
+    action="for a linear layer use nn.Linear: the GEMM can add a bias of one dimension itself",
     code="torch.nn.functional.linear(x, w, b)",
-    decided="A device-to-device copy followed by a GEMM on the same stream, fills aside, launched by the same op.",
+    decided="A device-to-device copy followed by a GEMM on the same stream (fills in between do not count), launched "
+    "by the same op.",
     severity=Severity.PROBLEM,
 )
 def copy_before_gemm(view: ScopeView) -> Answer:

@@ -42,12 +42,12 @@ ALLOCATION_CALL_REGEX = r"(cuda|hip)(Malloc|Free)$|cuMem(Alloc|Free)(_v2)?$|cuMe
     "sync-in-step",
     Section.BEYOND,
     "The CPU waits for the GPU inside a step",
-    meaning="a value was brought to the CPU (.item(), .cpu(), nonzero(), printing a loss), or a sync was written: the "
-    "GPU runs dry, and stays idle until its queue is filled again",
-    action="keep values on the GPU, read them every hundredth step, and synchronise only where you measure",
+    meaning="the CPU reads a value from the GPU (.item(), .cpu(), nonzero(), printing a loss) or calls a "
+    "synchronisation: the GPU's queue becomes empty, and the GPU is idle until the CPU launches new work",
+    action="keep values on the GPU, read them only every hundredth step, and synchronise only to measure",
     code="losses.append(loss.detach())  # read them after the epoch, not in each step",
-    decided="A call that waits for a stream, device or event, or a device-to-host copy that blocks, inside a step. "
-    "Time at stake: how long the GPU then was idle, without input and the profiler's own work.",
+    decided="A call inside a step that waits for a stream, device or event, or a device-to-host copy that blocks. "
+    "Time at stake: the idle time of the GPU after it, without input and the profiler's own work.",
     severity=Severity.PROBLEM,
     fires_on_absence=True,
 )
@@ -133,11 +133,11 @@ def _measure_idle(view: ScopeView, times: Intervals) -> int:
     "pageable-copy",
     Section.BEYOND,
     "Copies from memory that is not pinned",
-    meaning="they go through a staging buffer: slower, and the CPU waits meanwhile",
+    meaning="such copies go through a staging buffer: they are slower, and the CPU waits for them",
     action="pin the memory and copy without blocking",
     code="DataLoader(…, pin_memory=True); x = x.to(device, non_blocking=True)",
-    decided="Copies between host and device whose name says Pageable, of more than the limit; their bandwidth beside "
-    "that of pinned copies in the trace.",
+    decided="Copies between host and device with Pageable in their name, larger than the limit. Shown with them: "
+    "their bandwidth and that of pinned copies in the trace.",
     thresholds=(thresholds.PAGEABLE_MIN,),
     severity=Severity.PROBLEM,
 )
@@ -154,7 +154,7 @@ def pageable_copy(view: ScopeView) -> Answer:
         host_copies = tables.filter_by_name(all_copies, lambda name: "HtoD" in name or "DtoH" in name or "Host" in name)
         labelled = tables.filter_by_name(host_copies, lambda name: "Pageable" in name or "Pinned" in name)
         if len(view.select_in_scope(host_copies)) and not len(labelled):
-            return cannot_tell_answer("this trace's copies do not say whether memory is pinned")
+            return cannot_tell_answer("the copies in this trace do not record whether memory is pinned")
         return absent_answer()
     copy_time = view.covered_time(copies)
     bandwidth = _compute_bandwidth(transfer_sizes(view.trace, copies.row), copies)
@@ -188,11 +188,11 @@ def _compute_bandwidth(size: I64, copies: EventTable) -> float | None:
     "input-starved",
     Section.BEYOND,
     "The step waits for the next batch",
-    meaning="loading and preparing data takes longer than the step that consumes it",
+    meaning="loading and preparing a batch takes longer than the step that uses it",
     action="load in worker processes, ahead of the step, into pinned memory",
     code="DataLoader(…, num_workers=8, prefetch_factor=4, pin_memory=True, persistent_workers=True)",
-    decided="GPU idle time while a launching thread is in the data loader; or, where no loader was recorded, before "
-    "the first op of a step, if that takes longer than the limit. Without a GPU: the time in the data loader.",
+    decided="GPU idle time while a launching thread is in the data loader; without a recorded loader, GPU idle time "
+    "before the first op of a step, if longer than the limit. Without a GPU: the time in the data loader.",
     thresholds=(thresholds.INPUT_SHARE, thresholds.INPUT_WITHOUT_LOADER_MIN),
     severity=Severity.PROBLEM,
     fires_on_absence=True,
@@ -245,12 +245,12 @@ def _answer_without_gpu(view: ScopeView) -> Answer:
 @register_pattern(
     "idle-gap",
     Section.BEYOND,
-    "The GPU is idle again and again",
-    meaning="each gap has a cause on the CPU: dispatch, a sync, input, code between ops, a collective",
-    action="take the most frequent cause first; the gaps are labelled on the lanes",
-    decided="Gaps between pieces of GPU work (the union over streams), longer than the limit, without the time of the "
-    "profiler and of queued work. Their number, the share of steps that have them, and their share of the time must "
-    "reach the limits.",
+    "The GPU is idle repeatedly",
+    meaning="each gap has a cause on the CPU: dispatch, a synchronisation, input, code between ops, or a collective",
+    action="fix the most frequent cause first; x labels the gaps on the lanes",
+    decided="Gaps between pieces of GPU work (over all streams), longer than the limit, without the time of the "
+    "profiler and of queued work. Their number, the share of steps with such gaps, and their share of the "
+    "time must reach the limits.",
     thresholds=(thresholds.IDLE_MIN, thresholds.IDLE_SHARE, thresholds.IDLE_MIN_GAPS, thresholds.IDLE_STEPS_SHARE),
     severity=Severity.PROBLEM,
     fires_on_absence=True,
@@ -309,10 +309,10 @@ def _find_steps_at(view: ScopeView, starts: I64) -> I64:
     "tiny-kernels",
     Section.BEYOND,
     "One op launches dozens of tiny kernels",
-    meaning="launching takes longer than running: the GPU keeps up easily, the CPU does not",
+    meaning="launching a kernel takes longer than running it, so the GPU waits for the CPU",
     action="use a foreach or fused variant, compile the op, or capture it in a CUDA graph",
-    decided="Kernels launched beneath one operator, or one optimizer step, each launch a kernel. Their number must "
-    "reach the first limit, and their median duration stay below the second.",
+    decided="Kernels that one operator or one optimizer step launches, one launch each. Their number must reach the "
+    "first limit, and their median duration must be below the second.",
     thresholds=(thresholds.TINY_KERNEL_MIN_COUNT, thresholds.TINY_KERNEL_MAX),
     severity=Severity.PROBLEM,
 )
@@ -367,11 +367,12 @@ def _find_tiny_kernel_owners(owner: I64, duration: I64) -> I64:
 @register_pattern(
     "alloc-in-step",
     Section.BEYOND,
-    "Memory from the driver in steady steps",
-    meaning="the caching allocator found nothing to reuse: shapes change, or memory is short; cudaFree waits as well",
-    action="warm up, keep shapes fixed, or let segments grow",
+    "Steps allocate memory from the driver",
+    meaning="the caching allocator had no memory to reuse, because shapes change or memory is short; cudaFree also "
+    "waits for the GPU",
+    action="warm up, keep shapes fixed, or let memory segments grow",
     code="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
-    decided="cudaMalloc, cudaFree and their kin on any thread, inside a step after the first.",
+    decided="cudaMalloc, cudaFree and similar calls on any thread, inside a step after the first.",
     severity=Severity.PROBLEM,
 )
 def alloc_in_step(view: ScopeView) -> Answer:
@@ -379,7 +380,7 @@ def alloc_in_step(view: ScopeView) -> Answer:
     if not len(tables.calls):
         return cannot_tell_answer(NO_CALLS)
     if len(tables.steps) < 2:
-        return cannot_tell_answer("fewer than two steps were recorded: the first one may allocate")
+        return cannot_tell_answer("fewer than two steps were recorded, and allocations in the first one are normal")
     allocations = view.match_names(ALLOCATION_CALL_REGEX, Kind.RUNTIME)
     steps = tables.steps.index_at(allocations.start)
     late_calls = allocations.select(steps >= 1)

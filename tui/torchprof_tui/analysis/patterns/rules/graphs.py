@@ -56,11 +56,11 @@ def find_input_copies(tables: TraceTables) -> EventTable:
     "graph-input-copies",
     Section.BEYOND,
     "Inputs are copied before a graph runs",
-    meaning="a graph reads fixed addresses: new inputs are copied there before each replay",
-    action="write the inputs where the graph reads them, from the start",
+    meaning="a graph reads its inputs at fixed addresses, so new inputs are copied there before each replay",
+    action="write the inputs directly to the addresses that the graph reads",
     code="static_x.copy_(batch, non_blocking=True); graph.replay()  # load into static_x, and drop other copies",
-    decided="Copies that are launched right before a graph, with no other work between; beside them what else a replay "
-    "costs: the launch, and the guards of compiled code.",
+    decided="Copies that are launched right before a graph, with no other work in between. Shown with them: the "
+    "other costs of a replay, which are the launch and the guards of compiled code.",
     thresholds=(thresholds.GRAPH_COPY_SHARE,),
     severity=Severity.PROBLEM,
 )
@@ -105,6 +105,6 @@ def _choose_copy_remedy(view: ScopeView) -> Remedy | None:
     if not view.tables.practices.uses_compile:
         return None
     return Remedy(
-        "keep the inputs at one address, and mark them as static: compiled code then copies nothing",
+        "keep the inputs at one address and mark them as static, so that compiled code does not copy them",
         "torch._dynamo.mark_static_address(x)",
     )

@@ -108,12 +108,12 @@ def _find_outermost_starts(tables: TraceTables) -> I64:
     "gc-pause",
     Section.BEYOND,
     "The garbage collector stops the program",
-    meaning="Python looks through all its objects for cycles: nothing is launched meanwhile",
-    action="freeze what lives for long, and collect between epochs instead of between launches",
+    meaning="Python searches its objects for reference cycles, and launches nothing during that time",
+    action="freeze long-lived objects, and collect between epochs instead of between launches",
     code="gc.collect(); gc.freeze(); gc.disable()  # then gc.collect() where a pause does no harm",
-    decided="Runs of the collector that the trace names (a frame or an annotation), longer than the limit. Pauses of "
-    "the launching thread without any op, while the GPU idles, that come at another place in each step look like it, "
-    "but are not named: then it cannot be told.",
+    decided="Runs of the collector that the trace names (a frame or an annotation), longer than the limit. "
+    "Undetermined: pauses of the launching thread without any op, while the GPU is idle, at another place in "
+    "each step; they look like the collector, but the trace does not name it.",
     thresholds=(thresholds.GC_MIN, thresholds.PAUSE_MIN, thresholds.PAUSE_STEPS_SHARE),
     severity=Severity.PROBLEM,
 )
@@ -134,10 +134,16 @@ def gc_pause(view: ScopeView) -> Answer:
     pause_text = format_count(len(seen), "pause")
     if not len(irregular):
         if len(tables.steps) > 2:
-            return absent_answer(f"{pause_text} of up to {longest}, at the same op in each step: code of the program")
-        return cannot_tell_answer(f"{pause_text} of up to {longest}; with fewer than three steps nothing recurs")
+            return absent_answer(
+                f"{pause_text} of up to {longest}, at the same op in each step: caused by the program's code"
+            )
+        return cannot_tell_answer(
+            f"{pause_text} of up to {longest}; fewer than three steps are too few to see what recurs"
+        )
     if len(tables.steps) <= 2:
-        return cannot_tell_answer(f"{pause_text} of up to {longest}; with fewer than three steps nothing recurs")
+        return cannot_tell_answer(
+            f"{pause_text} of up to {longest}; fewer than three steps are too few to see what recurs"
+        )
     return cannot_tell_answer(
         f"{format_count(len(irregular), 'pause')} of up to {longest} without any op, not at the same place in each "
         "step: looks like the garbage collector or another process; record with stacks"
@@ -166,6 +172,6 @@ def _choose_collection_remedy(view: ScopeView, runs: EventTable) -> Remedy | Non
     if not is_called:
         return None
     return Remedy(
-        "the program calls gc.collect() itself: take it out of the loop, or call it between epochs",
+        "the program calls gc.collect() itself: remove it from the loop, or call it between epochs",
         "if step == last_step: gc.collect()",
     )

@@ -66,12 +66,12 @@ def find_experts(tables: TraceTables) -> EventTable:
     "moe-expert-loop",
     Section.BEYOND,
     "Experts run one after the other",
-    meaning="each expert finds its tokens (nonzero waits for the GPU), gathers them, multiplies and adds back: many "
-    "small kernels, and a wait for each expert",
+    meaning="for each expert the code finds its tokens (nonzero waits for the GPU), gathers, multiplies and adds "
+    "them back: many small kernels, and one wait per expert",
     action="sort the tokens by expert once, and multiply all of them in a grouped GEMM",
     code="torch._grouped_mm(x[order], weights, offs=offsets)  # order = expert.argsort(); offsets = counts.cumsum(0)",
-    decided="nonzero, then a gather, a matrix product and a scatter or index_add before the next nonzero, on one "
-    "thread, so often. Time at stake: the GPU's idle time in them.",
+    decided="On one thread, as often as the limit: nonzero, then a gather, a matrix product and a scatter or "
+    "index_add before the next nonzero. Time at stake: the GPU's idle time in them.",
     thresholds=(thresholds.EXPERT_LOOP_MIN,),
     severity=Severity.PROBLEM,
 )

@@ -32,12 +32,12 @@ from torchprof_tui.trace.model.event_kind import Kind
 @register_pattern(
     "exposed-comm",
     Section.BEYOND,
-    "Communication that nothing hides",
-    meaning="collectives run while the GPU computes nothing: every such moment lengthens the step",
-    action="overlap: start the collective earlier, beside work that does not need its result",
-    decided="For each device, the union of collectives minus the union of kernels and fills, in the steps' span. The "
-    "remedy is that of its owner (DDP, FSDP, tensor or expert parallelism), by the callers of the launches; where most "
-    "of the time waits for a late rank, no overlap wins it back.",
+    "Communication without overlapping computation",
+    meaning="collectives run while the GPU computes nothing, which makes the step longer",
+    action="start the collective earlier, so that it overlaps with work that does not need its result",
+    decided="For each device, the time of collectives without the time of kernels and fills, during the steps. The "
+    "fix depends on what started the collectives (DDP, FSDP, tensor or expert parallelism), by the callers "
+    "of the launches; if most of the time is a wait for a late rank, overlap does not help.",
     thresholds=(thresholds.EXPOSED_SHARE,),
     severity=Severity.PROBLEM,
     fires_on_absence=True,
@@ -52,7 +52,7 @@ def exposed_comm(view: ScopeView) -> Answer:
             return cannot_tell_answer("one rank only: no collective was recorded")
         return absent_answer("no collective was recorded")
     if not view.window_length:
-        return cannot_tell_answer("the program did nothing in this range")
+        return cannot_tell_answer("no work of the program in this range")
     t0, t1 = view.window
     exposed = exposed_intervals(view)
     exposed_time = sum(intervals.total for intervals in exposed.values()) // len(tables.devices)
@@ -95,18 +95,19 @@ def _choose_remedy(view: ScopeView, rows: I64, exposed: I64) -> Remedy | None:
 
 
 LATE_RANK_REMEDY = Remedy(
-    "most of it waits for a late rank, which no overlap wins back: open the traces of the other ranks together"
+    "most of it is a wait for a late rank, which overlap does not avoid: open the traces of all ranks together"
 )
 SLOW_RATE_REMEDY = Remedy(
-    "too slow for a link between GPUs: a late rank or a slow network; open the traces of the other ranks together"
+    "too slow for a link between GPUs: a late rank or a slow network; open the traces of all ranks together"
 )
 LATE_RANK_IS_OPEN_REMEDY = Remedy(
-    "most of it waits for a late rank, which no overlap wins back: see what that rank does before it arrives"
+    "most of it is a wait for a late rank, which overlap does not avoid: check what that rank does before it arrives"
 )
 
 REMEDIES_BY_OWNER = {
     Owner.DDP: Remedy(
-        "overlap more of the backward pass: other bucket sizes; no unused-parameter search; accumulate with no_sync",
+        "overlap more of the backward pass: try other bucket sizes, turn off find_unused_parameters, and accumulate "
+        "with no_sync",
         "DistributedDataParallel(model, bucket_cap_mb=100, gradient_as_bucket_view=True)",
     ),
     Owner.FSDP2: Remedy(
@@ -118,17 +119,17 @@ REMEDIES_BY_OWNER = {
         "FullyShardedDataParallel(model, forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE)",
     ),
     Owner.TENSOR_PARALLEL: Remedy(
-        "sequence parallelism, and overlap each matmul with its collective (async tensor parallelism)",
+        "use sequence parallelism, and overlap each matmul with its collective (async tensor parallelism)",
         "torch._inductor.config._micro_pipeline_tp = True  # with torch.compile",
     ),
     Owner.INFERENCE_TENSOR_PARALLEL: Remedy(
-        "split over fewer GPUs where the weights fit; fuse the all-reduce with the norm after it; overlap two batches"
+        "use fewer GPUs if the weights fit; fuse the all-reduce with the norm after it; overlap two batches"
     ),
     Owner.EXPERT_PARALLEL: Remedy(
-        "overlap dispatch and combine with computation: the shared expert meanwhile, or two micro-batches in turn"
+        "overlap dispatch and combine with computation: of the shared expert, or of a second micro-batch"
     ),
     Owner.DEEP_EP: Remedy(
-        "overlap dispatch and combine with computation: the shared expert meanwhile, or two micro-batches in turn",
+        "overlap dispatch and combine with computation: of the shared expert, or of a second micro-batch",
         "buffer.dispatch(x, ..., async_finish=True)  # and event.current_stream_wait() where the result is used",
     ),
 }
@@ -166,12 +167,13 @@ STRAGGLER_ID = "straggler"
     STRAGGLER_ID,
     Section.BEYOND,
     "One rank arrives late",
-    meaning="a collective ends for all when the last rank has come: all others wait for it",
-    action="look at what the late rank does before the collective: its data, its clocks, its code",
-    decided="Collectives joined over the ranks by process group, step and order (in one trace of several devices by "
-    "name and order). A rank arrives when its kernel starts, and waits until the last one has. Fires where ranks wait "
-    "for long on average; the rank that most of the waiting is for is named, and where only one rank pauses "
-    "before an operator, step after step. Needs several ranks: open their traces together.",
+    meaning="a collective ends only after the last rank has arrived, so all other ranks wait for it",
+    action="check what the late rank does before the collective: its data, its clocks, its code",
+    decided="Collectives are matched across ranks by process group, step and order (in one trace of several devices "
+    "by name and order). A rank arrives when its kernel starts, and waits until the last rank arrives. Found "
+    "if ranks wait for long on average. Shown: the rank that causes most of the waiting, and, if only one "
+    "rank pauses before an operator in most steps, that operator. Needs several ranks: open their traces "
+    "together.",
     thresholds=(thresholds.STRAGGLER_SHARE, thresholds.STRAGGLER_MIN, thresholds.STRAGGLER_SHARE_OF_WAITING),
     severity=Severity.PROBLEM,
     applies_to_all_ranks=True,
@@ -185,7 +187,7 @@ def straggler(view: ScopeView) -> Answer:
     work = tables.work.select(tables.work.kind == Kind.COLLECTIVE)
     devices = sorted_unique(work.device)
     if len(devices) < 2:
-        return cannot_tell_answer("one rank only: the others' traces are needed")
+        return cannot_tell_answer("one rank only: the traces of the other ranks are needed")
     order = np.lexsort((work.events.start, work.device))
     work = work.select(order)
     per_device = [np.flatnonzero(work.device == device) for device in devices]
@@ -208,8 +210,8 @@ def straggler(view: ScopeView) -> Answer:
     worst = int(devices[int(waiting_by_device.argmax())])
     evidence = view.select_in_scope(work.events.select(np.sort(indices[:, is_late].reshape(-1))))
     return fired_answer(
-        f"{format_count(int(is_late.sum()), 'collective')}: device {worst} comes last most often, "
-        f"{format_duration(waiting_time)} of waiting",
+        f"{format_count(int(is_late.sum()), 'collective')}: device {worst} arrives last most "
+        f"often, {format_duration(waiting_time)} of waiting",
         np.sort(evidence.row),
         min(waiting_time, view.scope.length),
     )
@@ -218,9 +220,9 @@ def straggler(view: ScopeView) -> Answer:
 def _check_straggler_across_ranks(view: ScopeView, rank_context: RankContext) -> Answer:
     arrivals = rank_context.arrivals
     if not len(arrivals):
-        return cannot_tell_answer("no collective was joined over the ranks")
+        return cannot_tell_answer("no collective was matched across ranks")
     if not view.window_length:
-        return cannot_tell_answer("the program did nothing in this range")
+        return cannot_tell_answer("no work of the program in this range")
     in_scope = view.overlap_mask(arrivals.first_start, arrivals.last_start)
     is_late = in_scope & (arrivals.spread >= thresholds.STRAGGLER_MIN.value)
     waiting_by_rank = [
@@ -240,11 +242,11 @@ def _check_straggler_across_ranks(view: ScopeView, rank_context: RankContext) ->
     rank_label = arrivals.ranks.all[latest.rank_index].label
     if latest.is_main_cause:
         summary = (
-            f"{rank_label} comes last to {latest.frequency_text}, {format_duration(latest.median_delay)} "
+            f"{rank_label} arrives last at {latest.frequency_text}, {format_duration(latest.median_delay)} "
             "after the others"
         )
     else:
-        summary = f"no one rank: most often {rank_label} comes last to {latest.frequency_text}"
+        summary = f"no single rank: most often {rank_label} arrives last at {latest.frequency_text}"
     events = arrivals.select_events(is_late, rank_context.rank_index)
     for stall in arrivals.host_stalls[:1]:  # the cause is printed before its cost
         stalled_label = arrivals.ranks.all[stall.rank_index].label
@@ -310,6 +312,6 @@ def find_late_rank(view: ScopeView) -> LateRank | None:
     latest = _find_latest_rank(arrivals, is_late)
     rank_label = arrivals.ranks.all[latest.rank_index].label
     if not latest.is_main_cause:
-        return LateRank(None, f"ranks are late in turn, most often {rank_label}, to {latest.frequency_text}")
+        return LateRank(None, f"different ranks are late, most often {rank_label}, at {latest.frequency_text}")
     subject = "this rank" if latest.rank_index == rank_context.rank_index else rank_label
-    return LateRank(latest.rank_index, f"{subject} is late to {latest.frequency_text}")
+    return LateRank(latest.rank_index, f"{subject} is late at {latest.frequency_text}")

@@ -41,12 +41,12 @@ _MAX_OPS = 3
     OP_COMPILATION_ID,
     Section.BEYOND,
     "Ops are compiled as they run",
-    meaning="the NPU's runtime compiles an op for its shapes, or looks it up and builds its tasks anew, in each call: "
-    "hundreds of microseconds where a precompiled op takes ten",
-    action="use the precompiled ops: switch just-in-time compilation off, before the model is made",
+    meaning="in each call the NPU's runtime compiles an op for its shapes, or looks it up and builds its tasks "
+    "again: hundreds of microseconds, where a precompiled op takes ten",
+    action="use the precompiled ops: switch just-in-time compilation off before the model is created",
     code="torch_npu.npu.set_compile_mode(jit_compile=False)",
-    decided="Calls of CANN that compile and execute an op (aclopCompileAndExecute, aclopCompile), however short. Time "
-    "at stake: the NPU's idle time during these calls.",
+    decided="Calls of CANN that compile and execute an op (aclopCompileAndExecute, aclopCompile) of any duration. "
+    "Time at stake: the NPU's idle time during these calls.",
     thresholds=(thresholds.OP_COMPILATION_SHARE,),
     severity=Severity.PROBLEM,
 )
@@ -87,8 +87,8 @@ def _choose_compilation_remedy(compiling: int, total: int) -> Remedy | None:
     if 2 * compiling < total:
         return None
     return Remedy(
-        "ops are compiled for shapes that are new: switch just-in-time compilation off, keep shapes fixed, or record "
-        "later steps",
+        "ops are compiled for new shapes: switch just-in-time compilation off, keep shapes fixed, or record later "
+        "steps",
         "torch_npu.npu.set_compile_mode(jit_compile=False)",
     )
 
@@ -109,11 +109,11 @@ def _name_ops(tables: TraceTables, ops: I64) -> str:
     "ai-cpu-ops",
     Section.BEYOND,
     "Ops on the NPU's control processors",
-    meaning="an op without an implementation for the vector and matrix units runs on the AI CPU, ten times as slow and "
-    "more; mostly it is the data type: int64, float64, bool",
-    action="give the op a type that the AI cores know (float32, float16, int32), or move it out of the step",
+    meaning="an op without an implementation for the vector and matrix units runs on the AI CPU, at least ten times "
+    "as slow; the usual reason is the data type (int64, float64, bool)",
+    action="give the op a data type that the AI cores support (float32, float16, int32), or move it out of the step",
     code="x = x.to(torch.float32)  # before the op; create masks and counters as int32",
-    decided="Kernels whose task type is AI_CPU, or whose name says AiCpu. Owner: the operator that launched them.",
+    decided="Kernels whose task type is AI_CPU, or with AiCpu in their name, by the operator that launched them.",
     thresholds=(thresholds.AI_CPU_SHARE, thresholds.CONVERSION_TIME),
     severity=Severity.PROBLEM,
 )

@@ -36,8 +36,8 @@ _FOREACH_OPTIMIZERS = frozenset({"Adagrad", "Adadelta", "Adamax", "ASGD", "NAdam
     "optimizer-loop",
     Section.BEYOND,
     "The optimizer updates one parameter at a time",
-    meaning="a few small kernels for each parameter: hundreds of launches where a dozen would do",
-    action="use the fused or the foreach form of the optimizer",
+    meaning="a few small kernels for each parameter: hundreds of launches, where a dozen are enough",
+    action="use the fused or foreach version of the optimizer",
     decided="Optimizer steps that launch more kernels than the limit, with neither foreach nor fused ops inside. Time "
     "at stake: the GPU's idle time during these steps and between their kernels.",
     thresholds=(thresholds.OPTIMIZER_MIN_LAUNCHES,),
@@ -51,7 +51,7 @@ def optimizer_loop(view: ScopeView) -> Answer:
     if not len(all_steps):
         if tables.practices.has_backward:
             return cannot_tell_answer("no optimizer step was recorded")
-        return absent_answer("nothing is trained: no backward pass and no optimizer step")
+        return absent_answer("no training in this trace: no backward pass and no optimizer step")
     launched = np.flatnonzero((work.kind == Kind.KERNEL) & (work.launch >= 0))
     if not len(launched):
         return cannot_tell_answer(NO_LINKS)
@@ -94,18 +94,20 @@ def _find_batched_steps(view: ScopeView, steps: I64, is_step: Bool) -> I64:
 def choose_optimizer_remedy(step_name: str, kind: OptimizerKind | None = None) -> Remedy:
     """Choose the remedy by the optimizer's class, which its step is named after, and by the form that is in use."""
     if kind is OptimizerKind.FUSED:
-        return Remedy("the optimizer is fused already: smaller states (8 bits), or shards of them on several GPUs")
+        return Remedy("the optimizer is fused already: use smaller states (8 bits), or shard them over several GPUs")
     match = re.match(OPTIMIZER_NAME_REGEX, step_name)
     optimizer = match[1] if match else ""
     if optimizer in FUSED_OPTIMIZERS:
         return Remedy("let one kernel update many parameters", f"torch.optim.{optimizer}(params, fused=True)")
     if kind is OptimizerKind.FOREACH:
-        return Remedy("compile the optimizer's step; foreach ops are in use", "step = torch.compile(optimizer.step)")
+        return Remedy(
+            "foreach ops are used already: compile the optimizer's step", "step = torch.compile(optimizer.step)"
+        )
     if optimizer in _FOREACH_OPTIMIZERS:
         return Remedy(
             "update all parameters in one call per operation", f"torch.optim.{optimizer}(params, foreach=True)"
         )
     return Remedy(
         "update lists of parameters instead of one after the other, or compile the step",
-        "torch._foreach_mul_(params, decay)  # and its kin; or torch.compile(optimizer.step)",
+        "torch._foreach_mul_(params, decay)  # and similar ops; or torch.compile(optimizer.step)",
     )

@@ -23,11 +23,11 @@ from torchprof_tui.trace.core.time_format import format_duration
     "profiler-inflation",
     Section.BEYOND,
     "The profiler slows the program",
-    meaning="each Python frame costs the CPU time to record: where the GPU waits for the CPU, steps get longer",
-    action="record without stacks for times, and with stacks for places",
+    meaning="recording a Python frame takes CPU time, so steps get longer where the GPU waits for the CPU",
+    action="record without stacks to measure times, and with stacks to find lines of code",
     code="torch.profiler.profile(with_stack=False, record_shapes=False, profile_memory=False)",
-    decided="The number of recorded Python frames times the cost of one, over the scope, where the GPU is not the "
-    "limit. The cost is an estimate, from one program that was recorded with stacks and without.",
+    decided="The number of recorded Python frames times the cost of one, over the length of the scope, if the GPU is "
+    "not the limit. The cost is an estimate from one program that was recorded with and without stacks.",
     thresholds=(thresholds.FRAME_COST, thresholds.INFLATION_SHARE, thresholds.GPU_BUSY_HIGH),
     severity=Severity.ARTEFACT,
 )
@@ -41,7 +41,7 @@ def profiler_inflation(view: ScopeView) -> Answer:
     frames = view.select_in_scope(tables.select_on_launch_lanes(all_frames))
     started, cost = estimate_frame_cost(view)
     share = min(cost / view.scope.length, 1.0)
-    summary = f"{started:,} Python frames, at 2 to 4 µs each about {format_duration(cost)} or more"
+    summary = f"{started:,} Python frames of 2 to 4 µs each cost about {format_duration(cost)} or more"
     if len(tables.work) and view.busy_share > thresholds.GPU_BUSY_HIGH.value:
         return absent_answer(f"{summary}, hidden behind the GPU")
     if share < thresholds.INFLATION_SHARE.value:

@@ -60,7 +60,7 @@ def _choose_scaler_remedy(view: ScopeView) -> Remedy:
     """Choose by the GPU and the optimizer: bf16 needs sm_80, and only some optimizers have a fused form."""
     capability = view.tables.practices.capability
     names = view.tables.practices.optimizer_names
-    action = "GradScaler reads whether gradients overflowed: let a fused optimizer decide that on the GPU"
+    action = "GradScaler checks on the CPU whether gradients overflowed: a fused optimizer does that on the GPU"
     if capability is None or capability >= (8, 0):
         action += ", or train in bf16, which needs no scaler"
     fused = [name for name in names if name in FUSED_OPTIMIZERS]
@@ -70,7 +70,7 @@ def _choose_scaler_remedy(view: ScopeView) -> Remedy:
 def _choose_mask_remedy(view: ScopeView) -> Remedy:
     if len(view.select_in_scope(view.tables.compute_once(find_experts))):
         return Remedy(
-            "the size of each expert's batch is read: sort the tokens by expert once, and use a grouped GEMM",
+            "the CPU reads the size of each expert's batch: sort the tokens by expert once, and use a grouped GEMM",
             "torch._grouped_mm(x[order], weights, offs=offsets)  # order = expert.argsort()",
         )
     return Remedy(
@@ -84,7 +84,7 @@ def choose_blocking_copy_remedy(view: ScopeView, waits: EventTable) -> Remedy:
     practices = view.tables.practices
     if _is_mostly_to_host(view, waits):
         return Remedy(
-            "copy into a pinned buffer without blocking, and wait for it where the value is needed",
+            "copy into a pinned buffer without blocking, and wait only where the value is needed",
             "buffer.copy_(x, non_blocking=True)  # buffer = torch.empty_like(x, device='cpu', pin_memory=True)",
         )
     if len(view.gap_finder.loader_calls) and not practices.pins_memory:
@@ -123,15 +123,17 @@ def _choose_scalar_remedy(view: ScopeView, main_op: str) -> Remedy | None:
         return None  # a loss that is printed: the pattern's own remedy
     if len(view.tables.compute_once(find_token_loop)):
         return Remedy(
-            "the end of the sequence is tested after each token: test every n tokens, and keep the flags on the GPU",
+            "the program checks for the end of the sequence after each token: check every n tokens, and keep the "
+            "flags on the GPU",
             "done |= next_token == eos; if token % 16 == 0 and done.all(): break",
         )
     if main_op == "aten::is_nonzero":
         return Remedy(
-            "an `if` on a tensor waits for the GPU: decide on the GPU, or on the host before", "torch.where(mask, a, b)"
+            "an `if` on a tensor waits for the GPU: use torch.where on the GPU, or a value that the CPU already has",
+            "torch.where(mask, a, b)",
         )
     return Remedy(
-        "keep results on the GPU, and bring them over once, at the end", "results = torch.stack(outputs).cpu()"
+        "keep results on the GPU, and copy them to the CPU once, at the end", "results = torch.stack(outputs).cpu()"
     )
 
 
@@ -153,7 +155,7 @@ def _choose_explicit_remedy(view: ScopeView, waits: EventTable, main_call: str) 
     practices = view.tables.practices
     if "EventSynchronize" in main_call and practices.has_name(r"DistributedDataParallel\.forward"):
         return Remedy(
-            "DDP times its own first ten iterations and every hundredth: record later ones",
+            "DDP measures its first ten iterations and then every hundredth: record other ones",
             "schedule=torch.profiler.schedule(wait=10, warmup=2, active=3)",
         )
     if re.search(r"EventSynchronize|SynchronizeEvent|EventHostSynchronize", main_call):
@@ -162,11 +164,11 @@ def _choose_explicit_remedy(view: ScopeView, waits: EventTable, main_call: str) 
             "stream.wait_event(event)",
         )
     if main_call == "event_wait":
-        return Remedy("the program waits for the device in each step: wait only where a result is read")
+        return Remedy("the program waits for the device in each step: wait only before a result is read")
     if "Memcpy" in main_call or "memcpy" in main_call:
         return choose_blocking_copy_remedy(view, waits)
     module = "npu" if "aclrt" in main_call else "xpu" if main_call.startswith("ur") else "cuda"
-    return Remedy(f"the program calls torch.{module}.synchronize(): keep it only around what is measured")
+    return Remedy(f"the program calls torch.{module}.synchronize(): use it only around measurements")
 
 
 def choose_copy_remedy(view: ScopeView, copies: EventTable) -> Remedy | None:
@@ -182,14 +184,14 @@ def choose_copy_remedy(view: ScopeView, copies: EventTable) -> Remedy | None:
         )
     if len(view.gap_finder.loader_calls) and not practices.pins_memory:
         return None
-    also = " as well: others are already" if practices.pins_memory else ""
+    also = " as well, as for the other copies" if practices.pins_memory else ""
     return Remedy(
         f"pin this memory{also}, and copy without blocking", "x = x.pin_memory().to(device, non_blocking=True)"
     )
 
 
 WORKERS_TOO_SLOW = Remedy(
-    "workers are in use and too slow: start more, let each prepare more batches ahead, or decode faster",
+    "the loader's workers are too slow: start more, let each prepare more batches ahead, or decode faster",
     "DataLoader(…, num_workers=16, prefetch_factor=8)",
 )
 
@@ -200,7 +202,7 @@ def choose_input_remedy(view: ScopeView) -> Remedy | None:
     if practices.uses_workers:
         return WORKERS_TOO_SLOW
     if not len(view.gap_finder.loader_calls):
-        return Remedy("see what the CPU does before the first op; if it loads data, do it ahead, in worker processes")
+        return Remedy("check what the CPU does before the first op; if it loads data, load ahead in worker processes")
     if practices.pins_memory:
         return Remedy(
             "load in worker processes, ahead of the step",
@@ -229,8 +231,8 @@ def choose_tiny_kernel_remedy(view: ScopeView, owner_name: str) -> Remedy:
     if practices.uses_cuda_graphs:
         return Remedy("capture this op in the graph as well")
     if practices.uses_compile:
-        return Remedy("this op is not in a compiled region: compile the code around it as well")
-    return Remedy("compile the code around this op: its kernels fuse", "f = torch.compile(f)")
+        return Remedy("this op is outside the compiled regions: compile the code around it as well")
+    return Remedy("compile the code around this op, so that its kernels are fused", "f = torch.compile(f)")
 
 
 def choose_call_count_remedy(view: ScopeView, calls: EventTable) -> Remedy | None:
@@ -253,10 +255,12 @@ def choose_overhead_remedy(view: ScopeView) -> Remedy | None:
     """Choose by what is in use: graphs, compiled code, a loop over tokens."""
     tables, practices = view.tables, view.tables.practices
     if practices.uses_cuda_graphs:
-        return Remedy("graphs are replayed already: look at what the CPU does between the replays, and capture more")
+        return Remedy(
+            "graphs are replayed already: check what the CPU does between the replays, and capture more of it"
+        )
     if len(view.match_names(COMPILE_WORK_REGEX)):
         return Remedy(
-            "the code is being compiled while it is recorded: warm up first, and keep shapes from changing",
+            "the recording contains compilation: warm up first, and keep shapes fixed",
             "schedule=torch.profiler.schedule(wait=3, warmup=3, active=5)",
         )
     if practices.is_inference and len(tables.compute_once(find_token_loop)):
@@ -275,18 +279,18 @@ def choose_allocation_remedy(view: ScopeView, calls: EventTable) -> Remedy | Non
     names = [tables.name(int(row)) for row in calls.row]
     if tables.practices.has_name(r".*\bempty_cache\b"):
         return Remedy(
-            "torch.cuda.empty_cache() is called: it gives back what the next step asks for again; take it out",
+            "torch.cuda.empty_cache() releases memory that the next step allocates again: remove the call",
             "",
         )
     if any("MemCreate" in name or "MemMap" in name for name in names):
-        return Remedy("segments grow already: run the largest batch first, or keep shapes fixed")
+        return Remedy("expandable segments are in use already: run the largest batch first, or keep shapes fixed")
     if any("Free" in name for name in names):
         return Remedy(
-            "memory is freed and taken again: it is short (a smaller batch, or segments that grow), or "
-            "torch.cuda.empty_cache() is called",
+            "memory is freed and allocated again: either it is short (use a smaller batch, or expandable segments), "
+            "or the program calls torch.cuda.empty_cache()",
             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
         )
     return Remedy(
-        "each step asks for more than the one before: pad or bucket shapes, or run the largest batch first",
+        "each step needs more memory than the one before: pad or bucket shapes, or run the largest batch first",
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
     )

@@ -167,13 +167,13 @@ def _describe_phases(view: ScopeView, phases: EventTable) -> str:
 @register_pattern(
     "serving-phases",
     Section.BEYOND,
-    "A language model answers",
-    meaning="a prefill reads the prompt at once and computes much; decoding makes one token after the other and mostly "
-    "reads the weights",
-    action="judge the two apart: a prefill by its FLOP/s, decoding by its time per token",
-    decided="Where nothing is trained: annotations that name a phase (vLLM, SGLang, or the words prefill, decode, "
-    "extend); else at least three iterations between sampling ops that launch as many kernels as each other and "
-    "update a cache as often as they attend.",
+    "A language model generates text",
+    meaning="a prefill processes the whole prompt at once and computes much; decoding produces one token after the "
+    "other and mostly reads the weights",
+    action="judge the two separately: a prefill by its FLOP/s, decoding by its time per token",
+    decided="In a trace without training: annotations that name a phase (vLLM, SGLang, or the words prefill, decode, "
+    "extend); else at least three iterations between sampling ops that launch about the same number of "
+    "kernels and update a cache once per attention.",
     thresholds=(thresholds.TOKEN_LOOP_MIN, thresholds.TOKEN_LOOP_SPREAD),
 )
 def serving_phases(view: ScopeView) -> Answer:
@@ -187,7 +187,7 @@ def serving_phases(view: ScopeView) -> Answer:
         return fired_answer(_describe_phases(view, phases), phases.row)
     loop = _select_loop(view, tables.compute_once(find_token_loop))
     if not len(loop):
-        return absent_answer("no phase is named, and no loop over tokens was found")
+        return absent_answer("no annotation names a phase, and no loop over tokens was found")
     return fired_answer(f"decoding: {_describe_loop(loop)}", loop.samplers.row)
 
 
@@ -202,12 +202,13 @@ def _describe_loop(loop: TokenLoop) -> str:
 @register_pattern(
     "decode-without-graphs",
     Section.BEYOND,
-    "Each token is launched kernel by kernel",
-    meaning="a token runs hundreds of short kernels: the GPU finishes each before the CPU has launched the next",
+    "The kernels of each token are launched one by one",
+    meaning="a token needs hundreds of short kernels, and the GPU finishes each before the CPU has launched the next",
     action="replay the decode step as a CUDA graph, with a static KV cache",
     code='model.forward = torch.compile(model.forward, mode="reduce-overhead")  # cache_implementation="static"',
-    decided="A loop over tokens (serving-phases), or steps annotated as decoding, of many kernels each, of which "
-    "graphs launch less than half, while the GPU is not busy. Time at stake: the GPU's idle time in the scope.",
+    decided="A loop over tokens (see serving-phases) or steps annotated as decoding, with many kernels each, of "
+    "which CUDA graphs launch less than half, while the GPU is not busy. Time at stake: the GPU's idle time "
+    "in the scope.",
     thresholds=(thresholds.DECODE_MIN_KERNELS, thresholds.GRAPH_SHARE, thresholds.GPU_BUSY_HIGH),
     severity=Severity.PROBLEM,
 )
@@ -224,7 +225,7 @@ def decode_without_graphs(view: ScopeView) -> Answer:
     if loop.graph_share >= thresholds.GRAPH_SHARE.value:
         return absent_answer(summary)
     if view.busy_share > thresholds.GPU_BUSY_HIGH.value:
-        return absent_answer(f"{summary}; the GPU is busy all the same, {format_percent(view.busy_share)}")
+        return absent_answer(f"{summary}; but the GPU is busy, {format_percent(view.busy_share)}")
     program_idle = view.gaps.duration - view.gaps.time[:, IdleCause.PROFILER]
     start, end = loop.samplers.start, loop.samplers.end
     return fired_answer(

@@ -24,13 +24,13 @@ from torchprof_tui.trace.core.time_format import format_duration
     "slow-host",
     Section.BEYOND,
     "One rank's host is slow",
-    meaning="nearly every op takes longer on one rank: its CPU is slower, busy with something else, or far from its "
-    "GPU; all other ranks wait for it",
-    action="look at that host: other processes, the CPU's clock, and which cores the rank is bound to",
+    meaning="nearly every op takes longer on one rank, and the other ranks wait for it: its CPU is slower, busy with "
+    "other work, or far from its GPU",
+    action="check that host: other processes, the CPU's clock, and the cores that the rank is bound to",
     code="numactl --cpunodebind=0 --membind=0 torchrun …  # the socket next to the GPU: nvidia-smi topo -m",
-    decided="The median duration of each aten op that ran ten times on all ranks, against the fastest rank; the median "
-    "over the ops, and the share of ops that are slower. Where collectives were joined, the others must also wait for "
-    "that rank. Needs several ranks: open their traces together.",
+    decided="For each aten op that ran ten times on all ranks, its median duration over that of the fastest rank; "
+    "then the median over the ops, and the share of slower ops. If collectives were matched, the other ranks "
+    "must also wait for that rank. Needs several ranks: open their traces together.",
     thresholds=(thresholds.SLOW_HOST_RATIO, thresholds.SLOW_HOST_OPS_SHARE, thresholds.STRAGGLER_SHARE),
     severity=Severity.PROBLEM,
     applies_to_all_ranks=True,
@@ -38,7 +38,7 @@ from torchprof_tui.trace.core.time_format import format_duration
 def slow_host(view: ScopeView) -> Answer:
     rank_context = view.tables.rank_context
     if rank_context is None:
-        return cannot_tell_answer("one rank only: the others' traces are needed")
+        return cannot_tell_answer("one rank only: the traces of the other ranks are needed")
     speed = rank_context.arrivals.host_speed
     if not speed.op_count:
         return cannot_tell_answer("the ranks ran too few ops in common to compare them")
@@ -58,8 +58,8 @@ def slow_host(view: ScopeView) -> Answer:
     if rank_context.rank_index == speed.slowest:
         events = view.representative_events()
     return fired_answer(
-        f"{slow_label}'s host is slow: {summary}, {format_percent(slower)} of {speed.op_count} ops by a seventh or "
-        "more",
+        f"{slow_label}'s host is slow: {summary}, {format_percent(slower)} of {speed.op_count} ops are slower by a "
+        "seventh or more",
         events,
         at_stake,
         spans=speed.slowest_op_time if len(events) else NO_INTERVALS,

@@ -26,12 +26,12 @@ from torchprof_tui.trace.core.time_format import format_duration
     "overhead-bound",
     Section.TABLE,
     "The GPU waits for the CPU",
-    meaning="dispatching the work takes longer than doing it",
-    action="give each call more work, make fewer calls, compile, or replay a CUDA graph",
+    meaning="dispatching the work takes the CPU longer than running it takes the GPU",
+    action="make fewer and larger calls, compile, or replay a CUDA graph",
     code='model = torch.compile(model, mode="reduce-overhead")',
-    decided="Over the steps (and the GPU work they launched, without the profiler's own time), the union of GPU work "
-    "is below the first limit, and most of the idle time is dispatch, host code, or the filling of the queue after a "
-    "sync; not input, communication or the profiler.",
+    decided="During the steps and the GPU work that they launched (without the profiler's own time), GPU work takes "
+    "less than the first limit, and most of the idle time is due to dispatch, host code, or refilling the "
+    "queue after a synchronisation, not to input, communication or the profiler.",
     thresholds=(thresholds.GPU_BUSY_LOW, thresholds.OVERHEAD_SHARE_OF_IDLE),
     severity=Severity.PROBLEM,
     fires_on_absence=True,
@@ -62,10 +62,10 @@ def overhead_bound(view: ScopeView) -> Answer:
     "compute-bound",
     Section.TABLE,
     "The GPU is the bottleneck",
-    meaning="the CPU runs ahead and the GPU never waits: usually what you want",
-    action="only faster kernels help now: lower precision, fused or compiled ops, better tile sizes",
-    decided="Kernels cover more than the limit of the steps' span, and the median piece of GPU work starts after its "
-    "launch call has returned (the queue is not empty).",
+    meaning="the CPU launches work ahead of time and the GPU hardly waits: usually a good state",
+    action="only faster kernels help: lower precision, fused or compiled ops, better tile sizes",
+    decided="Kernels run for more than the limit of the steps' time, and the median GPU work starts after its launch "
+    "call has returned (the queue is not empty).",
     thresholds=(thresholds.GPU_BUSY_HIGH,),
 )
 def compute_bound(view: ScopeView) -> Answer:
@@ -73,7 +73,9 @@ def compute_bound(view: ScopeView) -> Answer:
         return cannot_tell_answer(missing_reason)
     shares = measure_shares(view)
     if shares.compute < thresholds.GPU_BUSY_HIGH.value:
-        return absent_answer(f"kernels cover {format_percent(shares.compute)} of {format_duration(view.window_length)}")
+        return absent_answer(
+            f"kernels run for {format_percent(shares.compute)} of {format_duration(view.window_length)}"
+        )
     work, trace = view.work, view.trace
     has_launch = work.launch >= 0
     if not has_launch.any():
@@ -81,10 +83,12 @@ def compute_bound(view: ScopeView) -> Answer:
     launch = work.launch[has_launch]
     delay = int(np.median(work.events.start[has_launch] - trace.start[launch] - trace.duration[launch]))
     if delay <= 0:
-        return absent_answer(f"kernels cover {format_percent(shares.compute)}, but launches do not run ahead of them")
+        return absent_answer(
+            f"kernels run for {format_percent(shares.compute)}, but the launches are not ahead of them"
+        )
     heaviest = work.events.row[np.argsort(-view.work_time, kind="stable")[:20]]
     return fired_answer(
-        f"kernels cover {format_percent(shares.compute)} of {format_duration(view.window_length)}; the median "
+        f"kernels run for {format_percent(shares.compute)} of {format_duration(view.window_length)}; the median "
         f"launch is {format_duration(delay)} ahead",
         np.sort(heaviest),
     )
@@ -94,10 +98,10 @@ def compute_bound(view: ScopeView) -> Answer:
     "hotspot",
     Section.TABLE,
     "One kernel or op takes most of the GPU's time",
-    meaning="it takes the largest share of the GPU's time: making it faster wins most",
-    action="start there: its shapes, its precision, a fused or a tuned replacement",
+    meaning="it takes the largest share of the GPU's time, so making it faster saves most",
+    action="start there: change its shapes or precision, or use a fused or tuned replacement",
     decided="GPU time summed by kernel name in the scope, then by the innermost operator that launched it; the first "
-    "has at least the limit of all.",
+    "one has at least the share of the limit.",
     thresholds=(thresholds.HOTSPOT_SHARE,),
 )
 def hotspot(view: ScopeView) -> Answer:
@@ -150,11 +154,11 @@ def _find_heaviest_operator(view: ScopeView, total: float) -> tuple[float, Bool]
 @register_pattern(
     "call-count",
     Section.TABLE,
-    "A cheap op, called very often",
-    meaning="each call is cheap; their number is what costs",
+    "A short op is called very often",
+    meaning="each call is short; their number makes them expensive",
     action="batch the calls into fewer, larger ones, or compile the region",
-    decided="An op or a runtime call whose calls a step (or in the scope, without steps) reach the first limit, whose "
-    "mean self time stays below the second, and whose self time in all reaches the third.",
+    decided="An op or a runtime call whose calls per step (without steps: in the scope) reach the first limit, whose "
+    "mean self time is below the second, and whose total self time reaches the third.",
     thresholds=(thresholds.CALLS_PER_STEP, thresholds.CALLS_MEAN_MAX, thresholds.CALLS_SHARE),
     severity=Severity.PROBLEM,
 )
@@ -189,11 +193,11 @@ def call_count(view: ScopeView) -> Answer:
 @register_pattern(
     "cost-in-children",
     Section.TABLE,
-    "The cost lies below this row",
-    meaning="a large total with a small self time: the work is done by what it calls",
-    action="follow its children; the row to improve is further down",
-    decided="Among the ops and annotations with the largest totals: total time over self time reaches the limit. Steps "
-    "are left out, because their time always lies in their children.",
+    "The time is spent in nested calls",
+    meaning="a large total time with a small self time: the time is spent in the calls below this row",
+    action="look at its children: the row to improve is further down",
+    decided="Among the ops and annotations with the largest totals: total time over self time reaches the limit. "
+    "Steps are left out, because their time is always in their children.",
     thresholds=(thresholds.TOTAL_OVER_SELF_RATIO, thresholds.CHILDREN_TOP_ROWS),
 )
 def cost_in_children(view: ScopeView) -> Answer:
@@ -212,10 +216,9 @@ def cost_in_children(view: ScopeView) -> Answer:
         if total[name_id] and total[name_id] >= thresholds.TOTAL_OVER_SELF_RATIO.value * self_time[name_id]
     ]
     if not with_costly_children:
-        return absent_answer("the rows with the largest totals do their work themselves")
+        return absent_answer("the rows with the largest totals spend the time themselves")
     name_id = with_costly_children[0]
     return fired_answer(
-        f"{trace.names[name_id]}: {format_duration(total[name_id])} in all, {format_duration(self_time[name_id])} "
-        "of its own",
+        f"{trace.names[name_id]}: total {format_duration(total[name_id])}, self {format_duration(self_time[name_id])}",
         table.row[table.name == name_id],
     )

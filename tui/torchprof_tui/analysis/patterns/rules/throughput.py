@@ -42,7 +42,7 @@ _STREAMING_CLASSES = (
 _COMPILED_SHARE = 0.10
 """Inductor's kernels, in relation to the unfused ones, from which the program counts as compiled already."""
 _FUSED_ATTENTION = Remedy(
-    "let one kernel do the whole of attention: the scores then never reach memory",
+    "let one kernel compute all of attention, so that the scores are not written to memory",
     "torch.nn.functional.scaled_dot_product_attention(q, k, v)",
 )
 _ATTENTION_SHARE = 0.15
@@ -52,13 +52,13 @@ _ATTENTION_SHARE = 0.15
 @register_pattern(
     "memory-bound-elementwise",
     Section.BEYOND,
-    "Unfused work that only moves memory",
-    meaning="each elementwise, copy and norm kernel reads and writes all its data; in a row they do so again and again",
-    action="fuse them: torch.compile, fused norms, a fused optimizer",
+    "Unfused kernels that only move data",
+    meaning="each elementwise, copy and norm kernel reads and writes all its data, and several in a row repeat that",
+    action="fuse them with torch.compile, fused norms or a fused optimizer",
     code="model = torch.compile(model)",
-    decided="Elementwise, copy, random, norm, softmax and foreach kernels with a large share of GPU time, if they "
-    "keep the GPU busy for a noticeable part of the time; those of `sdpa-math` are counted there. At stake: in each "
-    "run of such kernels on a stream, all but the longest. GB/s are the least bytes that the operators' shapes need, "
+    decided="Elementwise, copy, random, norm, softmax and foreach kernels whose share of GPU time and of the time "
+    "reaches the limits; those of `sdpa-math` are counted there. Time at stake: in each row of such kernels "
+    "on a stream, all but the longest. GB/s: the smallest number of bytes that the operators' shapes need, "
     "over the kernels' time.",
     thresholds=(thresholds.MEMORY_BOUND_SHARE, thresholds.MEMORY_BOUND_TIME, thresholds.MEMORY_BOUND_WIN),
     severity=Severity.PROBLEM,
@@ -75,14 +75,14 @@ def memory_bound_elementwise(view: ScopeView) -> Answer:
     if share < thresholds.MEMORY_BOUND_SHARE.value:
         return absent_answer(f"{format_percent(share)} of GPU time")
     if busy_time < thresholds.MEMORY_BOUND_TIME.value * max(view.device_time, 1):
-        return absent_answer(f"{format_percent(share)} of GPU time, but only {format_duration(busy_time)} in all")
+        return absent_answer(f"{format_percent(share)} of GPU time, but only {format_duration(busy_time)} in total")
     at_stake, run_count = _time_in_runs(view, is_streaming)
     attention_time = _attention_softmax_time(view)
     is_attention = attention_time > _ATTENTION_SHARE * float(view.work_time[is_streaming].sum())
     at_stake = min(max(at_stake, attention_time if is_attention else 0), busy_time)
     if at_stake < thresholds.MEMORY_BOUND_WIN.value * view.device_time:
         return absent_answer(
-            f"{format_percent(share)} of GPU time, but few in a row: {format_duration(at_stake)} to win"
+            f"{format_percent(share)} of GPU time, but few in a row: {format_duration(at_stake)} can be saved"
         )
     return fired_answer(
         f"{format_percent(share)} of GPU time in {format_count(len(kernels), 'kernel')} that only move data"
@@ -145,9 +145,9 @@ def _choose_fusion(view: ScopeView, chosen: Bool) -> Remedy | None:
         return choose_optimizer_remedy(optimizer_step, view.tables.practices.optimizer_kind)
     practices = view.tables.practices
     if practices.uses_compile or float(time[view.work.class_mask(KernelClass.TRITON)].sum()) > _COMPILED_SHARE * total:
-        return Remedy("these lie outside the compiled code, or between its graph breaks: see what keeps them out")
+        return Remedy("these are outside the compiled code, or between its graph breaks: find out why")
     if not practices.has_backward and not practices.optimizer_names:
-        return Remedy("fuse them: torch.compile, fused norms", "model = torch.compile(model)")
+        return Remedy("fuse them with torch.compile or fused norms", "model = torch.compile(model)")
     return None
 
 
@@ -176,10 +176,11 @@ class _Products:
     "gemm-efficiency",
     Section.BEYOND,
     "Matrix products far below the peak",
-    meaning="the shape, not the GPU, limits these products: too few rows, odd sizes, too few tiles",
-    action="give them larger or rounder shapes: a larger batch, multiples of 64, one product for several",
-    decided="GEMMs, convolutions and attention whose FLOPs (or bytes, where those would take longer) are known from "
-    "shapes, and which take several times as long as at the device's peak for their data type.",
+    meaning="the shape limits these products, not the GPU: too few rows, odd sizes, too few tiles",
+    action="use larger or rounder shapes: a larger batch, sizes that are multiples of 64, one product instead of "
+    "several",
+    decided="GEMMs, convolutions and attention whose FLOPs (or bytes, if they take longer) are known from shapes, "
+    "and which take several times as long as at the peak of the GPU for their data type.",
     thresholds=(
         thresholds.PRODUCT_EFFICIENCY_LOW,
         thresholds.PRODUCT_SHARE,
@@ -219,7 +220,7 @@ def gemm_efficiency(view: ScopeView) -> Answer:
     at_stake = min(int((products.time[low] * (1 - good)).sum()), view.covered_time(kernels))
     if at_stake < thresholds.PRODUCT_TIME.value * view.device_time:
         return absent_answer(
-            f"{format_percent(low_time / gpu_time)} of GPU time, but {format_duration(at_stake)} to win"
+            f"{format_percent(low_time / gpu_time)} of GPU time, but only {format_duration(at_stake)} can be saved"
         )
     reason = _explain_product(view, roofline, heaviest)
     return fired_answer(
@@ -277,10 +278,13 @@ def _choose_product_remedy(view: ScopeView, roofline: Roofline, group: int) -> R
     if shape is not None and min(shape.m, shape.n) <= SMALL_SIDE:
         return Remedy("read the weights once for more rows: decode more sequences at once, or quantize the weights")
     if "attention" in op:
-        return Remedy("compare the attention backends for this head size and type; short sequences need a larger batch")
+        return Remedy(
+            "compare the attention backends for this head size and data type; short sequences need a larger batch"
+        )
     if "convolution" in op:
         return Remedy(
-            "channels_last spares layout changes; let cuDNN search; use channel counts that are multiples of 64",
+            "use channels_last, which avoids layout changes; let cuDNN search; use channel counts that are multiples "
+            "of 64",
             "model = model.to(memory_format=torch.channels_last); torch.backends.cudnn.benchmark = True",
         )
     return None
@@ -290,11 +294,13 @@ def _choose_product_remedy(view: ScopeView, roofline: Roofline, group: int) -> R
     "wave-quantization",
     Section.BEYOND,
     "An almost empty last wave",
-    meaning="the grid does not fill the GPU a whole number of times: in its last wave most SMs wait for a few blocks",
-    action="choose sizes whose grid fills whole waves (batch size, padding); of an own kernel, the block size",
-    decided="Of the heaviest kernels, those whose grid needs more than one and at most a few waves (blocks over SMs "
-    "times resident blocks); the last wave's empty slots are their share of the kernel's time. Kernels beside which "
-    "another one runs are left out: the idle SMs may be its share.",
+    meaning="the grid does not fill the GPU a whole number of times, so in its last wave most SMs wait for a few "
+    "blocks",
+    action="choose sizes whose grid fills whole waves (batch size, padding); for your own kernels, change the block "
+    "size",
+    decided="Of the kernels with most GPU time, those whose grid needs more than one wave and at most a few (blocks "
+    "over SMs times resident blocks). Time at stake: the share of empty slots in the last wave, of the "
+    "kernel's time. Kernels that overlap another one are left out, because it may use the idle SMs.",
     thresholds=(thresholds.TAIL_SHARE, thresholds.TAIL_MAX_WAVES, thresholds.TAIL_KERNELS),
 )
 def wave_quantization(view: ScopeView) -> Answer:
@@ -303,7 +309,7 @@ def wave_quantization(view: ScopeView) -> Answer:
     work = view.work
     alone = np.flatnonzero((work.kind == Kind.KERNEL) & _runs_alone(view))
     if not len(alone):
-        return absent_answer("no kernel runs alone")
+        return absent_answer("every kernel overlaps another one")
     group = view.tables.launch_group[view.work_in_scope][alone]
     time = np.bincount(group, weights=view.work_time[alone])
     heaviest = np.argsort(-time, kind="stable")[: int(thresholds.TAIL_KERNELS.value)]
@@ -318,11 +324,13 @@ def wave_quantization(view: ScopeView) -> Answer:
         if 1 < occupancy.waves <= thresholds.TAIL_MAX_WAVES.value:
             tails.append((float(time[number]) * occupancy.tail_waste, number, occupancy.waves))
     if not known:
-        return cannot_tell_answer("the occupancy of no heavy kernel is known")
+        return cannot_tell_answer("the occupancy of the longest kernels is unknown")
     lost = sum(tail for tail, _, _ in tails)
     share = lost / max(view.device_time, 1)
     if share < thresholds.TAIL_SHARE.value:
-        return absent_answer(f"{format_percent(share)} of the time in tails of the {known} heaviest kernels")
+        return absent_answer(
+            f"{format_percent(share)} of the time is lost in the last waves of the {known} longest kernels"
+        )
     _, worst, waves = max(tails)
     kernels = work.events.select(alone[np.isin(group, [number for _, number, _ in tails])])
     worst_row = int(work.events.row[alone[int((group == worst).argmax())]])

@@ -40,8 +40,9 @@ _GRAPH_HASH = re.compile(r"## Call CompiledFxGraph (\S+) ##")
     "compiled-region",
     Section.COMPILE,
     "Compiled code",
-    meaning="inside, Dynamo's bytecode runs; K/M is the frame and how many times it was recompiled",
-    action="nothing: look inside for what was not captured",
+    meaning="code that torch.compile compiled; of K/M, K is the number of the function and M how often it was "
+    "recompiled",
+    action="nothing: ops inside show what was not captured",
     decided="Events called Torch-Compiled Region, with K/M since torch 2.6.",
 )
 def compiled_region(view: ScopeView) -> Answer:
@@ -80,8 +81,9 @@ def _check_total_time(view: ScopeView, name: str, noun: str) -> Answer:
     "cache-lookup",
     Section.COMPILE,
     "Guards are checked on every call",
-    meaning="Dynamo looks for compiled code whose guards hold: a price per call, small beside real work",
-    action="fewer, larger compiled regions; then fewer graph breaks",
+    meaning="in each call Dynamo searches for compiled code whose guards are true: a small cost unless there is "
+    "little work",
+    action="compile fewer and larger regions, and avoid graph breaks",
     decided="Events called TorchDynamo Cache Lookup; their time is summed.",
 )
 def cache_lookup(view: ScopeView) -> Answer:
@@ -92,8 +94,8 @@ def cache_lookup(view: ScopeView) -> Answer:
     "aot-prologue",
     Section.COMPILE,
     "AOTAutograd's wrapper",
-    meaning="it prepares the arguments of every compiled call, in inference as well",
-    action="nothing: it is always there",
+    meaning="it prepares the arguments of every compiled call, also in inference",
+    action="nothing: every compiled call has it",
     decided="Events called AOTDispatcher Runtime Wrapper Prologue; their time is summed.",
 )
 def aot_prologue(view: ScopeView) -> Answer:
@@ -103,9 +105,9 @@ def aot_prologue(view: ScopeView) -> Answer:
 @register_pattern(
     "fxgraph-hash",
     Section.COMPILE,
-    "Which compiled graph ran",
-    meaning="the same hash in each step: the compiled code is found and reused",
-    action="the generated code lies in Inductor's cache folder, under this hash",
+    "The compiled graph that ran",
+    meaning="the same hash in each step means that the compiled code is reused",
+    action="the generated code is in Inductor's cache folder, under this hash",
     code="TORCH_LOGS=output_code python train.py",
     decided="The hashes in ## Call CompiledFxGraph <hash> ##, by step.",
 )
@@ -125,7 +127,7 @@ def fxgraph_hash(view: ScopeView) -> Answer:
     elif len(set(hashes_by_step)) == 1:
         comparison = f"the same in each of {len(hashes_by_step)} steps: cache hits"
     else:
-        comparison = f"not the same in all {len(hashes_by_step)} steps"
+        comparison = f"not the same in all of {len(hashes_by_step)} steps"
     hash_text = ", ".join(f"{graph_hash[:12]}…" for graph_hash in distinct[:4])
     return fired_answer(f"{format_count(len(distinct), 'graph')} ({hash_text}), {comparison}", graph_calls.row)
 
@@ -134,11 +136,12 @@ def fxgraph_hash(view: ScopeView) -> Answer:
     "compile-tax",
     Section.COMPILE,
     "Compiled code costs CPU time of its own",
-    meaning="guards and wrappers run on every call: expected for tiny work, it pays off over many ops",
-    action="compile larger regions, or replay them as CUDA graphs; for tiny work stay eager",
+    meaning="guards and wrappers run in every call: a large share is normal for tiny work, and becomes small with "
+    "many ops",
+    action="compile larger regions, or replay them as CUDA graphs; do not compile tiny work",
     code='model = torch.compile(model, mode="reduce-overhead")',
-    decided="Cache lookups, prologues, pregraph bytecode and the regions' own self time, over the steps' CPU time in "
-    "the scope. (Against eager it can only be compared with a second trace.)",
+    decided="Cache lookups, prologues, pregraph bytecode and the regions' self time, over the steps' CPU time in the "
+    "scope. (A comparison with eager needs a second trace.)",
     thresholds=(thresholds.WRAPPER_SHARE,),
     severity=Severity.PROBLEM,
     fires_on_absence=True,
@@ -153,7 +156,9 @@ def compile_tax(view: ScopeView) -> Answer:
     if not len(tables.steps):
         return cannot_tell_answer(NO_STEPS)
     if not len(tables.match_names(COMPILED_GRAPH_REGEX)):
-        return cannot_tell_answer("this torch does not mark compiled graphs: wrappers and graph cannot be told apart")
+        return cannot_tell_answer(
+            "this version of torch does not mark compiled graphs, so wrappers and graph cannot be separated"
+        )
     wrappers = view.match_names(rf"{CACHE_LOOKUP_REGEX}|{AOT_PROLOGUE_REGEX}|{PREGRAPH_REGEX}")
     graphs, region_intervals = view.match_names(COMPILED_GRAPH_REGEX), union(regions.start, regions.end)
     # Ops between the graphs of a region are work, not overhead (graph breaks are outside the region).
@@ -172,7 +177,7 @@ def compile_tax(view: ScopeView) -> Answer:
     remedy = None
     if tables.practices.uses_cuda_graphs:
         remedy = Remedy(
-            "graphs are replayed already: what is left are guards and wrappers, which fewer and larger regions share",
+            "graphs are replayed already; guards and wrappers remain: compile fewer and larger regions",
             "step = torch.compile(step, mode=..., fullgraph=True)  # keep the mode; no graph breaks",
         )
     return fired_answer(summary, np.sort(np.concatenate([regions.row, wrappers.row])), overhead.total, remedy)
@@ -182,11 +187,11 @@ def compile_tax(view: ScopeView) -> Answer:
     "recompiles",
     Section.BEYOND,
     "The same code is compiled again",
-    meaning="shapes or other guarded values changed: each new one costs a compilation",
-    action="mark what changes as dynamic, or keep it from changing (pad, bucket)",
+    meaning="shapes or other guarded values changed, and each new value needs a compilation",
+    action="mark changing sizes as dynamic, or keep them fixed (pad, bucket)",
     code="torch.compile(model, dynamic=True)  # or torch._dynamo.mark_dynamic(x, 0)",
-    decided="One frame's region with several M in the scope; or compile work of a recompilation (M > 0), or any "
-    "compile work after the first step. Time at stake: the compile work in the scope.",
+    decided="Regions of one function (K) with several M in the scope; or compile work of a recompilation (M > 0); or "
+    "any compile work after the first step. Time at stake: the compile work in the scope.",
     severity=Severity.PROBLEM,
 )
 def recompiles(view: ScopeView) -> Answer:
@@ -214,7 +219,7 @@ def recompiles(view: ScopeView) -> Answer:
     evidence = _select_variants(view, regions, recompiled_frames)
     compile_time = view.covered_time(compile_events)
     parts = [
-        f"frame {frame} ran as {len(ids)} variants (M = {_format_numbers(ids)})"
+        f"function {frame} ran in {len(ids)} compiled versions (M = {_format_numbers(ids)})"
         for frame, ids in sorted(recompiled_frames.items())
     ]
     if len(compile_events):

@@ -52,11 +52,11 @@ def find_cold_calls(tables: TraceTables) -> EventTable:
     "cold-call",
     Section.BEYOND,
     "A call loads or allocates",
-    meaning="kernels are loaded, handles made and memory taken from the driver when they are first needed: once",
-    action="run a few steps before the recording; they are gone then",
+    meaning="kernels are loaded, handles created and memory allocated from the driver at the first use, once",
+    action="run a few steps before the recording, so that such calls happen earlier",
     code="schedule=torch.profiler.schedule(wait=1, warmup=3, active=3)",
-    decided="Runtime and driver calls of a launching thread that last longer than the limit, do not wait or copy, and "
-    "during which the GPU was not busy for half of the time (else the call waits for a full queue).",
+    decided="Runtime and driver calls of a launching thread that take longer than the limit, do not wait or copy, "
+    "and during which the GPU is busy for less than half of the time (else the call waits for a full queue).",
     thresholds=(thresholds.COLD_CALL_MIN, thresholds.COLD_CALL_SHARE, thresholds.COLD_CALL_BUSY_SHARE),
     severity=Severity.PROBLEM,
 )
@@ -95,7 +95,7 @@ def _choose_cold_remedy(view: ScopeView, calls: EventTable) -> Remedy | None:
     is_allocation = [re.match(r"(cuda|hip|cu)(Malloc|Free|Host|Mem)", name) is not None for name in names]
     if len(names) and all(is_allocation):
         return Remedy(
-            "run a few steps before the recording: the caching allocator keeps what it was given",
+            "run a few steps before the recording, because the caching allocator keeps memory for reuse",
             "schedule=torch.profiler.schedule(wait=1, warmup=3, active=3)",
         )
     starts_up = not len(view.tables.steps)
@@ -151,11 +151,12 @@ def find_warming_steps(tables: TraceTables) -> WarmingSteps:
     "not-warmed-up",
     Section.BEYOND,
     "The recording is not warmed up",
-    meaning="steps still get faster, or loading takes much of the time: these numbers are not those of a long run",
-    action="record later: let several steps pass before the first one that is kept",
+    meaning="steps still get faster, or loading takes much of the time, so these numbers are not typical of a long run",
+    action="record later: skip several steps before the first recorded one",
     code="schedule=torch.profiler.schedule(wait=3, warmup=3, active=5)",
-    decided="The first three steps or more, each at least a tenth faster than the one before, without the profiler's "
-    "own work, unless the GPU works for longer on them than the CPU; or cold calls that take a quarter of the scope.",
+    decided="At least the first three steps, each a tenth or more faster than the one before (without the profiler's "
+    "own work, and only if the CPU works longer on them than the GPU); or cold calls that take a quarter of "
+    "the scope.",
     thresholds=(
         thresholds.WARMING_STEP_RATIO,
         thresholds.WARMING_TOTAL_RATIO,
@@ -189,6 +190,6 @@ def not_warmed_up(view: ScopeView) -> Answer:
         return fired_answer("; ".join(parts), np.concatenate(events), time)
     if len(steps) < thresholds.WARMING_MIN_STEPS.value:
         return cannot_tell_answer(
-            f"{format_count(len(steps), 'step')} recorded: three are needed to see whether they get faster"
+            f"{format_count(len(steps), 'step')} recorded: at least three are needed to see whether they get faster"
         )
-    return absent_answer(f"{len(steps)} steps: they do not get faster one after the other")
+    return absent_answer(f"{len(steps)} steps: they do not get steadily faster")

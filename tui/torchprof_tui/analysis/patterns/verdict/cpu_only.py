@@ -105,12 +105,12 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
         (part for part in tree.parts if part.id not in (OUTSIDE, PROFILER)), key=lambda part: part.time, default=None
     )
     if worst is None:
-        return Diagnosis(HOST_CODE, 0.0, "the program did next to nothing")
+        return Diagnosis(HOST_CODE, 0.0, "the program did almost no work")
     share = worst.time / measured
     percent = format_percent(share)
     if worst.id == INPUT:
         remedy = (
-            "more workers, a larger prefetch_factor, or a faster decode: its workers do not keep up"
+            "its workers are too slow: use more workers, a larger prefetch_factor, or faster decoding"
             if view.tables.practices.uses_workers
             else "load in worker processes (num_workers), ahead of the step"
         )

@@ -36,8 +36,8 @@ def diagnose_gpu_work(evidence: Evidence) -> Diagnosis:
                 return replace(diagnosis, what=_describe_classes(evidence, products_first))
             return diagnosis
     if not evidence.view.gpu_classes:
-        return Diagnosis(COMPUTE, 0.0, "the GPU did next to nothing")
-    return Diagnosis(COMPUTE, 0.0, _describe_classes(evidence), "no problem was found in it")
+        return Diagnosis(COMPUTE, 0.0, "the GPU did almost no work")
+    return Diagnosis(COMPUTE, 0.0, _describe_classes(evidence), "no problem found in these kernels")
 
 
 def _diagnose_copies(evidence: Evidence) -> Diagnosis:
@@ -54,10 +54,10 @@ def _diagnose_copies(evidence: Evidence) -> Diagnosis:
     is_blocking = np.isin(work.launch, calls.row) & (work.kind == Kind.COPY)
     if int(work.events.duration[is_blocking].sum()) * 2 > int(work.events.duration[work.kind == Kind.COPY].sum()):
         name = evidence.view.tables.name(int(calls.row[calls.duration.argmax()]))
-        what = f"blocking copies ({name}) take {format_percent(shares.copies)} of the time with nothing computed beside"
+        what = f"blocking copies ({name}) take {format_percent(shares.copies)} of the time while no kernel computes"
         remedy = choose_blocking_copy_remedy(evidence.view, calls).action
         return Diagnosis(COPIES, shares.copies, what, remedy, "", calls.row)
-    what = f"copies keep the GPU busy {format_percent(shares.copies)} of the time with nothing computed beside"
+    what = f"copies take {format_percent(shares.copies)} of the time while no kernel computes"
     return Diagnosis(COPIES, shares.copies, what, "copy less, or overlap the copies with compute", "", rows)
 
 

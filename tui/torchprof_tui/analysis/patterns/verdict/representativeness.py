@@ -44,15 +44,15 @@ def find_recording_fault(evidence: Evidence) -> str:
     """Say why the numbers of this scope are not those of the program, "" if they are."""
     cold = evidence.idle(IdleCause.COLD_CALL) - evidence.op_compilation  # which later steps do as well
     if cold >= thresholds.COLD_SHARE.value:
-        return f"not warmed up: cold calls take {format_percent(cold)} of the time, record later"
+        return f"not warmed up: cold calls take {format_percent(cold)} of the time; record later steps"
     if "not-warmed-up" in evidence.fired:
         warming = evidence.view.tables.compute_once(find_warming_steps)
         if not warming.count:
-            return "not warmed up, record later"
+            return "not warmed up: record later steps"
         first, last = (format_duration(warming.durations[index]) for index in (0, warming.count - 1))
         return f"not warmed up ({first}, then {last} a step)"
     if "profiler-inflation" in evidence.fired:
         _, cost = estimate_frame_cost(evidence.view)
         share = min(cost / evidence.view.scope.length, 1.0)
-        return f"Python stacks cost {format_percent(share)}, measure without"
+        return f"Python stacks cost {format_percent(share)} of the time; record without them to measure"
     return ""

@@ -29,8 +29,8 @@ COMPUTE, COPIES, EXPOSED, OUTSIDE = "compute", "copies", "exposed_communication"
 
 _LABELS = {
     COMPUTE: "GPU computes",
-    COPIES: "copies, nothing computed beside",
-    EXPOSED: "collectives, nothing computed beside",
+    COPIES: "copies without compute",
+    EXPOSED: "collectives without compute",
     OUTSIDE: "outside the steps",
 }
 

@@ -88,7 +88,7 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
     tree = build_time_tree(view, findings)
     # Missing entries cannot make a GPU less busy, so COMPUTE stays decidable.
     if data_loss and regime is not Regime.COMPUTE and is_loss_significant(data_loss):
-        text = f"cannot be told: {data_loss.reason}; this is {PARTIAL_INPUT_NOTE}"
+        text = f"undetermined: {data_loss.reason}; the numbers are {PARTIAL_INPUT_NOTE}"
         return Verdict(Regime.UNKNOWN, shares.busy, text, tree=tree, busy_base=base)
     if unknown := _describe_unknown(view):
         return Verdict(Regime.UNKNOWN, shares.busy, unknown, tree=tree, busy_base=base)
@@ -124,7 +124,7 @@ def _describe_unknown(view: ScopeView) -> str:
     if share < thresholds.UNKNOWN_SHARE.value:
         return ""
     return (
-        f"cannot be told: {format_percent(share)} of the time lies before the first or after the last recorded GPU "
+        f"undetermined: {format_percent(share)} of the time is before the first or after the last recorded GPU "
         "work, or the work's launch was not recorded; record whole steps, with CPU and CUDA activities"
     )
 
@@ -133,7 +133,7 @@ def _decide_without_gpu(view: ScopeView, missing_reason: str, findings: Sequence
     """Decide the verdict on a scope without GPU work: what the CPU did, if ops were recorded."""
     data_loss = view.tables.data_loss
     if data_loss:
-        return Verdict(Regime.UNKNOWN, None, f"cannot be told: {format_missing_reason(missing_reason, data_loss)}")
+        return Verdict(Regime.UNKNOWN, None, f"undetermined: {format_missing_reason(missing_reason, data_loss)}")
     if view.tables.is_slice:
         missing_reason = reword_for_slice(missing_reason)
     tree = build_cpu_time_tree(view) if not len(view.tables.work) else None
@@ -165,7 +165,7 @@ def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     lead_in = find_first_step_lead_in(evidence)
     if lead_in is not None and regime is Regime.MIXED:
         what = (
-            f"{format_percent(lead_in.share_of_idle)} of the idle time lies in the first step, then the GPU is "
+            f"{format_percent(lead_in.share_of_idle)} of the idle time is in the first step, then the GPU is "
             f"{format_percent(lead_in.busy_afterwards)} busy; {work.what}"
         )
         return replace(work, what=what)

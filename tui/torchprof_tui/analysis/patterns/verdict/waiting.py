@@ -79,16 +79,16 @@ def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
     is_waiting = waiting_time > thresholds.WAITING_SHARE_OF_EXPOSED.value * card.exposed
     finding = evidence.fired.get("exposed-comm")
     events = finding.answer.events if finding else view.work.events.row[view.work.kind == Kind.COLLECTIVE]
-    what = f"{_name_collectives(card)} takes {format_percent(share)} of the time with nothing computed beside"
+    what = f"{_name_collectives(card)} takes {format_percent(share)} of the time while no kernel computes"
     late_rank = find_late_rank(view)
     if late_rank and is_waiting:
         return replace(_diagnose_late_rank(evidence, late_rank), share=share, events=events)
     if is_waiting:
-        what += f", {format_percent(min(waiting_time / max(card.exposed, 1), 1.0))} of it waiting for a late rank"
-        return Diagnosis(EXPOSED, share, what, "open the other ranks' traces with this one", card.describe(), events)
+        what += f", {format_percent(min(waiting_time / max(card.exposed, 1), 1.0))} of it in a wait for a late rank"
+        return Diagnosis(EXPOSED, share, what, "open the traces of all ranks together", card.describe(), events)
     if view.tables.rank_context is None and (rate := find_slow_rate(card)):
         what += f", at {rate:.2g} GB/s (a late rank, or a slow network)"
-        return Diagnosis(EXPOSED, share, what, "open the other ranks' traces with this one", card.describe(), events)
+        return Diagnosis(EXPOSED, share, what, "open the traces of all ranks together", card.describe(), events)
     remedy = finding.remedy.action if finding else "overlap them with compute"
     return Diagnosis(EXPOSED, share, what, remedy, card.describe(), events)
 
@@ -96,7 +96,7 @@ def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
 def _diagnose_late_rank(evidence: Evidence, late_rank: LateRank) -> Diagnosis:
     """Diagnose whom the ranks wait for, and why if it is known: a slow host, or a pause at one place."""
     straggler, slow_host = evidence.fired.get(STRAGGLER_ID), evidence.fired.get("slow-host")
-    remedy = "look at what they do before" if late_rank.rank_index is None else "look at what it does before them"
+    remedy = "check what they do before them" if late_rank.rank_index is None else "check what it does before them"
     why = straggler.answer.seen if straggler else ""
     rank_context = evidence.view.tables.rank_context
     if rank_context is not None and late_rank.rank_index is not None:
@@ -138,7 +138,7 @@ def _diagnose_cold_calls(evidence: Evidence) -> Diagnosis | None:
         IdleCause.COLD_CALL.id,
         share,
         f"not warmed up: cold calls take {format_percent(share)} of the time" + (f" ({longest})" if longest else ""),
-        "run some steps before you record; these happen once",
+        "run some steps before you record; such calls happen once",
         "",
         calls.row,
         is_recording_fault=True,
@@ -215,22 +215,22 @@ def choose_launch_remedy(evidence: Evidence, kernels_per_step: float) -> str:
     if practices.uses_cuda_graphs:
         return "graphs are replayed already: capture what still runs outside them, or give each replay more work"
     if practices.uses_compile:
-        return 'torch.compile is used already: add mode="reduce-overhead" (CUDA graphs), or larger batches'
+        return 'torch.compile is used already: add mode="reduce-overhead" (CUDA graphs), or use larger batches'
     if practices.has_backward or practices.optimizer_kind:
         is_fused = practices.optimizer_kind is None or practices.optimizer_kind is OptimizerKind.FUSED
-        return "a larger batch, torch.compile" + ("" if is_fused else ", a fused optimizer")
+        return "try a larger batch, torch.compile" + ("" if is_fused else ", a fused optimizer")
     if kernels_per_step <= thresholds.FEW_KERNELS.value:
-        return "too little work for a GPU: larger inputs, or many such calls in one CUDA graph"
+        return "too little work for a GPU: use larger inputs, or many such calls in one CUDA graph"
     if "decode-without-graphs" in evidence.fired:
         return 'replay CUDA graphs with a static KV cache: torch.compile(mode="reduce-overhead")'
-    return 'replay CUDA graphs (torch.compile(mode="reduce-overhead")), or larger batches'
+    return 'replay CUDA graphs (torch.compile(mode="reduce-overhead")), or use larger batches'
 
 
 def _diagnose_queue(evidence: Evidence) -> Diagnosis | None:
     """Diagnose work that had been launched and did not start: nothing that the CPU does."""
     view = evidence.view
     if turns := measure_turn_taking(view):
-        what = f"the GPUs take turns: {format_percent(turns)} of their time they wait while another one computes"
+        what = f"the GPUs take turns: each waits {format_percent(turns)} of the time while another one computes"
         remedy = "split the batch into micro-batches (a pipeline), or keep the model on one GPU"
         return Diagnosis(IdleCause.QUEUED.id, turns, what, remedy, "", find_waiting_events(view))
     is_long = view.gaps.time[:, IdleCause.QUEUED] > thresholds.PROMPT_START.value
@@ -247,13 +247,13 @@ def _diagnose_queue(evidence: Evidence) -> Diagnosis | None:
     if len(waits):
         longest = int(view.time_in_scope(waits).argmax())
         held = (
-            f"; meanwhile the CPU is in {view.tables.name(int(waits.row[longest]))} for "
+            f"; at that time the CPU is in {view.tables.name(int(waits.row[longest]))} for "
             f"{format_duration(int(view.time_in_scope(waits)[longest]))}"
         )
     what = (
-        f"for {format_percent(share)} of the time the next work is launched but does not start{held}: what holds it "
+        f"for {format_percent(share)} of the time the next work is launched but does not start{held}; the reason "
         "was not recorded"
     )
     events = view.gaps.next_event[is_long]
-    remedy = "record the work before it as well (a longer window), and look for waits between streams"
+    remedy = "record a longer window, with the work before it, and look for waits between streams"
     return Diagnosis(IdleCause.QUEUED.id, share, what, remedy, "", events[events >= 0])

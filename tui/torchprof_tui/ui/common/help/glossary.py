@@ -191,7 +191,7 @@ GLOSSARY: tuple[Word, ...] = (
     ),
     Word(
         "problem",
-        "A finding that costs time which a change could win back; it is red from 0.5 % of the time on.",
+        "A finding that costs time which a change could save; it is red from 0.5 % of the time on.",
         "cheatsheet (c); check",
     ),
     Word(
@@ -282,7 +282,7 @@ GLOSSARY: tuple[Word, ...] = (
     ),
     Word(
         "time at stake",
-        "The most that the fix of a finding could win back, of the time of the scope.",
+        "The most time that the fix of a finding could save, also as a share of the scope.",
         "cheatsheet (c); check",
     ),
     Word(

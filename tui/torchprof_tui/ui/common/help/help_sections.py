@@ -22,7 +22,7 @@ COLUMN_GAP = 4
 MAX_LABEL_SHARE = 3
 """A label takes at most this part (a third) of a column; a longer one is on a line of its own."""
 
-GUIDE_WORDS_TITLE = "Its words"
+GUIDE_WORDS_TITLE = "Words on this panel"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from torchprof_tui.trace.model.event_kind import Kind
 
 LANE_SYMBOLS = (
-    ("▏aten::mm", "a bar: one event; ▏ is where it begins"),
-    ("█▉ ▍", "events too narrow for a name; the width of ▍ is their share of the cell"),
-    ("░ ▒ ▓", "a cell that stands for many events, by how busy it is: under ⅓, under ⅔, more"),
-    ("▶aten::mm ◆", "▶ the selected event; ◆ what belongs to its chain, or is evidence of a pattern"),
-    ("╰┄┄▏", "the link from a launch to the GPU work that it started; ▶ ▼ at an edge: it goes on there"),
-    ("‹dispatch›", "why the GPU was idle: what the CPU did meanwhile"),
-    ("● at a lane", "the evidence of the cheatsheet's entry lies on it; red: a problem of 0.5 % of the time or more"),
+    ("▏aten::mm", "a bar is one event; ▏ marks its start"),
+    ("█▉ ▍", "an event too narrow for a name; the width of ▍ is its share of the cell"),
+    ("░ ▒ ▓", "a cell with many events; it is busy for under ⅓, under ⅔, or more of its time"),
+    ("▶aten::mm ◆", "▶ the selected event; ◆ an event of its chain, or evidence of a finding"),
+    ("╰┄┄▏", "the link from a launch to its GPU work; ▶ ▼ at an edge: it continues off screen"),
+    ("‹dispatch›", "why the GPU was idle: what the CPU did during the gap"),
+    ("● at a lane", "the lane has evidence of the cheatsheet's finding; red: a problem of 0.5 % of the time or more"),
     ("[▂▃▁]", "on the overview: the part of the trace on screen"),
-    ("▼", "on the ruler: where w and s zoom"),
+    ("▼", "on the ruler: the time at which w and s zoom"),
     ("▾ ▸ ▴", "a lane or rank unfolded, folded; a lane pinned"),
 )
 

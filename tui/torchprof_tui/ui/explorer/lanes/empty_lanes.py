@@ -17,7 +17,7 @@ def no_events_text(trace: Trace) -> str:
         if counts.metadata:
             lines.append(f"  {counts.metadata:,} name processes and threads")
         if counts.flows:
-            lines.append(f"  {counts.flows:,} are flows between events")
+            lines.append(f"  {counts.flows:,} connect events")
         lines += [f"  {count:,} were left out: {clean(reason)}" for reason, count in counts.not_drawn.items()]
     lines += [
         "",

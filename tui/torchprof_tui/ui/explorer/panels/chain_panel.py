@@ -133,7 +133,7 @@ class ChainPanel(TextPanel):
         if chain is None:
             if self._selected >= 0:
                 return [[("…", palette.muted)]]
-            hint = "No event is selected. From either end: an op shows what it launched, a kernel who did it."
+            hint = "No event is selected. Select an op to see what it launched, or a kernel to see what launched it."
             return wrap_text(hint, width, palette.muted)
         two_columns = width >= TWO_COLUMNS_MIN_WIDTH and self._end_kernel is not None
         left = width * 3 // 5 - 2 if two_columns else width
@@ -159,7 +159,7 @@ class ChainPanel(TextPanel):
         latency, delay = chain.launch_latency, chain.queue_delay
         text = f"launch latency {format_duration(latency)}"
         if delay < 0:
-            text += " · it began before the call had returned"
+            text += " · it began before the call returned"
         else:
             text += f" · queue delay {format_duration(delay)}"
             if chain.held_up:
@@ -224,7 +224,10 @@ class ChainPanel(TextPanel):
         if len(chain.work) < 2:
             return []
         total = sum(work.duration for work in chain.work)
-        head = f"{len(chain.work):,} pieces of GPU work beneath it, {format_duration(total)} together, heaviest first"
+        head = (
+            f"{len(chain.work):,} pieces of GPU work launched below it, {format_duration(total)} together, longest "
+            f"first"
+        )
         lines: Lines = [[(truncate(head, width), palette.heading)]]
         for work in chain.work[:MAX_WORK_LISTED]:
             if work.event not in self._line_by_event:

@@ -59,9 +59,9 @@ class DoctorPanel(TextPanel):
     def content(self, width: int) -> Lines:
         palette, diagnosis = self.palette, self._diagnosis
         if diagnosis is None:
-            return [[("looking through the trace …", palette.muted)]]
+            return [[("checking the trace …", palette.muted)]]
         if not diagnosis.remarks:
-            return wrap_text("Nothing was lost, nothing had to be mended, nothing is odd.", width, palette.text)
+            return wrap_text("No problems: nothing was lost or repaired, and nothing is unusual.", width, palette.text)
         lines: Lines = wrap_text(f"trace doctor · {diagnosis.summary}", width, palette.strong)
         section: Section | None = None
         for index, remark in enumerate(diagnosis.remarks):

@@ -45,16 +45,16 @@ class KernelPanel(TextPanel):
         palette = self.palette
         if self._event < 0:
             return wrap_text(
-                "No event is selected. Select a kernel, or an op to see its heaviest kernel.", width, palette.muted
+                "No event is selected. Select a kernel, or an op to see its longest kernel.", width, palette.muted
             )
         if self._chain is None:
             return [[("…", palette.muted)]]
         if self._kernel is None:
             name = clean(self._trace.event(self._event).name)
-            return wrap_text(f"{name} leads to no GPU work in this trace.", width, palette.muted)
+            return wrap_text(f"{name} launched no GPU work in this trace.", width, palette.muted)
         head = format_title(self._trace, self._trace.event(self._kernel.event), self.palette, width)
         if self._kernel.event != self._event and len(self._chain.work) > 1:
             head += wrap_text(
-                f"the heaviest of {len(self._chain.work):,} pieces of GPU work beneath it:", width, palette.muted
+                f"the longest of {len(self._chain.work):,} pieces of GPU work launched below it:", width, palette.muted
             )
         return head + format_kernel(self._kernel, palette, width, is_low=self.size.height < LOW_PANEL_HEIGHT)

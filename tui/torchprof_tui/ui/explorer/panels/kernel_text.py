@@ -135,9 +135,7 @@ def _format_occupancy(footprint: Footprint, palette: Palette, width: int) -> Lin
         text += f"{change.active_blocks} blocks per SM, {_format_percent(change.occupancy)}"
         lines += _format_row("what if", text, palette, width)
     if footprint.reported.occupancy is not None:
-        lines += _format_row(
-            "trace says", f"est. achieved occupancy {footprint.reported.occupancy:g} %", palette, width
-        )
+        lines += _format_row("reported", f"est. achieved occupancy {footprint.reported.occupancy:g} %", palette, width)
     return lines
 
 
@@ -148,7 +146,9 @@ def _format_transfer(transfer: Transfer, palette: Palette, width: int) -> Lines:
     if transfer.bytes is not None:
         parts.append(format_value(transfer.bytes, "bytes"))
     if transfer.pinned is not None:
-        parts.append("pinned host memory" if transfer.pinned else "pageable host memory: a staged copy that waits")
+        parts.append(
+            "pinned host memory" if transfer.pinned else "pageable host memory: copied through a buffer, the CPU waits"
+        )
     lines = _format_row("moves", " · ".join(parts) or "not recorded", palette, width)
     if transfer.bandwidth is not None:
         text = f"{transfer.bandwidth:.3g} GB/s"

@@ -26,10 +26,10 @@ MAX_NUMBER_KEYS = 9
 """Findings that have a key of their own."""
 
 STARTER_KEYS = (
-    ("c", "what goes wrong in this trace, and what to do about it"),
-    ("l", "how the selected event came about: step, op, launch, kernel"),
-    ("k", "what the selected kernel asks of the GPU, and what limits it"),
-    ("t", "the profiler's table: where the time goes, name by name"),
+    ("c", "problems in this trace, and how to fix them"),
+    ("l", "the selected event's path: step, op, launch, kernel"),
+    ("k", "resources of the selected kernel, and what limits it"),
+    ("t", "the profiler's table: time by name"),
 )
 """Keys to try first, and what they open."""
 
