@@ -46,6 +46,10 @@ SCREEN_CASES: dict[str, ScreenCase] = {
         Inputs(b'{"traceEvents": [{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "x"}}, {"ph": "X"'),
         (("n",), ("t",)),
     ),
+    # The screen of runs was opened while the app ended: NoMatches.
+    "keys after the last one": ScreenCase(
+        Inputs(GOOD), (("ctrl+c", "slash", "o", "ctrl+c", "R", "d"),), opens_trace=False
+    ),
     "one cell": ScreenCase(
         Inputs(GOOD), (("n", "k", "c"), ("t", "down", "enter"), ("escape", "?"), ("escape", "R")), (1, 1)
     ),

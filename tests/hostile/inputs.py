@@ -56,8 +56,8 @@ FILE_NAMES = ("manifest.json", "request.json", "manifest.rank0.json", "manifest.
 SLOW_COMMANDS = ("snapshot", "run")
 """Commands that start processes."""
 
-LEAVING = ("q", "ctrl+c", "escape")
-"""Keys that leave a screen or the app."""
+LEAVING = ("q", "ctrl+c")
+"""Keys that end most sessions: seldom drawn."""
 
 OPENING = ("t", "T", "k", "c", "d", "s", "o", "R", "r", "g", "?", "p", "slash", "y", "e", "enter", "down", "n")
 """Keys that open screens, panels and prompts, or move to what they show: most others need them first."""
@@ -175,7 +175,8 @@ def bursts() -> st.SearchStrategy[tuple[tuple[str, ...], ...]]:
     keys = st.sampled_from([key for key in list_keys() if key not in LEAVING])
     sizes = st.builds("resize:{}x{}".format, st.integers(1, 500), st.integers(1, 200))
     clicks = st.builds("click:{},{}".format, st.integers(0, 150), st.integers(0, 50))
-    others = st.one_of(st.sampled_from(LEAVING), sizes, clicks)
+    leaving = st.integers(0, 15).map(lambda number: LEAVING[number] if number < len(LEAVING) else "escape")
+    others = st.one_of(leaving, sizes, clicks)
     steps = st.one_of(keys, keys, keys, st.sampled_from(OPENING), st.sampled_from(OPENING), others)
     return st.lists(st.lists(steps, min_size=1, max_size=6).map(tuple), min_size=4, max_size=16).map(tuple)
 
