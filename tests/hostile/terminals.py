@@ -19,7 +19,7 @@ from tests.hostile.world import build_world
 SECONDS = 300
 """A session of a few keys that takes longer hangs."""
 
-QUIET_SECONDS = 1.5
+QUIET_SECONDS = 0.7
 """The first frame is complete, or waits for something, when nothing was written for this time."""
 
 PAIRS = ((b"\x1b[?1049h", b"\x1b[?1049l"), (b"\x1b[?25l", b"\x1b[?25h"), (b"\x1b[?1000h", b"\x1b[?1000l"))

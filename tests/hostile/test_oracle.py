@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -81,17 +82,20 @@ def test_faults_on_stderr_are_found(text: str, status: int) -> None:
         oracle.check_errors(text, status)
 
 
-def test_other_faults_are_found() -> None:
-    for check, argument in (
-        (oracle.check_json, '{"a": NaN}'),
-        (oracle.check_json, "{}{}"),
-        (oracle.check_svg, "<svg>\x07</svg>"),
-        (oracle.check_svg, "<svg>"),
-        (oracle.check_strips, ["a\nb"]),
-        (oracle.check_status, 3),
-    ):
-        with pytest.raises(FindingError):
-            check(argument)  # type: ignore[operator]
+@pytest.mark.parametrize(
+    "check",
+    [
+        lambda: oracle.check_json('{"a": NaN}'),
+        lambda: oracle.check_json("{}{}"),
+        lambda: oracle.check_svg("<svg>\x07</svg>"),
+        lambda: oracle.check_svg("<svg>"),
+        lambda: oracle.check_strips(["a\nb"]),
+        lambda: oracle.check_status(3),
+    ],
+)
+def test_other_faults_are_found(check: Callable[[], None]) -> None:
+    with pytest.raises(FindingError):
+        check()
 
 
 def test_keys_of_all_screens_are_pressed() -> None:

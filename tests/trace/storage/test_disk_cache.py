@@ -230,7 +230,11 @@ def test_without_a_home_folder_nothing_is_cached(
     """It was cached in `./~/.cache`, or in `/.cache`."""
     for name in ("TORCHPROF_TUI_CACHE", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("pwd.getpwuid", lambda _: {}["nobody"])
+
+    def find_nobody(_: int) -> None:
+        raise KeyError("nobody")
+
+    monkeypatch.setattr("pwd.getpwuid", find_nobody)
     if home is not None:
         monkeypatch.setenv("HOME", home)
     work = tmp_path / "work"
