@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from torchprof_tui.trace.core.user_files import create_state_folder, find_state_folder, make_absolute, replace_file
+from torchprof_tui.trace.core.user_files import (
+    create_state_folder,
+    find_home_folder,
+    find_state_folder,
+    make_absolute,
+    replace_file,
+)
 
 
 def test_only_the_user_can_read_the_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,6 +32,13 @@ def test_without_a_home_folder_there_is_none(monkeypatch: pytest.MonkeyPatch) ->
         create_state_folder()
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
     assert find_state_folder() is None
+
+
+def test_an_empty_home_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python expands `~` to `/` there."""
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "")
+    assert (find_home_folder(), find_state_folder()) == (None, None)
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

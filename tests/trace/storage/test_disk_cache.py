@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.command_line import read_json_answer
+from torchprof_tui.cli import main
 from torchprof_tui.trace.storage import disk_cache
 
 SEAL_BYTES = len("24 hexadecimal digits and") + 8
@@ -219,3 +221,32 @@ def test_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # to be ignored, as the XDG specification says
     monkeypatch.setenv("HOME", str(tmp_path))
     assert disk_cache.cache_folder() == tmp_path / ".cache" / "torchprof-tui"
+
+
+@pytest.mark.parametrize("home", ["", "relative", None])
+def test_without_a_home_folder_nothing_is_cached(
+    trace: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was cached in `./~/.cache`, or in `/.cache`."""
+    for name in ("TORCHPROF_TUI_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def find_nobody(_: int) -> None:
+        raise KeyError("nobody")
+
+    monkeypatch.setattr("pwd.getpwuid", find_nobody)
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    entry = fill(trace)
+    assert not entry.folder.is_relative_to(work)
+    assert entry.key is None
+    entry.close()
+    assert not disk_cache.find_or_create_entry(str(trace)).ready
+    assert (disk_cache.clear_cache(), disk_cache.cache_usage()) == ((0, 0), (0, 0))
+    assert list(work.iterdir()) == []
+    assert main(["cache"]) == 0
+    assert "TORCHPROF_TUI_CACHE" in capsys.readouterr().out
+    assert read_json_answer(capsys, "cache", "--json")["folder"] is None

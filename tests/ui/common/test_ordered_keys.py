@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -66,4 +68,17 @@ async def test_screens_that_are_opened_and_left_at_once(keys: list[str]) -> None
                 await pilot.press("escape")
         assert screen_names(pilot) == ["ExplorerScreen"]
     assert app.return_value is None
+    assert app._exception is None
+
+
+@pytest.mark.parametrize(
+    "keys", [["ctrl+c", "R"], ["R", "ctrl+c"], ["ctrl+c", "o", "q"], ["o", "ctrl+c"]], ids=" ".join
+)
+async def test_a_screen_opened_as_the_app_ends(keys: list[str]) -> None:
+    """Its parts are not mounted any more: it ended the app with NoMatches."""
+    app = TorchprofApp()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await press_at_once(pilot, keys)
+        while not app._exit:
+            await asyncio.sleep(0.01)
     assert app._exception is None

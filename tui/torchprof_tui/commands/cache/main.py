@@ -14,14 +14,23 @@ def run(options: argparse.Namespace) -> int:
     if options.clear:
         removed, freed = disk_cache.clear_cache()
     traces, size = disk_cache.cache_usage()
+    has_folder = folder != disk_cache.NO_FOLDER
     if options.json:
-        answer = {"folder": str(folder), "traces": traces, "bytes": size, "limit_bytes": disk_cache.LIMIT_BYTES}
+        answer = {
+            "folder": str(folder) if has_folder else None,
+            "traces": traces,
+            "bytes": size,
+            "limit_bytes": disk_cache.LIMIT_BYTES,
+        }
         if options.clear:
             answer |= {"removed": removed, "freed_bytes": freed}
         print(json.dumps(answer))
         return 0
     if options.clear:
         print(f"removed {_format_trace_count(removed)}, {freed / 1e6:.1f} MB")
+    if not has_folder:
+        print("no home folder, so no cache; TORCHPROF_TUI_CACHE can name a folder for it")
+        return 0
     print(
         f"{folder}: {_format_trace_count(traces)}, {size / 1e6:.1f} MB of at most {disk_cache.LIMIT_BYTES / 1e9:.1f} GB"
     )

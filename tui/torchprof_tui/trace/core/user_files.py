@@ -8,13 +8,19 @@ import secrets
 from pathlib import Path
 
 
+def find_home_folder() -> Path | None:
+    """Return the user's home folder; None if HOME is empty or relative, or if HOME is unset and the user has none."""
+    home = os.path.expanduser("~")
+    return Path(home) if os.path.isabs(home) and os.environ.get("HOME") != "" else None
+
+
 def find_state_folder() -> Path | None:
     """Return `$XDG_STATE_HOME/torchprof-tui`, by default below `~/.local/state`; None if no home folder was found."""
     configured = os.environ.get("XDG_STATE_HOME")
     if configured and os.path.isabs(configured):
         return Path(configured) / "torchprof-tui"
-    home = os.path.expanduser("~")
-    return Path(home) / ".local" / "state" / "torchprof-tui" if os.path.isabs(home) else None
+    home = find_home_folder()
+    return None if home is None else home / ".local" / "state" / "torchprof-tui"
 
 
 def create_state_folder() -> Path:

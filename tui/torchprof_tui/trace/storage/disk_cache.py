@@ -27,9 +27,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchprof_tui import __version__
+from torchprof_tui.trace.core.user_files import find_home_folder
 
 FORMAT_VERSION = 2
 """Version of the folders; the columns in them have a version of their own, which `trace_store.open_trace` checks."""
+
+NO_FOLDER = Path(os.devnull, "torchprof-tui")
+"""A folder that cannot exist, because what is above it is no folder: nothing is found in it and nothing written."""
 
 LIMIT_BYTES = 4 << 30
 """Bytes of all entries, at most; the oldest are removed first. Columns take a fifth of their JSON: some 20 GB of it."""
@@ -130,13 +134,18 @@ def _close_entries() -> None:
 
 
 def cache_folder() -> Path:
-    """Return `$TORCHPROF_TUI_CACHE`, else `$XDG_CACHE_HOME/torchprof-tui`, else `~/.cache/torchprof-tui`."""
+    """Return `$TORCHPROF_TUI_CACHE`, else `$XDG_CACHE_HOME/torchprof-tui`, else `~/.cache/torchprof-tui`.
+
+    Without a home folder it is NO_FOLDER: a path relative to the current folder would be created there.
+    """
     configured = os.environ.get("TORCHPROF_TUI_CACHE")
     if configured:
         return Path(configured).absolute()
     xdg_cache = os.environ.get("XDG_CACHE_HOME")
-    base = Path(xdg_cache) if xdg_cache and os.path.isabs(xdg_cache) else Path(os.path.expanduser("~/.cache"))
-    return base / "torchprof-tui"
+    if xdg_cache and os.path.isabs(xdg_cache):
+        return Path(xdg_cache) / "torchprof-tui"
+    home = find_home_folder()
+    return NO_FOLDER if home is None else home / ".cache" / "torchprof-tui"
 
 
 def find_or_create_entry(spec: str, cache: bool = True) -> CacheEntry:

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from textual import events
 from textual.app import App
+from textual.css.query import NoMatches
 from textual.widget import Widget
 
 from torchprof_tui.ui.common.unbound_keys import explain_unbound_key
@@ -27,9 +28,15 @@ class OrderedKeysApp(App[None]):
         """By key: the widget that it went to, and how many keys had been handled by then; -1: it was not mounted."""
 
     async def on_event(self, event: events.Event) -> None:
+        if self._exit and isinstance(event, events.InputEvent):
+            return  # textual mounts nothing any more, so a screen that a key opened now would lack its parts
         if isinstance(event, events.Key) and not event.is_forwarded:
             self._remember_target(event)
         await super().on_event(event)
+
+    def _handle_exception(self, error: Exception) -> None:
+        if not (self._exit and isinstance(error, NoMatches)):  # a screen that was opened just before the end
+            super()._handle_exception(error)
 
     async def on_key(self, event: events.Key) -> None:
         """Handle a key that no widget has stopped: by its binding, or forward it once more."""

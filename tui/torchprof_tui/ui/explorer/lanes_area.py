@@ -81,6 +81,8 @@ class LanesArea:
 
 def format_rank_notes(trace: Trace, gpu_busy: dict[int, Intervals]) -> dict[int, str]:
     """Format the notes in the ranks' labels, by lane: that a rank was cut, and how busy its GPUs were."""
+    if not trace.lanes:  # a trace that was cut before its first event has a rank and no lane to note it at
+        return {}
     shares = compute_busy_shares(trace, gpu_busy)
     notes: dict[int, list[str]] = {}
     for rank in trace.all_ranks:

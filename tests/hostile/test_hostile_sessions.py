@@ -1,0 +1,47 @@
+"""Short runs of hostile sessions, the same ones each time; `python -m tests.hostile` is the long run with new ones."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings, target
+
+from tests.hostile.cases import CommandCase, ScreenCase
+from tests.hostile.commands import run_command_case
+from tests.hostile.corpus import COMMAND_CASES, SCREEN_CASES, TERMINAL_CASES
+from tests.hostile.inputs import command_cases, screen_cases
+from tests.hostile.screens import play_screen_case
+from tests.hostile.terminals import run_terminal_case
+
+SHORT = settings(
+    deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck), print_blob=False
+)
+
+
+@settings(SHORT, max_examples=60)
+@given(case=command_cases())
+def test_every_command_answers_or_says_why_not(case: CommandCase) -> None:
+    printed = run_command_case(case)
+    target(float(len(printed.out.splitlines())))  # towards traces of which much can be said
+
+
+@settings(SHORT, max_examples=8)
+@given(case=screen_cases())
+def test_any_keys_on_any_screen(case: ScreenCase) -> None:
+    target(float(len(set(play_screen_case(case)))))  # towards sessions that see many screens
+
+
+@pytest.mark.parametrize("name", COMMAND_CASES)
+def test_commands_that_failed_before(name: str) -> None:
+    run_command_case(COMMAND_CASES[name])
+
+
+@pytest.mark.parametrize("name", SCREEN_CASES)
+def test_screens_that_failed_before(name: str) -> None:
+    play_screen_case(SCREEN_CASES[name])
+
+
+@pytest.mark.parametrize("name", TERMINAL_CASES)
+def test_the_terminal_is_given_back(name: str) -> None:
+    status, written = run_terminal_case(TERMINAL_CASES[name])
+    assert status == (2 if name == "no trace" else 0)
+    assert b"\x1b[?1049h" in written  # the app was on the screen
