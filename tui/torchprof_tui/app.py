@@ -9,12 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import importlib
 import os
 import signal
-import sys
-import tempfile
-import traceback
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -25,25 +21,29 @@ from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
-from textual.worker import WorkerFailed
 
 from torchprof_tui.trace.core.errors import UnreadableFileError, format_error
 from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE
 from torchprof_tui.trace.loading.resolve import resolve_specs
-from torchprof_tui.trace.storage.disk_cache import prune_cache
+from torchprof_tui.ui.common.crash_report import print_crash
 from torchprof_tui.ui.common.help_app import HelpApp
 from torchprof_tui.ui.common.messages import PromptClosed
 from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
 from torchprof_tui.ui.common.terminal_driver import TerminalDriver
 from torchprof_tui.ui.common.themes import THEMES
+from torchprof_tui.ui.later_screens import (
+    create_start_screen,
+    import_explorer,
+    import_screens,
+    update_recent_and_prune,
+)
 from torchprof_tui.ui.start.loading_screen import LoadingScreen
 
 if TYPE_CHECKING:
     from torchprof_tui.runs.recording_request import RecordingRequest
     from torchprof_tui.trace.loading.opener import TraceOpener
     from torchprof_tui.trace.sources.ssh_connections import SshConnections
-    from torchprof_tui.trace.specs.address import ListedTrace
     from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
     from torchprof_tui.ui.record.record_screen import RecordScreen
     from torchprof_tui.ui.record.recording_screen import RecordingScreen
@@ -119,9 +119,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
     def on_mount(self) -> None:
         # The app's own empty screen always stays below: only a screen that was pushed can be switched.
         self.push_screen(
-            _create_start_screen()
-            if self._initial_opener is None
-            else self._create_loading_screen(self._initial_opener)
+            create_start_screen() if self._initial_opener is None else self._create_loading_screen(self._initial_opener)
         )
         # Where the ssh session is closed or the app killed, restore the terminal and remove temporary folders.
         loop = asyncio.get_running_loop()
@@ -138,7 +136,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
 
     def action_open_another(self) -> None:
         if not self._check_busy() and self.screen.TITLE != "start":
-            self.push_screen(_create_start_screen(can_go_back=self._current_opener is not None))
+            self.push_screen(create_start_screen(can_go_back=self._current_opener is not None))
 
     def on_start_screen_chosen(self, message: StartScreen.Chosen) -> None:
         self._open(message.spec, *message.other_specs)
@@ -166,7 +164,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
         return opener
 
     def _create_loading_screen(self, opener: TraceOpener) -> LoadingScreen:
-        return LoadingScreen(opener, prepare=_import_explorer)
+        return LoadingScreen(opener, prepare=import_explorer)
 
     async def on_loading_screen_opened(self, message: LoadingScreen.Opened) -> None:
         previous, self._current_opener = self._current_opener, message.opener
@@ -186,12 +184,12 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
         screen.call_after_refresh(self._finish_startup, screen)
         if message.opener.cache_was_damaged:
             self.notify(DAMAGED_CACHE_MESSAGE, markup=False)
-        self.run_worker(asyncio.to_thread(_update_recent_and_prune, message.opener.spec), group="house")
-        self.run_worker(asyncio.to_thread(_import_screens), group="screens")
+        self.run_worker(asyncio.to_thread(update_recent_and_prune, message.opener.spec), group="house")
+        self.run_worker(asyncio.to_thread(import_screens), group="screens")
         self.run_worker(asyncio.to_thread(message.opener.split_into_blocks, message.trace), group="finish")
 
     async def on_loading_screen_folder_found(self, message: LoadingScreen.FolderFound) -> None:
-        await self.switch_screen(_create_start_screen(self._current_opener is not None, (message.name, message.traces)))
+        await self.switch_screen(create_start_screen(self._current_opener is not None, (message.name, message.traces)))
         self.lanes_ready.set()
 
     def on_loading_screen_failed(self, message: LoadingScreen.Failed) -> None:
@@ -211,7 +209,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
         if len(self.screen_stack) > 2:
             await self.pop_screen()
         else:
-            await self.switch_screen(_create_start_screen())
+            await self.switch_screen(create_start_screen())
 
     def action_leave(self) -> None:
         """Leave a screen that lies above another one; quit from the lowest, and from a run that goes on."""
@@ -366,57 +364,9 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
         self.lanes_ready.set()  # ends what waits for lanes; the error is raised when the app ends
 
     def _print_error_renderables(self) -> None:
-        """Print one line about a bug of the app, and write the traceback to a file that can be sent."""
         if self._debug_errors:
             super()._print_error_renderables()
             return
         if self._exit_renderables and self._exception is not None:
-            error: BaseException = self._exception
-            if isinstance(error, WorkerFailed):  # does not say where the worker failed
-                error = error.error
-            log = self._write_log("".join(traceback.format_exception(error)))
-            name = type(error).__name__
-            print(f"torchprof-tui: crashed ({name}); please report it, the details are in {log}", file=sys.stderr)
+            print_crash(self._exception)
         self._exit_renderables.clear()
-
-    def _write_log(self, text: str) -> str:
-        with tempfile.NamedTemporaryFile("w", prefix="torchprof-tui-", suffix=".log", delete=False) as log:
-            log.write(text)
-        return log.name
-
-
-def _create_start_screen(
-    can_go_back: bool = False, remote_folder: tuple[str, list[ListedTrace]] | None = None
-) -> StartScreen:
-    from torchprof_tui.ui.start.start_screen import StartScreen  # deferred: not shown when started with a trace
-
-    return StartScreen(can_go_back=can_go_back, remote_folder=remote_folder)
-
-
-def _import_screens() -> None:
-    """Import the screens that the explorer's keys open, in a thread, so that no key waits for an import."""
-    for screen in (
-        "table.table",
-        "tree.tree",
-        "guess.guess",
-        "common.help",
-        "start.start",
-        "record.record",
-        "record.recording",
-    ):
-        importlib.import_module(f"torchprof_tui.ui.{screen}_screen")
-
-
-def _update_recent_and_prune(spec: str) -> None:
-    """Add a trace to the recent ones and prune the cache, in a thread: a home folder on a network disk may be slow."""
-    if spec:
-        from torchprof_tui.ui.start.recent_traces import add_recent_trace  # deferred: not needed before the first frame
-
-        add_recent_trace(spec)
-    prune_cache()
-
-
-def _import_explorer() -> None:
-    """Import numpy and the explorer's modules, in a thread, while the worker decodes."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    importlib.import_module("torchprof_tui.ui.explorer.explorer_screen")

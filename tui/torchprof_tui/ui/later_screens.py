@@ -1,0 +1,51 @@
+"""Import what is not needed before the first frame: the explorer while a trace is read, other screens after that."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import TYPE_CHECKING
+
+from torchprof_tui.trace.storage.disk_cache import prune_cache
+
+if TYPE_CHECKING:
+    from torchprof_tui.trace.specs.address import ListedTrace
+    from torchprof_tui.ui.start.start_screen import StartScreen
+
+
+def create_start_screen(
+    can_go_back: bool = False, remote_folder: tuple[str, list[ListedTrace]] | None = None
+) -> StartScreen:
+    """Create the start screen."""
+    from torchprof_tui.ui.start.start_screen import StartScreen  # deferred: not shown when started with a trace
+
+    return StartScreen(can_go_back=can_go_back, remote_folder=remote_folder)
+
+
+def import_screens() -> None:
+    """Import the screens that the explorer's keys open, in a thread, so that no key waits for an import."""
+    for screen in (
+        "table.table",
+        "tree.tree",
+        "guess.guess",
+        "common.help",
+        "start.start",
+        "record.record",
+        "record.recording",
+    ):
+        importlib.import_module(f"torchprof_tui.ui.{screen}_screen")
+
+
+def update_recent_and_prune(spec: str) -> None:
+    """Add a trace to the recent ones and prune the cache, in a thread: a home folder on a network disk may be slow."""
+    if spec:
+        from torchprof_tui.ui.start.recent_traces import add_recent_trace  # deferred: not needed before the first frame
+
+        add_recent_trace(spec)
+    prune_cache()
+
+
+def import_explorer() -> None:
+    """Import numpy and the explorer's modules, in a thread, while the worker decodes."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    importlib.import_module("torchprof_tui.ui.explorer.explorer_screen")
