@@ -26,7 +26,7 @@ from torchprof_tui.trace.core.errors import UnreadableFileError, format_error
 from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE
 from torchprof_tui.trace.loading.resolve import resolve_specs
-from torchprof_tui.ui.common.crash_report import print_crash
+from torchprof_tui.ui.common.crash_report import print_crash, write_log
 from torchprof_tui.ui.common.help_app import HelpApp
 from torchprof_tui.ui.common.messages import PromptClosed
 from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
@@ -196,7 +196,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
         if self._current_opener is None:
             self.failure = message.line
         if self._debug_errors:
-            self._write_log(message.detail)
+            write_log(message.detail)
         self.lanes_ready.set()
 
     def on_loading_screen_retry_requested(self, message: LoadingScreen.RetryRequested) -> None:
