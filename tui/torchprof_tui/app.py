@@ -303,7 +303,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
 
     def _is_shown(self, name: str) -> bool:
         """Return whether the current screen is of the class of this name (which may not have been imported)."""
-        return type(self.screen).__name__ == name
+        return any(base.__name__ == name for base in type(self.screen).__mro__)
 
     # -- garbage -------------------------------------------------------------------------------------------
 

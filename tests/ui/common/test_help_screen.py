@@ -33,7 +33,7 @@ KEYS = {"table": "t", "tree": "T", "guess": "G", "start": "o", "record": "R"}
 KNOWN_KEYS = {
     "explorer": "zoom in at the cursor",
     "table": "reverse the order",
-    "tree": "unfold all nodes",
+    "tree": "open all nodes",
     "guess": "back to the lanes",
     "source": "the end of the file",
     "start": "type the path of a trace",
@@ -190,10 +190,10 @@ async def test_it_begins_with_the_panel_that_has_the_keys() -> None:
 async def test_a_command_of_the_app_acts_from_the_palette() -> None:
     """The palette ran every action on the screen, where those of the app do nothing."""
     async with opened("table") as (app, pilot):
-        await pilot.press("ctrl+p", *"Program: leave")
-        await until(pilot, lambda: "leave this screen" in text_of(app.screen))
+        await pilot.press("ctrl+p", *"Program: open")
+        await until(pilot, lambda: "open another trace" in text_of(app.screen))
         await pilot.press("enter", "enter")
-        await until(pilot, lambda: app.screen.TITLE == "explorer")
+        await until(pilot, lambda: type(app.screen).__name__ == "StartScreen")
 
 
 async def test_all_bindings_have_a_sentence() -> None:
