@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, Bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,28 +36,34 @@ class TandemRepeats:
 def find_tandem_repeats(values: I64, min_rounds: int, max_period: int) -> TandemRepeats:
     """Find the repeats of at least `min_rounds` rounds of 1 to `max_period` values each in `values` int64[n].
 
-    Where candidates overlap, the one of most values is kept; of equal ones, that of the shortest period. For a period
-    p, a run of l indices i with values[i] = values[i + p] is a repeat of (l + p) // p rounds.
+    Where two overlap, the one of more values keeps them, of equal ones that of the shorter period; the other keeps what
+    is left of it. For a period p, a run of l indices i with values[i] = values[i + p] is a repeat of (l + p) // p
+    rounds.
     """
     parts = [_find_runs(values, period, min_rounds) for period in range(1, max_period + 1)]
-    start, period, rounds = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    is_taken = np.zeros(len(values), dtype=np.bool_)
-    kept = []
-    for index in np.lexsort((period, -period * rounds)).tolist():
-        covered = slice(int(start[index]), int(start[index] + period[index] * rounds[index]))
-        if not is_taken[covered].any():
-            is_taken[covered] = True
-            kept.append(index)
-    chosen = np.array(sorted(kept, key=lambda index: int(start[index])), dtype=np.int64)
-    return TandemRepeats(start[chosen], period[chosen], rounds[chosen])
+    start, stop, period = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    is_free = np.ones(len(values), dtype=np.bool_)
+    kept: list[tuple[int, int, int]] = []
+    for index in np.lexsort((period, start - stop)).tolist():
+        step = int(period[index])
+        for first, last in _find_stretches(is_free[start[index] : stop[index]]) + start[index]:
+            rounds = int(last - first) // step
+            if rounds >= min_rounds:
+                is_free[first : first + rounds * step] = False
+                kept.append((int(first), step, rounds))
+    columns = np.array(sorted(kept), dtype=np.int64).reshape(-1, 3)
+    return TandemRepeats(columns[:, 0], columns[:, 1], columns[:, 2])
 
 
 def _find_runs(values: I64, period: int, min_rounds: int) -> tuple[I64, I64, I64]:
-    """Find the repeats of one period: (start, period, rounds), int64[k] each."""
-    is_same = np.concatenate([[False], values[:-period] == values[period:], [False]])
-    edges = np.flatnonzero(is_same[1:] != is_same[:-1])
-    start, length = edges[::2], edges[1::2] - edges[::2]
-    rounds = (length + period) // period
-    is_long = rounds >= min_rounds
-    start, rounds = start[is_long].astype(np.int64), rounds[is_long].astype(np.int64)
-    return start, np.full(len(start), period, dtype=np.int64), rounds
+    """Find the repeats of one period: (start, stop, period), int64[k] each; the last round may not be whole."""
+    stretches = _find_stretches(values[:-period] == values[period:])
+    start, stop = stretches[:, 0], stretches[:, 1] + period
+    is_long = stop - start >= min_rounds * period
+    return start[is_long], stop[is_long], np.full(int(is_long.sum()), period, dtype=np.int64)
+
+
+def _find_stretches(mask: Bool) -> I64:
+    """Find where a mask is true: (start, stop) of each stretch, int64[k, 2]."""
+    padded = np.concatenate([[False], mask, [False]])
+    return np.flatnonzero(padded[1:] != padded[:-1]).reshape(-1, 2).astype(np.int64)
