@@ -84,7 +84,9 @@ def test_a_loop_in_each_step_is_counted_per_step() -> None:
 
 
 def test_a_loop_in_an_annotation_is_placed_there() -> None:
-    finding = check_pattern(trace(*training_step(annotation("ema", 3_990, 2_000), *loop(("aten::lerp_",), 64, 4_000))), "op-loop")
+    finding = check_pattern(
+        trace(*training_step(annotation("ema", 3_990, 2_000), *loop(("aten::lerp_",), 64, 4_000))), "op-loop"
+    )
     assert "aten::lerp_ runs 64 times in a row in ema: " in finding.answer.seen
 
 

@@ -162,14 +162,19 @@ def unbucketed_program(elements: int) -> list[Entry | list[Entry]]:
     for k in range(40):
         program.append(cpu("torch::autograd::AccumulateGrad", 20 + k, 0.5))
         at = 300 + 65 * k
-        program.append(launched(k + 2, "c10d::allreduce_", 100 + 12 * k, at, 60, ALL_REDUCE, stream=20, **size, **group))
+        program.append(
+            launched(k + 2, "c10d::allreduce_", 100 + 12 * k, at, 60, ALL_REDUCE, stream=20, **size, **group)
+        )
     return program
 
 
 def test_small_all_reduces_are_to_be_bucketed(tmp_path: Path) -> None:
     verdict = decide_file(tmp_path / "rank0.json", *unbucketed_program(4500))
     assert verdict.regime is Regime.COMMUNICATION
-    assert ": 40 all-reduces a step, one per parameter, 18 kB in the median: bucket them: Distrib" in verdict.first
+    assert verdict.first == (
+        "40 all-reduces a step, one per parameter, 18 kB in the median, take 86 % of the time with nothing computed "
+        "beside, gaps included: bucket them (DDP's bucket_cap_mb, or one flattened all-reduce)"
+    )
 
 
 def test_large_all_reduces_are_not(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Find tandem repeats in a sequence: the same group of values several times in a row, without anything between.
 
-    find_tandem_repeats(np.array([7, 1, 2, 1, 2, 1, 2, 9]), min_rounds=3, max_period=16)
-    # start [1], period [2], rounds [3]
+find_tandem_repeats(np.array([7, 1, 2, 1, 2, 1, 2, 9]), min_rounds=3, max_period=16)
+# start [1], period [2], rounds [3]
 """
 
 from __future__ import annotations

@@ -164,8 +164,9 @@ def _measure_loops(view: ScopeView) -> _LoopTimes:
     action="do it for all items at once: one batched op, a torch._foreach_ op, or compile the loop",
     decided="The outermost ops of a launching thread in a step, by name: a group of at most 16 that follows itself as "
     "often as the limit, or more. Ops of layers (products, convolutions, norms, attention, embeddings), collectives, "
-    "optimizer steps and data loaders do not count, nor do rounds of copies alone. The GPU must be busy for less than its limit meanwhile, and the "
-    "time in which it is idle reach its limit. Time at stake: that idle time; without a GPU, the time of the loops.",
+    "optimizer steps and data loaders do not count, nor do rounds of copies alone. Meanwhile the GPU must be busy for "
+    "less than its limit, and idle for a share of the steps that reaches its own. Time at stake: that idle time; "
+    "without a GPU, the time of the loops.",
     thresholds=(
         thresholds.OP_LOOP_MIN_ROUNDS,
         thresholds.OP_LOOP_MEAN_MAX,
@@ -260,7 +261,8 @@ def _choose_remedy(view: ScopeView, times: _LoopTimes, runs: I64) -> Remedy | No
     names = set(loops.group_names[int(loops.group[runs[0]])])
     if names == {"aten::zero_"}:
         return Remedy(
-            "drop the gradients instead of writing zeros into each", "optimizer.zero_grad(set_to_none=True)  # the default"
+            "drop the gradients instead of writing zeros into each",
+            "optimizer.zero_grad(set_to_none=True)  # the default",
         )
     if names & _SCALAR_OPS or _waits_each_round(view, loops, runs):
         return Remedy(

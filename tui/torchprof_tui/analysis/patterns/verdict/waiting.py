@@ -16,6 +16,7 @@ from torchprof_tui.analysis.patterns.rules.communication_card import (
     build_card_of_view,
     describe_unbucketed_reduces,
     find_slow_rate,
+    measure_reduce_section,
 )
 from torchprof_tui.analysis.patterns.rules.graphs import describe_replay_costs
 from torchprof_tui.analysis.patterns.rules.multi_gpu import (
@@ -90,7 +91,9 @@ def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
         return replace(_diagnose_late_rank(evidence, late_rank), share=share, events=events)
     reduces = describe_unbucketed_reduces(view, card)
     if reduces and (view.tables.rank_context is None or not is_waiting):
-        return Diagnosis(EXPOSED, share, f"{what}: {reduces}", BUCKET_REMEDY.action, card.describe(), events)
+        section = max(share, measure_reduce_section(view) / evidence.device_time)
+        what = f"{reduces}, take {format_percent(section)} of the time with nothing computed beside, gaps included"
+        return Diagnosis(EXPOSED, section, what, BUCKET_REMEDY.action, card.describe(), events)
     if is_waiting:
         what += f", {format_percent(min(waiting_time / max(card.exposed, 1), 1.0))} of it waiting for a late rank"
         return Diagnosis(EXPOSED, share, what, "open the other ranks' traces with this one", card.describe(), events)
@@ -221,7 +224,9 @@ def _describe_launching(evidence: Evidence, share: float) -> str:
     """Describe which causes of the time tree a share of waiting consists of, and what explains most of it."""
     pause = evidence.pause.time / evidence.device_time if evidence.pause else 0.0
     shares = {cause: evidence.idle(cause) - (pause if cause is IdleCause.HOST else 0.0) for cause in _LAUNCHING}
-    listed = sorted((cause for cause in _LAUNCHING if shares[cause] >= _MIN_LISTED_SHARE), key=lambda each: -shares[each])
+    listed = sorted(
+        (cause for cause in _LAUNCHING if shares[cause] >= _MIN_LISTED_SHARE), key=lambda each: -shares[each]
+    )
     parts = ", ".join(f"{cause.label} {format_percent(shares[cause])}" for cause in listed)
     text = f"of these {format_percent(share)}: {parts}" if len(listed) > 1 else ""
     explained = evidence.explained_time(*(cause.id for cause in _LAUNCHING))
