@@ -42,7 +42,7 @@ from torchprof_tui.trace.model.event_kind import Kind
     action="overlap: start the collective earlier, beside work that does not need its result",
     decided="For each device, the union of collectives minus the union of kernels and fills, in the steps' span. The "
     "remedy is that of its owner (DDP, FSDP, tensor or expert parallelism), by the callers of the launches; where most "
-    "of the time waits for a late rank, no overlap wins it back. Small all-reduces, one for each gradient: bucket them.",
+    "of the time waits for a late rank, no overlap wins it back. Small all-reduces, one per gradient: bucket them.",
     thresholds=(
         thresholds.EXPOSED_SHARE,
         thresholds.REDUCES_PER_GRADIENT,

@@ -249,7 +249,7 @@ def _describe_place(view: ScopeView, loops: OpLoops, run: int) -> str:
     has_backward_before = bool((backward.end <= start).any())
     has_optimizer_before = bool((optimizer.end <= start).any())
     if has_backward_before and not has_optimizer_before and (optimizer.start >= end).any():
-        return " between backward and Optimizer.step"
+        return _BEFORE_OPTIMIZER
     if has_optimizer_before and not (backward.start >= end).any():
         return " after Optimizer.step"
     return " before backward" if not has_backward_before and (backward.start >= end).any() else ""
@@ -259,6 +259,8 @@ def _choose_remedy(view: ScopeView, times: _LoopTimes, runs: I64) -> Remedy | No
     """Choose by the ops of one round: it reads a value back, takes a norm, or neither; None: the pattern's own."""
     loops = times.loops
     names = set(loops.group_names[int(loops.group[runs[0]])])
+    if not len(view.tables.work):
+        return Remedy("call these ops once on whole tensors, not once for each item, or compile the loop")
     if names == {"aten::zero_"}:
         return Remedy(
             "drop the gradients instead of writing zeros into each",
@@ -269,7 +271,7 @@ def _choose_remedy(view: ScopeView, times: _LoopTimes, runs: I64) -> Remedy | No
             "keep the results on the GPU and fetch them once, or compute them for all items in one batched op",
             "values = torch.stack(results).tolist()  # once, after the loop; no .item() in it",
         )
-    if names & _NORM_OPS:
+    if names & _NORM_OPS and _describe_place(view, loops, int(runs[0])) == _BEFORE_OPTIMIZER:
         return Remedy(
             "do it for all gradients at once: clip_grad_norm_ uses torch._foreach_ ops",
             "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm, foreach=True)",
@@ -283,6 +285,8 @@ def _waits_each_round(view: ScopeView, loops: OpLoops, runs: I64) -> bool:
     first, last = sync_start.searchsorted([loops.start[run], loops.end[run]]).tolist()
     return bool(last - first >= _SYNCS_PER_ROUND * int(loops.rounds[run]))
 
+
+_BEFORE_OPTIMIZER = " between backward and Optimizer.step"
 
 _MAX_PERIOD = 16
 """Ops of one round: longer groups are layers or whole models, whose ops are not small together."""
