@@ -152,7 +152,7 @@ def test_the_text_says_where_a_problem_lies(capsys: pytest.CaptureFixture[str]) 
     problems = {one["id"]: one for one in answer["patterns"] if one["significant"]}
     shown = {line.split()[1]: line for line in out.splitlines() if line.startswith("● ")}
     assert shown.keys() == problems.keys()
-    assert "(the sum of all idle time)" in shown["idle-gap"]
+    assert "(the sum of all gaps of 10.0 µs or more)" in shown["idle-gap"]
     specific = [one for one in problems.values() if one["within"] not in (SUMMARY, [])]
     assert specific
     for one in specific:

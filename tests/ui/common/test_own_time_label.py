@@ -46,7 +46,11 @@ def test_it_lists_the_parts_largest_first(at_stake: int, times: tuple[int, ...],
 
 
 def test_general_patterns_sum_up() -> None:
-    assert describe_own_time(finding("overhead-bound", 9000), tree(0, 0, 0)) == "the sum of all idle time"
+    assert (
+        describe_own_time(finding("overhead-bound", 9000), tree(0, 0, 0))
+        == "the sum of the idle time that the CPU causes"
+    )
+    assert describe_own_time(finding("idle-gap", 9000), tree(0, 0, 0)) == "the sum of all gaps of 10.0 µs or more"
     assert describe_own_time(finding("first-step-wide", 9000), tree(0, 0, 0)) == "the sum of several causes"
 
 

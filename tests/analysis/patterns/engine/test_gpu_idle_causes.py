@@ -218,4 +218,4 @@ def test_the_advice_names_the_cause_where_one_stands_out() -> None:
     checker = Checker(trace(*entries))
     findings = checker.check()
     assert checker.decide_verdict().regime is Regime.MIXED
-    assert "in-place variant" in checker.decide_verdict(findings=findings).first
+    assert "fill in place" in checker.decide_verdict(findings=findings).first

@@ -137,3 +137,19 @@ def test_a_hidden_copy_must_be_worth_avoiding(duration: float, busy: float, stat
 def test_kernels_with_a_fixed_launch_size_are_counted_with_an_example() -> None:
     seen = check_pattern(trace(*healthy()), "fixed-launch").answer.seen
     assert re.fullmatch(r"\d+ kernels? with a fixed launch size \(e\.g\. aten::\w+\)", seen)
+
+
+@pytest.mark.parametrize(
+    ("op", "code"),
+    [
+        ("aten::select_backward", "q, k, v = qkv.unbind(0)  # once, instead of qkv[0], qkv[1], qkv[2]"),
+        ("aten::slice_backward", "a, b = x.split(sizes, dim=-1)  # once, instead of x[..., :n], x[..., n:]"),
+        ("aten::_index_put_impl_", "y = x.index_select(0, indices)  # once, instead of x[i] for each i"),
+        ("aten::masked_fill", "scores.masked_fill_(mask, float('-inf'))  # in place: no clone"),
+        ("aten::addmm", ""),
+    ],
+)
+def test_the_code_against_a_hidden_copy_is_that_of_its_op(op: str, code: str) -> None:
+    finding = check_pattern(trace(*op_with_copy(op)), "hidden-copy")
+    assert finding.has_fired
+    assert finding.remedy.code == code

@@ -152,3 +152,11 @@ def test_without_a_gpu_the_time_in_the_data_loader_counts(loading: int, state: S
     if state is State.FIRED:
         assert finding.answer.at_stake == 3 * loading * 1000
         assert "pin_memory" not in finding.remedy.code  # memory is pinned for copies to a GPU
+
+
+def test_the_causes_of_gaps_add_up_to_their_share() -> None:
+    seen = check_pattern(trace(*waiting()), "idle-gap").answer.seen
+    whole, _, causes = seen.partition(" of the steps: ")
+    assert " gaps of 10.0 µs or more, " in whole
+    shares = [float(part.split()[-2]) for part in causes.split(", ")]
+    assert sum(shares) == pytest.approx(float(whole.split()[-2]), abs=1.5)

@@ -10,6 +10,7 @@ from tests.helpers.trace_builder import Entry, cpu, step, trace
 from torchprof_tui.analysis.collectives.communication_owner import Owner
 from torchprof_tui.analysis.patterns.engine.pattern import Remedy, State
 from torchprof_tui.analysis.patterns.rules import multi_gpu
+from torchprof_tui.analysis.patterns.rules.communication_card import BUCKET_REMEDY
 
 
 def step_with_collective(overlap: float) -> list[Entry]:
@@ -77,3 +78,28 @@ def test_without_an_owner_there_is_no_line_to_paste() -> None:
 def test_waiting_is_not_overlapped() -> None:
     notify = "void deep_ep::intranode::notify_dispatch<8>(int const*)"
     assert exposed_remedy(name=notify) == multi_gpu.LATE_RANK_REMEDY
+
+
+def step_with_reduces(count: int, gradients: int, reduce_us: float = 20) -> list[Entry]:
+    """All-reduces after a backward pass that adds to this many gradients, one every 30 µs."""
+    entries = [step(1, 0, 200 + 30 * count), *op_with_work("aten::mm", 1, 20, 100, GEMM)]
+    entries += [cpu("torch::autograd::AccumulateGrad", 20 + k, 0.5) for k in range(gradients)]
+    for k in range(count):
+        entries += op_with_work("c10d::allreduce_", 130 + 30 * k, 145 + 30 * k, reduce_us, NCCL, stream=20)
+    return entries
+
+
+def test_an_all_reduce_for_each_gradient_is_to_be_bucketed() -> None:
+    finding = check_pattern(trace(*step_with_reduces(40, 40)), "exposed-comm")
+    assert finding.answer.seen.endswith("; 40 all-reduces a step, one per parameter, 20.0 µs in the median")
+    assert finding.remedy == BUCKET_REMEDY
+
+
+@pytest.mark.parametrize(("count", "gradients", "reduce_us"), [(40, 120, 20), (20, 20, 20), (40, 0, 20), (40, 40, 150)])
+def test_buckets_few_all_reduces_inference_and_large_ones_are_left(
+    count: int, gradients: int, reduce_us: float
+) -> None:
+    finding = check_pattern(trace(*step_with_reduces(count, gradients, reduce_us)), "exposed-comm")
+    assert finding.has_fired
+    assert "one per parameter" not in finding.answer.seen
+    assert finding.remedy != BUCKET_REMEDY

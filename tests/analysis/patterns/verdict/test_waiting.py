@@ -152,3 +152,44 @@ def test_what_graphs_still_cost_is_said() -> None:
     verdict = checker.decide_verdict(findings=checker.check())
     assert "graphs are replayed already" in verdict.first
     assert verdict.why == "0 copies into inputs 0 ns (0 %), 6 replays 600.0 µs (33 %)"
+
+
+def unbucketed_program(elements: int) -> list[Entry | list[Entry]]:
+    """A step of one product and 40 all-reduces of float32 after it, as many as gradients."""
+    size = {"Collective name": "allreduce", "In msg nelems": elements, "Out msg nelems": elements}
+    group = {"dtype": "Float", "Group size": 8, "Process Group Name": "0"}
+    program: list[Entry | list[Entry]] = [step(1, 0, 3000), launched(1, "aten::mm", 5, 15, 285)]
+    for k in range(40):
+        program.append(cpu("torch::autograd::AccumulateGrad", 20 + k, 0.5))
+        at = 300 + 65 * k
+        program.append(
+            launched(k + 2, "c10d::allreduce_", 100 + 12 * k, at, 60, ALL_REDUCE, stream=20, **size, **group)
+        )
+    return program
+
+
+def test_small_all_reduces_are_to_be_bucketed(tmp_path: Path) -> None:
+    verdict = decide_file(tmp_path / "rank0.json", *unbucketed_program(4500))
+    assert verdict.regime is Regime.COMMUNICATION
+    assert verdict.first == (
+        "40 all-reduces a step, one per parameter, 18 kB in the median, take 86 % of the time with nothing computed "
+        "beside, gaps included: bucket them (DDP's bucket_cap_mb, or one flattened all-reduce)"
+    )
+
+
+def test_large_all_reduces_are_not(tmp_path: Path) -> None:
+    verdict = decide_file(tmp_path / "rank0.json", *unbucketed_program(2**20))
+    assert verdict.regime is Regime.COMMUNICATION
+    assert "bucket them" not in verdict.first
+
+
+def test_the_wait_for_the_cpu_is_divided_as_the_tree_is() -> None:
+    entries: list[Entry | list[Entry]] = [step(1, 0, 4000)]
+    entries += [launched(k + 1, "aten::mm" if k % 2 else "aten::add", 40 * k, 40 * k + 8, 4) for k in range(100)]
+    verdict = decide(*entries)
+    assert "for the CPU to dispatch and launch 100 kernels a step" in verdict.first
+    assert verdict.tree is not None
+    waited = {part.id: round(verdict.tree.share(part) * 100) for part in verdict.tree.parts}
+    assert verdict.why.startswith("of these ")
+    assert f"host code {waited['host_code']} %" in verdict.why
+    assert f"launch {waited['launch']} %" in verdict.why

@@ -329,7 +329,7 @@ async def test_a_problem_says_in_which_parts_of_the_time_it_lies(tmp_path: Path)
     async with explorer(shown, (140, 48)) as (screen, pilot):
         await settled(pilot)
         await move_to(screen, pilot, "idle-gap")
-        assert "the sum of all idle time" in screen._panel_controller.cheatsheet_panel.text()
+        assert "the sum of all gaps of 10.0 µs or more" in screen._panel_controller.cheatsheet_panel.text()
 
 
 async def test_the_largest_gaps_name_their_line_on_the_lanes(tmp_path: Path) -> None:

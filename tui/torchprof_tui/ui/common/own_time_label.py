@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.verdict.own_time import GENERAL_PATTERN_IDS, find_own_times
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.number_format import format_share
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.pattern import Finding
     from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree
 
-_SUM_OF_IDLE_TIME = ("overhead-bound", "idle-gap")
+_SUMS = {
+    "overhead-bound": "the sum of the idle time that the CPU causes",
+    "idle-gap": f"the sum of all gaps of {format_duration(thresholds.IDLE_MIN.value)} or more",
+}
+"""What the time of patterns that describe a whole scope adds up."""
 
 _MIN_LISTED_SHARE = 0.0005
 """Share of the scope below which a part is not listed: it would read 0.0 %."""
@@ -30,8 +36,7 @@ def describe_own_time(finding: Finding, tree: TimeTree | None) -> str:
     if tree is None or not finding.answer.at_stake or not tree.total:
         return ""
     if finding.id in GENERAL_PATTERN_IDS:
-        is_sum = finding.id in _SUM_OF_IDLE_TIME
-        return "the sum of all idle time" if is_sum else "the sum of several causes"
+        return _SUMS.get(finding.id, "the sum of several causes")
     own = find_own_times(tree, [finding.id]).get(finding.id)
     parts = [
         f"{_shorten_label(part.label)} {format_share(tree.share(part))}"

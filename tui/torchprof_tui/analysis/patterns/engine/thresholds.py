@@ -249,6 +249,15 @@ EXPERT_LOOP_MIN = _threshold("experts in a loop", 8, "experts", "a few masked br
 OPTIMIZER_MIN_LAUNCHES = _threshold(
     "launches of one optimizer step", 24, "kernels", "foreach and fused steps launch about a dozen for any model"
 )
+OP_LOOP_MIN_ROUNDS = _threshold(
+    "rounds in a row", 16, "rounds", "a dozen branches or heads in a list are a model's own; a loop over items has more"
+)
+OP_LOOP_MEAN_MAX = _threshold(
+    "mean time of an op in the loop", 100 * _US, "ns", "a call costs some tens of µs: longer ops are work, not calls"
+)
+OP_LOOP_BUSY_MAX = _threshold(
+    "GPU busy during the loop", 0.50, "share", "a GPU that works for most of the loop is not kept waiting by it"
+)
 PAUSE_MIN = _threshold(
     "shortest pause", 5 * _MS, "ns", "on a busy machine the scheduler causes pauses of a millisecond or two"
 )
@@ -284,6 +293,13 @@ TRANSFER_BANDWIDTH_MIN = _threshold(
     "PCIe reaches 20 or more; below half of that, the collective mostly waits",
 )
 LARGE_MESSAGE = _threshold("mean message", 1 << 20, "bytes", "below a megabyte, latency takes more time than the bytes")
+REDUCES_PER_GRADIENT = _threshold(
+    "all-reduces per gradient", 0.8, "times", "a bucket holds dozens of gradients: with buckets there are far fewer"
+)
+REDUCES_PER_STEP = _threshold("all-reduces a step", 24, "all-reduces", "so few cost about a launch each")
+SMALL_REDUCE_MAX = _threshold(
+    "median all-reduce of unknown size", 100 * _US, "ns", "a bucket of 25 MB takes longer on most links"
+)
 TURNS_OVERLAP = _threshold(
     "work of several GPUs at the same time", 0.20, "share of the work", "GPUs that work in parallel do not take turns"
 )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from torchprof_tui.analysis.collectives.communication_card import CommunicationCard, build_communication_card
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.missing_data import NO_GPU
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
+    Remedy,
     Section,
     Severity,
     absent_answer,
@@ -15,6 +18,10 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.time.intervals import union
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.communication_kernels import Operation
+from torchprof_tui.trace.model.event_kind import Kind
 
 
 @register_pattern(
@@ -74,3 +81,64 @@ def find_slow_rate(card: CommunicationCard) -> float | None:
     is_large = row.bytes / row.sized_count >= thresholds.LARGE_MESSAGE.value
     is_slow = row.best_bus_bandwidth < thresholds.TRANSFER_BANDWIDTH_MIN.value
     return row.best_bus_bandwidth if is_large and is_slow else None
+
+
+GRADIENT_REGEX = r"torch::autograd::AccumulateGrad$"
+BUCKET_REMEDY = Remedy(
+    "bucket them (DDP's bucket_cap_mb, or one flattened all-reduce)",
+    "DistributedDataParallel(model, bucket_cap_mb=25)  # 25 MB a bucket is the default",
+)
+
+
+def describe_unbucketed_reduces(view: ScopeView, card: CommunicationCard) -> str:
+    """Describe small all-reduces of which there is one for each gradient; "" where gradients share all-reduces.
+
+    "404 all-reduces a step, one per parameter, 18 kB in the median"; their duration where sizes were not recorded.
+    """
+    row = next((row for row in card.rows if row.operation is Operation.ALL_REDUCE), None)
+    if row is None or 2 * row.time < sum(each.time for each in card.rows):
+        return ""
+    gradients = len(view.match_names(GRADIENT_REGEX, Kind.OP))
+    steps = max(len(view.steps), 1)
+    is_one_per_gradient = gradients and row.count >= thresholds.REDUCES_PER_GRADIENT.value * gradients
+    if not is_one_per_gradient or row.count < thresholds.REDUCES_PER_STEP.value * steps:
+        return ""
+    records = view.tables.communication[0]
+    is_reduce = np.isin(records.events, card.events) & records.operation_mask(Operation.ALL_REDUCE)
+    sizes = records.bytes[is_reduce & (records.bytes > 0)]
+    duration = float(np.median(view.trace.duration[records.events[is_reduce]]))
+    if len(sizes):
+        size = float(np.median(sizes))
+        is_small, typical = size < thresholds.LARGE_MESSAGE.value, _format_bytes(size)
+    else:
+        is_small, typical = duration < thresholds.SMALL_REDUCE_MAX.value, format_duration(duration)
+    per_step = f"{row.count / steps:,.0f} all-reduces{' a step' if len(view.steps) else ''}"
+    return f"{per_step}, one per parameter, {typical} in the median" if is_small else ""
+
+
+def measure_reduce_section(view: ScopeView) -> int:
+    """Measure when all-reduces ran one after the other and nothing was computed, the gaps between them included.
+
+    ns of the window, summed over devices. A gap counts where no gradient was added to between the launches of the two.
+    """
+    work, trace = view.work, view.trace
+    is_linked = (work.kind == Kind.COLLECTIVE) & (work.launch >= 0)
+    added = np.sort(view.tables.match_names(GRADIENT_REGEX, Kind.OP).start)
+    time = 0
+    for device in view.tables.devices:
+        reduces = work.select(is_linked & (work.device == device))
+        start, end = reduces.events.start, reduces.events.end
+        before = added.searchsorted(np.asarray(trace.start[reduces.launch]))
+        follows = np.concatenate([before[1:] == before[:-1], [False]])[: len(end)]
+        next_start = np.append(start[1:], end[-1:])
+        section = union(start, np.where(follows, np.maximum(next_start, end), end)).clip(*view.window)
+        time += (section - view.tables.compute_intervals[device]).total
+    return time
+
+
+def _format_bytes(size: float) -> str:
+    """Format bytes in powers of ten: "18 kB"."""
+    for unit, factor in (("MB", 1e6), ("kB", 1e3)):
+        if size >= factor:
+            return f"{size / factor:.3g} {unit}"
+    return f"{size:.0f} B"

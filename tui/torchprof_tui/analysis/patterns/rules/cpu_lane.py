@@ -24,6 +24,7 @@ from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.dead_windows import find_dead_windows
+from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_hidden_copy_remedy
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -294,7 +295,6 @@ def _find_trailing_sync(tables: TraceTables) -> int:
     meaning="an op copied its input first: the bias of addmm, the input of an out-of-place op, or a tensor whose "
     "layout had to change",
     action="change the op that is named: its in-place variant, a contiguous input, or a fused op avoids the copy",
-    code="scores.masked_fill_(mask, float('-inf'))  # in place: no clone",
     decided="A device-to-device copy, or a kernel that copies for aten::clone, whose outermost operator is not "
     "copy_, clone or to: another operator, or a library such as DDP's reducer, made the copy. Casts do not "
     "count, nor do copies that together take less than a hundredth of the time.",
@@ -328,7 +328,7 @@ def hidden_copy(view: ScopeView) -> Answer:
     share = int(view.time_in_scope(rows).sum()) / max(view.window_length * len(view.tables.devices), 1)
     if share < thresholds.HIDDEN_COPY_SHARE.value:
         return absent_answer(f"{summary}, {format_percent(share)} of the time")
-    return fired_answer(summary, rows.row, copy_time)
+    return fired_answer(summary, rows.row, copy_time, choose_hidden_copy_remedy(main_op))
 
 
 def device_copy_mask(view: ScopeView) -> Bool:

@@ -8,7 +8,6 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.launch_owners import find_owner_ops
@@ -275,11 +274,10 @@ def idle_gap(view: ScopeView) -> Answer:
         late_steps = sorted_unique(late_steps[late_steps >= 0])
         if len(late_steps) < max(2, thresholds.IDLE_STEPS_SHARE.value * len(view.steps)):
             return absent_answer(f"such gaps in {len(late_steps)} of {len(view.steps)} steps only")
-    time_by_cause = gaps.time[long_gaps].sum(axis=0)
+    time_by_cause = gaps.select(long_gaps).program_time_by_cause()
     cause_text = ", ".join(
-        f"{IdleCause(int(cause)).label} {format_percent(float(time_by_cause[cause] / time_by_cause.sum()))}"
-        for cause in np.argsort(-time_by_cause, kind="stable")[:3]
-        if time_by_cause[cause]
+        f"{cause.label} {format_percent(time_by_cause[cause] / view.device_time)}"
+        for cause in sorted(time_by_cause, key=lambda cause: -time_by_cause[cause])[:3]
     )
     neighbours = sorted_unique(
         np.concatenate(
@@ -291,8 +289,8 @@ def idle_gap(view: ScopeView) -> Answer:
     if not len(evidence):
         return cannot_tell_answer(NOTHING_HERE)
     return fired_answer(
-        f"{format_count(len(long_gaps), 'gap')}, {format_duration(idle_time)} or {format_percent(share)} of the "
-        f"time: {cause_text}",
+        f"{format_count(len(long_gaps), 'gap')} of {format_duration(thresholds.IDLE_MIN.value)} or more, "
+        f"{format_duration(idle_time)} or {format_percent(share)} of {view.window_label}: {cause_text}",
         evidence,
         idle_time,
     )

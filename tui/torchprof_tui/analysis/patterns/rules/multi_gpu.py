@@ -23,7 +23,12 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
-from torchprof_tui.analysis.patterns.rules.communication_card import build_card_of_view, find_slow_rate
+from torchprof_tui.analysis.patterns.rules.communication_card import (
+    BUCKET_REMEDY,
+    build_card_of_view,
+    describe_unbucketed_reduces,
+    find_slow_rate,
+)
 from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -37,8 +42,15 @@ from torchprof_tui.trace.model.event_kind import Kind
     action="start the collective earlier, so that it overlaps with work that does not need its result",
     decided="For each device, the time of collectives without the time of kernels and fills, during the steps. The "
     "fix depends on what started the collectives (DDP, FSDP, tensor or expert parallelism), by the callers "
-    "of the launches; if most of the time is a wait for a late rank, overlap does not help.",
-    thresholds=(thresholds.EXPOSED_SHARE,),
+    "of the launches; if most of the time is a wait for a late rank, overlap does not help. Small all-reduces, one "
+    "per gradient: bucket them.",
+    thresholds=(
+        thresholds.EXPOSED_SHARE,
+        thresholds.REDUCES_PER_GRADIENT,
+        thresholds.REDUCES_PER_STEP,
+        thresholds.LARGE_MESSAGE,
+        thresholds.SMALL_REDUCE_MAX,
+    ),
     severity=Severity.PROBLEM,
     fires_on_absence=True,
 )
@@ -71,9 +83,10 @@ def exposed_comm(view: ScopeView) -> Answer:
     total_time = sum(intervals.measure_between(t0, t1) for intervals in tables.collective_intervals.values()) // len(
         tables.devices
     )
+    reduces = describe_unbucketed_reduces(view, build_card_of_view(view))
     return fired_answer(
         f"{format_duration(exposed_time)} of {format_duration(total_time)} in collectives is exposed: "
-        f"{format_percent(share)} of {view.window_label}{_format_waiting(view)}",
+        f"{format_percent(share)} of {view.window_label}{_format_waiting(view)}" + (f"; {reduces}" if reduces else ""),
         np.sort(collectives.row[exposed_per_collective > 0]),
         exposed_time,
         _choose_remedy(view, collectives.row, exposed_per_collective),
@@ -83,10 +96,14 @@ def exposed_comm(view: ScopeView) -> Answer:
 def _choose_remedy(view: ScopeView, rows: I64, exposed: I64) -> Remedy | None:
     """Choose the remedy for exposed collectives, `exposed` int64[k] ns of each: by the late rank or by their owner."""
     card = build_card_of_view(view)
+    if view.tables.rank_context is None and describe_unbucketed_reduces(view, card):
+        return BUCKET_REMEDY
     if card.exposed_waiting > thresholds.WAITING_SHARE_OF_EXPOSED.value * card.exposed:
         return LATE_RANK_REMEDY if view.tables.rank_context is None else LATE_RANK_IS_OPEN_REMEDY
     if view.tables.rank_context is None and find_slow_rate(card):
         return SLOW_RATE_REMEDY
+    if describe_unbucketed_reduces(view, card):
+        return BUCKET_REMEDY
     records = view.tables.communication[0]
     weight = np.zeros(len(records), np.int64)
     weight[np.searchsorted(records.events, rows)] = exposed

@@ -190,6 +190,31 @@ def choose_copy_remedy(view: ScopeView, copies: EventTable) -> Remedy | None:
     )
 
 
+_HIDDEN_COPY_REMEDIES = {
+    "aten::select_backward": Remedy(
+        "each index such as qkv[0] writes its gradient into zeros of the whole tensor: take all parts at once",
+        "q, k, v = qkv.unbind(0)  # once, instead of qkv[0], qkv[1], qkv[2]",
+    ),
+    "aten::slice_backward": Remedy(
+        "each slice writes its gradient into zeros of the whole tensor: split it once",
+        "a, b = x.split(sizes, dim=-1)  # once, instead of x[..., :n], x[..., n:]",
+    ),
+    "aten::_index_put_impl_": Remedy(
+        "each index writes its gradient into zeros of the whole tensor: index once, with all indices together",
+        "y = x.index_select(0, indices)  # once, instead of x[i] for each i",
+    ),
+    "aten::masked_fill": Remedy(
+        "masked_fill copies its input first: fill in place where the input is not needed again",
+        "scores.masked_fill_(mask, float('-inf'))  # in place: no clone",
+    ),
+}
+
+
+def choose_hidden_copy_remedy(main_op: str) -> Remedy | None:
+    """Choose by the op that made most of the copies."""
+    return _HIDDEN_COPY_REMEDIES.get(main_op)
+
+
 WORKERS_TOO_SLOW = Remedy(
     "the loader's workers are too slow: start more, let each prepare more batches ahead, or decode faster",
     "DataLoader(…, num_workers=16, prefetch_factor=8)",

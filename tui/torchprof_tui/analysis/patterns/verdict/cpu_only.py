@@ -12,6 +12,7 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.host_activity import COMMUNICATION_REGEX, DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
+from torchprof_tui.analysis.patterns.rules.op_loop import OP_LOOP_ID
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis
 from torchprof_tui.analysis.patterns.verdict.time_tree import OUTSIDE, TimePart, TimeTree
 from torchprof_tui.analysis.patterns.verdict.tree_lines import part_sort_key
@@ -117,18 +118,29 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
         waits = view.select_in_scope(view.tables.match_names(DATA_LOADER_REGEX))
         return Diagnosis(INPUT, share, f"the data loader takes {percent} of the CPU's time", remedy, "", waits.row)
     if worst.id == OPS and worst.parts:
-        op = worst.parts[0]
-        ops = view.ops
-        events = ops.row[ops.name == view.trace.names.index(op.id)]
-        what = f"ops take {percent} of the CPU's time, {op.id} {format_percent(op.time / measured)}"
-        calls = next((found for found in findings if found.id == "call-count" and found.has_fired), None)
-        if calls is not None and np.isin(calls.answer.events, events).any():
-            what = f"ops take {percent} of the CPU's time; {calls.answer.seen}"
-            return Diagnosis(OPS, share, what, calls.remedy.action, "", events)
-        return Diagnosis(OPS, share, what, "", "", events)
+        return _diagnose_ops(view, worst, measured, findings)
     if worst.id == COMMUNICATION:
         return Diagnosis(COMMUNICATION, share, f"communication takes {percent} of the CPU's time")
     return _diagnose_host_code(view, share)
+
+
+def _diagnose_ops(view: ScopeView, ops_part: TimePart, measured: int, findings: Sequence[Finding]) -> Diagnosis:
+    """Diagnose a main thread that is mostly in ops: a loop of small ones, many calls of one, or the longest."""
+    share = ops_part.time / measured
+    percent = format_percent(share)
+    op = ops_part.parts[0]
+    ops = view.ops
+    events = ops.row[ops.name == view.trace.names.index(op.id)]
+    what = f"ops take {percent} of the CPU's time, {op.id} {format_percent(op.time / measured)}"
+    loop = next((found for found in findings if found.id == OP_LOOP_ID and found.has_fired), None)
+    if loop is not None and loop.answer.at_stake >= thresholds.EXPLAINED_SHARE_OF_WAIT.value * ops_part.time:
+        what = f"ops take {percent} of the CPU's time; {loop.answer.seen}"
+        return Diagnosis(OPS, share, what, loop.remedy.action, "", loop.answer.events)
+    calls = next((found for found in findings if found.id == "call-count" and found.has_fired), None)
+    if calls is not None and np.isin(calls.answer.events, events).any():
+        what = f"ops take {percent} of the CPU's time; {calls.answer.seen}"
+        return Diagnosis(OPS, share, what, calls.remedy.action, "", events)
+    return Diagnosis(OPS, share, what, "", "", events)
 
 
 def _diagnose_host_code(view: ScopeView, share: float) -> Diagnosis:

@@ -18,6 +18,7 @@ from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
+from torchprof_tui.analysis.patterns.rules.op_loop import OP_LOOP_ID
 from torchprof_tui.analysis.patterns.verdict.own_time import GENERAL_PATTERN_IDS
 from torchprof_tui.analysis.patterns.verdict.tree_lines import part_sort_key
 from torchprof_tui.analysis.time.gpu_time import work_mask
@@ -127,9 +128,9 @@ UNSPECIFIC_PATTERN_IDS = frozenset(
 )
 """Patterns that restate that time is lost; others name why."""
 
-_ORDER = {OP_COMPILATION_ID: -1, "tiny-kernels": 1, **dict.fromkeys(UNSPECIFIC_PATTERN_IDS, 2)}
+_ORDER = {OP_COMPILATION_ID: -1, OP_LOOP_ID: 1, "tiny-kernels": 2, **dict.fromkeys(UNSPECIFIC_PATTERN_IDS, 3)}
 """What explains time before or after the others: the calls that compile hold up whatever the op's thread did meanwhile;
-patterns that do not say whose launches they count come last."""
+a loop explains what its waits do not; patterns that do not say whose launches they count come last."""
 
 
 class _Claims:

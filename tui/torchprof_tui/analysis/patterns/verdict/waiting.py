@@ -11,7 +11,13 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.practices import OptimizerKind
 from torchprof_tui.analysis.patterns.engine.scope_view import format_count, format_percent
-from torchprof_tui.analysis.patterns.rules.communication_card import build_card_of_view, find_slow_rate
+from torchprof_tui.analysis.patterns.rules.communication_card import (
+    BUCKET_REMEDY,
+    build_card_of_view,
+    describe_unbucketed_reduces,
+    find_slow_rate,
+    measure_reduce_section,
+)
 from torchprof_tui.analysis.patterns.rules.graphs import describe_replay_costs
 from torchprof_tui.analysis.patterns.rules.multi_gpu import (
     STRAGGLER_ID,
@@ -83,6 +89,11 @@ def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
     late_rank = find_late_rank(view)
     if late_rank and is_waiting:
         return replace(_diagnose_late_rank(evidence, late_rank), share=share, events=events)
+    reduces = describe_unbucketed_reduces(view, card)
+    if reduces and (view.tables.rank_context is None or not is_waiting):
+        section = max(share, measure_reduce_section(view) / evidence.device_time)
+        what = f"{reduces}, take {format_percent(section)} of the time with nothing computed beside, gaps included"
+        return Diagnosis(EXPOSED, section, what, BUCKET_REMEDY.action, card.describe(), events)
     if is_waiting:
         what += f", {format_percent(min(waiting_time / max(card.exposed, 1), 1.0))} of it in a wait for a late rank"
         return Diagnosis(EXPOSED, share, what, "open the traces of all ranks together", card.describe(), events)
@@ -203,10 +214,31 @@ def _diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     count = format_count(round(per_step), "kernel") + (" a step" if steps else "")
     median = format_duration(float(np.median(view.work.events.duration))) if len(view.work) else ""
     median = f" (median {median})" if kernels > 1 and median else f" ({median})" if median else ""
-    what = f"the GPU waits {format_percent(share)} of the time for the CPU to dispatch {count}{median}"
+    what = f"the GPU waits {format_percent(share)} of the time for the CPU to dispatch and launch {count}{median}"
     launches = sorted_unique(view.work.launch[view.work.launch >= 0]).astype(np.int64)
-    why = describe_replay_costs(view) if evidence.practices.uses_cuda_graphs else ""
+    why = describe_replay_costs(view) if evidence.practices.uses_cuda_graphs else _describe_launching(evidence, share)
     return Diagnosis(IdleCause.DISPATCH.id, share, what, choose_launch_remedy(evidence, per_step), why, launches)
+
+
+def _describe_launching(evidence: Evidence, share: float) -> str:
+    """Describe which causes of the time tree a share of waiting consists of, and what explains most of it."""
+    pause = evidence.pause.time / evidence.device_time if evidence.pause else 0.0
+    shares = {cause: evidence.idle(cause) - (pause if cause is IdleCause.HOST else 0.0) for cause in _LAUNCHING}
+    listed = sorted(
+        (cause for cause in _LAUNCHING if shares[cause] >= _MIN_LISTED_SHARE), key=lambda each: -shares[each]
+    )
+    parts = ", ".join(f"{cause.label} {format_percent(shares[cause])}" for cause in listed)
+    text = f"of these {format_percent(share)}: {parts}" if len(listed) > 1 else ""
+    explained = evidence.explained_time(*(cause.id for cause in _LAUNCHING))
+    largest = max(explained, key=lambda candidate: explained[candidate], default="")
+    if largest and explained[largest] >= thresholds.PROBLEM_MIN_SHARE.value * evidence.device_time:
+        found = f"{largest} {format_percent(explained[largest] / evidence.device_time)}"
+        text = f"{text}; {found}: {evidence.fired[largest].answer.seen}" if text else ""
+    return text
+
+
+_MIN_LISTED_SHARE = 0.005
+"""Share of the time below which a cause is not listed."""
 
 
 def choose_launch_remedy(evidence: Evidence, kernels_per_step: float) -> str:

@@ -1,0 +1,160 @@
+"""Test the pattern of Python loops of small ops: literal programs, and recordings of two such loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.helpers.paths import FIXTURES
+from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
+from tests.helpers.pattern_traces import ADD, GPU_ONLY, check_pattern, op_with_work
+from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, runtime, step, trace
+from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.analysis.patterns.engine.pattern import State
+from torchprof_tui.analysis.patterns.rules import op_loop
+from torchprof_tui.trace.loading.load_in_process import load_trace
+
+CLIPPING = ("aten::linalg_vector_norm", "aten::add", "aten::clamp", "aten::mul_")
+METRIC = ("aten::select", "aten::eq", "aten::item")
+LAYERS = ("aten::linear", "aten::layer_norm", "aten::relu")
+OPTIMIZER = "Optimizer.step#SGD.step"
+BACKWARD = "autograd::engine::evaluate_function: AddmmBackward0"
+
+
+def loop(ops: Sequence[str], rounds: int, at: float = 100, gpu_us: float = 1) -> list[Entry]:
+    """Each op takes 9 of 10 µs and launches a kernel of `gpu_us`."""
+    names = list(ops) * rounds
+    return [
+        entry
+        for k, name in enumerate(names)
+        for entry in op_with_work(name, at + 10 * k, at + 10 * k + 8.5, gpu_us, ADD, cost=9)
+    ]
+
+
+def training_step(*more: Entry, steps: int = 2) -> list[Entry]:
+    """Steps of 10 ms: a layer, its backward pass from 3 to 3.9 ms, and the optimizer from 9 ms on; `more` is in the
+    first."""
+    entries: list[Entry] = list(more)
+    for number in range(steps):
+        at = 10_000 * number
+        entries += [step(number + 1, at, 9_999), *op_with_work("aten::linear", at + 10, at + 30, 20)]
+        entries += [cpu(BACKWARD, at + 3_000, 900), *op_with_work("aten::mm", at + 3_010, at + 3_030, 500)]
+        entries += [annotation(OPTIMIZER, at + 9_000, 500)]
+        entries += op_with_work("aten::_foreach_add_", at + 9_010, at + 9_030, 20)
+    return entries
+
+
+CASES: Cases = {
+    "op-loop": {
+        FIRED: training_step(*loop(CLIPPING, 40, 4_000)),
+        ABSENT: training_step(*loop(LAYERS, 40, 4_000)),
+        CANNOT_TELL: GPU_ONLY,
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "state"), case_params(CASES))
+def test_fires_absent_cannot_tell(name: str, state: State) -> None:
+    check_case(CASES, name, state)
+
+
+def test_every_pattern_has_a_trace_for_each_answer() -> None:
+    assert not find_missing_answers(op_loop, CASES)
+
+
+def test_its_ops_rounds_place_and_idle_time_are_counted() -> None:
+    finding = check_pattern(trace(*training_step(*loop(CLIPPING, 40, 4_000), steps=1)), "op-loop")
+    assert finding.answer.seen == (
+        "the same 4 ops (aten::linalg_vector_norm → aten::add → aten::clamp → aten::mul_) run 40 times in a row "
+        "between backward and Optimizer.step: 1.60 ms, 16 % of the steps; 1 such loop"
+    )
+    assert finding.answer.at_stake == 160 * 10_000 - 1_000 - 160 * 1_000 + 500  # the last kernel ends after the loop
+    assert len(finding.answer.events) == 160
+    assert finding.remedy.code.startswith("torch.nn.utils.clip_grad_norm_(")
+
+
+def test_a_loop_in_each_step_is_counted_per_step() -> None:
+    both = [*loop(METRIC, 64, 100), *loop(METRIC, 64, 10_100)]
+    finding = check_pattern(trace(*training_step(*both)), "op-loop")
+    assert "run 64 times in a row before backward: 1.92 ms a step, 19 % of the steps; 2 such loops" in (
+        finding.answer.seen
+    )
+    assert "fetch them once" in finding.remedy.action
+
+
+def test_a_loop_in_an_annotation_is_placed_there() -> None:
+    finding = check_pattern(
+        trace(*training_step(annotation("ema", 3_990, 2_000), *loop(("aten::lerp_",), 64, 4_000))), "op-loop"
+    )
+    assert "aten::lerp_ runs 64 times in a row in ema: " in finding.answer.seen
+
+
+def check_loop(entries: Sequence[Entry]) -> bool:
+    return check_pattern(trace(*training_step(*entries)), "op-loop").has_fired
+
+
+def test_too_few_rounds_and_rounds_of_different_steps_are_no_loop() -> None:
+    assert not check_loop(loop(CLIPPING, 15, 4_000))
+    assert check_loop(loop(CLIPPING, 16, 4_000))
+    benchmark = [entry for k in range(40) for entry in (step(k, 100 * k, 99), *loop(("aten::add",), 4, 100 * k + 1))]
+    assert not check_pattern(trace(*benchmark), "op-loop").has_fired
+
+
+def test_a_busy_gpu_is_not_kept_waiting() -> None:
+    assert not check_loop([*loop(CLIPPING, 40, 4_000), kernel(ADD, 4_000, 1_500, stream=9)])
+
+
+def test_long_ops_are_work_and_no_loop_of_small_ones() -> None:
+    slow = [cpu("aten::sort", 4_000 + 210 * k, 200) for k in range(20)]
+    assert not check_loop(slow)
+
+
+def test_loops_that_have_a_name_of_their_own_do_not_count() -> None:
+    assert not check_loop([annotation("Optimizer.step#Adam.step", 3_990, 2_000), *loop(CLIPPING, 40, 4_000)])
+    loader = annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 3_990, 2_000)
+    assert not check_loop([loader, *loop(CLIPPING, 40, 4_000)])
+    assert not check_loop(loop(("c10d::allreduce_",), 100, 4_000))
+    assert not check_loop(loop(("torch.distributed.ddp.reducer::copy_bucket_to_grad",), 100, 4_000))
+    assert not check_loop(loop(("aten::to",), 100, 4_000))
+
+
+def test_without_a_gpu_the_time_of_the_loop_is_at_stake() -> None:
+    entries = [step(1, 0, 2_000), *(cpu(name, 10 * k, 9) for k, name in enumerate(METRIC * 30))]
+    finding = check_pattern(trace(*entries), "op-loop")
+    assert finding.answer.at_stake == (30 * 3 * 10 - 1) * 1000
+
+
+def test_a_wait_in_each_round_asks_to_fetch_once() -> None:
+    entries = [*loop(("aten::sum", "aten::to"), 60, 4_000)]
+    waits = [runtime("cudaStreamSynchronize", 4_015 + 20 * k, 2, 90_000 + k) for k in range(60)]
+    finding = check_pattern(trace(*training_step(*entries, *waits)), "op-loop")
+    assert "fetch them once" in finding.remedy.action
+
+
+def test_gradients_filled_with_zeros_are_to_be_dropped() -> None:
+    finding = check_pattern(trace(*training_step(*loop(("aten::zero_",), 80, 4_000))), "op-loop")
+    assert "zero_grad(set_to_none=True)" in finding.remedy.code
+
+
+def test_the_verdict_names_it_where_it_explains_most() -> None:
+    entries = [step(1, 0, 5_000), cpu(BACKWARD, 1, 90), *loop(CLIPPING, 100), annotation(OPTIMIZER, 4_500, 100)]
+    checker = Checker(trace(*entries))
+    verdict = checker.decide_verdict(findings=checker.check())
+    assert verdict.first.startswith("the same small ops run in a long loop (")
+    assert "100 times in a row between backward and Optimizer.step" in verdict.why
+
+
+@pytest.mark.parametrize(
+    ("recording", "seen"),
+    [
+        ("metric_loop", "aten::select → aten::select → aten::eq → aten::sum → aten::item) run 64 times in a row"),
+        ("clipping_loop", "aten::mul → … → aten::mul_) run 240 times in a row between backward and Optimizer.step"),
+    ],
+)
+def test_recorded_loops(recording: str, seen: str) -> None:
+    made = load_trace(str(FIXTURES / "recorded_patterns" / f"{recording}.pt.trace.json.gz"), cache=False)
+    finding = check_pattern(made, "op-loop")
+    assert seen in finding.answer.seen
+    assert "such loop" in finding.answer.seen
+    assert finding.is_significant

@@ -1,0 +1,298 @@
+"""The pattern of Python loops that call the same small ops for one item after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
+from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor, outermost_ancestor
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Answer,
+    Remedy,
+    Section,
+    Severity,
+    absent_answer,
+    cannot_tell_answer,
+    fired_answer,
+)
+from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
+from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
+from torchprof_tui.analysis.patterns.engine.tandem_repeats import find_tandem_repeats
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.time.intervals import union
+from torchprof_tui.trace.core.arrays import F64, I64
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.event_kind import Kind
+
+OP_LOOP_ID = "op-loop"
+
+_SMALL_OP_REGEX = (
+    r"(?!autograd::|torch::|c10d|_c10d|fsdp::|profiler::)"
+    r"(?!aten::(linear|matmul|mm|addmm|bmm|baddbmm|addmv|mv|einsum|_?conv\w*|\w*attention\w*|scaled_dot_product\w*"
+    r"|(layer|batch|group|instance|rms)_norm|native_\w*norm|cudnn_\w+|miopen_\w+|mkldnn_\w+|_?embedding\w*"
+    r"|(quantized_)?(lstm|gru|rnn\w*)(_cell)?)$)"
+    r"\w+::\w"
+)
+"""Operators that make up no layer of a model and no collective: a loop over layers is the model itself.
+
+Names with a dot, as `torch.distributed.ddp.reducer::…`, are loops of a library."""
+
+_SCALAR_OPS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal"})
+_COPY_OPS = frozenset({"aten::to", "aten::copy_", "aten::pin_memory", "aten::detach", "aten::detach_"})
+_NORM_OPS = frozenset({"aten::linalg_vector_norm", "aten::norm"})
+_BACKWARD_REGEX = r"autograd::engine::evaluate_function"
+
+
+@dataclass(frozen=True, slots=True)
+class OpLoops:
+    """k runs of the same ops in a row on launching threads, by lane, then time; columns int64[k].
+
+    `ops`: the outermost ops of these threads; a run is `ops[first:stop]`, `rounds` times `period` of them. `start` and
+    `end`: ns. `group`: index into `group_names`, the op names of one round.
+    """
+
+    ops: EventTable
+    first: I64
+    stop: I64
+    period: I64
+    rounds: I64
+    group: I64
+    group_names: tuple[tuple[str, ...], ...]
+
+    @property
+    def start(self) -> I64:
+        return self.ops.start[self.first]
+
+    @property
+    def end(self) -> I64:
+        return self.ops.end[self.stop - 1]
+
+    def rows_of(self, chosen: I64) -> I64:
+        """Return the rows of the ops in these runs: int64[m]."""
+        parts = [self.ops.row[self.first[run] : self.stop[run]] for run in chosen.tolist()]
+        return np.concatenate(parts) if parts else self.ops.row[:0]
+
+
+def find_op_loops(tables: TraceTables) -> OpLoops:
+    """Find the runs of a whole trace; use `TraceTables.compute_once`.
+
+    A run lies in one step, and outside optimizer steps (`optimizer-loop`) and calls of the data loader
+    (`input-starved`). Ops of layers and collectives belong to none.
+    """
+    trace, is_operator = tables.trace, np.asarray(tables.trace.kind) == Kind.OP
+    is_operator &= np.array(["::" in name for name in trace.names] or [False], dtype=np.bool_)[trace.name]
+    ops = tables.launching_thread_ops
+    ops = ops.select(is_operator[ops.row] & (outermost_ancestor(trace, ops.row, is_operator) < 0))
+    repeats = find_tandem_repeats(
+        _number_by_name_and_step(tables, ops), int(thresholds.OP_LOOP_MIN_ROUNDS.value), _MAX_PERIOD
+    )
+    names = [
+        tuple(trace.names[name] for name in ops.name[first : first + period].tolist())
+        for first, period in zip(repeats.start.tolist(), repeats.period.tolist(), strict=True)
+    ]
+    groups = {group: number for number, group in enumerate(dict.fromkeys(names))}
+    group = np.array([groups[group] for group in names], dtype=np.int64)
+    return OpLoops(ops, repeats.start, repeats.stop, repeats.period, repeats.rounds, group, tuple(groups))
+
+
+def _number_by_name_and_step(tables: TraceTables, ops: EventTable) -> I64:
+    """Number ops so that two are equal if their names, threads and steps are: int64[k].
+
+    Ops that belong to no loop get numbers that no other op has.
+    """
+    trace = tables.trace
+    is_small, has_owner = np.zeros(len(trace), dtype=np.bool_), np.zeros(len(trace), dtype=np.bool_)
+    is_small[tables.match_names(_SMALL_OP_REGEX, Kind.OP).row] = True
+    for regex in (OPTIMIZER_STEP_REGEX, DATA_LOADER_REGEX):
+        has_owner[tables.match_names(regex).row] = True
+    is_free = is_small[ops.row] & (outermost_ancestor(trace, ops.row, has_owner) < 0)
+    lane, step = np.asarray(trace.lane[ops.row]), tables.steps.index_at(ops.start)
+    is_other_part = (lane[1:] != lane[:-1]) | (step[1:] != step[:-1])
+    part = np.concatenate([[0], np.cumsum(is_other_part)])[: len(ops)]
+    part_count, name_count = len(ops) + 1, len(trace.names)
+    numbers: I64 = np.where(is_free, part * name_count + ops.name, part_count * name_count + np.arange(len(ops)))
+    return numbers.astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _LoopTimes:
+    """The runs of a view: columns [k] of those in `loops`, ns inside the window.
+
+    `time` int64[k]: of each run. `idle` float64[k]: the part in which the GPUs were idle, their mean; all of it without
+    a GPU. `chosen` int64[m]: the runs that cost enough.
+    """
+
+    loops: OpLoops
+    time: I64
+    idle: F64
+    chosen: I64
+
+
+def _measure_loops(view: ScopeView) -> _LoopTimes:
+    """Measure the runs of a view, and choose those of a group that costs enough while the GPU is mostly idle."""
+    tables, (t0, t1) = view.tables, view.window
+    loops = tables.compute_once(find_op_loops)
+    start, end = np.clip(loops.start, t0, t1), np.clip(loops.end, t0, t1)
+    time = end - start
+    idle = time.astype(np.float64)
+    for device in tables.devices:
+        busy = tables.busy_intervals(device)
+        idle -= (busy.measure_before(end) - busy.measure_before(start)) / len(tables.devices)
+    count = len(loops.group_names)
+    time_of_group = np.bincount(loops.group, weights=time, minlength=count)
+    idle_of_group = np.bincount(loops.group, weights=idle, minlength=count)
+    ops_of_group = np.bincount(loops.group, weights=(loops.stop - loops.first) * (time > 0), minlength=count)
+    is_copying = np.array([_COPY_OPS.issuperset(names) for names in loops.group_names], dtype=np.bool_)
+    is_costly = ~is_copying & (
+        (idle_of_group >= thresholds.SIGNIFICANT_SHARE.value * max(t1 - t0, 1))
+        & (idle_of_group > (1 - thresholds.OP_LOOP_BUSY_MAX.value) * time_of_group)
+        & (time_of_group <= thresholds.OP_LOOP_MEAN_MAX.value * ops_of_group)
+    )
+    return _LoopTimes(loops, time, idle, np.flatnonzero(is_costly[loops.group] & (time > 0)))
+
+
+@register_pattern(
+    OP_LOOP_ID,
+    Section.BEYOND,
+    "The same small ops run in a long loop",
+    meaning="Python calls a few ops for one item after the other: each call costs the CPU more than its work the GPU",
+    action="do it for all items at once: one batched op, a torch._foreach_ op, or compile the loop",
+    decided="The outermost ops of a launching thread in a step, by name: a group of at most 16 that follows itself as "
+    "often as the limit, or more. Ops of layers (products, convolutions, norms, attention, embeddings), collectives, "
+    "optimizer steps and data loaders do not count, nor do rounds of copies alone. Meanwhile the GPU must be busy for "
+    "less than its limit, and idle for a share of the steps that reaches its own. Time at stake: that idle time; "
+    "without a GPU, the time of the loops.",
+    thresholds=(
+        thresholds.OP_LOOP_MIN_ROUNDS,
+        thresholds.OP_LOOP_MEAN_MAX,
+        thresholds.OP_LOOP_BUSY_MAX,
+        thresholds.SIGNIFICANT_SHARE,
+    ),
+    severity=Severity.PROBLEM,
+)
+def op_loop(view: ScopeView) -> Answer:
+    if missing_reason := view.missing_ops_reason():
+        return cannot_tell_answer(missing_reason)
+    times = _measure_loops(view)
+    loops, chosen = times.loops, times.chosen
+    if not len(chosen):
+        return absent_answer(_describe_absence(times))
+    main = int(np.bincount(loops.group[chosen], weights=times.idle[chosen]).argmax())
+    runs = chosen[loops.group[chosen] == main]
+    events = view.select_in_scope(view.tables.event_table(np.sort(loops.rows_of(chosen))))
+    spans = union(loops.start[chosen], loops.end[chosen]).clip(*view.window)
+    at_stake = spans.total if not len(view.tables.work) else int(times.idle[chosen].sum())
+    others = len(np.unique(loops.group[chosen])) - 1
+    more = f"; with {format_count(others, 'other such loop')}: {format_duration(spans.total)}" if others else ""
+    return fired_answer(
+        _describe_loop(view, times, runs) + more,
+        events.row,
+        min(at_stake, spans.total),
+        _choose_remedy(view, times, runs),
+        spans,
+    )
+
+
+def _describe_absence(times: _LoopTimes) -> str:
+    inside = np.flatnonzero(times.time > 0)
+    if not len(inside):
+        return ""
+    longest = int(inside[times.loops.rounds[inside].argmax()])
+    names = times.loops.group_names[int(times.loops.group[longest])]
+    count = int(times.loops.rounds[longest])
+    return f"{_format_group(names)} {count:,} times in a row at most, {format_duration(float(times.time[longest]))}"
+
+
+def _describe_loop(view: ScopeView, times: _LoopTimes, runs: I64) -> str:
+    """Describe the runs of one group: "the same 6 ops (…) run 240 times in a row in a step: 34.3 ms, 33 %"."""
+    loops, steps = times.loops, len(view.steps)
+    names = loops.group_names[int(loops.group[runs[0]])]
+    what = f"{_format_group(names)} {'runs' if len(names) == 1 else 'run'}"
+    rounds, time = int(np.median(loops.rounds[runs])), float(times.time[runs].sum())
+    share = time / max(view.window_length, 1)
+    per_step = f"{format_duration(time / steps)} a step" if steps > 1 else format_duration(time)
+    place = _describe_place(view, loops, int(runs[0]))
+    often = view.format_per_step(len(runs)) if len(runs) > 1 else ""
+    return (
+        f"{what} {rounds:,} times in a row{place}: {per_step}, {format_percent(share)} of {view.window_label}; "
+        f"{format_count(len(runs), 'such loop')}{often}"
+    )
+
+
+def _format_group(names: tuple[str, ...]) -> str:
+    if len(names) == 1:
+        return names[0]
+    listed = names if len(names) <= _MAX_LISTED else (*names[: _MAX_LISTED - 1], "…", names[-1])
+    return f"the same {len(names)} ops ({' → '.join(listed)})"
+
+
+def _describe_place(view: ScopeView, loops: OpLoops, run: int) -> str:
+    """Describe where in a step a run lies, "" where that is not known: in an annotation, or around backward."""
+    trace, tables, first = view.trace, view.tables, loops.ops.row[loops.first[run] : loops.first[run] + 1]
+    annotation = int(nearest_ancestor(trace, first, Kind.ANNOTATION)[0])
+    if annotation >= 0:
+        return f" in {tables.short_name(annotation)}"
+    start, end = int(loops.start[run]), int(loops.end[run])
+    t0, t1 = view.trace.span
+    step = int(tables.steps.index_at(np.array([start]))[0])
+    if step >= 0:
+        t0, t1 = int(tables.steps.start[step]), int(tables.steps.end[step])
+    backward, optimizer = (
+        table.select((table.start < t1) & (table.end > t0))
+        for table in (tables.match_names(_BACKWARD_REGEX), tables.match_names(OPTIMIZER_STEP_REGEX))
+    )
+    has_backward_before = bool((backward.end <= start).any())
+    has_optimizer_before = bool((optimizer.end <= start).any())
+    if has_backward_before and not has_optimizer_before and (optimizer.start >= end).any():
+        return _BEFORE_OPTIMIZER
+    if has_optimizer_before and not (backward.start >= end).any():
+        return " after Optimizer.step"
+    return " before backward" if not has_backward_before and (backward.start >= end).any() else ""
+
+
+def _choose_remedy(view: ScopeView, times: _LoopTimes, runs: I64) -> Remedy | None:
+    """Choose by the ops of one round: it reads a value back, takes a norm, or neither; None: the pattern's own."""
+    loops = times.loops
+    names = set(loops.group_names[int(loops.group[runs[0]])])
+    if not len(view.tables.work):
+        return Remedy("call these ops once on whole tensors, not once for each item, or compile the loop")
+    if names == {"aten::zero_"}:
+        return Remedy(
+            "drop the gradients instead of writing zeros into each",
+            "optimizer.zero_grad(set_to_none=True)  # the default",
+        )
+    if names & _SCALAR_OPS or _waits_each_round(view, loops, runs):
+        return Remedy(
+            "keep the results on the GPU and fetch them once, or compute them for all items in one batched op",
+            "values = torch.stack(results).tolist()  # once, after the loop; no .item() in it",
+        )
+    if names & _NORM_OPS and _describe_place(view, loops, int(runs[0])) == _BEFORE_OPTIMIZER:
+        return Remedy(
+            "do it for all gradients at once: clip_grad_norm_ uses torch._foreach_ ops",
+            "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm, foreach=True)",
+        )
+    return None
+
+
+def _waits_each_round(view: ScopeView, loops: OpLoops, runs: I64) -> bool:
+    """Return whether the first run waits for the GPU about once a round."""
+    sync_start, run = np.sort(view.gap_finder.sync_calls.start), int(runs[0])
+    first, last = sync_start.searchsorted([loops.start[run], loops.end[run]]).tolist()
+    return bool(last - first >= _SYNCS_PER_ROUND * int(loops.rounds[run]))
+
+
+_BEFORE_OPTIMIZER = " between backward and Optimizer.step"
+
+_MAX_PERIOD = 16
+"""Ops of one round: longer groups are layers or whole models, whose ops are not small together."""
+
+_MAX_LISTED = 5
+"""Op names that are listed of a group; the rest is left out before the last."""
+
+_SYNCS_PER_ROUND = 0.9
+"""Waits per round from which each round waits: the first may be missing."""
