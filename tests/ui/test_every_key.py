@@ -75,10 +75,10 @@ def list_keys() -> list[str]:
 KEYS = list_keys()
 
 AT_AN_END = {
-    TableScreen: "home up pageup J K",
+    TableScreen: "home up pageup J K full_stop",
     TreeScreen: "home end left right up down pageup pagedown enter",
-    HelpScreen: "up",
-    StartScreen: "escape up down tab shift+tab",
+    HelpScreen: "up down pageup pagedown home end enter",
+    StartScreen: "escape up down home end pageup pagedown enter tab shift+tab",
 }
 """Keys that may do nothing on a screen: the first or last line is shown already, or there is nothing to go back to."""
 

@@ -136,7 +136,7 @@ async def test_without_a_gpu_workloads_that_need_one_are_grey_and_say_why(monkey
                 [line for line in options(app) if line.split()[0] == name] for name in WORKLOADS_FOR_GPUS
             )
             assert ("needs a GPU: none here" in streams[0]) != has_gpu
-            assert ("so with --eager" in replay[0]) != has_gpu
+            assert ("--eager added" in replay[0]) != has_gpu
             rows = app.screen.query_one("#run-list", OptionList)
             rows.highlighted = rows.get_option_index("workload:streams")
             await pilot.press("enter")
@@ -362,7 +362,7 @@ async def test_r_on_a_trace_without_a_request_is_reported(alone: Path) -> None:
         await pilot.pause()
         await pilot.press("r")
         assert type(app.screen).__name__ == "TreeScreen"
-        assert "r repeats the run of the trace on the lanes" in list(app._notifications)[-1].message
+        assert "r repeats the run of an open trace" in list(app._notifications)[-1].message
 
 
 def test_elapsed_in_words() -> None:

@@ -138,8 +138,9 @@ class RecordScreen(Screen[None]):
         self.app.call_from_thread(self._show_past_runs, past_runs)
 
     def _show_past_runs(self, past_runs: list[PastRun]) -> None:
-        self._past_runs = past_runs
-        self._fill_list()
+        if self.query("#run-list"):  # else the form has been left
+            self._past_runs = past_runs
+            self._fill_list()
 
     def _fill_list(self) -> None:
         option_list = self.query_one("#run-list", OptionList)
