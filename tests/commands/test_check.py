@@ -197,10 +197,23 @@ def test_patterns_that_need_a_gpu_are_one_line(capsys: pytest.CaptureFixture[str
     path = written([step(0, 0, 100), cpu("aten::mm", 10, 30), cpu("aten::add", 50, 20)])
     _, out, _ = call_main(capsys, "check", path)
     lines = [line for line in out.splitlines() if line.startswith("? ")]
-    needs_gpu = [line for line in lines if "overhead-bound" in line or "sync-in-step" in line or "hotspot" in line]
+    needs_gpu = [line for line in lines if "GPU activity" in line]
     assert len(needs_gpu) == 1
-    assert needs_gpu[0].startswith("? needs GPU activity: ")
+    assert re.fullmatch(r"\? \d\d patterns need GPU activity", needs_gpu[0])
+    assert "overhead-bound" not in out
+    assert "overhead-bound" in call_main(capsys, "check", path, "--json")[1]
     assert out.splitlines()[1].startswith("CPU-only trace: ")
+
+
+def test_an_event_without_a_file_is_no_line_of_code(capsys: pytest.CaptureFixture[str], written: Any) -> None:
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    steps = [entry for k in (0, 1000) for entry in (step(k, k, 1000), annotation(loader, k + 5, 700))]
+    path = written([*steps, cpu("aten::mm", 800, 150), cpu("aten::mm", 1800, 150)])
+    _, out, _ = call_main(capsys, "check", path)
+    assert f"  event: {loader}" in out.splitlines()
+    _, report, _ = call_main(capsys, "check", path, "--markdown")
+    assert "Event: enumerate(DataLoader)" in report
+    assert "Code: " not in report
 
 
 def test_the_line_of_code_is_in_every_output(capsys: pytest.CaptureFixture[str]) -> None:

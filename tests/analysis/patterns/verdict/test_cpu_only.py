@@ -67,7 +67,12 @@ def test_code_outside_any_op_is_named_by_its_frame() -> None:
 
 def logging_step(at: float, *callees: Entry) -> list[Entry]:
     """A step of 1000 µs: an op of 300, then a frame of 600 that calls these."""
-    return [step(int(at // 1000) + 1, at, 1000), cpu("aten::mm", at, 300), python("run.py(4): log", at + 350, 600), *callees]
+    return [
+        step(int(at // 1000) + 1, at, 1000),
+        cpu("aten::mm", at, 300),
+        python("run.py(4): log", at + 350, 600),
+        *callees,
+    ]
 
 
 def test_the_deepest_own_frame_with_more_than_half_of_the_time_is_named_with_what_it_calls() -> None:
@@ -77,12 +82,16 @@ def test_the_deepest_own_frame_with_more_than_half_of_the_time_is_named_with_wha
         entry
         for at in (0, 1000)
         for entry in logging_step(
-            at, python(sleep, at + 360, 210), python("json/encoder.py(1): encode", at + 580, 150), python(fsync, at + 735, 180)
+            at,
+            python(sleep, at + 360, 210),
+            python("json/encoder.py(1): encode", at + 580, 150),
+            python(fsync, at + 735, 180),
         )
     ]
     verdict = decide(main, *steps)
-    assert "70 % of the CPU's time, 1.20 of 1.40 ms of it in run.py(4): log (sleep 420.0 µs, fsync 360.0 µs): move it" in (
-        verdict.first
+    assert (
+        "70 % of the CPU's time, 1.20 of 1.40 ms of it in run.py(4): log (sleep 420.0 µs, fsync 360.0 µs): move it"
+        in (verdict.first)
     )
     assert "most" not in verdict.first
     assert verdict.line is not None

@@ -37,6 +37,7 @@ from torchprof_tui.analysis.patterns.rules import (
     gpu_lane,
     gpu_waits,
     graphs,
+    host_code,
     host_pauses,
     moe,
     multi_gpu,
@@ -59,7 +60,7 @@ _SECTION_ORDER = list(Section)
 _RULE_MODULES = (
     *(table_sums, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, multi_gpu),
     *(communication_card, gpu_waits, throughput, conversions),
-    *(warmup, profiler_cost, serving, graphs, moe, optimizer, host_pauses),
+    *(warmup, profiler_cost, serving, graphs, moe, optimizer, host_code, host_pauses),
     *(slow_host, attention_layout, clocks, fsdp, npu),
 )
 """Importing these modules registers their patterns. Several share a section: this is the order within it."""

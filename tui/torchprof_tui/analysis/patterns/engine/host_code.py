@@ -125,7 +125,7 @@ def _find_owners(view: ScopeView, main: MainThread, host: Intervals, time: int) 
     np.subtract.at(own, np.searchsorted(rows, parent[is_child]), covered[is_child])
     own = np.maximum(own, 0)
     owner = _find_owner_rows(view, rows)
-    own[np.isin(rows, np.concatenate([view.tables.steps.row, view.tables.match_names(DATA_LOADER_REGEX).row]))] = 0
+    own[np.isin(owner, np.concatenate([view.tables.steps.row, view.tables.match_names(DATA_LOADER_REGEX).row]))] = 0
     name = np.asarray(trace.name[rows])
     covering = _find_covering_name(view, host, rows[owner == rows], time)
     own_by_name = np.bincount(np.asarray(trace.name[owner]), weights=own)
@@ -226,7 +226,7 @@ def _build_owner(
 
 
 def _shorten(name: str) -> str:
-    """Shorten a name: `<built-in function sleep>` to "sleep", a frame to its file without folders, line and function."""
+    """Shorten a name: `<built-in function sleep>` to "sleep", a frame to file without folders, line and function."""
     frame = parse_frame(name)
     if frame is not None:
         text = frame.text

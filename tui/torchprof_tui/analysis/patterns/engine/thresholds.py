@@ -151,6 +151,9 @@ HOST_PAUSE_MIN = _threshold(
 HOST_OWNER_SHARE = _threshold(
     "host code in one frame or annotation", 0.30, "share", "a third with a name is worth saying; less is spread out"
 )
+HOST_CODE_SHARE = _threshold(
+    "code outside any op", 0.10, "share", "the Python between the ops of a plain loop takes some percent"
+)
 COLD_SHARE = _threshold("cold calls", 0.25, "share", "a quarter of the time was spent on what happens once")
 UNKNOWN_SHARE = _threshold(
     "time of which nothing is known", 0.60, "share", "what is known of the rest would be a guess about the program"

@@ -76,9 +76,10 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
     percent = format_percent(share)
     if worst.id == INPUT:
         remedy = (
-            "more workers, a larger prefetch_factor, or a faster decode: its workers do not keep up"
+            "more workers (up to the number of cores), a larger prefetch_factor, or a faster decode: its workers do "
+            "not keep up"
             if view.tables.practices.uses_workers
-            else "load in worker processes (num_workers), ahead of the step"
+            else "load in worker processes (num_workers), up to the number of cores, ahead of the step"
         )
         waits = view.select_in_scope(view.tables.match_names(DATA_LOADER_REGEX))
         return Diagnosis(INPUT, share, f"the data loader takes {percent} of the CPU's time", remedy, "", waits.row)
