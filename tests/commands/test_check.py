@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from tests.helpers.command_line import call_main, read_error_line, read_json_answer
 from tests.helpers.pattern_traces import healthy, op_with_work, waiting
-from tests.helpers.trace_builder import cpu, step, trace
+from tests.helpers.trace_builder import annotation, cpu, step, trace
 from torchprof_tui.analysis.dispatch.line_model import SourceLine
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Section

@@ -120,6 +120,12 @@ def test_a_launch_without_work() -> None:
     assert "inside the window" in found.note
 
 
+def test_a_trace_without_gpu_work_has_no_note_on_it() -> None:
+    found = find_chain(trace(cpu("op", 0, 20)), 0)
+    assert found.join_method is JoinMethod.NO_WORK
+    assert not found.note
+
+
 def test_an_event_outside_of_dispatch() -> None:
     made = trace(overhead("Buffer Flush", 0, 5), gpu_annotation("forward", 1, 3), cpu("op", 7, 1))
     for name in ("Buffer Flush", "forward"):

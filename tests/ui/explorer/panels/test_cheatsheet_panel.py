@@ -12,15 +12,15 @@ from textual.pilot import Pilot
 from tests.helpers.explorer_app import event_of, explorer, settled, text_of, until
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.pattern_traces import waiting
-from tests.helpers.trace_builder import Entry, cpu, kernel, overhead, python, runtime, step, trace
+from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, overhead, python, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, fired_answer
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.painted_widget import PaintedWidget
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.explorer.scope_mode import ScopeMode
 from torchprof_tui.ui.explorer.panels.cheatsheet_text import NOTE_SIGN, PROBLEM_SIGN, choose_sign
 from torchprof_tui.ui.explorer.panels.panel_dock import PanelTabs
+from torchprof_tui.ui.explorer.scope_mode import ScopeMode
 from torchprof_tui.ui.guess.guess_screen import GuessScreen
 from torchprof_tui.ui.source.source_screen import SourceScreen
 
@@ -232,7 +232,9 @@ async def test_an_event_without_a_file_is_labelled_as_an_event() -> None:
     ):
         await settled(pilot)
         await pilot.press("c")
-        labels = [line.split()[0] for line in screen._panel_controller.cheatsheet_panel.text().splitlines() if line.split()]
+        labels = [
+            line.split()[0] for line in screen._panel_controller.cheatsheet_panel.text().splitlines() if line.split()
+        ]
         assert "event" in labels
         assert "line" not in labels
 

@@ -169,7 +169,9 @@ class TreeScreen(ListScreen):
             ("▌", palette.ink(kind) if not is_root else palette.heading),
             (text, select_row_style(palette, selected, is_root)),
             (" " * max(name_cells - 2 - len(indent) - cell_len(text), 0), palette.text),
-            *self._format_numbers(node, shows_self_time(width, self._has_gpu), palette.active if selected else palette.text),
+            *self._format_numbers(
+                node, shows_self_time(width, self._has_gpu), palette.active if selected else palette.text
+            ),
         ]
 
     def _format_numbers(self, node: int, has_self: bool, style: Style) -> list[TextRun]:
