@@ -308,7 +308,7 @@ def test_a_runaway_recursion_is_reduced_to_its_ends() -> None:
     names = [hop.name for hop in found.hops]
     assert names == [f"f{k}" for k in (*range(500), *range(1001, 1501))]
     assert found.hops[500].offset == 1001 - 499
-    assert found.note.startswith("501 calls in the middle are left out. ")
+    assert found.note.startswith("501 calls in the middle are left out.")
 
 
 def test_the_chain_of_an_npu_goes_through_the_arrow() -> None:
