@@ -191,7 +191,8 @@ def call_count(view: ScopeView) -> Answer:
         loops = find_loops_around(view, of_name, int(thresholds.CALLS_PER_STEP.value))
     if loops.total <= own_time:
         return fired_answer(seen, of_name.row, own_time, remedy)
-    seen += f"; the {format_count(len(loops), 'loop')} around them: {format_duration(loops.total)}"
+    around = "loop" if len(loops) == 1 else f"{len(loops):,} loops"
+    seen += f"; the {around} around them: {format_duration(loops.total)}"
     return fired_answer(seen, of_name.row, loops.total, remedy, loops)
 
 
