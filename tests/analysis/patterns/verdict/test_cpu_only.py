@@ -133,7 +133,7 @@ def test_a_range_inside_one_wait_is_input() -> None:
     checker = Checker(trace(*loop(LOADER.format("MultiProcessing"), 570, 420)))
     scope = replace(checker.default_scope, t0=1_100_000, t1=1_300_000)
     verdict = checker.decide_verdict(scope, checker.check(scope))
-    assert "the data loader takes 100 % of the CPU's time: more workers" in verdict.first
+    assert "the data loader takes 100 % of the CPU's time: its workers are too slow" in verdict.first
 
 
 def test_many_small_calls_are_to_be_batched_without_an_optimizer() -> None:

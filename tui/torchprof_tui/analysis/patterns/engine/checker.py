@@ -60,8 +60,8 @@ _SECTION_ORDER = list(Section)
 _RULE_MODULES = (
     *(table_sums, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, multi_gpu),
     *(communication_card, gpu_waits, throughput, conversions),
-    *(warmup, profiler_cost, serving, graphs, moe, optimizer, host_code, host_pauses),
-    *(slow_host, attention_layout, clocks, fsdp, npu),
+    *(warmup, profiler_cost, serving, graphs, moe, optimizer, host_pauses),
+    *(slow_host, attention_layout, clocks, fsdp, npu, host_code),
 )
 """Importing these modules registers their patterns. Several share a section: this is the order within it."""
 

@@ -91,6 +91,9 @@ TENSOR_CORE_SHARE = _threshold(
 INPUT_SHARE = _threshold(
     "idle in the input pipeline", 0.10, "share", "a tenth of the time is what workers could win back at least"
 )
+HOST_CODE_SHARE = _threshold(
+    "code outside any op", 0.10, "share", "the Python between the ops of a plain loop takes some percent"
+)
 INPUT_WITHOUT_LOADER_MIN = _threshold(
     "no op at a step's start",
     500 * _US,
@@ -150,9 +153,6 @@ HOST_PAUSE_MIN = _threshold(
 )
 HOST_OWNER_SHARE = _threshold(
     "host code in one frame or annotation", 0.30, "share", "a third with a name is worth saying; less is spread out"
-)
-HOST_CODE_SHARE = _threshold(
-    "code outside any op", 0.10, "share", "the Python between the ops of a plain loop takes some percent"
 )
 COLD_SHARE = _threshold("cold calls", 0.25, "share", "a quarter of the time was spent on what happens once")
 UNKNOWN_SHARE = _threshold(

@@ -137,7 +137,9 @@ def gc_pause(view: ScopeView) -> Answer:
             return absent_answer(f"{pause_text} of up to {longest}, at the same op in each step: code of the program")
         return cannot_tell_answer(f"{pause_text} of up to {longest}; with fewer than three steps nothing recurs")
     if len(tables.steps) <= 2:
-        return cannot_tell_answer(f"{pause_text} of up to {longest}; with fewer than three steps nothing recurs")
+        return cannot_tell_answer(
+            f"{pause_text} of up to {longest}; fewer than three steps are too few to see what recurs"
+        )
     frames = tables.practices.python_frames
     if len(frames):
         irregular = irregular[~_has_own_frames(frames, pauses.start[irregular], pauses.end[irregular])]

@@ -155,9 +155,9 @@ def _find_heaviest_operator(view: ScopeView, total: float) -> tuple[float, Bool]
     "A cheap op, called very often",
     meaning="each call is cheap; their number is what costs",
     action="batch the calls into fewer, larger ones, or compile the region",
-    decided="An op or a runtime call whose calls a step (or in the scope, without steps) reach the first limit, whose "
-    "mean self time stays below the second, and whose self time in all reaches the third. Time at stake: that self "
-    "time; without a GPU, the time of the loops around the calls: the same outermost ops 16 times in a row or more.",
+    decided="An op or a runtime call whose calls per step (without steps: in the scope) reach the first limit, whose "
+    "mean self time is below the second, and whose total self time reaches the third. Time at stake: that self time; "
+    "without a GPU, the time of the loops around the calls: the same outermost ops 16 times in a row or more.",
     thresholds=(thresholds.CALLS_PER_STEP, thresholds.CALLS_MEAN_MAX, thresholds.CALLS_SHARE),
     severity=Severity.PROBLEM,
 )

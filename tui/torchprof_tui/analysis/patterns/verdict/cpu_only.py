@@ -76,8 +76,8 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
     percent = format_percent(share)
     if worst.id == INPUT:
         remedy = (
-            "more workers (up to the number of cores), a larger prefetch_factor, or a faster decode: its workers do "
-            "not keep up"
+            "its workers are too slow: use more workers (up to the number of cores), a larger prefetch_factor, or "
+            "faster decoding"
             if view.tables.practices.uses_workers
             else "load in worker processes (num_workers), up to the number of cores, ahead of the step"
         )

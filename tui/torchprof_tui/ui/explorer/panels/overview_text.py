@@ -34,10 +34,10 @@ STARTER_KEYS = (
 """Keys to try first, and what they open."""
 
 CPU_STARTER_KEYS = (
-    ("c", "what goes wrong in this trace, and what to do about it"),
-    ("l", "how the selected event came about: step, op, calls"),
-    ("t", "the profiler's table: where the time goes, name by name"),
-    ("T", "the tree of calls: where the time goes, by path"),
+    ("c", "problems in this trace, and how to fix them"),
+    ("l", "the selected event's path: step, op, calls"),
+    ("t", "the profiler's table: time by name"),
+    ("T", "the tree of calls: time by path"),
 )
 """The same in a trace without GPU work."""
 
