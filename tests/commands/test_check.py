@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from tests.helpers.command_line import call_main, read_error_line, read_json_answer
 from tests.helpers.pattern_traces import healthy, op_with_work, waiting
-from tests.helpers.trace_builder import cpu, step, trace
+from tests.helpers.trace_builder import annotation, cpu, step, trace
 from torchprof_tui.analysis.dispatch.line_model import SourceLine
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Section
@@ -197,10 +198,23 @@ def test_patterns_that_need_a_gpu_are_one_line(capsys: pytest.CaptureFixture[str
     path = written([step(0, 0, 100), cpu("aten::mm", 10, 30), cpu("aten::add", 50, 20)])
     _, out, _ = call_main(capsys, "check", path)
     lines = [line for line in out.splitlines() if line.startswith("? ")]
-    needs_gpu = [line for line in lines if "overhead-bound" in line or "sync-in-step" in line or "hotspot" in line]
+    needs_gpu = [line for line in lines if "GPU activity" in line]
     assert len(needs_gpu) == 1
-    assert needs_gpu[0].startswith("? needs GPU activity: ")
+    assert re.fullmatch(r"\? \d\d patterns need GPU activity", needs_gpu[0])
+    assert "overhead-bound" not in out
+    assert "overhead-bound" in call_main(capsys, "check", path, "--json")[1]
     assert out.splitlines()[1].startswith("CPU-only trace: ")
+
+
+def test_an_event_without_a_file_is_no_line_of_code(capsys: pytest.CaptureFixture[str], written: Any) -> None:
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    steps = [entry for k in (0, 1000) for entry in (step(k, k, 1000), annotation(loader, k + 5, 700))]
+    path = written([*steps, cpu("aten::mm", 800, 150), cpu("aten::mm", 1800, 150)])
+    _, out, _ = call_main(capsys, "check", path)
+    assert f"  event: {loader}" in out.splitlines()
+    _, report, _ = call_main(capsys, "check", path, "--markdown")
+    assert "Event: enumerate(DataLoader)" in report
+    assert "Code: " not in report
 
 
 def test_the_line_of_code_is_in_every_output(capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,6 +120,12 @@ def test_a_launch_without_work() -> None:
     assert "in the recording" in found.note
 
 
+def test_a_trace_without_gpu_work_has_no_note_on_it() -> None:
+    found = find_chain(trace(cpu("op", 0, 20)), 0)
+    assert found.join_method is JoinMethod.NO_WORK
+    assert not found.note
+
+
 def test_an_event_outside_of_dispatch() -> None:
     made = trace(overhead("Buffer Flush", 0, 5), gpu_annotation("forward", 1, 3), cpu("op", 7, 1))
     for name in ("Buffer Flush", "forward"):
@@ -297,7 +303,7 @@ def test_launches_are_in_one_range_of_rows() -> None:
 
 def test_a_runaway_recursion_is_reduced_to_its_ends() -> None:
     deep = [cpu(f"f{depth}", depth, 5000 - 2 * depth) for depth in range(1600)]
-    shown = trace(*deep, ns=True)
+    shown = trace(*deep, kernel("other", 9000, 5), ns=True)
     found = find_chain(shown, 1500)
     names = [hop.name for hop in found.hops]
     assert names == [f"f{k}" for k in (*range(500), *range(1001, 1501))]

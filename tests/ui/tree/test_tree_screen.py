@@ -181,5 +181,20 @@ async def test_deep_nodes_keep_their_label_and_their_numbers(width: int) -> None
         line = cursor_line(tree)
         assert "function_59" in line
         assert "…60" in line
-        assert line.count("µs") == (1 if width == 80 else 2)
+        assert line.count("µs") == 2  # total and self: nothing ran on a GPU
         assert "? help" in lines(tree)[-1]
+
+
+async def test_80_columns_show_the_self_time_where_nothing_ran_on_a_gpu() -> None:
+    async with explorer(model(), (80, 24)) as (screen, pilot):
+        tree = await opened(screen, pilot)
+        assert lines(tree)[0].split()[-3:] == ["calls", "total", "self"]
+        await pilot.press("asterisk")
+        assert next(line for line in lines(tree) if "train" in line).split()[-5:] == ["1", "100.0", "µs", "5.00", "µs"]
+
+
+async def test_80_columns_show_gpu_time_where_there_is_some() -> None:
+    with_gpu = trace(cpu("op", 0, 20), runtime("cudaLaunchKernel", 5, 5, corr=1), kernel("k", 30, 5, corr=1))
+    async with explorer(with_gpu, (80, 24)) as (screen, pilot):
+        tree = await opened(screen, pilot)
+        assert lines(tree)[0].split()[-6:] == ["calls", "total", "GPU", "%", "of", "it"]

@@ -84,3 +84,18 @@ def test_other_pauses_are_no_collections(entries: list[Entry]) -> None:
 
 def test_without_ops_it_cannot_be_told() -> None:
     assert check_pattern(trace(*GPU_ONLY), "gc-pause").state is CANNOT_TELL
+
+
+def test_stacks_are_not_asked_for_where_they_were_recorded() -> None:
+    reason = check_pattern(trace(*IRREGULAR), "gc-pause").answer.reason
+    assert "record with stacks, or the collector's runs (experimental_config: record_python_gc_info=True)" in reason
+    with_stacks = check_pattern(trace(python("run.py(3): main", 0, 60_000), *IRREGULAR), "gc-pause").answer.reason
+    assert "with stacks" not in with_stacks
+    assert with_stacks.endswith("record the collector's runs (experimental_config: record_python_gc_info=True)")
+
+
+def test_a_pause_in_calls_of_its_own_is_no_collection() -> None:
+    calls = python("<built-in function sleep>", 1510, 8600), python("run.py(9): save", 13_710, 7600)
+    finding = check_pattern(trace(python("run.py(3): main", 0, 60_000), *calls, *IRREGULAR), "gc-pause")
+    assert finding.answer.seen == "2 pauses of up to 9.01 ms, in functions that the stacks name"
+    assert finding.state is ABSENT

@@ -138,6 +138,18 @@ def test_workers_in_use_are_not_advised() -> None:
     assert "pin_memory" not in remedy([*starved("SingleProcess"), *pinned], "input-starved").code
 
 
+def test_without_a_gpu_no_more_workers_than_cores_are_advised() -> None:
+    def starved_cpu(loader: str) -> list[Entry]:
+        return [step(1, 0, 1000), annotation(LOADER.format(loader), 10, 800), cpu("aten::mm", 820, 150)]
+
+    without = remedy(starved_cpu("SingleProcess"), "input-starved")
+    assert "num_workers=min(4, os.cpu_count())" in without.code
+    assert "up to the number of cores" in without.action
+    with_workers = remedy(starved_cpu("MultiProcessing"), "input-starved")
+    assert "num_workers=os.cpu_count()" in with_workers.code
+    assert "up to the number of cores" in with_workers.action
+
+
 def tiny(owner: Entry, kernels: int = 30) -> list[Entry]:
     entries = [owner]
     for number in range(1, kernels + 1):

@@ -88,3 +88,34 @@ def test_ranges_without_ops_have_costs_in_children() -> None:
     nested = trace(annotation("epoch", 0, 100), annotation("replay", 5, 90), *calls)
     assert check_pattern(nested, "cost-in-children").answer.seen.startswith("epoch: total 100.0 µs, self 10.0 µs")
     assert check_pattern(trace(annotation("replay", 5, 90), *calls), "cost-in-children").state is ABSENT
+
+
+def test_without_a_gpu_the_loop_around_many_calls_is_at_stake() -> None:
+    loop = [
+        entry
+        for k in range(120)
+        for entry in (
+            cpu("aten::add", 20.0 * k, 8),
+            cpu("aten::mm", 20.0 * k + 9, 5),
+            cpu("aten::relu", 20.0 * k + 15, 2),
+        )
+    ]
+    finding = check_pattern(trace(*loop, cpu("aten::sum", 2400, 100)), "call-count")
+    assert finding.answer.seen == (
+        "aten::add runs 120 times at 8.00 µs of its own: 960.0 µs together; the loop around them: 2.40 ms"
+    )
+    assert finding.answer.at_stake == 2_397_000
+    assert finding.answer.spans is not None
+    assert finding.answer.spans.total == 2_397_000
+
+
+def test_calls_that_repeat_in_no_order_have_their_own_time_at_stake() -> None:
+    """As the layers of a model, whose ops differ from one to the next."""
+    calls = [
+        entry
+        for k in range(120)
+        for entry in (cpu("aten::add", 20.0 * k, 8), *(cpu(f"aten::op{k}_{j}", 20.0 * k + 9 + j, 1) for j in range(2)))
+    ]
+    finding = check_pattern(trace(*calls), "call-count")
+    assert finding.answer.at_stake == 960_000
+    assert "loop" not in finding.answer.seen

@@ -60,14 +60,63 @@ def test_code_outside_any_op_is_named_by_its_frame() -> None:
     slow = python("train.py(12): tokenize", 300, 650)
     main = python("train.py(3): main", 0, 1000)
     verdict = decide(main, step(1, 0, 1000), cpu("aten::mm", 100, 200), slow)
-    assert "most of it in train.py(12): tokenize: move it out of the loop" in verdict.first
+    assert "650.0 of 800.0 µs of it in train.py(12): tokenize: move it out of the loop" in verdict.first
     assert verdict.line is not None
     assert verdict.line.location == "train.py:12"
 
 
+def logging_step(at: float, *callees: Entry) -> list[Entry]:
+    """A step of 1000 µs: an op of 300, then a frame of 600 that calls these."""
+    return [
+        step(int(at // 1000) + 1, at, 1000),
+        cpu("aten::mm", at, 300),
+        python("run.py(4): log", at + 350, 600),
+        *callees,
+    ]
+
+
+def test_the_deepest_own_frame_with_more_than_half_of_the_time_is_named_with_what_it_calls() -> None:
+    main = python("run.py(20): main", 0, 2000)
+    sleep, fsync = "<built-in function sleep>", "<built-in function fsync>"
+    steps = [
+        entry
+        for at in (0, 1000)
+        for entry in logging_step(
+            at,
+            python(sleep, at + 360, 210),
+            python("json/encoder.py(1): encode", at + 580, 150),
+            python(fsync, at + 735, 180),
+        )
+    ]
+    verdict = decide(main, *steps)
+    assert (
+        "70 % of the CPU's time, 1.20 of 1.40 ms of it in run.py(4): log (sleep 420.0 µs, fsync 360.0 µs): move it"
+        in (verdict.first)
+    )
+    assert "most" not in verdict.first
+    assert verdict.line is not None
+    assert verdict.line.location == "run.py:4"
+
+
+def test_below_half_the_two_largest_frames_are_named() -> None:
+    main = python("run.py(20): main", 0, 2000)
+    entries = [
+        entry
+        for at in (0, 1000)
+        for entry in (
+            step(at // 1000 + 1, at, 1000),
+            cpu("aten::mm", at, 200),
+            python("run.py(4): log", at + 200, 350),
+            python("run.py(9): plot", at + 600, 300),
+        )
+    ]
+    verdict = decide(main, *entries)
+    assert "700.0 µs of 1.60 ms of it in run.py(4): log, 600.0 µs in run.py(9): plot: do it less often" in verdict.first
+
+
 def test_code_before_the_first_op_counts_where_an_annotation_names_it() -> None:
     verdict = decide(annotation("tokenize", 0, 900), cpu("aten::mm", 900, 100), cpu("aten::mm", 1000, 100))
-    assert "code outside any op takes 82 % of the CPU's time, most of it in tokenize" in verdict.first
+    assert "code outside any op takes 82 % of the CPU's time, 900.0 of 900.0 µs of it in tokenize" in verdict.first
     assert verdict.tree is not None
     assert {part.id: part.time for part in verdict.tree.parts} == {"host_code": 900_000, "ops": 200_000}
 
@@ -111,7 +160,7 @@ def test_a_trace_without_ops_has_nothing_to_say() -> None:
 
 def test_code_of_an_annotation_is_not_advised_to_move() -> None:
     verdict = decide(step(1, 0, 1000), cpu("aten::mm", 0, 100), annotation("## backward ##", 100, 850))
-    assert "most of it in ## backward ##: record with stacks" in verdict.first
+    assert "850.0 of 900.0 µs of it in ## backward ##: record with stacks" in verdict.first
 
 
 def test_an_op_is_counted_once_where_a_python_frame_lies_between_it_and_its_caller() -> None:

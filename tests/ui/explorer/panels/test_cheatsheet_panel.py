@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from tests.helpers.explorer_app import event_of, explorer, settled, text_of, until
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.pattern_traces import waiting
-from tests.helpers.trace_builder import Entry, cpu, kernel, overhead, python, runtime, step, trace
+from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, overhead, python, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, fired_answer
 from torchprof_tui.trace.model.trace import Trace
@@ -219,7 +219,33 @@ async def test_without_a_gpu_it_says_what_is_missing() -> None:
         await pilot.press("c")
         text = screen._panel_controller.cheatsheet_panel.text()
         assert sum(line.lstrip().startswith("? ") for line in text.splitlines()) <= 3
-        assert "? needs GPU activity: overhead-bound, " in text
+        assert "patterns need GPU activity" in text
+        assert "overhead-bound" not in text
+
+
+async def test_an_event_without_a_file_is_labelled_as_an_event() -> None:
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    steps = [entry for k in (0, 1000) for entry in (step(k, k, 1000), annotation(loader, k + 5, 700))]
+    async with explorer(trace(*steps, cpu("aten::mm", 800, 150), cpu("aten::mm", 1800, 150)), (120, 48)) as (
+        screen,
+        pilot,
+    ):
+        await settled(pilot)
+        await pilot.press("c")
+        labels = [
+            line.split()[0] for line in screen._panel_controller.cheatsheet_panel.text().splitlines() if line.split()
+        ]
+        assert "event" in labels
+        assert "line" not in labels
+
+
+async def test_a_trace_without_a_gpu_has_no_kernels_to_guess() -> None:
+    shown = trace(*(step(k, k * 100, 90) for k in range(3)), *(cpu("aten::mm", k * 100 + 10, 50) for k in range(3)))
+    async with explorer(shown, (120, 48)) as (screen, pilot):
+        await settled(pilot)
+        await pilot.press("G")
+        assert screen.app.screen is screen
+        assert "there is nothing to guess: this trace has no GPU work" in text_of(screen)
 
 
 async def test_guess_then_look() -> None:

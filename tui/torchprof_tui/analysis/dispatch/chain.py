@@ -181,7 +181,8 @@ class ChainFinder:
         elif innermost < 0:
             path.append(event)
         latency, delay, held_up, held_up_by = _measure_queueing(trace, work[0]) if work else (None, None, 0, -1)
-        note = _NOTES.get(join_method, "")
+        has_nothing_to_join = join_method is JoinMethod.NO_WORK and not trace.links.gpu_events
+        note = "" if has_nothing_to_join else _NOTES.get(join_method, "")
         if len(path) > MAX_HOPS:
             half = MAX_HOPS // 2
             note = f"{len(path) - 2 * half:,} calls in the middle are not shown. {note}".rstrip()

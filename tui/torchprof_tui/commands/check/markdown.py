@@ -7,9 +7,10 @@ import shlex
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line
+from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line, find_code_location
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.verdict.time_tree import TimePart, TimeTree
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.commands.check.gaps import (
     describe_device,
     describe_gap_line,
@@ -69,7 +70,7 @@ def _verdict_lines(report: CheckReport) -> Iterator[str]:
         if verdict.recording_fault:
             details.append(f"Not representative: {escape_markdown(verdict.recording_fault)}")
         if location := describe_code_line(verdict):
-            details.append(f"Code: {escape_markdown(location)}")
+            details.append(f"{_label_line(verdict)}: {escape_markdown(location)}")
         for detail in details:
             yield detail
             yield ""
@@ -135,11 +136,16 @@ def _problem_item(number: int, found: Finding, report: CheckReport) -> Iterator[
     yield f"   {escape_markdown(found.pattern.meaning)} → {escape_markdown(found.remedy.action)}"
     yield ""
     if location := describe_code_line(found):
-        yield f"   Code: {escape_markdown(location)}"
+        yield f"   {_label_line(found)}: {escape_markdown(location)}"
         yield ""
     if found.remedy.code:
         for line in _fence(found.remedy.code, "python"):
             yield f"   {line}".rstrip()
+
+
+def _label_line(answer: Verdict | Finding) -> str:
+    """Label the line of an answer: an event's name is no code."""
+    return "Code" if find_code_location(answer) else "Event"
 
 
 def _number_lines(report: CheckReport) -> Iterator[str]:

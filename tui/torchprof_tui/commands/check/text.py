@@ -6,9 +6,10 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line
+from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line, find_code_location
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
-from torchprof_tui.analysis.patterns.engine.undecidable_groups import group_undecidable
+from torchprof_tui.analysis.patterns.engine.undecidable_groups import describe_group, group_undecidable
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.commands.check.gaps import (
     describe_device,
     describe_gap_line,
@@ -66,7 +67,7 @@ def _print_verdicts(console: Console, report: CheckReport) -> None:
     console.print(Text(f"{clean(report.trace.label)}  {where}".rstrip(), style="dim"))
     for verdict, ranks in report.ranks_by_verdict:
         console.print(Text(f"{format_rank_prefix(ranks)}{clean(verdict.text)}", style="bold"))
-        for detail in (verdict.why, describe_code_line(verdict)):
+        for detail in (verdict.why, _format_line(verdict)):
             if detail:
                 console.print(_indent(Text(clean(detail), style="dim")))
 
@@ -90,7 +91,7 @@ def _print_undecidable(console: Console, report: CheckReport) -> None:
         console.print()
         console.print(Text("undetermined", style="bold"))
     for reason, ids in group_undecidable(report.undecidable):
-        console.print(Text(f"? {clean(reason)}: {', '.join(ids)}", style="dim"))
+        console.print(Text(f"? {clean(describe_group(reason, ids))}", style="dim"))
 
 
 def _problem_lines(found: Finding, report: CheckReport) -> list[RenderableType]:
@@ -104,9 +105,15 @@ def _problem_lines(found: Finding, report: CheckReport) -> list[RenderableType]:
         line,
         _indent(Text(f"{clean(found.pattern.meaning)} → {clean(found.remedy.action)}", style="dim")),
     ]
-    details = [text for text in (describe_code_line(found), found.remedy.code) if text]
+    details = [text for text in (_format_line(found), found.remedy.code) if text]
     parts += [_indent(Text("\n".join(map(clean, text.split("\n"))), style="green")) for text in details]
     return parts
+
+
+def _format_line(answer: Verdict | Finding) -> str:
+    """Format the line of code behind an answer; where no file is known, "event: " and the event that stands for it."""
+    text = describe_code_line(answer)
+    return f"event: {text}" if text and not find_code_location(answer) else text
 
 
 def _note_line(found: Finding, share_base: str) -> Text:

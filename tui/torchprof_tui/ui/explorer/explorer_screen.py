@@ -210,6 +210,9 @@ class ExplorerScreen(ExplorerView):
         self._refresh_widgets()
 
     def action_guess(self) -> None:
+        if not self.trace.links.gpu_events:
+            self._status.show_message("there is nothing to guess: this trace has no GPU work", is_warning=True)
+            return
         self.app.push_screen(self._child_screens.create_guess_screen())
 
     def action_table(self) -> None:

@@ -6,8 +6,9 @@ from rich.style import Style
 
 from torchprof_tui.ui.common.event_styles import Palette
 
-NUMBER_CELLS, SELF_CELLS = 54, 12
-"""Cells of all columns of numbers, and of the self time among them, which narrow terminals leave out."""
+NUMBER_CELLS, SELF_CELLS, GPU_CELLS = 54, 12, 21
+"""Cells of all columns of numbers; of the self time among them, which narrow terminals leave out; and of the two of the
+GPU, which a trace without GPU work leaves out instead."""
 
 SELF_MIN_WIDTH = 100
 """Width from which the self time is shown."""
@@ -21,9 +22,15 @@ def select_row_style(palette: Palette, selected: bool, is_root: bool) -> Style:
     return palette.active if selected else palette.heading if is_root else palette.text
 
 
-def count_name_cells(width: int) -> int:
+def shows_self_time(width: int, has_gpu: bool) -> bool:
+    """Return whether the self time has a column: where there is room, or no columns of the GPU."""
+    return width >= SELF_MIN_WIDTH or not has_gpu
+
+
+def count_name_cells(width: int, has_gpu: bool = True) -> int:
     """Count the cells that the columns of numbers leave to the name."""
-    return max(width - NUMBER_CELLS + (0 if width >= SELF_MIN_WIDTH else SELF_CELLS), 12)
+    left_out = (0 if shows_self_time(width, has_gpu) else SELF_CELLS) + (0 if has_gpu else GPU_CELLS)
+    return max(width - NUMBER_CELLS + left_out, 12)
 
 
 def format_indent(depth: int, name_cells: int) -> str:

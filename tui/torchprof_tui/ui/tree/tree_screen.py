@@ -30,7 +30,7 @@ from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.explorer.title_line import short_label
 from torchprof_tui.ui.tree.fold_state import FoldSnapshot, FoldState
 from torchprof_tui.ui.tree.tree_keys import BINDINGS, HINTS
-from torchprof_tui.ui.tree.tree_rows import SELF_MIN_WIDTH, count_name_cells, format_indent, select_row_style
+from torchprof_tui.ui.tree.tree_rows import count_name_cells, format_indent, select_row_style, shows_self_time
 
 SEARCH_PROMPT = "search"
 SEARCH_HINT = "text, or /regular expression/ · ↑ earlier"
@@ -51,6 +51,7 @@ class TreeScreen(ListScreen):
         super().__init__()
         self.trace = rank.trace
         self.rank = rank
+        self._has_gpu = rank.trace.links.gpu_events > 0
         self.call_tree: DispatchTree | None = None
         self._fold_state: FoldState | None = None
         self._total_gpu_time = 1
@@ -139,10 +140,11 @@ class TreeScreen(ListScreen):
 
     def _format_header(self, width: int) -> list[TextRun]:
         palette = self.rows.palette
-        name_cells = count_name_cells(width)
+        name_cells = count_name_cells(width, self._has_gpu)
         title = f" dispatch tree · {short_label(self.trace.label)}"
-        self_title = f" {'self':>11}" if width >= SELF_MIN_WIDTH else ""
-        numbers = f"{'calls':>9} {'total':>11}{self_title} {'GPU':>11} {'% of it':>8}"
+        self_title = f" {'self':>11}" if shows_self_time(width, self._has_gpu) else ""
+        gpu_titles = f" {'GPU':>11} {'% of it':>8}" if self._has_gpu else ""
+        numbers = f"{'calls':>9} {'total':>11}{self_title}{gpu_titles}"
         return [
             (truncate(title, name_cells - 1).ljust(name_cells), palette.strong),
             (numbers, palette.muted),
@@ -153,7 +155,7 @@ class TreeScreen(ListScreen):
         assert tree is not None
         assert folds is not None
         node = int(folds.visible_nodes[index])
-        name_cells = count_name_cells(width)
+        name_cells = count_name_cells(width, self._has_gpu)
         kind = int(tree.kind[node])
         is_root = node in tree.root_labels
         fold_sign = ("▾" if folds.is_unfolded(node) else "▸") if folds.can_fold(node) else " "
@@ -167,7 +169,9 @@ class TreeScreen(ListScreen):
             ("▌", palette.ink(kind) if not is_root else palette.heading),
             (text, select_row_style(palette, selected, is_root)),
             (" " * max(name_cells - 2 - len(indent) - cell_len(text), 0), palette.text),
-            *self._format_numbers(node, width >= SELF_MIN_WIDTH, palette.active if selected else palette.text),
+            *self._format_numbers(
+                node, shows_self_time(width, self._has_gpu), palette.active if selected else palette.text
+            ),
         ]
 
     def _format_numbers(self, node: int, has_self: bool, style: Style) -> list[TextRun]:
@@ -180,10 +184,10 @@ class TreeScreen(ListScreen):
         gpu = format_duration(gpu_time) if gpu_time else ""
         share = f"{format_share(gpu_time / self._total_gpu_time):>8}" if gpu_time else " " * 8
         self_text = f" {self_time:>11}" if has_self else ""
-        return [
-            (f"{count:>9} {format_duration(total):>11}{self_text} {gpu:>11} ", style),
-            (share, self.rows.palette.muted),
-        ]
+        numbers = f"{count:>9} {format_duration(total):>11}{self_text}"
+        if not self._has_gpu:
+            return [(numbers, style)]
+        return [(f"{numbers} {gpu:>11} ", style), (share, self.rows.palette.muted)]
 
     def _format_label(self, node: int, cells: int) -> str:
         assert self.call_tree is not None

@@ -37,6 +37,7 @@ from torchprof_tui.analysis.patterns.rules import (
     gpu_lane,
     gpu_waits,
     graphs,
+    host_code,
     host_pauses,
     moe,
     multi_gpu,
@@ -61,7 +62,7 @@ _RULE_MODULES = (
     *(table_sums, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, multi_gpu),
     *(communication_card, gpu_waits, throughput, conversions),
     *(warmup, profiler_cost, serving, graphs, moe, optimizer, op_loop, host_pauses),
-    *(slow_host, attention_layout, clocks, fsdp, npu),
+    *(slow_host, attention_layout, clocks, fsdp, npu, host_code),
 )
 """Importing these modules registers their patterns. Several share a section: this is the order within it."""
 

@@ -21,6 +21,11 @@ def find_code_location(answer: Verdict | Finding) -> str | None:
     return None if line is None else line.location or None
 
 
+def label_code_line(answer: Verdict | Finding) -> str:
+    """Return what the code behind an answer is called: "line" of a file, else the "event" that stands for it."""
+    return "line" if find_code_location(answer) else "event"
+
+
 def describe_code_line(answer: Verdict | Finding) -> str:
     """Describe the code behind an answer for a reader: "train.py(42): forward", "" if it is unknown. As recorded."""
     line = find_code_line(answer)

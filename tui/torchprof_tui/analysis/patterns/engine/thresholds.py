@@ -90,6 +90,9 @@ TENSOR_CORE_SHARE = _threshold(
 INPUT_SHARE = _threshold(
     "GPU idle during input", 0.10, "share", "loader workers could save at least a tenth of the time"
 )
+HOST_CODE_SHARE = _threshold(
+    "code outside any op", 0.10, "share", "the Python between the ops of a plain loop takes some percent"
+)
 INPUT_WITHOUT_LOADER_MIN = _threshold(
     "no op at a step's start",
     500 * _US,

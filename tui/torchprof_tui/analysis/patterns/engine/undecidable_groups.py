@@ -24,3 +24,10 @@ def group_undecidable(findings: Iterable[Finding]) -> list[tuple[str, list[str]]
             reason = NEEDS_GPU
         groups.setdefault(reason, []).append(finding.id)
     return sorted(groups.items())
+
+
+def describe_group(reason: str, ids: list[str]) -> str:
+    """Describe one group: "reason: id, id"; those that need a GPU, dozens, by their number. As recorded: `clean` it."""
+    if reason == NEEDS_GPU:
+        return f"{len(ids)} pattern{'s need' if len(ids) != 1 else ' needs'} GPU activity"
+    return f"{reason}: {', '.join(ids)}"

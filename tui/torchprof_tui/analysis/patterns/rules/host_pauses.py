@@ -144,10 +144,31 @@ def gc_pause(view: ScopeView) -> Answer:
         return cannot_tell_answer(
             f"{pause_text} of up to {longest}; fewer than three steps are too few to see what recurs"
         )
+    frames = tables.practices.python_frames
+    if len(frames):
+        irregular = irregular[~_has_own_frames(frames, pauses.start[irregular], pauses.end[irregular])]
+        if not len(irregular):
+            return absent_answer(f"{pause_text} of up to {longest}, in functions that the stacks name")
+        longest = format_duration(int((pauses.end - pauses.start)[irregular].max()))
+    likely = "plain Python, " if len(frames) else ""
+    missing = "" if len(frames) else " with stacks, or"
     return cannot_tell_answer(
         f"{format_count(len(irregular), 'pause')} of up to {longest} without any op, not at the same place in each "
-        "step: looks like the garbage collector or another process; record with stacks"
+        f"step: looks like {likely}the garbage collector or another process; record{missing} the collector's runs "
+        "(experimental_config: record_python_gc_info=True)"
     )
+
+
+def _has_own_frames(frames: EventTable, start: I64, end: I64) -> Bool:
+    """Return whether calls that began in a pause took more than half of it: a collection makes none. bool[k]."""
+    order = np.argsort(frames.start, kind="stable")
+    frame_start, frame_end = frames.start[order], frames.end[order]
+    has_own = np.zeros(len(start), dtype=np.bool_)
+    for index, (t0, t1) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        inside = slice(*frame_start.searchsorted([t0, t1]).tolist())
+        covered = union(frame_start[inside], np.minimum(frame_end[inside], t1)).total
+        has_own[index] = 2 * covered > t1 - t0
+    return has_own
 
 
 def _describe_collections(view: ScopeView, runs: EventTable) -> Answer:

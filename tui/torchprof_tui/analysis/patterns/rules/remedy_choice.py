@@ -239,10 +239,14 @@ def choose_input_remedy(view: ScopeView) -> Remedy | None:
 def choose_cpu_input_remedy(view: ScopeView) -> Remedy:
     """Choose for a program without a GPU, for which pinned memory does nothing."""
     if view.tables.practices.uses_workers:
-        return WORKERS_TOO_SLOW
+        return Remedy(
+            "workers are in use and too slow: start more (up to the number of cores), let each prepare more batches "
+            "ahead, or decode faster",
+            "DataLoader(…, num_workers=os.cpu_count(), prefetch_factor=8)",
+        )
     return Remedy(
-        "load in worker processes, ahead of the step",
-        "DataLoader(…, num_workers=4, prefetch_factor=4, persistent_workers=True)",
+        "load in worker processes, up to the number of cores, ahead of the step",
+        "DataLoader(…, num_workers=min(4, os.cpu_count()), prefetch_factor=4, persistent_workers=True)",
     )
 
 

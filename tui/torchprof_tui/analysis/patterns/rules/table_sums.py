@@ -7,6 +7,7 @@ import numpy as np
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.device_time import measure_shares
 from torchprof_tui.analysis.patterns.engine.missing_data import NO_CPU, NO_LINKS, NOTHING_HERE
+from torchprof_tui.analysis.patterns.engine.op_repeats import find_loops_around
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
@@ -18,6 +19,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_call_count_remedy, choose_overhead_remedy
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.time_format import format_duration
 
@@ -158,7 +160,8 @@ def _find_heaviest_operator(view: ScopeView, total: float) -> tuple[float, Bool]
     meaning="each call is short; their number makes them expensive",
     action="batch the calls into fewer, larger ones, or compile the region",
     decided="An op or a runtime call whose calls per step (without steps: in the scope) reach the first limit, whose "
-    "mean self time is below the second, and whose total self time reaches the third.",
+    "mean self time is below the second, and whose total self time reaches the third. Time at stake: that self time; "
+    "without a GPU, the time of the loops around the calls: the same outermost ops 16 times in a row or more.",
     thresholds=(thresholds.CALLS_PER_STEP, thresholds.CALLS_MEAN_MAX, thresholds.CALLS_SHARE),
     severity=Severity.PROBLEM,
 )
@@ -179,15 +182,22 @@ def call_count(view: ScopeView) -> Answer:
             f"the most frequent one runs {int(calls.max()):,} times{view.format_per_step(int(calls.max()))}"
         )
     costliest = int(np.where(is_costly, time, 0).argmax())
-    return fired_answer(
+    of_name = ops.select(ops.name == costliest)
+    own_time = min(int(time[costliest]), view.scope.length)
+    seen = (
         f"{view.trace.names[costliest]} runs {int(calls[costliest]):,} "
         f"times{view.format_per_step(int(calls[costliest]))} at "
-        f"{format_duration(time[costliest] / calls[costliest])} of its own: {format_duration(time[costliest])} "
-        "together",
-        ops.row[ops.name == costliest],
-        min(int(time[costliest]), view.scope.length),
-        choose_call_count_remedy(view, ops.select(ops.name == costliest)),
+        f"{format_duration(time[costliest] / calls[costliest])} of its own: {format_duration(time[costliest])} together"
     )
+    remedy = choose_call_count_remedy(view, of_name)
+    loops = NO_INTERVALS
+    if not len(view.tables.work):  # with a GPU the loop may run while the GPU works
+        loops = find_loops_around(view, of_name, int(thresholds.CALLS_PER_STEP.value))
+    if loops.total <= own_time:
+        return fired_answer(seen, of_name.row, own_time, remedy)
+    around = "loop" if len(loops) == 1 else f"{len(loops):,} loops"
+    seen += f"; the {around} around them: {format_duration(loops.total)}"
+    return fired_answer(seen, of_name.row, loops.total, remedy, loops)
 
 
 @register_pattern(

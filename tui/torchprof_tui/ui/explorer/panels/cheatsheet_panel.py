@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
-from torchprof_tui.analysis.patterns.engine.undecidable_groups import group_undecidable
+from torchprof_tui.analysis.patterns.engine.undecidable_groups import describe_group, group_undecidable
 from torchprof_tui.analysis.patterns.verdict.own_time import find_divided_tree
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
@@ -143,7 +143,7 @@ class CheatsheetPanel(TextPanel):
             lines += format_entry(finding, width, finding.id == self._cursor_id, palette, tree)
             self._lines_by_id[finding.id] = (first, len(lines) - 1)
         for reason, ids in group_undecidable(checked.findings):
-            lines += wrap_text(f"? {clean(reason)}: {', '.join(ids)}", width, palette.muted, "  ")
+            lines += wrap_text(f"? {clean(describe_group(reason, ids))}", width, palette.muted, "  ")
         absent = ", ".join(finding.id for finding in checked.findings if finding.state is State.ABSENT)
         if absent:
             lines += wrap_text(f"not present: {absent}", width, palette.muted, "  ")

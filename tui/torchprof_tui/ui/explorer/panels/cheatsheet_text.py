@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from rich.style import Style
 
-from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line, find_code_location
+from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line, find_code_location, label_code_line
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
 from torchprof_tui.analysis.patterns.verdict.tree_lines import select_tree_lines
 from torchprof_tui.trace.core.time_format import format_duration
@@ -106,7 +106,7 @@ def format_entry(finding: Finding, width: int, current: bool, palette: Palette, 
         ("time", describe_own_time(finding, tree)),
         ("meaning", pattern.meaning),
         ("fix", finding.remedy.action),
-        ("line", _format_line(finding)),
+        (label_code_line(finding), _format_line(finding)),
         ("code", finding.remedy.code),
         ("rule", pattern.decided),
     ]

@@ -47,6 +47,7 @@ class DetailsPanel(TextPanel):
     def __init__(self, trace: Trace, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._trace = trace
+        self._has_gpu = trace.links.gpu_events > 0
         self._event = -1
         self._event_context: EventContext | None = None
         self._checked: CheckResult | None = None
@@ -100,9 +101,9 @@ class DetailsPanel(TextPanel):
         """Format the top findings, or the steps where the cheatsheet is shown beside this panel."""
         height = self.size.height
         if self._shows_findings:
-            return format_findings(self._checked, width, height, self.palette)
+            return format_findings(self._checked, width, height, self.palette, self._has_gpu)
         steps, busy = self._steps
-        return format_steps(steps, busy, width, height, self.palette)
+        return format_steps(steps, busy, width, height, self.palette, self._has_gpu)
 
     def _format_head(self, event: Event, width: int) -> Lines:
         """Format the name as on the lanes, with the kind of the event and, where it fits, a sentence on it."""

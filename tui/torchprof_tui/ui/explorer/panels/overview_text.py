@@ -31,6 +31,14 @@ STARTER_KEYS = (
 )
 """Keys to try first, and what they open."""
 
+CPU_STARTER_KEYS = (
+    ("c", "problems in this trace, and how to fix them"),
+    ("l", "the selected event's path: step, op, calls"),
+    ("t", "the profiler's table: time by name"),
+    ("T", "the tree of calls: time by path"),
+)
+"""The same in a trace without GPU work."""
+
 SHORT_KEYS = (("← → ↑ ↓", "events"), ("c", "all findings"), ("t", "table"), ("?", "keys"))
 """The same on one line, for panels of a few lines."""
 
@@ -38,12 +46,14 @@ KEY_LINES_MIN_HEIGHT = 8
 """Panel height from which each starter key has a line."""
 
 
-def format_findings(checked: CheckResult | None, width: int, height: int, palette: Palette) -> Lines:
+def format_findings(
+    checked: CheckResult | None, width: int, height: int, palette: Palette, has_gpu: bool = True
+) -> Lines:
     """List the top findings, each with the key that goes there, the time at stake and what was measured.
 
     Where lines are left, each is followed by what fixes it. Without a problem, list where the time went.
     """
-    keys = _format_starter_keys(width, height, palette)
+    keys = _format_starter_keys(width, height, palette, has_gpu)
     if checked is None:
         return [[("looking for patterns …", palette.muted)], *keys]
     found = [finding for finding in checked.findings if finding.has_fired]
@@ -82,7 +92,7 @@ def _format_finding(
     return [*runs, (truncate(clean(finding.answer.seen), room), palette.text)] if room > 8 else runs
 
 
-def _format_starter_keys(width: int, height: int, palette: Palette) -> Lines:
+def _format_starter_keys(width: int, height: int, palette: Palette, has_gpu: bool) -> Lines:
     """List the keys to press first, for beginners who know no key yet."""
     if height < KEY_LINES_MIN_HEIGHT:
         runs: list[TextRun] = []
@@ -99,15 +109,21 @@ def _format_starter_keys(width: int, height: int, palette: Palette) -> Lines:
         *wrap_text("No event is selected. ← → ↑ ↓ or a click select one; ? lists all keys.", width, palette.muted),
     ]
     return lines + [
-        [(key, palette.key), (truncate(f"  {leads_to}", width - 1), palette.muted)] for key, leads_to in STARTER_KEYS
+        [(key, palette.key), (truncate(f"  {leads_to}", width - 1), palette.muted)]
+        for key, leads_to in (STARTER_KEYS if has_gpu else CPU_STARTER_KEYS)
     ]
 
 
 def format_steps(
-    steps: Sequence[Step], gpu_busy: Sequence[Intervals], width: int, height: int, palette: Palette
+    steps: Sequence[Step],
+    gpu_busy: Sequence[Intervals],
+    width: int,
+    height: int,
+    palette: Palette,
+    has_gpu: bool = True,
 ) -> Lines:
     """List the steps with their time and how busy the GPUs were; the slowest ones where not all have a line."""
-    keys = _format_starter_keys(width, height, palette)
+    keys = _format_starter_keys(width, height, palette, has_gpu)
     if not steps:
         return keys[1:] if len(keys) > 1 else keys
     durations = np.array([step.duration for step in steps])

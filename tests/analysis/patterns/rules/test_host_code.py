@@ -1,0 +1,93 @@
+"""Test the pattern of a program without a GPU that spends its time outside any op."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
+from tests.helpers.pattern_traces import check_pattern, healthy
+from tests.helpers.trace_builder import Entry, annotation, cpu, python, step, trace
+from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.analysis.patterns.engine.pattern import State
+from torchprof_tui.analysis.patterns.rules import host_code
+
+
+def steps(op: float, *more: Entry) -> list[Entry]:
+    """Three steps of 1000 µs that begin with an op of so many µs."""
+    return [
+        *more,
+        *(entry for at in (0, 1000, 2000) for entry in (step(at // 1000, at, 1000), cpu("aten::mm", at, op))),
+    ]
+
+
+def log(at: float) -> list[Entry]:
+    """A function of 600 µs that sleeps for 200 and writes for 150."""
+    return [
+        python("run.py(4): log", at, 600),
+        python("<built-in function sleep>", at + 10, 200),
+        python("<built-in method write of _io.TextIOWrapper object at 0x7f00>", at + 300, 150),
+    ]
+
+
+LOGGING = steps(300, python("run.py(20): main", 0, 3000), *log(350), *log(1350), *log(2350))
+
+CASES: Cases = {
+    "host-code": {
+        FIRED: LOGGING,
+        ABSENT: steps(950),
+        CANNOT_TELL: [annotation("build", 0, 100)],
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "state"), case_params(CASES))
+def test_fires_absent_cannot_tell(name: str, state: State) -> None:
+    check_case(CASES, name, state)
+
+
+def test_every_pattern_has_a_trace_for_each_answer() -> None:
+    assert not find_missing_answers(host_code, CASES)
+
+
+def test_its_time_and_its_frame_are_named() -> None:
+    finding = check_pattern(trace(*LOGGING), "host-code")
+    assert finding.answer.seen == (
+        "70 % of the CPU's time (2.10 ms) is code outside any op, "
+        "1.80 of 2.10 ms of it in run.py(4): log (sleep 600.0 µs, write 450.0 µs)"
+    )
+    assert finding.answer.at_stake == 2_100_000
+    assert finding.is_significant
+    assert finding.remedy.action == "move it out of the loop, or into another process"
+    assert finding.line is not None
+    assert finding.line.location == "run.py:4"
+
+
+def test_without_stacks_the_ops_beside_the_gaps_are_the_evidence() -> None:
+    built = trace(*steps(300))
+    finding = check_pattern(built, "host-code")
+    assert [built.names[built.name[row]] for row in finding.answer.events] == ["aten::mm"] * 3
+    assert finding.remedy.action.startswith("record with stacks")
+    assert not finding.remedy.code
+
+
+def test_the_frame_of_the_loop_is_not_to_be_moved_out_of_it() -> None:
+    finding = check_pattern(trace(*steps(300, python("run.py(20): main", 0, 3000))), "host-code")
+    assert "2.10 of 2.10 ms of it in run.py(20): main" in finding.answer.seen
+    assert finding.remedy.action == "do it less often, outside the loop, or in another process"
+
+
+def test_what_another_thread_computes_meanwhile_is_no_host_code() -> None:
+    other = [cpu("aten::mul", at + 320, 670, thread=7) for at in (0, 1000, 2000)]
+    finding = check_pattern(trace(*steps(300), *other), "host-code")
+    assert finding.state is ABSENT
+    assert finding.answer.seen.startswith("3.0 % of the CPU's time (90.0 µs)")
+
+
+def test_with_a_gpu_it_is_a_cause_of_idle_time() -> None:
+    finding = check_pattern(trace(*healthy()), "host-code")
+    assert finding.state is ABSENT
+    assert finding.answer.seen == "with a GPU it counts as a cause of idle time: host code in the time tree, idle-gap"
+
+
+def test_it_is_the_first_finding_of_a_program_that_writes_logs() -> None:
+    assert Checker(trace(*LOGGING)).check()[0].id == "host-code"

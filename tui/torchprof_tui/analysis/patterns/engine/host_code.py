@@ -1,0 +1,237 @@
+"""Find the code that the main thread runs outside any op: how long, and in which frames or annotations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
+from torchprof_tui.analysis.dispatch.frame_names import (
+    AnnotationOrigin,
+    FrameOrigin,
+    classify_annotation,
+    parse_frame,
+)
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
+from torchprof_tui.analysis.patterns.engine.main_thread import MainThread, find_host_intervals, find_main_thread
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
+from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.event_kind import Kind
+
+RECORD_STACKS = "record with stacks (with_stack=True) to see which code it is"
+MOVE_OUT = "move it out of the loop, or into another process"
+CALL_LESS = "do it less often, outside the loop, or in another process"
+
+_NAME_CELLS = 40
+_MAX_CALLEES = 2
+_CALLEE_MIN_SHARE = 0.1
+"""Share of its caller's time from which a function is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostOwner:
+    """Frames or annotations of one name. `time`: ns of host code in them; `events`: their rows, int64[k].
+
+    `callees`: what they called that took most of that time itself: (name, ns), largest first.
+    """
+
+    name: str
+    time: int
+    events: I64
+    callees: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Return the name, with its callees: "train.py(4): log (sleep 181 ms, fsync 133 ms)"."""
+        callees = ", ".join(f"{name} {format_duration(time)}" for name, time in self.callees)
+        return f"{self.name} ({callees})" if callees else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class HostCode:
+    """The host code of a scope. `time`: ns that the main thread was outside ops, loader calls and communication.
+
+    `intervals`: that time without the ops that other threads ran meanwhile. `owners`: one name in which more than half
+    of `time` was spent, else the two largest; none if nothing with a name explains enough of it.
+    """
+
+    main: MainThread | None
+    time: int
+    intervals: Intervals
+    owners: tuple[HostOwner, ...]
+
+    @property
+    def events(self) -> I64:
+        """The rows of the owners: int64[k]."""
+        parts = [owner.events for owner in self.owners]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+    @property
+    def is_other_threads_turn(self) -> bool:
+        """Whether other threads run ops for most of the time."""
+        return 2 * self.intervals.total < self.time
+
+    def describe_owners(self) -> str:
+        """Describe where the time was spent: "504 of 573 ms of it in train.py(4): log", "" where nothing names it."""
+        first, *others = self.owners or (None,)
+        if first is None:
+            return ""
+        time, total = format_duration(first.time), format_duration(self.time)
+        number, unit = time.split(" ") if " " in time else (time, "")
+        time = number if unit and total.endswith(f" {unit}") else time
+        text = f"{time} of {total} of it in {first.text}"
+        return text + "".join(f", {format_duration(other.time)} in {other.text}" for other in others)
+
+    def choose_remedy(self, view: ScopeView) -> str:
+        """Choose what to do: move a named frame out of the loop, or record the stacks that would name one."""
+        if not len(view.tables.practices.python_frames):
+            return RECORD_STACKS
+        if not self.owners:
+            return ""
+        return MOVE_OUT if len(self.owners) == 1 and not _contains_step(view, self.owners[0].events) else CALL_LESS
+
+
+def find_host_code(view: ScopeView) -> HostCode:
+    """Find the host code of a scope, and the frames or annotations that own it.
+
+    The owner is the deepest frame of the user's own code (or an annotation of theirs) in which, with all that it
+    calls, more than half of the time was spent. Where that is only the frame of the loop, or there is none, each ns
+    belongs to the innermost such frame, and the two that have most are named.
+    """
+    main = find_main_thread(view)
+    if main is None:
+        return HostCode(None, 0, NO_INTERVALS, ())
+    host = find_host_intervals(view, main)
+    time = host.total
+    host = host - union(view.tables.ops.start, view.tables.ops.end)  # not what another thread's ops are waited for
+    return HostCode(main, time, host, _find_owners(view, main, host, time))
+
+
+def _find_owners(view: ScopeView, main: MainThread, host: Intervals, time: int) -> tuple[HostOwner, ...]:
+    trace = view.trace
+    kind = np.asarray(trace.kind[main.first : main.last])
+    rows = main.first + np.flatnonzero(np.isin(kind, (Kind.PYTHON, Kind.ANNOTATION, Kind.STEP)))
+    if not len(rows) or not host.total:
+        return ()
+    start = np.asarray(trace.start[rows])
+    covered = host.measure_before(start + trace.duration[rows]) - host.measure_before(start)
+    rows, covered = rows[covered > 0], covered[covered > 0]
+    own, parent = covered.copy(), np.asarray(trace.parent[rows])
+    is_child = np.isin(parent, rows)
+    np.subtract.at(own, np.searchsorted(rows, parent[is_child]), covered[is_child])
+    own = np.maximum(own, 0)
+    owner = _find_owner_rows(view, rows)
+    own[np.isin(owner, np.concatenate([view.tables.steps.row, view.tables.match_names(DATA_LOADER_REGEX).row]))] = 0
+    name = np.asarray(trace.name[rows])
+    covering = _find_covering_name(view, host, rows[owner == rows], time)
+    own_by_name = np.bincount(np.asarray(trace.name[owner]), weights=own)
+    if covering >= 0:
+        events = rows[name == covering].astype(np.int64)
+        if not _contains_step(view, events) or 2 * own_by_name[covering] > time:
+            spent = _measure_covered(view, host, events)
+            return (_build_owner(view, covering, spent, events, rows, own),)
+    largest = np.argsort(-own_by_name, kind="stable")[:2]
+    largest = largest[own_by_name[largest] > 0]
+    if own_by_name[largest].sum() < thresholds.HOST_OWNER_SHARE.value * time:
+        return ()
+    if 2 * own_by_name[largest[0]] > time or own_by_name[largest[-1]] < _CALLEE_MIN_SHARE * time:
+        largest = largest[:1]
+    owner = owner[own > 0]
+    return tuple(
+        _build_owner(view, each, int(own_by_name[each]), sorted_unique(owner[trace.name[owner] == each]))
+        for each in largest.tolist()
+    )
+
+
+def _find_owner_rows(view: ScopeView, rows: I64) -> I64:
+    """Find the innermost frame or annotation of the user's own at each row or above: int64[k]; itself without one."""
+    is_own = _user_mask(view, rows)
+    mask = np.zeros(len(view.trace), dtype=np.bool_)
+    mask[rows[is_own]] = True
+    nearest = find_nearest_ancestor(view.trace.parent, rows, mask)
+    owner: I64 = np.where(is_own | (nearest < 0), rows, nearest).astype(np.int64)
+    return owner
+
+
+def _user_mask(view: ScopeView, rows: I64) -> Bool:
+    """Return which rows are frames of the user's own files, or annotations that the user wrote: bool[k]."""
+    trace = view.trace
+    names = sorted_unique(np.asarray(trace.name[rows]))
+    is_own = np.array([_is_user_name(trace.names[name]) for name in names.tolist()], dtype=np.bool_)
+    mask: Bool = is_own[names.searchsorted(trace.name[rows])] & (np.asarray(trace.kind[rows]) != Kind.STEP)
+    loader = view.tables.match_names(DATA_LOADER_REGEX).row
+    return mask & ~np.isin(rows, loader)
+
+
+def _is_user_name(name: str) -> bool:
+    frame = parse_frame(name)
+    if frame is not None:
+        return frame.origin is FrameOrigin.USER
+    is_other_frame = name.startswith(("<built-in ", "nn.Module: "))
+    return not is_other_frame and classify_annotation(name) is AnnotationOrigin.USER
+
+
+def _find_covering_name(view: ScopeView, host: Intervals, rows: I64, time: int) -> int:
+    """Find the name of the deepest of these rows that more than half of the time is spent beneath; -1 for none.
+
+    What is called by another takes no longer, so the deepest takes least; of equal ones, it begins last.
+    """
+    trace = view.trace
+    names = np.asarray(trace.name[rows])[_user_mask(view, rows)] if len(rows) else rows
+    found, least = -1, (time + 1, 0)
+    for name in sorted_unique(names).tolist():
+        of_name = rows[np.asarray(trace.name[rows]) == name]
+        spent = _measure_covered(view, host, of_name)
+        if 2 * spent > time and (spent, -int(of_name[0])) < least:
+            found, least = name, (spent, -int(of_name[0]))
+    return found
+
+
+def _measure_covered(view: ScopeView, host: Intervals, rows: I64) -> int:
+    start = np.asarray(view.trace.start[rows])
+    return (host & union(start, start + view.trace.duration[rows])).total
+
+
+def _contains_step(view: ScopeView, events: I64) -> bool:
+    """Return whether one of these events contains a whole step: it is the code of the loop, or calls it."""
+    steps, trace = view.tables.steps, view.trace
+    start = np.asarray(trace.start[events])
+    after = steps.start.searchsorted(start)
+    after, end = after[after < len(steps)], (start + trace.duration[events])[after < len(steps)]
+    return bool((steps.end[after] <= end).any())
+
+
+def _build_owner(
+    view: ScopeView, name: int, time: int, events: I64, rows: I64 | None = None, own: I64 | None = None
+) -> HostOwner:
+    """Build an owner; with `rows` and their `own` time (ns), name what it calls that takes long."""
+    trace = view.trace
+    callees: tuple[tuple[str, int], ...] = ()
+    if rows is not None and own is not None:
+        mask = np.zeros(len(trace), dtype=np.bool_)
+        mask[events] = True
+        is_below = (find_nearest_ancestor(trace.parent, rows, mask) >= 0) & ~mask[rows]
+        by_name = np.bincount(np.asarray(trace.name[rows])[is_below], weights=own[is_below], minlength=1)
+        largest = np.argsort(-by_name, kind="stable")[:_MAX_CALLEES].tolist()
+        callees = tuple(
+            (_shorten(trace.names[callee]), int(by_name[callee]))
+            for callee in largest
+            if by_name[callee] >= _CALLEE_MIN_SHARE * time
+        )
+    return HostOwner(_shorten(trace.names[name]), time, events.astype(np.int64), callees)
+
+
+def _shorten(name: str) -> str:
+    """Shorten a name: `<built-in function sleep>` to "sleep", a frame to file without folders, line and function."""
+    frame = parse_frame(name)
+    if frame is not None:
+        text = frame.text
+    elif name.startswith("<built-in "):
+        text = name.removeprefix("<built-in ").rstrip(">").partition(" of ")[0].rpartition(" ")[2]
+    else:
+        text = name
+    return text if len(text) <= _NAME_CELLS else text[: _NAME_CELLS - 1] + "…"

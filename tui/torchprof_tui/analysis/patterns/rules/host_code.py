@@ -1,0 +1,76 @@
+"""The pattern of a program without a GPU that spends its time outside any op: in Python, files, or waiting."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.host_code import HostCode, find_host_code
+from torchprof_tui.analysis.patterns.engine.main_thread import MainThread, find_main_window
+from torchprof_tui.analysis.patterns.engine.missing_data import NO_CPU, NO_GPU
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Answer,
+    Remedy,
+    Section,
+    Severity,
+    absent_answer,
+    cannot_tell_answer,
+    fired_answer,
+)
+from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
+from torchprof_tui.trace.core.arrays import I64, sorted_unique
+from torchprof_tui.trace.core.time_format import format_duration
+
+_MAX_GAPS = 16
+"""Longest times without an op whose neighbours are the evidence where no frame is."""
+
+
+@register_pattern(
+    "host-code",
+    Section.BEYOND,
+    "The program runs code outside any op",
+    meaning="the main thread runs plain Python, writes files or waits: no op runs meanwhile",
+    action="do it less often, outside the loop, or in another process",
+    code="if step % 100 == 0: …  # not in each step",
+    decided="In a trace without GPU activity: the time of the main thread outside ops, data loader calls, "
+    "communication and the profiler's own work, less what other threads' ops take meanwhile, reaches the limit. Named "
+    "is the deepest frame of your own code that holds more than half of it, else the two with most. With a GPU such "
+    "code counts where the GPU waits for it: as a cause of its idle time.",
+    thresholds=(thresholds.HOST_CODE_SHARE, thresholds.HOST_OWNER_SHARE),
+    severity=Severity.PROBLEM,
+    fires_on_absence=True,
+)
+def host_code(view: ScopeView) -> Answer:
+    tables = view.tables
+    if len(tables.work):
+        return absent_answer("with a GPU it counts as a cause of idle time: host code in the time tree, idle-gap")
+    if missing_reason := (NO_GPU if len(tables.calls) else "" if len(tables.ops) else NO_CPU):
+        return cannot_tell_answer(missing_reason)
+    host = find_host_code(view)
+    t0, t1 = find_main_window(view, host.main) if host.main is not None else (0, 0)
+    if host.main is None or t1 <= t0:
+        return cannot_tell_answer("the program did nothing in this range")
+    share = host.intervals.total / (t1 - t0)
+    seen = f"{format_percent(share)} of the CPU's time ({format_duration(host.intervals.total)}) is code outside any op"
+    if share < thresholds.HOST_CODE_SHARE.value:
+        return absent_answer(seen)
+    owners = host.describe_owners()
+    events = host.events if len(host.owners) else _find_neighbours(view, host.main, host)
+    events = events if len(events) else view.representative_events()
+    action = host.choose_remedy(view)
+    remedy = Remedy(action, "" if not host.owners else "if step % 100 == 0: …  # not in each step") if action else None
+    return fired_answer(
+        f"{seen}{f', {owners}' if owners else ''}", events, host.intervals.total, remedy, host.intervals
+    )
+
+
+def _find_neighbours(view: ScopeView, main: MainThread, host: HostCode) -> I64:
+    """Find the ops of the main thread before and after the longest times without any: int64[k]."""
+    ops = view.tables.ops
+    ops = ops.select((ops.row >= main.first) & (ops.row < main.last))
+    gaps = np.argsort(host.intervals.starts - host.intervals.ends, kind="stable")[:_MAX_GAPS]
+    before = ops.start.searchsorted(host.intervals.starts[gaps]) - 1
+    after = ops.start.searchsorted(host.intervals.ends[gaps])
+    rows = np.concatenate([ops.row[before[before >= 0]], ops.row[after[after < len(ops)]]])
+    return view.select_in_scope(view.tables.event_table(sorted_unique(rows).astype(np.int64))).row
