@@ -161,7 +161,7 @@ def test_the_progress_of_a_save_is_one_line(
     line = _ProgressLine()
     assert not line.show(0.0)
     for done in (0, 100, 200, 300):
-        line.update(StatusMessage(0.0, 0, "exporting", "", {"compressed": done * 10**6, "total": 400 * 10**6}))
+        line.update(StatusMessage(0.0, 0, "exporting", compressed=done * 10**6, total=400 * 10**6))
         assert line.show(float(done + 1))
         assert line.show(float(done + 1))  # unchanged text is not written again
     line.update(StatusMessage(0.0, 0, "tabulating"))

@@ -93,6 +93,7 @@ OPTIONS = (
     Option("--max-size", "count", "ask, or record fewer steps, above this size of the JSON (1000)", "MB"),
     Option("--yes", "switch", "record all steps above that size without asking"),
     Option("--no-preflight", "switch", "do not measure a step first to tell how large the trace gets"),
+    Option("--table", "switch", "torch's table, too, above 150,000 events: slow"),
     Option("--no-table", "switch", "write the trace alone, without torch's table"),
 )
 """The options of a recording, in the order of the form and of --help."""

@@ -24,7 +24,7 @@ from torchprof_tui.runs.recording_request import (
     workload_flags,
 )
 from torchprof_tui.runs.run_result import RunResult, read_result
-from torchprof_tui.runs.save_progress import EXPORTING, SaveProgress
+from torchprof_tui.runs.save_progress import SAVING_PHASES, SaveProgress
 from torchprof_tui.runs.status_channel import StatusChannel, StatusMessage
 from torchprof_tui.trace.core.printable import clean
 
@@ -138,13 +138,15 @@ class _ProgressLine:
 
     def __init__(self) -> None:
         self._progress = SaveProgress()
+        self._phase = ""
         self._is_terminal = os.isatty(2)
         self._shown, self._shown_at = "", 0.0
 
     def update(self, message: StatusMessage) -> None:
         self._progress.update(message)
-        if message.phase != EXPORTING:
+        if message.phase not in SAVING_PHASES or message.phase != self._phase:
             self._clear()
+        self._phase = message.phase
 
     def show(self, now: float) -> bool:
         """Show the progress if a save goes on. Returns whether one does."""
