@@ -9,7 +9,9 @@ from __future__ import annotations
 from textual.binding import Binding
 
 from torchprof_tui.ui.common.help.key_listing import KeyHelp
-from torchprof_tui.ui.explorer.panels.overview_text import MAX_NUMBER_KEYS
+
+MAX_NUMBER_KEYS = 9
+"""Findings that have a key of their own. Defined here: the panels import numpy, this is imported before a frame."""
 
 BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding("w", "zoom(1)", "zoom", id="time.zoom-in", tooltip="zoom in at the cursor"),

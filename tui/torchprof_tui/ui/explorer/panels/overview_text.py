@@ -16,14 +16,12 @@ from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.text_panel import Lines, wrap_text
+from torchprof_tui.ui.explorer.keys import MAX_NUMBER_KEYS
 from torchprof_tui.ui.explorer.panels.cheatsheet_text import ID_CELLS, choose_sign, format_stake, format_tree
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
     from torchprof_tui.analysis.patterns.engine.pattern import Finding
-
-MAX_NUMBER_KEYS = 9
-"""Findings that have a key of their own."""
 
 STARTER_KEYS = (
     ("c", "what goes wrong in this trace, and what to do about it"),
