@@ -18,9 +18,9 @@ from torchprof_tui.analysis.patterns.engine.pattern import Finding, fired_answer
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.painted_widget import PaintedWidget
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.explorer.scope_mode import ScopeMode
 from torchprof_tui.ui.explorer.panels.cheatsheet_text import NOTE_SIGN, PROBLEM_SIGN, choose_sign
 from torchprof_tui.ui.explorer.panels.panel_dock import PanelTabs
+from torchprof_tui.ui.explorer.scope_mode import ScopeMode
 from torchprof_tui.ui.guess.guess_screen import GuessScreen
 from torchprof_tui.ui.source.source_screen import SourceScreen
 
@@ -304,7 +304,7 @@ async def test_a_key_says_why_no_source_can_be_opened() -> None:
         await move_to(screen, pilot, "overhead-bound")
         assert "opens it" not in screen._panel_controller.cheatsheet_panel.text()
         await pilot.press("L")
-        assert "overhead-bound: no line known; record with --with-stack" in text_of(screen)
+        assert "overhead-bound: no line known; R: record again with stacks (--with-stack)" in text_of(screen)
         panel = screen._panel_controller.cheatsheet_panel
         notice = next(finding.id for finding in panel._fired_findings() if not finding.is_problem)
         await move_to(screen, pilot, notice)

@@ -98,7 +98,7 @@ GUIDES: dict[str, Guide] = {
             ("self", "time without nested events: these sum up; total includes what is nested"),
             ("GPU", "for a CPU row the time of the GPU work that it launched; for a kernel its own time"),
             ("tabs", "kernels, copies, collectives and memory each have a table; charts draws shares"),
-            ("below", "the row under the cursor: its instances, callers and callees; n N choose an instance"),
+            ("below", "the row under the cursor: its instances, callers and callees; , . choose an instance"),
             ("last line", "rows listed, the scope, and the totals that the shares refer to"),
         ),
         ("self time", "total time", "scope", "straggler"),
