@@ -29,8 +29,8 @@ PROGRESS_INTERVAL = 0.2  # seconds between reports while a trace is compressed
 MIN_FREE_MEGABYTES = 2_000  # MB
 MAX_TABLE_ROWS = 100
 # For its table torch makes a Python object of about 3 KB from every event, Python calls included: measured 66 to
-# 69 µs an event (torch 2.13, 36,000 and 144,000 events with stacks). 150,000 events are ten seconds, about as long as anyone
-# waits for a file that the viewer can make from the trace.
+# 69 µs an event (torch 2.13, 36,000 and 144,000 events with stacks). 150,000 events are ten
+# seconds, about as long as anyone waits for a file that the viewer can make from the trace.
 TABLE_SECONDS_PER_EVENT = 68e-6
 MAX_TABLE_EVENTS = 150_000
 _EVENT_PATTERN = b'"ph": "X"'
@@ -251,8 +251,8 @@ class TraceExporter:
         events = saved.counts.events
         if self._table is None and events > MAX_TABLE_EVENTS:
             self._log(
-                f"no table.txt: torch would need about {events * TABLE_SECONDS_PER_EVENT:,.0f} s for {events:,} events; "
-                "torchprof-tui table makes it from the trace (--table: torch's as well)"
+                f"no table.txt: torch would need about {events * TABLE_SECONDS_PER_EVENT:,.0f} s for {events:,} events"
+                "; torchprof-tui table makes it from the trace (--table: torch's as well)"
             )
             return
         self._report_phase("tabulating", events=events)

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from torchprof_tui.runs.answer_pipe import AnswerPipe
 from torchprof_tui.runs.history import save_request
+from torchprof_tui.runs.last_interpreter import remember_interpreter
 from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.runs.run_result import RunResult, read_result
 from torchprof_tui.runs.save_progress import SAVING_PHASES, TABULATING, SaveProgress
@@ -93,6 +94,7 @@ class Recording:
         self._status: int | None = None
         self._start_time = self._end_time = self._kill_at = 0.0
         self._request_saved = False
+        self._interpreter = ""
 
     # -- start, output, end --------------------------------------------------------------------------------
 
@@ -102,11 +104,13 @@ class Recording:
         Raises RequestError if the request cannot be recorded, OSError if the process cannot be started.
         """
         argv = self.request.argv(environment)
+        self._interpreter = argv[0]
         self._channel, self._answers = StatusChannel(), AnswerPipe()
         run_environment = {
             **(os.environ if environment is None else environment),
             **self._channel.environment,
             **self._answers.environment,
+            **self.request.search_environment(environment),
         }
         run_environment["TERM"] = "xterm-256color"
         for name in ("COLUMNS", "LINES"):  # these describe the viewer's own terminal
@@ -200,7 +204,10 @@ class Recording:
     def result(self) -> RunResult:
         """Read what the run saved, once it has ended."""
         assert self._status is not None
-        return read_result(self.folder, self._status, self.seconds, self.request.command)
+        result = read_result(self.folder, self._status, self.seconds, self.request.command)
+        if result.traces:
+            remember_interpreter(self._interpreter)
+        return result
 
     def save_output(self, text: str) -> None:
         """Write the run's output to its folder, if it has one."""

@@ -35,7 +35,9 @@ class SaveProgress:
     def update(self, message: StatusMessage) -> None:
         """Take in a status message."""
         self._message = message if message.phase in SAVING_PHASES else None
-        stage = (message.phase, message.cycle, message.total is not None, message.raw) if self._message is not None else ()
+        stage = (
+            (message.phase, message.cycle, message.total is not None, message.raw) if self._message is not None else ()
+        )
         if stage != self._stage:
             self._stage, self._started_at = stage, None
 

@@ -16,6 +16,7 @@ from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.open import main as open_command
 from torchprof_tui.commands.run.arguments import add_recording_options
 from torchprof_tui.runs.history import save_request
+from torchprof_tui.runs.last_interpreter import remember_interpreter
 from torchprof_tui.runs.recording_request import (
     OPTIONS,
     RecordingRequest,
@@ -88,7 +89,7 @@ def _record_run(request: RecordingRequest, argv: list[str], channel: StatusChann
         try:
             process = subprocess.Popen(
                 argv,
-                env={**os.environ, **channel.environment},
+                env={**os.environ, **channel.environment, **request.search_environment()},
                 stdout=2 if quiet else None,
                 start_new_session=not shared,
             )
@@ -98,7 +99,10 @@ def _record_run(request: RecordingRequest, argv: list[str], channel: StatusChann
         _relay_status(process, channel, request)
         status = process.wait()
         signals.terminate_group()
-    return read_result(channel.folder, status, time.monotonic() - started, request.command)
+    result = read_result(channel.folder, status, time.monotonic() - started, request.command)
+    if result.traces:
+        remember_interpreter(argv[0])
+    return result
 
 
 def _relay_status(process: subprocess.Popen[bytes], channel: StatusChannel, request: RecordingRequest) -> None:
