@@ -175,7 +175,7 @@ async def test_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         await write("a.xlsx")
         assert ".csv, .json or .md" in text(table)
         await write("no/such/folder.md")
-        assert "No such file" in text(table)
+        assert "no/such: no such folder" in text(table)
 
 
 SIZES = [(80, 24), (160, 48), (240, 60)]
