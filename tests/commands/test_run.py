@@ -20,6 +20,7 @@ from torchprof_tui.cli import main
 from torchprof_tui.commands.open import main as open_command
 from torchprof_tui.commands.run.main import _open_explorer, _ProgressLine
 from torchprof_tui.runs.history import list_past_runs
+from torchprof_tui.runs.last_interpreter import remember_interpreter
 from torchprof_tui.runs.run_result import RunResult
 from torchprof_tui.runs.status_channel import StatusMessage
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -161,7 +162,7 @@ def test_the_progress_of_a_save_is_one_line(
     line = _ProgressLine()
     assert not line.show(0.0)
     for done in (0, 100, 200, 300):
-        line.update(StatusMessage(0.0, 0, "exporting", "", {"compressed": done * 10**6, "total": 400 * 10**6}))
+        line.update(StatusMessage(0.0, 0, "exporting", compressed=done * 10**6, total=400 * 10**6))
         assert line.show(float(done + 1))
         assert line.show(float(done + 1))  # unchanged text is not written again
     line.update(StatusMessage(0.0, 0, "tabulating"))
@@ -216,6 +217,24 @@ def test_an_interpreter_without_torch(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert err.startswith("torchprof-tui: no torch in ")
     assert "--python" in err
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_default_interpreter_without_torch_says_where_it_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bare = tmp_path / "env" / "bin" / "python"
+    bare.parent.mkdir(parents=True)
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.setenv("CONDA_PREFIX", str(tmp_path / "env"))
+    remember_interpreter(sys.executable)
+    assert main(["run", "-o", str(tmp_path / "runs"), "mlp"]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"tried $VIRTUAL_ENV: not set, $CONDA_PREFIX: {bare}" in line
+    assert f"the last run that worked had --python {sys.executable}" in line
+    assert "torchprof-tui run --python PATH" in line
 
 
 @needs_torch

@@ -204,6 +204,7 @@ def test_a_cpu_only_table_has_no_gpu_columns(tmp_path: Path, capsys: pytest.Capt
     assert main(["table", str(path)]) == 0
     out = capsys.readouterr().out
     assert "GPU" not in out
+    assert "outside ops: 30.0 µs of 120.0 µs (record with --with-stack to see the code)" in out
     assert "| on |" not in run_program("table", path, "--markdown").stdout
     assert out.index("aten::mm") < out.index("aten::add")
     assert main(["table", str(path), "--sort", "self_cuda_time_total"]) == 0

@@ -243,3 +243,24 @@ def test_a_terminal_larger_than_the_kernel_counts(record: Record) -> None:
     read_output(run, b"ready")
     run.resize(10**6, 10**6)  # struct.pack would raise
     assert os.get_terminal_size(run._master) == (65_535, 65_535)
+
+
+def test_ctrl_c_while_torch_makes_its_table_does_not_count_as_a_stop(record: Record) -> None:
+    script = """
+import json, os, time
+def say(phase):
+    line = json.dumps({"time": time.time(), "pid": os.getpid(), "rank": 0, "phase": phase})
+    channel = os.open(os.environ["TORCHPROF_STATUS"], os.O_WRONLY)
+    os.write(channel, line.encode() + b"\\n")
+try:
+    say("tabulating")
+    time.sleep(600)
+except KeyboardInterrupt:
+    print("skipped", flush=True)
+"""
+    run = record(script)
+    until(lambda: (run.poll(), run.phase is not None and run.phase.phase == "tabulating")[1])
+    run.stop()
+    assert run.table_skipped
+    assert b"skipped" in read_output(run)
+    assert (run.interrupts, run.result().exit_status) == (0, 0)

@@ -51,4 +51,7 @@ def test_compressing_begins_a_rate_of_its_own() -> None:
     progress.update(message(compressed=100 * MEGA, total=200 * MEGA, cycle=1))
     assert progress.text(13.0) == "compressing: 100 of 200 MB, 2 s left"
     progress.update(message("tabulating"))
-    assert progress.text(14.0) == ""
+    assert progress.text(14.0) == ""  # that of a small trace needs no line
+    assert progress.text(26.0) == "torch's table: 12 s so far, ctrl+c skips it"
+    progress.update(message("done"))
+    assert progress.text(27.0) == ""

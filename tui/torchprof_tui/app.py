@@ -43,6 +43,7 @@ from torchprof_tui.ui.start.loading_screen import LoadingScreen
 if TYPE_CHECKING:
     from torchprof_tui.runs.recording_request import RecordingRequest
     from torchprof_tui.trace.loading.opener import TraceOpener
+    from torchprof_tui.trace.model.trace import Trace
     from torchprof_tui.trace.sources.ssh_connections import SshConnections
     from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
     from torchprof_tui.ui.record.record_screen import RecordScreen
@@ -238,7 +239,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
         if isinstance(self.screen, RecordingScreen):
             self.switch_screen(self._create_record_screen(self.screen.request, self.screen.cwd))
         else:
-            self.push_screen(self._create_record_screen())
+            self.push_screen(self._create_record_screen(is_of_trace=self.screen.TITLE != "start"))
 
     def action_again(self) -> None:
         """Repeat the recording of the trace on screen, which stays below until the new one is loaded.
@@ -274,10 +275,19 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
             self.switch_screen(self._create_recording_screen(message.request, message.cwd))
 
     def _create_record_screen(
-        self, request: RecordingRequest | None = None, cwd: str | None = None, foreign_file: str | None = None
+        self,
+        request: RecordingRequest | None = None,
+        cwd: str | None = None,
+        foreign_file: str | None = None,
+        is_of_trace: bool = False,
     ) -> RecordScreen:
-        from torchprof_tui.ui.record.record_screen import RecordScreen
+        """Create the form with a request; `is_of_trace`: with that of the open trace, if it has one."""
+        from torchprof_tui.ui.record.record_screen import RecordScreen, create_form_of_trace
 
+        explorer = next((screen for screen in self.screen_stack if screen.TITLE == "explorer"), None)
+        if is_of_trace and explorer is not None and self._current_opener is not None:
+            trace: Trace | None = getattr(explorer, "trace", None)
+            return create_form_of_trace(self._current_opener.path, trace, self._original_environment)
         return RecordScreen(request, cwd, foreign_file, self._original_environment)
 
     def _create_recording_screen(self, request: RecordingRequest, cwd: str) -> RecordingScreen:

@@ -55,6 +55,7 @@ class ExitHandlers:
         self._signal_mask = threading.local()  # the signals that were blocked before a fork
         self.is_saving = False  # the final save has begun, so the main thread runs Python
         self.interrupted = False  # Ctrl-C was pressed once: the next one abandons a save
+        self._is_skippable = False  # what is being written is not needed: the first Ctrl-C abandons it
 
     def install(self) -> None:
         """Install all handlers. Signals that the parent process chose to ignore (nohup) stay ignored."""
@@ -90,6 +91,15 @@ class ExitHandlers:
             for number in dict.fromkeys(pending):
                 signal.raise_signal(number)
 
+    @contextlib.contextmanager
+    def allow_skip(self) -> Iterator[None]:
+        """While signals are held, a Ctrl-C in the block raises SaveAbandoned at once and has no other effect."""
+        self._is_skippable = True
+        try:
+            yield
+        finally:
+            self._is_skippable = False
+
     def watch_native_code(self, torch: Any, call_in_main: Callable[[Callable[[], None]], None]) -> None:
         """End the process on SIGTERM even if the main thread is in native code that never returns.
 
@@ -122,7 +132,7 @@ class ExitHandlers:
 
     def _defer_signal(self, signum: int, frame: FrameType | None) -> None:
         if signum == signal.SIGINT:
-            if self.interrupted:
+            if self.interrupted or self._is_skippable:
                 raise SaveAbandoned
             self.interrupted = True
             self._log("saving what was recorded; ctrl+c again stops without saving")

@@ -19,7 +19,10 @@ class UsageError(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """The parsed command line. Times are seconds, memory is megabytes; None: the option was not used."""
+    """The parsed command line. Times are seconds, memory is megabytes; None: the option was not used.
+
+    `table`: torch's table is written (True), not written (False), or written for few enough events (None).
+    """
 
     command: tuple[str, ...]
     module: bool = False
@@ -39,7 +42,7 @@ class Options:
     nproc: int | None = None
     output: str = DEFAULT_OUTPUT_FOLDER
     preflight: bool = True
-    table: bool = True
+    table: bool | None = None
     max_memory: int | None = None
     max_size: int | None = None
     yes: bool = False
@@ -78,7 +81,8 @@ class Options:
             ("--with-flops", self.with_flops),
             ("--with-modules", self.with_modules),
             ("--no-preflight", not self.preflight),
-            ("--no-table", not self.table),
+            ("--table", self.table is True),
+            ("--no-table", self.table is False),
             ("--yes", self.yes),
         ):
             if is_set:
@@ -152,6 +156,14 @@ def _build_parser() -> argparse.ArgumentParser:
     what.add_argument("--with-stack", action="store_true", help="every Python call; traces become large")
     what.add_argument("--with-flops", action="store_true", help="estimated FLOPs of matmuls and convolutions")
     what.add_argument("--with-modules", action="store_true", help="the module hierarchy (TorchScript)")
+    _add_output_options(parser)
+    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def _add_output_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options about ranks, files and limits."""
     parser.add_argument("--nproc", type=_positive, metavar="N", help="start N ranks on this machine")
     parser.add_argument("-o", "--output", default=DEFAULT_OUTPUT_FOLDER, metavar="FOLDER", help="folder for runs")
     parser.add_argument(
@@ -170,12 +182,15 @@ def _build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-preflight", dest="preflight", action="store_false", help="do not record a test step to estimate the size"
     )
-    parser.add_argument(
-        "--no-table", dest="table", action="store_false", help="write only the trace, without torch's table"
+    table = parser.add_mutually_exclusive_group()
+    table.add_argument("--table", action="store_true", default=None, help="write torch's table of a large trace, too")
+    table.add_argument(
+        "--no-table",
+        dest="table",
+        action="store_false",
+        default=None,
+        help="write only the trace, without torch's table",
     )
-    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module")
-    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    return parser
 
 
 def parse_options(argv: list[str]) -> Options:

@@ -15,7 +15,7 @@ import sys
 import time
 from typing import Any
 
-from . import run_folder
+from . import run_folder, torch_capabilities
 from .atomic_files import explain_os_error, write_json
 from .exit_handlers import end_by_signal, end_with_parent
 from .manifest import SCHEMA_VERSION
@@ -41,7 +41,7 @@ def run_ranks(options: Options, reporter: Reporter) -> int:
     That is the status of the first rank that failed, or 128 plus the number of the signal that ended it.
     """
     if importlib.util.find_spec("torch") is None:
-        raise UsageError(f"no torch in {sys.executable}: run with the interpreter that runs your program")
+        raise UsageError(torch_capabilities.explain_missing_torch())
     commands = _build_torchrun_commands(options) if _is_torchrun(options) else _build_rank_commands(options)
     try:
         path = run_folder.create_folder(options.output, run_folder.make_stem(_find_program_name(options)))

@@ -130,7 +130,9 @@ class RecordingSession:
             rank.rank if rank else None,
             rank.world_size if rank else 1,
         )
-        self.exporter = trace_export.TraceExporter(self.folder, options.table, self.log, reporter.report_phase)
+        self.exporter = trace_export.TraceExporter(
+            self.folder, options.table, self.log, reporter.report_phase, self.exit_handlers.allow_skip
+        )
         self.conflict_watcher = profiler_conflict.ProfilerConflictWatcher(self.recorder, self._yield_profiler)
         limit = None if options.max_memory is None else options.max_memory * 1_000_000
         self.memory_guard = size_estimate.MemoryGuard(

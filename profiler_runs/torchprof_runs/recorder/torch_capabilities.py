@@ -10,6 +10,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from .status_messages import escape_control_characters
+
+SEARCH_VARIABLE = "TORCHPROF_PYTHON_SEARCH"  # where the app looked for an interpreter, in words
 _KINETO_LOG_VARIABLE = "KINETO_LOG_LEVEL"
 OLDEST_TORCH = (2, 1)
 # Device files of GPU drivers. Asking the driver itself would initialize it and break CUDA in processes that the program
@@ -39,6 +42,15 @@ def quiet_kineto() -> Iterator[None]:
         os.environ.pop(_KINETO_LOG_VARIABLE, None)
 
 
+def explain_missing_torch() -> str:
+    """Explain in one line which interpreter has no torch, where the app looked for one, and what to do."""
+    searched = escape_control_characters(os.environ.get(SEARCH_VARIABLE, ""))
+    return (
+        f"no torch in {sys.executable}{f' ({searched})' if searched else ''}: name the interpreter that runs your "
+        "program, torchprof-tui run --python PATH …"
+    )
+
+
 def load_torch() -> Any:
     """Import torch and check that it is new enough to record with. Raises NoTorchError."""
     try:
@@ -47,10 +59,7 @@ def load_torch() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise NoTorchError(f"torch in {sys.executable} is broken: {error}") from error
-        raise NoTorchError(
-            f"no torch in {sys.executable}: run with the interpreter that runs your program "
-            "(torchprof-tui run --python /path/to/venv/bin/python …)"
-        ) from error
+        raise NoTorchError(explain_missing_torch()) from error
     except (ImportError, OSError) as error:
         raise NoTorchError(f"torch in {sys.executable} does not load: {str(error).splitlines()[0]}") from error
     version = _parse_version(torch)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .atomic_files import explain_os_error, remove_on_exit, write_atomic
+from .exit_handlers import SaveAbandoned
 from .own_frames import remove_own_frames
 from .profiler_cycles import Cycle
 
@@ -27,9 +28,11 @@ PROGRESS_INTERVAL = 0.2  # seconds between reports while a trace is compressed
 # torch writes the JSON uncompressed, 15 to 20 times the size of the .gz. A JSON beyond this size is too large to open.
 MIN_FREE_MEGABYTES = 2_000  # MB
 MAX_TABLE_ROWS = 100
-# For its table torch makes a Python object of about 3 KB from every event, in some 60 µs each: two million events take
-# two minutes and 6 GB. The viewer makes the same table from the trace.
-MAX_TABLE_EVENTS = 2_000_000
+# For its table torch makes a Python object of about 3 KB from every event, Python calls included: measured 66 to
+# 69 µs an event (torch 2.13, 36,000 and 144,000 events with stacks). 150,000 events are ten
+# seconds, about as long as anyone waits for a file that the viewer can make from the trace.
+TABLE_SECONDS_PER_EVENT = 68e-6
+MAX_TABLE_EVENTS = 150_000
 _EVENT_PATTERN = b'"ph": "X"'
 _GPU_EVENT_PATTERNS = (b'"cat": "kernel"', b'"cat": "gpu_memcpy"', b'"cat": "gpu_memset"')
 _LAUNCH_PATTERNS = (b'"name": "cudaLaunchKernel', b'"name": "cuLaunchKernel', b'"name": "hipLaunchKernel')
@@ -116,12 +119,22 @@ def _is_complete(path: str) -> bool:
 
 
 class TraceExporter:
-    """Write cycles to `paths`. `log` gets one line for each failure, which says what to do."""
+    """Write cycles to `paths`. `log` gets one line for each failure, which says what to do.
+
+    `table`: torch's table is written (True), not written (False), or only up to MAX_TABLE_EVENTS (None). In a block of
+    `allow_skip` a ctrl+c raises SaveAbandoned.
+    """
 
     def __init__(
-        self, paths: CyclePaths, tables: bool, log: Callable[[str], None], report_phase: Callable[..., None]
+        self,
+        paths: CyclePaths,
+        table: bool | None,
+        log: Callable[[str], None],
+        report_phase: Callable[..., None],
+        allow_skip: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
-        self._paths, self._tables, self._log, self._report_phase = paths, tables, log, report_phase
+        self._paths, self._table, self._log, self._report_phase = paths, table, log, report_phase
+        self._allow_skip = allow_skip
         self._progress_fields: dict[str, Any] = {}
 
     def save_cycle(self, profile: Any, cycle: Cycle, expected_bytes: int | None = None) -> SavedTrace | None:
@@ -132,7 +145,7 @@ class TraceExporter:
         trace = self._paths.trace_path(cycle.number)
         self._progress_fields = {"file": trace, "cycle": cycle.number}
         saved = self._save_trace(profile, cycle, trace, expected_bytes)
-        if saved is not None and self._tables:
+        if saved is not None and self._table is not False:
             self._save_table(profile, saved)
         return saved
 
@@ -234,18 +247,25 @@ class TraceExporter:
         return SavedTrace(trace, size, counts, cycle, partial=True)
 
     def _save_table(self, profile: Any, saved: SavedTrace) -> None:
-        if saved.counts.events > MAX_TABLE_EVENTS:
+        """Write torch's table beside the trace, which is complete by now: nothing here may lose it."""
+        events = saved.counts.events
+        if self._table is None and events > MAX_TABLE_EVENTS:
             self._log(
-                f"no table: {saved.counts.events:,} events are too many for torch's table; the trace has all of them"
+                f"no table.txt: torch would need about {events * TABLE_SECONDS_PER_EVENT:,.0f} s for {events:,} events"
+                "; torchprof-tui table makes it from the trace (--table: torch's as well)"
             )
             return
-        self._report_phase("tabulating", events=saved.counts.events)
+        self._report_phase("tabulating", events=events)
         try:
-            averages = profile.key_averages()
-            table, rows = format_averages_table(averages), build_averages_rows(averages)
+            with self._allow_skip():
+                self._write_table(profile.key_averages(), saved)
+        except SaveAbandoned:
+            self._log("skipped torch's table; the trace is kept, and torchprof-tui table makes it from the trace")
         except Exception as error:  # raised in torch's own code; the trace is saved already
             self._log(f"no table: torch could not make it ({type(error).__name__}: {error})")
-            return
+
+    def _write_table(self, averages: Any, saved: SavedTrace) -> None:
+        table, rows = format_averages_table(averages), build_averages_rows(averages)
         number = saved.cycle.number
         paths = self._paths.table_path(number), self._paths.averages_path(number)
         try:

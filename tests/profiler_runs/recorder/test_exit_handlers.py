@@ -104,20 +104,36 @@ def test_a_parent_that_ignores_hangups(start: Start) -> None:
     assert run.manifest["ended"] == "finished"
 
 
-def test_ctrl_c_while_saving_waits_and_a_second_gives_up(start: Start) -> None:
-    script = """
+def slow_call(owner: str, name: str) -> str:
+    """Build the source that makes a method of torch's profiler say "called" and take a long time."""
+    return f"""
 import torch, time
-import torch.autograd.profiler as backend
-original = backend.profile.key_averages
+import torch.autograd.profiler
+original = {owner}.{name}
 def slow(*args, **kwargs):
-    print("tabulating", flush=True)
+    print("called", flush=True)
     end = time.monotonic() + 20
     while time.monotonic() < end: time.sleep(0.01)
     return original(*args, **kwargs)
-backend.profile.key_averages = slow
-""" + train(3)
-    run = start(script, *ENDLESS)
-    run.wait_for("tabulating")
+{owner}.{name} = slow
+"""
+
+
+def test_ctrl_c_while_torch_makes_its_table_skips_only_the_table(start: Start) -> None:
+    run = start(slow_call("torch.autograd.profiler.profile", "key_averages") + train(3), *ENDLESS)
+    run.wait_for("called")
+    run.kill(signal.SIGINT)
+    assert run.wait() == 0
+    assert "skipped torch's table; the trace is kept" in run.err
+    (kept,) = run.manifest["kept"]
+    assert (run.run_folder / kept["trace"]).exists()
+    assert kept["table"] is None
+    assert run.manifest["ended"] == "finished"
+
+
+def test_ctrl_c_while_saving_waits_and_a_second_gives_up(start: Start) -> None:
+    run = start(slow_call("torch.profiler.profile", "export_chrome_trace") + train(3), *ENDLESS)
+    run.wait_for("called")
     run.kill(signal.SIGINT)
     run.wait_for("ctrl+c again stops without saving")
     begin = time.monotonic()

@@ -75,5 +75,7 @@ def test_a_rank_is_started_with_the_same_options() -> None:
     options = Options(command=("train.py", "-x"), nproc=4, **values)
     parsed = parse_options([*options.as_argv(), *options.command])
     assert parsed == dataclasses.replace(options, nproc=None)
+    forced = Options(command=("train.py",), table=True)
+    assert parse_options([*forced.as_argv(), *forced.command]) == forced
     timed = Options(command=("train.py",), after=1.0, duration=0.25)
     assert parse_options([*timed.as_argv(), *timed.command]) == timed

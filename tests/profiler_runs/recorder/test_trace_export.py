@@ -19,6 +19,7 @@ pytest.importorskip("torch")
 import torch.profiler
 
 from torchprof_runs.recorder import atomic_files, trace_export
+from torchprof_runs.recorder.exit_handlers import SaveAbandoned
 from torchprof_runs.recorder.profiler_cycles import Cycle
 from torchprof_runs.recorder.run_folder import RunFolder
 from torchprof_runs.recorder.trace_export import TraceCounts, TraceExporter, compress_chunks, count_events
@@ -197,10 +198,34 @@ def test_a_table_that_does_not_fit_loses_only_the_table(
 
 def test_too_many_events_for_torchs_table(profile: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_export, "MAX_TABLE_EVENTS", 10)
+    disk.exporter = TraceExporter(RunFolder(str(disk.folder), "t", None), None, disk.log.append, lambda *_, **__: None)
     kept = disk.exporter.save_cycle(profile, CYCLE)
     assert kept is not None
     assert disk.names() == ["t.pt.trace.json.gz"]
-    assert "too many" in disk.log[0]
+    assert len(disk.log) == 1
+    assert "torch would need about" in disk.log[0]
+    assert "--table" in disk.log[0]
+
+
+def test_a_table_that_was_asked_for_is_made_of_any_number_of_events(
+    profile: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace_export, "MAX_TABLE_EVENTS", 10)
+    disk.exporter.save_cycle(profile, CYCLE)  # with --table
+    assert "table.txt" in disk.names()
+
+
+def test_a_table_that_is_skipped_while_it_is_written_leaves_the_trace(
+    profile: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def skip(*_: object) -> int:
+        raise SaveAbandoned
+
+    monkeypatch.setattr(trace_export, "format_averages_table", skip)
+    kept = disk.exporter.save_cycle(profile, CYCLE)
+    assert kept is not None
+    assert (kept.table, disk.names()) == (None, ["t.pt.trace.json.gz"])
+    assert "skipped torch's table; the trace is kept" in disk.log[0]
 
 
 def test_measuring_leaves_nothing_behind(profile: Any, disk: Disk) -> None:

@@ -90,6 +90,9 @@ async def test_the_wheel_says_what_zooms_where_all_lanes_are_on_screen() -> None
     async with explorer(two_steps(), (120, 40)) as (screen, pilot):
         await turn_wheel(pilot, screen.query_one(Timeline), DOWN, 40)
         assert "all lanes are on screen: ctrl or alt with the wheel zooms" in text_of(screen)
+        await pilot.press("pagedown")
+        assert "all lanes are on screen" in text_of(screen)
+        assert "wheel" not in text_of(screen)  # a key was pressed
 
 
 async def test_a_click_selects_and_a_double_click_fits() -> None:

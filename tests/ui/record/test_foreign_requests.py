@@ -168,13 +168,13 @@ async def test_a_foreign_past_run_is_shown_and_a_workload_does_not_inherit_its_o
         await pilot.press("R")
         await until(pilot, lambda: isinstance(app.screen, RecordScreen) and app.screen._past_runs)
         assert not app.screen.query_one("#run-foreign").display
-        await pilot.press("end", "enter")
+        await pilot.press("home", "enter")
         await pilot.pause()
         assert app.screen.query_one("#run-foreign").display
         assert "no interpreter /theirs/python" in shown(app, "#run-foreign")
         (note,) = app._notifications
         assert note.message == "left out, not known to this version: --then explode --new"
-        await pilot.press("tab", "home", "enter")
+        await pilot.press("down", "down", "enter")
         await pilot.pause()
         assert not app.screen.query_one("#run-foreign").display
         assert shown(app, "#run-equivalent").startswith("$ torchprof-tui run ")
@@ -256,7 +256,7 @@ async def test_a_command_of_a_megabyte_is_listed_in_one_row(unpacked: Path) -> N
         await pilot.press("R")
         await until(pilot, lambda: isinstance(app.screen, RecordScreen) and app.screen._past_runs)
         assert max(len(str(row.prompt)) for row in app.screen.query_one("#run-list", OptionList).options) < 400
-        await pilot.press("end", "enter")
+        await pilot.press("home", "enter")
         await until(pilot, lambda: len(app._notifications) > 0)
         assert [note.message for note in app._notifications] == [
             "this request is not repeated: it is too long to be shown"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,13 +20,16 @@ from torchprof_tui.app import TorchprofApp
 from torchprof_tui.runs import recording_request
 from torchprof_tui.runs.gpu_presence import WORKLOADS_FOR_GPUS
 from torchprof_tui.runs.history import save_request
+from torchprof_tui.runs.last_interpreter import recall_interpreter, remember_interpreter
 from torchprof_tui.runs.recording_request import WORKLOADS, RecordingRequest
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.record import record_screen
 from torchprof_tui.ui.record.console_view import ConsoleView
+from torchprof_tui.ui.record.foreign_request import NOTICE
 from torchprof_tui.ui.record.record_screen import RecordScreen
 from torchprof_tui.ui.record.recording_screen import RecordingScreen, format_elapsed
+from torchprof_tui.ui.record.run_options import RunOptions
 from torchprof_tui.ui.record.terminal_emulation import _SLACK_LINES, MAX_LINES
 from torchprof_tui.ui.start.recent_traces import list_recent_traces
 from torchprof_tui.ui.start.start_screen import RECORD_SPEC, StartScreen
@@ -33,6 +37,7 @@ from torchprof_tui.ui.start.start_screen import RECORD_SPEC, StartScreen
 SIZE = (120, 40)
 FAKE = ROOT / "tests/helpers/fake_harness.py"
 SAMPLE = find("matmul_add_64_cold_eager").path
+STACK_SAMPLE, NO_STACK_SAMPLE = "train_gpt_stack_memory", "matmul_add_64_cold_eager"
 
 
 @pytest.fixture(autouse=True)
@@ -113,13 +118,13 @@ async def test_the_form_is_a_command_line() -> None:
         await form(pilot)
         await pilot.press("down", "enter", *" --size", "space", "8")
         assert shown(app, "#run-equivalent") == "$ torchprof-tui run linear --size 8"
-        await pilot.press("tab", "tab", "down", "down", "x", "1", "2", "backspace", "0")  # --active takes no x
+        await pilot.press("tab", "down", "down", "x", "1", "2", "backspace", "0")  # --active takes no x
         await pilot.press("down", "down", *"a:b")
         assert "MODULE:FUNCTION" in shown(app, "#run-hint")
         await pilot.press("down", *"1.5", "down", "down", "space", "space", "down", "space", "R", "q")
         line = "$ torchprof-tui run --active 10 --step a:b --after 1.5 --then finish --record-shapes linear --size 8"
         assert shown(app, "#run-equivalent") == line
-        await pilot.press("up", "space", "up", "up", "delete", "tab", "end", "'")
+        await pilot.press("up", "space", "up", "up", "delete", "shift+tab", "end", "'")
         assert "cannot be read: no closing quotation" in shown(app, "#run-hint")
         await pilot.press("backspace")
         line = "$ torchprof-tui run --active 10 --step a:b --record-shapes linear --size 8"
@@ -222,9 +227,108 @@ async def test_a_past_run_fills_the_form_with_all_its_options(alone: Path) -> No
     async with app.run_test(size=SIZE) as pilot:
         await form(pilot)
         await until(pilot, lambda: any("train.py" in line for line in options(app)))
-        await pilot.press("end", "enter")
+        await pilot.press("home", "enter")
         line = "$ torchprof-tui run --active 5 --with-stack --python py -- python train.py --lr '1 2'"
         assert shown(app, "#run-equivalent") == line
+
+
+async def test_a_past_run_keeps_the_options_that_were_switched_by_hand(alone: Path) -> None:
+    folder = alone / "torchprof_runs" / "train-1"
+    folder.mkdir(parents=True)
+    save_request(str(folder), RecordingRequest(("train.py",), ("--active", "5", "--record-shapes")))
+    app = TorchprofApp()
+    async with app.run_test(size=SIZE) as pilot:
+        await form(pilot)
+        await until(pilot, lambda: any("train.py" in line for line in options(app)))
+        run_options = app.screen.query_one(RunOptions)
+        app.screen.set_focus(run_options)
+        run_options.highlighted = run_options.get_option_index("--with-stack")
+        await pilot.press("space")
+        app.screen.set_focus(app.screen.query_one("#run-list"))
+        await pilot.press("home", "enter")
+        line = "$ torchprof-tui run --active 5 --record-shapes --with-stack -- train.py"
+        assert shown(app, "#run-equivalent") == line
+
+
+async def test_past_runs_are_on_screen_on_a_small_terminal(alone: Path) -> None:
+    for number in range(6):
+        folder = alone / "torchprof_runs" / f"train-{number}"
+        folder.mkdir(parents=True)
+        save_request(str(folder), RecordingRequest((f"train{number}.py",)))
+    app = TorchprofApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await form(pilot)
+        await until(pilot, lambda: any("train0.py" in line for line in options(app)))
+        await pilot.pause()
+        lines = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+        assert all(word in lines for word in ("Past runs", "Workloads", "matmul_add"))
+        assert sum(f"train{number}.py" in lines for number in range(6)) == 3
+
+
+def own_trace(alone: Path, sample: str = "matmul_add_64_cold_eager") -> Path:
+    """Copy a sample into a run's folder, with a request that was made here in another folder."""
+    folder = alone / "torchprof_runs" / "train-1"
+    folder.mkdir(parents=True)
+    shutil.copy(find(sample).path, folder / "train.pt.trace.json.gz")
+    (alone / "project").mkdir()
+    request = RecordingRequest(("train.py", "--lr", "1"), ("--active", "5"), sys.executable)
+    save_request(str(folder), request, str(alone / "project"))
+    return folder / "train.pt.trace.json.gz"
+
+
+def opened(path: Path) -> TorchprofApp:
+    opening = SingleTraceOpener(str(path))
+    opening.start()
+    return TorchprofApp(opening)
+
+
+@pytest.mark.parametrize("has_stacks", [False, True])
+async def test_the_form_from_a_trace_has_its_request_and_stacks(alone: Path, has_stacks: bool) -> None:
+    app = opened(own_trace(alone, STACK_SAMPLE if has_stacks else NO_STACK_SAMPLE))
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app.screen.TITLE == "explorer")
+        await form(pilot)
+        stack = "" if has_stacks else " --with-stack"
+        line = f"torchprof-tui run --active 5{stack} --python {sys.executable} -- train.py --lr 1"
+        assert shown(app, "#run-equivalent").endswith(f"$ cd {alone}/project && {line}")
+        assert ("the trace on screen has no Python stacks" in shown(app, "#run-hint")) is not has_stacks
+        await pilot.press("tab")
+        run_options = app.screen.query_one(RunOptions)
+        assert app.screen.focused is run_options
+        assert has_stacks or run_options.current_option.flag == "--with-stack"
+
+
+async def test_the_form_from_a_foreign_trace_only_shows_its_request(alone: Path) -> None:
+    path = own_trace(alone)
+    request = path.parent / "request.json"
+    request.write_bytes(request.read_bytes().replace(b"train.py", b"theirs.py"))
+    app = opened(path)
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app.screen.TITLE == "explorer")
+        await form(pilot)
+        notice = shown(app, "#run-foreign")
+        assert notice.startswith(NOTICE)
+        assert "theirs.py --lr 1" in notice
+
+
+async def test_the_form_has_the_interpreter_of_the_last_run_that_worked(alone: Path) -> None:
+    bare = alone / "env" / "bin" / "python"
+    bare.parent.mkdir(parents=True)
+    bare.symlink_to(sys.executable)
+    remember_interpreter(str(bare))
+    app = TorchprofApp()
+    async with app.run_test(size=SIZE) as pilot:
+        await form(pilot)
+        await pilot.press("enter")
+        assert shown(app, "#run-equivalent") == f"$ torchprof-tui run --python {bare} matmul_add"
+        app.screen.query_one(Input).value = "/other/python train.py"
+        await pilot.pause()
+        assert shown(app, "#run-equivalent") == "$ torchprof-tui run -- /other/python train.py"
+        app.screen.query_one(Input).value = "script.py"
+        Path("script.py").write_text("")
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: app.screen.TITLE == "explorer")
+        assert recall_interpreter() == str(bare)
 
 
 async def test_a_failed_run_stays_on_screen_and_its_trace_is_one_key_away() -> None:
@@ -360,9 +464,9 @@ async def test_r_on_a_trace_without_a_request_is_reported(alone: Path) -> None:
         assert "how this trace was recorded" in next(iter(app._notifications)).message
         await pilot.press("T")
         await pilot.pause()
-        await pilot.press("r")
         assert type(app.screen).__name__ == "TreeScreen"
-        assert "r repeats the run of an open trace" in list(app._notifications)[-1].message
+        await form(pilot)  # from any screen over the lanes
+        assert app.screen.query_one(Input).value == ""
 
 
 def test_elapsed_in_words() -> None:

@@ -17,6 +17,8 @@ from textual.widgets import Input, OptionList, Static
 from tests.helpers.rank_traces import late_rank
 from torchprof_samples import SAMPLES, find
 from torchprof_tui.app import TorchprofApp
+from torchprof_tui.runs.history import save_request
+from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.trace.loading.progress import Progress
 from torchprof_tui.trace.specs.address import ListedTrace
@@ -156,6 +158,22 @@ async def test_an_unreachable_file_is_no_reason_to_explain_the_export(alone: Pat
             await until(pilot, lambda: app.failure is not None)  # noqa: B023
             await pilot.pause()
             assert ("export_chrome_trace" in shown(app, "#loading-numbers")) is has_advice
+
+
+async def test_a_run_has_the_same_name_in_both_lists_and_its_command(alone: Path) -> None:
+    for number, command in enumerate((("python", "train.py", "--lr", "1"), ("python", "train.py", "--lr", "2"))):
+        folder = alone / "torchprof_runs" / f"train-20260101-12000{number}"
+        folder.mkdir(parents=True)
+        shutil.copy(SAMPLE, folder / "train.pt.trace.json.gz")
+        save_request(str(folder), RecordingRequest(command))
+        recent_traces.add_recent_trace(str(folder / "train.pt.trace.json.gz"))
+    app = TorchprofApp()
+    async with app.run_test(size=(160, 48)) as pilot:
+        await until(pilot, lambda: any("In this folder" in line for line in options(app)))
+        for number in range(2):
+            lines = [line for line in options(app) if f"train-20260101-12000{number} " in line]
+            assert len(lines) == 2  # among the recent ones, and in this folder
+            assert all(f"python train.py --lr {number + 1}" in line for line in lines)
 
 
 def test_a_recent_folder_has_the_size_of_its_traces(alone: Path) -> None:

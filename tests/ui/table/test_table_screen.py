@@ -83,6 +83,7 @@ async def test_a_cpu_only_table_is_sorted_by_self_cpu_without_gpu_columns() -> N
         assert table._listing.sort_key == "self_cpu"
         assert "self GPU" not in text(table)
         assert "Self GPU time total" not in text(table)
+        assert "outside ops: 30.0 µs of 120.0 µs (R: record again with stacks, --with-stack)" in text(table)
 
 
 async def test_filtering_while_typing() -> None:
@@ -174,7 +175,7 @@ async def test_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         await write("a.xlsx")
         assert ".csv, .json or .md" in text(table)
         await write("no/such/folder.md")
-        assert "No such file" in text(table)
+        assert "no/such: no such folder" in text(table)
 
 
 SIZES = [(80, 24), (160, 48), (240, 60)]

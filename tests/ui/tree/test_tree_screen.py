@@ -54,7 +54,8 @@ async def test_a_search_selects_the_first_match_and_n_walks_on() -> None:
         await pilot.press("slash", *"copy", "enter")
         assert not tree._prompt.is_open
         assert "aten::copy_" in cursor_line(tree)
-        assert "match 1 of 2 for 'copy'" in lines(tree)[-1]
+        assert "match 1 of 2 for 'copy' · filtered: 7 of 8 nodes, esc shows all" in lines(tree)[-1]
+        assert not any("aten::add" in line for line in lines(tree))
         first = tree._cursor_node
         await pilot.press("n")
         assert "match 2 of 2" in lines(tree)[-1]
@@ -65,6 +66,8 @@ async def test_a_search_selects_the_first_match_and_n_walks_on() -> None:
         assert "aten::copy_" in cursor_line(tree)  # what hides it is unfolded
         await pilot.press("escape")
         assert "nodes" in lines(tree)[-1]
+        assert "aten::copy_" in cursor_line(tree)  # among its siblings, which the search had hidden
+        assert any("aten::add" in line for line in lines(tree))
         assert tree.is_current
         await pilot.press("escape")
         assert screen.app.screen is screen

@@ -24,9 +24,10 @@ from pathlib import Path
 
 from torchprof_tui.runs.answer_pipe import AnswerPipe
 from torchprof_tui.runs.history import save_request
+from torchprof_tui.runs.last_interpreter import remember_interpreter
 from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.runs.run_result import RunResult, read_result
-from torchprof_tui.runs.save_progress import SaveProgress
+from torchprof_tui.runs.save_progress import SAVING_PHASES, TABULATING, SaveProgress
 from torchprof_tui.runs.status_channel import StatusChannel, StatusMessage
 from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.core.user_files import make_absolute
@@ -46,9 +47,6 @@ of 5 ms that happens at less than a megabyte per second.
 
 KILL_DELAY_SECONDS = 3.0
 """Seconds from the second ctrl+c until the run is killed. A run that begins to save only then is not killed."""
-
-SAVING_PHASES = ("exporting", "tabulating")
-"""Phases in which the recording is written."""
 
 CLOSE_TIMEOUT_SECONDS = 2.0
 """Seconds that the viewer waits at its own end for a run to end. A run that takes longer saves on its own."""
@@ -84,6 +82,7 @@ class Recording:
         self.phase: StatusMessage | None = None  # the last one of rank 0
         self.last_log = ""
         self.interrupts = 0
+        self.table_skipped = False  # ctrl+c was sent while torch made its table
         self.save_abandoned = False  # a second ctrl+c was sent while the run was saving
         self._channel: StatusChannel | None = None
         self._answers: AnswerPipe | None = None
@@ -95,6 +94,7 @@ class Recording:
         self._status: int | None = None
         self._start_time = self._end_time = self._kill_at = 0.0
         self._request_saved = False
+        self._interpreter = ""
 
     # -- start, output, end --------------------------------------------------------------------------------
 
@@ -104,11 +104,13 @@ class Recording:
         Raises RequestError if the request cannot be recorded, OSError if the process cannot be started.
         """
         argv = self.request.argv(environment)
+        self._interpreter = argv[0]
         self._channel, self._answers = StatusChannel(), AnswerPipe()
         run_environment = {
             **(os.environ if environment is None else environment),
             **self._channel.environment,
             **self._answers.environment,
+            **self.request.search_environment(environment),
         }
         run_environment["TERM"] = "xterm-256color"
         for name in ("COLUMNS", "LINES"):  # these describe the viewer's own terminal
@@ -136,6 +138,7 @@ class Recording:
             if message.phase and message.rank == 0:
                 self.phase = message
                 self._progress.update(message)
+                self.table_skipped = self.table_skipped and message.phase == TABULATING
                 self._is_answered = False
             self.last_log = message.log or self.last_log
         if self.folder is not None and not self._request_saved:
@@ -201,7 +204,10 @@ class Recording:
     def result(self) -> RunResult:
         """Read what the run saved, once it has ended."""
         assert self._status is not None
-        return read_result(self.folder, self._status, self.seconds, self.request.command)
+        result = read_result(self.folder, self._status, self.seconds, self.request.command)
+        if result.traces:
+            remember_interpreter(self._interpreter)
+        return result
 
     def save_output(self, text: str) -> None:
         """Write the run's output to its folder, if it has one."""
@@ -222,8 +228,13 @@ class Recording:
         """Send Ctrl-C: the first lets the run save, the second abandons the save.
 
         After KILL_DELAY_SECONDS, or at the third, the run is killed. A program may catch the first Ctrl-C and go on;
-        in that case the second is SIGTERM, on which it saves and ends.
+        in that case the second is SIGTERM, on which it saves and ends. While torch makes its table the trace is written
+        already: a first Ctrl-C skips only the table, and is not counted.
         """
+        if self.phase is not None and self.phase.phase == TABULATING and not self.table_skipped:
+            self.table_skipped = True
+            self._send_signal(signal.SIGINT)
+            return
         self.interrupts += 1
         if self.interrupts > 2:
             self._send_signal(signal.SIGKILL)

@@ -10,10 +10,12 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from torchprof_tui.runs.last_interpreter import recall_interpreter
 
 # Located relative to this package and not by sys.path, where a folder of the user may have the same name. Installed, it
 # is in the same folder as this package; in a checkout, in the folder `profiler_runs`.
@@ -36,6 +38,9 @@ WORKLOADS = (
 """The built-in workloads, from simple to complex."""
 
 DEFAULT_OUTPUT = "torchprof_runs"
+
+SEARCH_VARIABLE = "TORCHPROF_PYTHON_SEARCH"
+"""Environment variable for the recorder's message where the interpreter has no torch."""
 
 _INTERPRETER = re.compile(r"(python|pypy)\d*(\.\d+)*[a-z]?")
 _FLAGS_WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")  # Python's options that take a value in the next word
@@ -93,6 +98,7 @@ OPTIONS = (
     Option("--max-size", "count", "above this size of the JSON, ask or record fewer steps (1000)", "MB"),
     Option("--yes", "switch", "record all steps without asking, also above that size"),
     Option("--no-preflight", "switch", "do not record a test step to estimate the size of the trace"),
+    Option("--table", "switch", "write torch's table of more than 150,000 events, too (slow)"),
     Option("--no-table", "switch", "write only the trace, without torch's table"),
 )
 """The options of a recording, in the order of the form and of --help."""
@@ -122,6 +128,13 @@ class RecordingRequest:
             *self.options,
             *program,
         ]
+
+    def search_environment(self, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the variable that tells the recorder where its interpreter was looked for, if it was not named."""
+        environment = os.environ if environment is None else environment
+        if self.python is not None or _parse_command(self.command, environment)[0] is not None:
+            return {}
+        return {SEARCH_VARIABLE: describe_python_search(environment)}
 
     def equivalent_command(self) -> str:
         """Format the `torchprof-tui run` command line that records the same."""
@@ -159,13 +172,31 @@ def workload_flags(workload: str) -> set[str]:
 
 def find_default_python(environment: Mapping[str, str]) -> str:
     """Find the default interpreter: the active environment's, the viewer's own if it has torch, or that on the PATH."""
+    return next(path for _, path, _ in _search_default_python(environment) if path)
+
+
+def describe_python_search(environment: Mapping[str, str]) -> str:
+    """Describe in one line where the default interpreter was looked for, and which one the last good run had."""
+    parts = []
+    for place, path, problem in _search_default_python(environment):
+        parts.append(f"{place}: {path or problem}")
+        if path:
+            break
+    worked = recall_interpreter()
+    return f"tried {', '.join(parts)}" + (f"; the last run that worked had --python {worked}" if worked else "")
+
+
+def _search_default_python(environment: Mapping[str, str]) -> Iterator[tuple[str, str | None, str]]:
+    """Yield (where, the interpreter, what is wrong there) in the order of preference; the last one always exists."""
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         python = os.path.join(environment.get(variable, ""), "bin", "python")
-        if environment.get(variable) and os.access(python, os.X_OK):
-            return python
-    if importlib.util.find_spec("torch") is not None:  # does not import torch
-        return sys.executable
-    return shutil.which("python3", path=environment.get("PATH")) or sys.executable
+        if not environment.get(variable):
+            yield f"${variable}", None, "not set"
+        else:
+            yield f"${variable}", python if os.access(python, os.X_OK) else None, f"no {python}"
+    has_torch = importlib.util.find_spec("torch") is not None  # does not import torch
+    yield "torchprof-tui's own", sys.executable if has_torch else None, "no torch"
+    yield "python3 on the PATH", shutil.which("python3", path=environment.get("PATH")) or sys.executable, ""
 
 
 def _parse_command(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str | None, list[str], list[str]]:

@@ -13,6 +13,13 @@ import time
 from torchprof_tui.runs.status_channel import StatusMessage
 
 EXPORTING = "exporting"
+TABULATING = "tabulating"
+SAVING_PHASES = (EXPORTING, TABULATING)
+"""Phases in which the recording is written."""
+
+MIN_TABLE_SECONDS = 1.0
+"""Seconds until torch's table is worth a line: that of a small trace takes less."""
+
 MIN_RATE_SECONDS = 0.5
 """Seconds of writing before its rate is known well enough to estimate the time left."""
 
@@ -22,13 +29,15 @@ class SaveProgress:
 
     def __init__(self) -> None:
         self._message: StatusMessage | None = None  # the last one, while a trace is saved
-        self._started_at: float | None = None  # time.monotonic() of the first byte of this stage
+        self._started_at: float | None = None  # time.monotonic() of this stage's first byte or text
         self._stage: tuple[object, ...] = ()
 
     def update(self, message: StatusMessage) -> None:
         """Take in a status message."""
-        self._message = message if message.phase == EXPORTING else None
-        stage = (message.cycle, message.total is not None, message.raw) if self._message is not None else ()
+        self._message = message if message.phase in SAVING_PHASES else None
+        stage = (
+            (message.phase, message.cycle, message.total is not None, message.raw) if self._message is not None else ()
+        )
         if stage != self._stage:
             self._stage, self._started_at = stage, None
 
@@ -40,6 +49,8 @@ class SaveProgress:
         message = self._message
         if message is None:
             return ""
+        if message.phase == TABULATING:
+            return self._describe_table(time.monotonic() if now is None else now)
         total, expected = message.total, message.expected
         if total is not None:
             done = message.compressed or 0
@@ -50,6 +61,12 @@ class SaveProgress:
         if expected is None:
             return f"saving: {_megabytes(done)} MB written"
         return f"saving: {_megabytes(done)} of about {_megabytes(expected)} MB" + self._time_left(done, expected, now)
+
+    def _describe_table(self, now: float) -> str:
+        """Say how long torch has worked on its table, which reports no progress; "" in the first second."""
+        self._started_at = now if self._started_at is None else self._started_at
+        seconds = now - self._started_at
+        return "" if seconds < MIN_TABLE_SECONDS else f"torch's table: {seconds:.0f} s so far, ctrl+c skips it"
 
     def _time_left(self, done: int, total: int, now: float | None) -> str:
         """Format the time left at the mean rate of this stage; "" as long as the rate is unknown."""

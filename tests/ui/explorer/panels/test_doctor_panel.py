@@ -35,6 +35,18 @@ async def test_the_arrows_walk_the_remarks_and_enter_goes_to_the_event() -> None
         assert not screen.details_open
 
 
+async def test_what_needs_stacks_names_the_key_that_records_them() -> None:
+    async with explorer(trace(cpu("a", 0, 50)), (140, 40)) as (screen, pilot):
+        await pilot.press("!")
+        await settled(pilot)
+        for _ in range(6):
+            if "▶ stack" in text_of(screen):
+                break
+            await pilot.press("down")
+            await settled(pilot)
+        assert "R: record again with stacks (--with-stack)" in text_of(screen)
+
+
 async def test_a_healthy_trace_gets_one_sentence() -> None:
     shown = trace(cpu("a", 0, 50), format="chrome")
     async with explorer(shown) as (screen, pilot):

@@ -107,7 +107,7 @@ def build_calls(trace: Trace) -> Calls:
     on_cpu = np.flatnonzero(_kind_table(_cpu_kinds(trace))[trace.kind] & is_counted).astype(np.int32)
     on_gpu = np.flatnonzero(_kind_table(_GPU_KINDS)[trace.kind] & is_counted).astype(np.int32)
 
-    main_lane = _find_main_lane(trace)
+    main_lane = find_main_lane(trace)
     links = _CallLinks(trace, on_cpu, on_gpu, main_lane)
     lane = links.lane_of(on_cpu)
     order, first = sort_by_thread(lane, trace.start[on_cpu], trace.duration[on_cpu], trace.ordinal[on_cpu])
@@ -180,7 +180,7 @@ def _merge_step_names(names: list[str]) -> tuple[list[str], I32]:
     return [*names, STEP_NAME], code
 
 
-def _find_main_lane(trace: Trace) -> int:
+def find_main_lane(trace: Trace) -> int:
     """Find the lane of the thread that ran the profiler: that of the steps, else the process's first, else lane 0."""
     if trace.steps:
         return int(trace.lane[trace.steps[0].event])

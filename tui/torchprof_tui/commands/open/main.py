@@ -8,8 +8,11 @@ import os
 
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.open.arguments import COLOR_SYSTEMS
+from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_specs
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
+
+ERASE_LINE = "\r\x1b[K"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -20,8 +23,12 @@ def run(options: argparse.Namespace) -> int:
     set_color_environment(options.color)
     # Nothing allocated before the first frame is garbage; the app collects by its own policy.
     gc.disable()
-    with SshConnections() as connections:
-        return _run_app(options, meant, connections)
+    _show_line(_describe_start(meant))  # importing the app takes a second, on a loaded machine several
+    try:
+        with SshConnections() as connections:
+            return _run_app(options, meant, connections)
+    finally:
+        _show_line("")
 
 
 def _run_app(options: argparse.Namespace, meant: ResolvedInput | None, connections: SshConnections) -> int:
@@ -60,6 +67,18 @@ def set_color_environment(color: str) -> None:
     elif color != "auto":
         os.environ.pop("NO_COLOR", None)
         os.environ["TEXTUAL_COLOR_SYSTEM"] = COLOR_SYSTEMS[color]
+
+
+def _describe_start(meant: ResolvedInput | None) -> str:
+    """Say what is being opened; nothing where ssh may ask for a password on the same line."""
+    if meant is None:
+        return "starting …"
+    return f"opening {clean(os.path.basename(meant.path.rstrip('/')))} …" if os.path.exists(meant.path) else ""
+
+
+def _show_line(text: str) -> None:
+    """Replace the line of the shell in which the command was typed; the app draws on another screen."""
+    os.write(2, f"{ERASE_LINE}{text}".encode())
 
 
 def _require_terminal(spec: str | None) -> None:

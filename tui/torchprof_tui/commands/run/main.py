@@ -16,6 +16,7 @@ from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.open import main as open_command
 from torchprof_tui.commands.run.arguments import add_recording_options
 from torchprof_tui.runs.history import save_request
+from torchprof_tui.runs.last_interpreter import remember_interpreter
 from torchprof_tui.runs.recording_request import (
     OPTIONS,
     RecordingRequest,
@@ -24,7 +25,7 @@ from torchprof_tui.runs.recording_request import (
     workload_flags,
 )
 from torchprof_tui.runs.run_result import RunResult, read_result
-from torchprof_tui.runs.save_progress import EXPORTING, SaveProgress
+from torchprof_tui.runs.save_progress import SAVING_PHASES, SaveProgress
 from torchprof_tui.runs.status_channel import StatusChannel, StatusMessage
 from torchprof_tui.trace.core.printable import clean
 
@@ -88,7 +89,7 @@ def _record_run(request: RecordingRequest, argv: list[str], channel: StatusChann
         try:
             process = subprocess.Popen(
                 argv,
-                env={**os.environ, **channel.environment},
+                env={**os.environ, **channel.environment, **request.search_environment()},
                 stdout=2 if quiet else None,
                 start_new_session=not shared,
             )
@@ -98,7 +99,10 @@ def _record_run(request: RecordingRequest, argv: list[str], channel: StatusChann
         _relay_status(process, channel, request)
         status = process.wait()
         signals.terminate_group()
-    return read_result(channel.folder, status, time.monotonic() - started, request.command)
+    result = read_result(channel.folder, status, time.monotonic() - started, request.command)
+    if result.traces:
+        remember_interpreter(argv[0])
+    return result
 
 
 def _relay_status(process: subprocess.Popen[bytes], channel: StatusChannel, request: RecordingRequest) -> None:
@@ -138,13 +142,15 @@ class _ProgressLine:
 
     def __init__(self) -> None:
         self._progress = SaveProgress()
+        self._phase = ""
         self._is_terminal = os.isatty(2)
         self._shown, self._shown_at = "", 0.0
 
     def update(self, message: StatusMessage) -> None:
         self._progress.update(message)
-        if message.phase != EXPORTING:
+        if message.phase not in SAVING_PHASES or message.phase != self._phase:
             self._clear()
+        self._phase = message.phase
 
     def show(self, now: float) -> bool:
         """Show the progress if a save goes on. Returns whether one does."""

@@ -15,6 +15,7 @@ from torchprof_tui.analysis.table.event_scope import step_mask
 from torchprof_tui.analysis.table.flops import sum_row_flops
 from torchprof_tui.analysis.table.groups import NotRecordedError
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet
+from torchprof_tui.analysis.table.outside_ops import add_outside_ops
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.analysis.table.table_sheet import build_table_sheet, drop_empty_gpu_columns
@@ -112,7 +113,10 @@ def _build_sheet(profile: Profile, options: argparse.Namespace) -> Sheet:
         table = profile.build_table(GroupBy(options.by), only)
     except NotRecordedError as error:
         raise UsageError(str(error)) from error
-    return build_table_sheet(table, calls, sum_row_flops(table, calls, profile.flops()) if options.flops else None)
+    sheet = build_table_sheet(table, calls, sum_row_flops(table, calls, profile.flops()) if options.flops else None)
+    if only is not None:
+        return sheet
+    return add_outside_ops(sheet, trace, "T in the app shows the frames", "record with --with-stack to see the code")
 
 
 def _step_mask(profile: Profile, number: int | None) -> Bool | None:

@@ -29,7 +29,7 @@ from torchprof_tui.ui.common.status_line import format_copy_message
 from torchprof_tui.ui.explorer.explorer_view import ExplorerView
 from torchprof_tui.ui.explorer.keys import BINDINGS, KEYLESS_COMMANDS
 from torchprof_tui.ui.explorer.layout import PanelSize
-from torchprof_tui.ui.explorer.view_state import NO_LANES
+from torchprof_tui.ui.explorer.view_state import NO_LANES, WHEEL_HINT
 
 
 class ExplorerScreen(ExplorerView):
@@ -276,7 +276,7 @@ class ExplorerScreen(ExplorerView):
         self._run_move(partial(self.view_state.pan_cells, message.cells), is_jump=False)
 
     def on_scroll_asked(self, message: ScrollAsked) -> None:
-        self._run_move(partial(self.view_state.scroll_lanes, message.lines), is_jump=False)
+        self._run_move(partial(self.view_state.scroll_lanes, message.lines, WHEEL_HINT), is_jump=False)
 
     def on_pointer_moved(self, message: PointerMoved) -> None:
         self.view_state.pointer_time = None if message.at is None else int(message.at)

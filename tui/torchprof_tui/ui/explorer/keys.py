@@ -11,7 +11,7 @@ from textual.binding import Binding
 from torchprof_tui.ui.common.help.key_listing import KeyHelp
 
 MAX_NUMBER_KEYS = 9
-"""Findings of the first screen that have a key of their own."""
+"""Findings that have a key of their own. Defined here: the panels import numpy, this is imported before a frame."""
 
 BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding("w", "zoom(1)", "zoom", id="time.zoom-in", tooltip="zoom in at the cursor"),

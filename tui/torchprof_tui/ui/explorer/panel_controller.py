@@ -29,7 +29,7 @@ from torchprof_tui.ui.explorer.lanes.timeline import Timeline
 from torchprof_tui.ui.explorer.panels.chain_panel import LINE_ENTRY, ChainPanel
 from torchprof_tui.ui.explorer.panels.cheatsheet_panel import CheatsheetPanel
 from torchprof_tui.ui.explorer.panels.details_panel import DetailsPanel
-from torchprof_tui.ui.explorer.panels.doctor_panel import DoctorPanel
+from torchprof_tui.ui.explorer.panels.doctor_panel import RECORD_STACKS_HINT, DoctorPanel
 from torchprof_tui.ui.explorer.panels.kernel_panel import KernelPanel
 from torchprof_tui.ui.explorer.panels.panel_dock import Dock
 from torchprof_tui.ui.explorer.panels.range_panel import RangePanel
@@ -244,6 +244,8 @@ class PanelController:
         remark = self.doctor_panel.remark if is_open and self.dock.active_name == "doctor" else None
         if remark is not None and remark.event >= 0:
             self._view_state.select(remark.event)
+        if is_open and self.dock.active_name == "kernel" and (reason := self.kernel_panel.missing_reason):
+            return f"no kernel to go to: {reason}"
         self._view_state.search.is_last_question = False
         message = self.select_evidence(1, is_open)
         if message is not None and self._view_state.selected < 0:
@@ -271,9 +273,9 @@ class PanelController:
         else:
             return None, rank, "L opens the source line of a finding (c) or of an event's chain (l): open one of them"
         if line is None:
-            return None, rank, f"{owner}: no source line known; record with --with-stack (R)"
+            return None, rank, f"{owner}: no source line known; {RECORD_STACKS_HINT}"
         if line.file is None:
-            return None, rank, f"the file of this {line.kind} is unknown; record with --with-stack (R)"
+            return None, rank, f"the file of this {line.kind} is unknown; {RECORD_STACKS_HINT}"
         return line, rank, ""
 
     def cycle_scope_mode(self, direction: int) -> str:

@@ -29,7 +29,8 @@ PAN_DIVISOR = 10
 
 NOTHING_TO_CLEAR = "nothing to clear: no mark, no search, no selection"
 NO_LANES = "this trace has no lanes"
-ALL_LANES_SHOWN = "all lanes are on screen: ctrl or alt with the wheel zooms, shift pans"
+ALL_LANES_SHOWN = "all lanes are on screen"
+WHEEL_HINT = ": ctrl or alt with the wheel zooms, shift pans"
 WHOLE_TRACE = "the whole trace is on screen: w zooms in"
 LARGEST_ZOOM = "this is the largest zoom: s zooms out"
 
@@ -148,12 +149,15 @@ class ViewState:
         """Show just a range, ns."""
         self.viewport = self.viewport.fit(start, max(end, start + 1), margin=0)
 
-    def scroll_lanes(self, lines: int) -> str:
-        """Scroll the lanes down by `lines` (up where negative). Returns why nothing moved, else ""."""
+    def scroll_lanes(self, lines: int, hint: str = "") -> str:
+        """Scroll the lanes down by `lines` (up where negative). Returns why nothing moved, else "".
+
+        `hint`: what else there is to do where all lanes are on screen.
+        """
         before = self.lane_view.top
         self.lane_view.scroll(lines)
         if not self.lane_view.lane_lines.max_top(self.lane_view.height):
-            return ALL_LANES_SHOWN
+            return ALL_LANES_SHOWN + hint
         return f"the {'last' if lines > 0 else 'first'} lanes" if self.lane_view.top == before else ""
 
     def fit_selection(self) -> str:

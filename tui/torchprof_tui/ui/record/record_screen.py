@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 import shlex
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on, work
 from textual.app import ComposeResult
@@ -23,7 +22,8 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option as Row
 
 from torchprof_tui.runs.gpu_presence import WORKLOADS_FOR_GPUS, is_gpu_present
-from torchprof_tui.runs.history import PastRun, list_past_runs
+from torchprof_tui.runs.history import PastRun, list_past_runs, read_request
+from torchprof_tui.runs.last_interpreter import recall_interpreter
 from torchprof_tui.runs.recording_request import (
     DEFAULT_OUTPUT,
     OPTIONS,
@@ -31,14 +31,21 @@ from torchprof_tui.runs.recording_request import (
     Option,
     RecordingRequest,
     RequestError,
+    find_default_python,
     summarize_workload,
 )
+from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.user_files import make_absolute
+from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.record.foreign_request import describe_foreign_request, find_form_problem
+from torchprof_tui.ui.record.past_run_rows import MAX_ROW_CELLS, format_outcome, format_past_run
 from torchprof_tui.ui.record.run_options import RunOptions
-from torchprof_tui.ui.start.start_screen import format_age
 
+if TYPE_CHECKING:
+    from torchprof_tui.trace.model.trace import Trace
+
+STACK_OPTION = "--with-stack"
 PYTHON_OPTION = Option("--python", "text", "the interpreter that has torch, or its environment's folder", "PATH")
 OUTPUT_OPTION = Option("--output", "text", f"where runs are kept ({DEFAULT_OUTPUT})", "FOLDER")
 
@@ -46,15 +53,16 @@ WIDE_MIN_WIDTH = 110
 """Minimal width for the options beside the list."""
 
 PAST_RUNS_SHOWN = 20
+
+PAST_RUNS_FIRST = 3
+"""Past runs above the workloads: on 24 lines they and the first workload are on screen. The others are below."""
+
 NAME_CELLS = 13
 
-MAX_ROW_CELLS = 300
-"""Cells of a past run's command; a stored one may have a megabyte."""
-
 KEY_HINTS = {
-    "run-command": ("enter start", "↓ workloads, past runs", "tab options", "esc back"),
-    "run-list": ("enter take it", "ctrl+r start", "tab options", "esc back", "letters type a command"),
-    "run-options": ("type a value", "space switch", "ctrl+r start", "tab command", "esc back", "del default"),
+    "run-command": ("enter start", "↓ past runs, workloads", "tab options", "esc back"),
+    "run-list": ("enter take it", "ctrl+r start", "tab command", "esc back", "letters type a command"),
+    "run-options": ("type a value", "space switch", "ctrl+r start", "tab list", "esc back", "del default"),
 }
 """The keys of each part, the most important ones first: those that do not fit are left out."""
 
@@ -64,6 +72,7 @@ NO_GPU = "needs a GPU: none here"
 class RecordScreen(Screen[None]):
     """The form. `request`, made in folder `cwd`, is what it is filled with at first.
 
+    `switched_on`: an option to switch on in it, as "--with-stack", because the trace on screen was made without.
     `foreign_file`: the file of a request that this user did not make, which the form then describes in full.
     `environment`: the environment of a run, None for the process's own.
     """
@@ -97,8 +106,11 @@ class RecordScreen(Screen[None]):
         cwd: str | None = None,
         foreign_file: str | None = None,
         environment: Mapping[str, str] | None = None,
+        switched_on: str = "",
     ) -> None:
         super().__init__()
+        self._switched_on = switched_on
+        self._last_interpreter = ""  # that of the last run that worked, while the form has it as a default
         self._initial_request = request
         self._foreign_file = foreign_file
         self._environment = environment
@@ -129,6 +141,10 @@ class RecordScreen(Screen[None]):
         self._fill_list()
         if self._initial_request is not None:
             self._fill_form(self._initial_request, self._cwd, self._foreign_file)
+            if self._switched_on:
+                self.query_one(RunOptions).switch_on(self._switched_on)
+        else:
+            self._fill_last_interpreter()
         self._load_past_runs()
         self._update_equivalent()
 
@@ -145,15 +161,20 @@ class RecordScreen(Screen[None]):
     def _fill_list(self) -> None:
         option_list = self.query_one("#run-list", OptionList)
         current = option_list.highlighted_option.id if option_list.highlighted_option is not None else None
-        rows: list[Row | None] = [Row(Content.styled("Workloads", "bold"), disabled=True)]
-        rows += [Row(self._format_workload(name), id=f"workload:{name}") for name in WORKLOADS]
-        if self._past_runs:
-            rows += [None, Row(Content.styled("Past runs", "bold"), disabled=True)]
-            rows += [Row(_format_past_run(run), id=f"past:{index}") for index, run in enumerate(self._past_runs)]
+        past_rows = [Row(format_past_run(run), id=f"past:{index}") for index, run in enumerate(self._past_runs)]
+        sections = (
+            ("Past runs", past_rows[:PAST_RUNS_FIRST]),
+            ("Workloads", [Row(self._format_workload(name), id=f"workload:{name}") for name in WORKLOADS]),
+            ("Earlier runs", past_rows[PAST_RUNS_FIRST:]),
+        )
+        rows: list[Row | None] = []
+        for title, section in sections:
+            if section:
+                rows += [*([None] if rows else []), Row(Content.styled(title, "bold"), disabled=True), *section]
         with self.app.batch_update():
             option_list.clear_options()
             option_list.add_options(rows)
-            option_list.highlighted = option_list.get_option_index(current) if current is not None else 1
+            option_list.highlighted = option_list.get_option_index(current or f"workload:{WORKLOADS[0]}")
 
     def _format_workload(self, name: str) -> Content:
         summary, argument = summarize_workload(name), WORKLOADS_FOR_GPUS.get(name)
@@ -180,9 +201,23 @@ class RecordScreen(Screen[None]):
         return RecordingRequest(
             tuple(command),
             options.to_arguments(excluded_flags=(PYTHON_OPTION.flag, OUTPUT_OPTION.flag)),
-            options.values.get(PYTHON_OPTION.flag) or None,
+            self._choose_interpreter(command),
             options.values.get(OUTPUT_OPTION.flag) or DEFAULT_OUTPUT,
         )
+
+    def _choose_interpreter(self, command: list[str]) -> str | None:
+        """Return the interpreter of the form; the last run's gives way to a path in the command."""
+        python = self.query_one(RunOptions).values.get(PYTHON_OPTION.flag) or None
+        names_path = bool(command) and os.sep in command[0] and not command[0].endswith(".py")
+        return None if python == self._last_interpreter and names_path else python
+
+    def _fill_last_interpreter(self) -> None:
+        """Fill in the interpreter of the last run that worked, where the default is another one."""
+        environment = os.environ if self._environment is None else self._environment
+        python = recall_interpreter()
+        if python is not None and python != find_default_python(environment):
+            self._last_interpreter = python
+            self.query_one(RunOptions).set_values((), {PYTHON_OPTION.flag: python})
 
     def _fill_form(self, request: RecordingRequest, cwd: str, foreign_file: str | None) -> None:
         """Fill the form with a request that was made in folder `cwd`; see the class for `foreign_file`."""
@@ -195,6 +230,7 @@ class RecordScreen(Screen[None]):
         ignored = self.query_one(RunOptions).set_values(
             request.options,
             {PYTHON_OPTION.flag: request.python or "", OUTPUT_OPTION.flag: "" if output == DEFAULT_OUTPUT else output},
+            keep_chosen=True,
         )
         if ignored:
             self.notify(f"left out, unknown to this version: {' '.join(ignored)}", severity="warning", markup=False)
@@ -253,8 +289,11 @@ class RecordScreen(Screen[None]):
             values = option.metavar or " or ".join(option.values)
             self._show_hint(f"{option.flag}{' ' if values else ''}{values}: {option.help}")
         elif focused == "run-command":
+            is_on = bool(self._switched_on) and self._switched_on in self.query_one(RunOptions).values
             self._show_hint(
-                "the command as you would type it; a workload's own options follow its name: matmul_add --size 64"
+                f"{self._switched_on} is on, because the trace on screen has no Python stacks; tab: the options"
+                if is_on
+                else "the command as you would type it; a workload's own options follow its name: matmul_add --size 64"
             )
         else:
             row = self.query_one("#run-list", OptionList).highlighted_option
@@ -267,7 +306,7 @@ class RecordScreen(Screen[None]):
         if kind == "past":
             run = self._past_runs[int(name)]
             command = truncate(run.request.equivalent_command(), MAX_ROW_CELLS)
-            return f"{command}   {_format_outcome(run)}, in {run.result.folder}"
+            return f"{command}   {format_outcome(run)}, in {run.result.folder}"
         return ""
 
     # -- events --------------------------------------------------------------------------------------------
@@ -304,7 +343,7 @@ class RecordScreen(Screen[None]):
                 self._show_hint(f"{name} {NO_GPU}: choose another workload", error=True)
                 return
             if self._foreign_file is not None:  # its interpreter and options are not the user's choice
-                self.query_one(RunOptions).set_values((), {})
+                self.query_one(RunOptions).set_values((), {}, keep_chosen=True)
             self._cwd, self._foreign_file = self._app_cwd, None
             self._set_command(f"{name} {argument}".rstrip())
         self._update_equivalent()
@@ -326,7 +365,7 @@ class RecordScreen(Screen[None]):
         self._cycle_focus(-1)
 
     def _cycle_focus(self, direction: int) -> None:
-        order = ("run-command", "run-list", "run-options")
+        order = ("run-command", "run-options", "run-list")
         index = order.index(self.focused.id) if self.focused is not None and self.focused.id in order else 0
         # At once, unlike Widget.focus: the next key may already be queued.
         self.set_focus(self.query_one(f"#{order[(index + direction) % len(order)]}"))
@@ -335,17 +374,17 @@ class RecordScreen(Screen[None]):
         self.post_message(self.Left())
 
 
-def _format_past_run(run: PastRun) -> Content:
-    return Content.assemble(
-        f"  {truncate(clean(shlex.join(run.request.command)), MAX_ROW_CELLS)}",
-        (clean(f"   {format_age(time.time() - run.started_at)}, {_format_outcome(run)}"), "$text-muted"),
-    )
+def create_form_of_trace(path: str, trace: Trace | None, environment: Mapping[str, str] | None) -> RecordScreen:
+    """Create the form with the request that recorded the trace at `path`, with stacks if `trace` has none.
 
-
-def _format_outcome(run: PastRun) -> str:
-    result = run.result
-    if not result.traces:
-        return result.problems[0] if result.problems else "no trace"
-    if result.exit_status and result.end_reason != "interrupted":
-        return f"failed with {result.exit_status}, trace kept"
-    return f"{result.seconds:.1f} s"
+    Empty where no request is known. One that this user did not make is only shown, see `runs.request_signature`.
+    """
+    try:
+        stored = read_request(path)
+    except UnreadableFileError:
+        stored = None
+    if stored is None:
+        return RecordScreen(environment=environment)
+    lacks_stacks = trace is not None and not bool((trace.kind == Kind.PYTHON).any())
+    foreign_file = None if stored.is_own else stored.path
+    return RecordScreen(stored.request, stored.cwd, foreign_file, environment, STACK_OPTION if lacks_stacks else "")

@@ -149,6 +149,8 @@ class RecordingScreen(Screen[None]):
         if recording.interrupts and not recording.has_ended:
             is_saving = recording.save_abandoned if recording.interrupts > 1 else recording.is_saving
             parts.append((STOP_MESSAGES_SAVING if is_saving else STOP_MESSAGES_RUNNING)[min(recording.interrupts, 3)])
+        elif recording.table_skipped and not recording.has_ended:
+            parts.append("skipping torch's table; the trace is kept")
         return Content.assemble(("○ " if recording.has_ended else "● ", "$accent"), clean(" · ".join(parts)))
 
     def _show_question(self, choices: Mapping[str, str]) -> None:

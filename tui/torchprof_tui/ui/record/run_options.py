@@ -33,6 +33,7 @@ class RunOptions(OptionList):
         super().__init__(id=id, markup=False)
         self._options_by_flag = {option.flag: option for option in options}
         self.values: dict[str, str] = {}
+        self._chosen: set[str] = set()  # flags that the user set, which `set_values` can keep
 
     def on_mount(self) -> None:
         self.add_options([Row(self._format_option(option), id=flag) for flag, option in self._options_by_flag.items()])
@@ -51,9 +52,19 @@ class RunOptions(OptionList):
                 arguments += [flag] if option.kind == "switch" else [flag, value]
         return tuple(arguments)
 
-    def set_values(self, arguments: Sequence[str], extra_values: Mapping[str, str]) -> list[str]:
+    def switch_on(self, flag: str) -> None:
+        """Switch an option on, as if the user had done it, and move the cursor to it."""
+        self.highlighted = self.get_option_index(flag)
+        self._chosen.add(flag)
+        self.values[flag] = SWITCH_ON
+        self.replace_option_prompt(flag, self._format_option(self._options_by_flag[flag]))
+
+    def set_values(
+        self, arguments: Sequence[str], extra_values: Mapping[str, str], keep_chosen: bool = False
+    ) -> list[str]:
         """Replace all values by those in the words of a command line and in `extra_values` (by flag).
 
+        `keep_chosen`: options that the user has set keep their values, also where those are empty.
         Returns the words that are left out, because no option takes them.
         """
         ignored: list[str] = []
@@ -69,6 +80,11 @@ class RunOptions(OptionList):
                 continue
             values[flag] = value
             del words[: 0 if is_switch else 1]
+        if keep_chosen:
+            values = {flag: value for flag, value in values.items() if flag not in self._chosen}
+            values |= {flag: value for flag, value in self.values.items() if flag in self._chosen}
+        else:
+            self._chosen.clear()
         self.values = values
         for flag, option in self._options_by_flag.items():
             self.replace_option_prompt(flag, self._format_option(option))
@@ -92,6 +108,7 @@ class RunOptions(OptionList):
         event.stop()
         event.prevent_default()
         self.values[option.flag] = value
+        self._chosen.add(option.flag)
         self.replace_option_prompt(option.flag, self._format_option(option))
         self.post_message(self.Changed())
 

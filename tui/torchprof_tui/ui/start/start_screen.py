@@ -34,6 +34,7 @@ from torchprof_tui.ui.start.beginner_guide import GUIDE
 from torchprof_tui.ui.start.local_traces import LocalTrace, find_traces
 from torchprof_tui.ui.start.path_input import PathInput
 from torchprof_tui.ui.start.recent_traces import RecentTrace, list_recent_traces
+from torchprof_tui.ui.start.run_names import name_trace, read_commands
 
 RECENT_SHOWN, LOCAL_SHOWN = 8, 12
 """Few enough that the samples are on the first or second page; a path can always be typed."""
@@ -137,6 +138,7 @@ class StartScreen(Screen[None]):
         self._can_go_back = can_go_back
         self._folder = folder or Path()
         self._rows: dict[str, TraceRow] = {}
+        self._commands: dict[str, str] = {}  # of runs, by the spec of their traces
 
     def compose(self) -> ComposeResult:
         yield Static(
@@ -167,8 +169,10 @@ class StartScreen(Screen[None]):
     def _search_traces(self) -> None:
         """List the recent traces, which are known at once, and then those in the folder, too."""
         recent = list_recent_traces()
+        self._commands = read_commands(trace.spec for trace in recent[:RECENT_SHOWN] if not trace.is_missing)
         self.app.call_from_thread(self._show_rows, recent, [])
         local = find_traces(self._folder, SCAN_LIMIT)
+        self._commands = {**self._commands, **read_commands(str(trace.path) for trace in local[:LOCAL_SHOWN])}
         self.app.call_from_thread(self._show_rows, recent, local)
 
     def _show_rows(self, recent: list[RecentTrace], local: list[LocalTrace]) -> None:
@@ -181,7 +185,7 @@ class StartScreen(Screen[None]):
         sections = [
             *self._remote_section(),
             ("New", [TraceRow(RECORD_SPEC, "Record a run", "a workload, or a command of your own: R", RECORD_HINT)]),
-            ("Recent", [_format_recent_row(trace) for trace in recent[:RECENT_SHOWN]]),
+            ("Recent", [self._format_recent_row(trace) for trace in recent[:RECENT_SHOWN]]),
             (f"In this folder, {clean(make_absolute(str(self._folder)))}", self._local_rows(local)),
             *((f"Samples ({origin})", _list_samples(origin)) for origin in (ORIGIN, CPU_ORIGIN)),
         ]
@@ -226,9 +230,17 @@ class StartScreen(Screen[None]):
         for trace in traces[:LOCAL_SHOWN]:
             # Long paths are cut at their end, where the file names differ: so the name comes first and the folder last.
             path = Path(trace.spec)
-            folder = "" if path.parent == self._folder else f"  {path.parent.relative_to(self._folder)}/"
-            rows.append(TraceRow(trace.spec, path.name, f"{_format_size_and_age(trace)}{folder}", trace.spec))
+            folder = "" if path.parent == self._folder else f"{path.parent.relative_to(self._folder)}/"
+            origin = self._commands.get(trace.spec, folder)  # a run's folder is in its name
+            summary = f"{_format_size_and_age(trace)}  {origin}".rstrip()
+            rows.append(TraceRow(trace.spec, name_trace(path), summary, trace.spec))
         return rows
+
+    def _format_recent_row(self, trace: RecentTrace) -> TraceRow:
+        size = f"{format_file_size(trace.size):>9}  " if trace.size is not None else " " * 11
+        name = name_trace(Path(trace.spec)) if trace.size is not None else trace.spec
+        summary = f"{size}opened {format_age(time.time() - trace.opened_at)}  {self._commands.get(trace.spec, '')}"
+        return TraceRow(trace.spec, name, summary.rstrip(), trace.spec)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         row = self._rows.get(event.option_id or "")
@@ -325,22 +337,6 @@ def _format_run_row(run: RankRun, folder: str) -> TraceRow:
     hint = run.pattern or f"{spec} and the {len(other_specs)} others of this run"
     summary = f"{_format_size_and_age(run)}  {ranks}"
     return TraceRow(spec, _relative_name(run.name, folder), summary, hint, tuple(other_specs))
-
-
-def _format_recent_row(trace: RecentTrace) -> TraceRow:
-    path = Path(trace.spec)
-    size = f"{format_file_size(trace.size):>9}  " if trace.size is not None else " " * 11
-    name = _run_name(path) or path.name if trace.size is not None else trace.spec
-    return TraceRow(trace.spec, name, f"{size}opened {format_age(time.time() - trace.opened_at)}", trace.spec)
-
-
-def _run_name(path: Path) -> str:
-    """Name a trace by its run (``train-20260101-120000 rank1``), "" if it is not in a run's folder.
-
-    All runs of a program have the same file names, so only the folder distinguishes them.
-    """
-    stem, *parts = path.name.partition(".pt.trace.json")[0].split(".")
-    return " ".join([path.parent.name, *parts]) if path.parent.name.startswith(f"{stem}-") else ""
 
 
 def _format_row(row: TraceRow) -> Content:

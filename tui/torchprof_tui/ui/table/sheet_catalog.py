@@ -14,6 +14,7 @@ from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet, fo
 from torchprof_tui.analysis.table.empty_sheets import explain_empty_sheet, list_tables_with_rows
 from torchprof_tui.analysis.table.flops import sum_row_flops
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
+from torchprof_tui.analysis.table.outside_ops import add_outside_ops
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.table.row_detail import RowDetail, build_row_detail
 from torchprof_tui.analysis.table.sheets import Sheet
@@ -85,7 +86,10 @@ def _build_sheet(
             flops = None
         sheet = build_table_sheet(table, profile.calls, flops)
         # By the trace, not the scope: a range without GPU work keeps its columns.
-        return (sheet if profile.calls.on_gpu.any() else drop_empty_gpu_columns(sheet)), table
+        sheet = sheet if profile.calls.on_gpu.any() else drop_empty_gpu_columns(sheet)
+        if event_mask is None:
+            sheet = add_outside_ops(sheet, trace, "T shows the frames", "R: record again with stacks, --with-stack")
+        return sheet, table
     if tab == "kernels":
         return gpu_sheets.build_kernels_sheet(trace, event_mask), None
     if tab == "copies":

@@ -71,6 +71,12 @@ class FoldState:
         self._update_visible_nodes()
         return ""
 
+    def count_filtered(self) -> int:
+        """Count the nodes that the search keeps, matches and their ancestors, folded away or not."""
+        return (
+            len(self._tree) if self._matching is None else int((self._tree.count_in_subtrees(self._matching) > 0).sum())
+        )
+
     def find_match(self, node: int, distance: int) -> int:
         """Find the next (1) or previous (-1) match from a node, cyclically: its place in `matching_nodes`, or -1."""
         if not len(self.matching_nodes):

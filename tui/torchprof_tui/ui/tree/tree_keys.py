@@ -29,7 +29,7 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         "Y", "copy(True)", "copy tree", id="rows.copy-all", tooltip="copy the rows on screen, 120 columns", show=False
     ),
     Binding("backspace", "go_back", "view back", id="tree.back", tooltip="the previous folding and node", show=False),
-    Binding("escape", "back", "back", id="tree.clear", tooltip="end the search; again: leave", show=False),
+    Binding("escape", "back", "back", id="tree.clear", tooltip="show all nodes again; again: leave", show=False),
     Binding("q,T", "leave", "lanes", id="tree.leave", tooltip="back to the lanes", show=False),
     Binding("t", "table", "table", id="tree.table", tooltip="the profiler table", show=False),
 ]

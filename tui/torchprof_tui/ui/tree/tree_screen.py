@@ -125,7 +125,9 @@ class TreeScreen(ListScreen):
         is_match = place < folds.match_count and folds.matching_nodes[place] == node
         number = f"match {place + 1:,} of {folds.match_count:,}" if is_match else f"{folds.match_count:,} matches"
         case = " (case-sensitive)" if is_case_sensitive(folds.filter) else ""
-        self._status.show_message(f"{number} for {folds.filter!r}{case}")
+        listed, total = folds.count_filtered(), len(self.call_tree or ())
+        filtered = f" · filtered: {listed:,} of {total:,} nodes, esc shows all" if listed < total else ""
+        self._status.show_message(f"{number} for {folds.filter!r}{case}{filtered}")
 
     def handle_cursor_move(self) -> None:
         self._update_status()
@@ -341,10 +343,12 @@ class TreeScreen(ListScreen):
         return problem
 
     def _end_search(self) -> None:
-        """List all nodes again, folded as before, with the cursor on the same node if it is listed."""
+        """List all nodes again, folded as before; the cursor stays on its node, which is shown among its siblings."""
         assert self._fold_state is not None
         node = self._cursor_node
         self._fold_state.set_filter("")
+        if node >= 0:
+            self._fold_state.reveal(node)
         self._refresh_rows(max(node, 0))
 
     def _close_prompt(self) -> None:

@@ -18,6 +18,7 @@ SECTION_TITLES = {
     Section.ODD: "Odd, but valid",
     Section.MISSING: "Not recorded",
 }
+RECORD_STACKS_HINT = "R: record again with stacks (--with-stack)"
 KIND_CELLS, COUNT_CELLS, LABEL_CELLS = 28, 8, 9
 
 
@@ -93,7 +94,8 @@ class DoctorPanel(TextPanel):
             brief = remark.action if remark.section is Section.MISSING else remark.meaning
             return [[*head, (truncate(clean(brief), text_width), palette.muted)]]
         lines: Lines = [head]
-        rows = (("means", remark.meaning), ("example", remark.example), ("do", remark.action))
+        key_hint = RECORD_STACKS_HINT if remark.section is Section.MISSING and "with_stack" in remark.action else ""
+        rows = (("means", remark.meaning), ("example", remark.example), ("do", remark.action), ("here", key_hint))
         for label, text in rows:
             if text:
                 wrapped = wrap_text(clean(text), width - 2 - LABEL_CELLS, palette.text)

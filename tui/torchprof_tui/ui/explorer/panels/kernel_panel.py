@@ -41,6 +41,13 @@ class KernelPanel(TextPanel):
         self._chain, self._kernel = chain, kernel
         self.refresh_content(top=False)
 
+    @property
+    def missing_reason(self) -> str:
+        """Why the panel shows no kernel, in a line; "" where it shows one, or its chain is being computed."""
+        if self._event < 0:
+            return "no event is selected: select a kernel, or an op"
+        return "this event leads to no GPU work" if self._chain is not None and self._kernel is None else ""
+
     def content(self, width: int) -> Lines:
         palette = self.palette
         if self._event < 0:

@@ -1,0 +1,33 @@
+"""Rows of the record form for earlier runs: the command, its age, and how it ended."""
+
+from __future__ import annotations
+
+import shlex
+import time
+
+from textual.content import Content
+
+from torchprof_tui.runs.history import PastRun
+from torchprof_tui.ui.common.name_display import clean, truncate
+from torchprof_tui.ui.start.start_screen import format_age
+
+MAX_ROW_CELLS = 300
+"""Cells of a past run's command; a stored one may have a megabyte."""
+
+
+def format_past_run(run: PastRun) -> Content:
+    """Format the row of one run."""
+    return Content.assemble(
+        f"  {truncate(clean(shlex.join(run.request.command)), MAX_ROW_CELLS)}",
+        (clean(f"   {format_age(time.time() - run.started_at)}, {format_outcome(run)}"), "$text-muted"),
+    )
+
+
+def format_outcome(run: PastRun) -> str:
+    """Format how a run ended: its duration, or what went wrong."""
+    result = run.result
+    if not result.traces:
+        return result.problems[0] if result.problems else "no trace"
+    if result.exit_status and result.end_reason != "interrupted":
+        return f"failed with {result.exit_status}, trace kept"
+    return f"{result.seconds:.1f} s"
