@@ -42,6 +42,9 @@ CPU_STARTER_KEYS = (
 SHORT_KEYS = (("← → ↑ ↓", "events"), ("c", "all findings"), ("t", "table"), ("?", "keys"))
 """The same on one line, for panels of a few lines."""
 
+TIME_MIN_LINES, MAX_TIME_LINES = 5, 8
+"""Lines that must be left for the list of where the time went, and the most that it takes."""
+
 KEY_LINES_MIN_HEIGHT = 8
 """Panel height from which each starter key has a line."""
 
@@ -75,7 +78,16 @@ def format_findings(
             indent = 4
             text = truncate(clean(finding.remedy.action), width - indent - 5)
             lines.append([(" " * indent + "fix: ", palette.muted), (text, palette.text)])
-    return lines + keys
+    return [*lines, *_format_time(checked, room - len(lines), width, palette), *keys]
+
+
+def _format_time(checked: CheckResult, room: int, width: int, palette: Palette) -> Lines:
+    """List where the time went, where at least TIME_MIN_LINES lines are left."""
+    tree = checked.verdict.tree
+    if tree is None or room < TIME_MIN_LINES:
+        return []
+    heading: Lines = [[], [("where the time went", palette.heading)]]
+    return [*heading, *format_tree(tree, min(room - len(heading), MAX_TIME_LINES), width, palette)]
 
 
 def _format_finding(
