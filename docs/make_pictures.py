@@ -23,7 +23,7 @@ PICTURES = {
     "kernel": ["sample:attention_flash", "--size", "140x44", "--keys", "slash,f,l,a,s,h,enter,l,down,down,k"],
     "cheatsheet": ["sample:train_gpt_starved", "--size", "140x42", "--keys", "c,down,enter"],
     # both ranks opened, the cheatsheet on what they do to each other
-    "ranks": ["sample:train_gpt_2ranks", "--size", "150x46", "--keys", "space,c,v,v"],
+    "ranks": ["sample:train_gpt_2ranks", "--size", "150x46", "--keys", "c,v,v"],
     "table": ["sample:train_gpt_stack_memory", "--size", "140x40", "--keys", "t,down,down"],
 }
 """Picture → arguments of `torchprof-tui snapshot`."""

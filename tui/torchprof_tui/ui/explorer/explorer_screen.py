@@ -103,7 +103,11 @@ class ExplorerScreen(ExplorerView):
         if line is None:
             self._refresh_widgets(problem)
             return
-        self.app.push_screen(self._child_screens.create_source_screen(line, rank, lambda: self._dock.size.height + 1))
+        self.app.push_screen(self._child_screens.create_source_screen(line, rank, self._count_lines_below_source))
+
+    def _count_lines_below_source(self) -> int:
+        """Return the lines that the source leaves to the panels: hardly any where they fill the screen themselves."""
+        return 1 if self.panel_size is PanelSize.WHOLE else self._dock.size.height + 1
 
     def action_scope(self, direction: int) -> None:
         self.details_open = True
