@@ -38,7 +38,7 @@ def test_keys_are_pressed(tmp_path: Path) -> None:
 
 def test_a_key_that_there_is_not_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["snapshot", SAMPLE, "--keys", "w,rihgt", "-o", str(tmp_path / "out.txt")]) == 2
-    assert capsys.readouterr().err.startswith("torchprof-tui: --keys: no key is called 'rihgt'")
+    assert capsys.readouterr().err.startswith("torchprof-tui: --keys: unknown key 'rihgt'")
     named = ["right", "f5", "full_stop", "left_square_bracket", "escape", "pagedown", "question_mark", "space"]
     keys = ["w", "A", "1", "]", "ctrl+p", "shift+tab", *named]
     assert [key for key in keys if not is_key(key)] == []

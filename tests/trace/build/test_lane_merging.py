@@ -155,16 +155,16 @@ def test_merged_lanes_are_last_in_their_section_and_labelled_with_their_number()
     )
     assert [(lane.group, lane.label) for lane in made.lanes] == [
         ("CPU", "CPU 0"),
-        ("further lanes", "8 further threads"),
-        ("further lanes", "5 further streams of GPU 1"),
-        ("further lanes", "2 further annotation lanes of GPU 1"),
-        ("further lanes", "2 further async lanes"),
+        ("further lanes", "8 more threads"),
+        ("further lanes", "5 more streams of GPU 1"),
+        ("further lanes", "2 more annotation lanes of GPU 1"),
+        ("further lanes", "2 more async lanes"),
         ("process 100", "c"),
         ("profiler", "overhead"),
     ]
     remark = next(remark for remark in diagnose_trace(made).remarks if remark.kind == problems.TOO_MANY_LANES)
     assert (remark.count, remark.section.value) == (17, "odd")
-    assert remark.example.startswith("8 further threads, 5 further streams of GPU 1, ")
+    assert remark.example.startswith("8 more threads, 5 more streams of GPU 1, ")
 
 
 def test_a_device_is_as_busy_as_it_was() -> None:

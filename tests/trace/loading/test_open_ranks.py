@@ -142,7 +142,7 @@ async def test_files_of_which_one_does_not_say_its_rank(tmp_path: Path) -> None:
     plain = tmp_path / "plain.json"
     plain.write_text('{"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 1, "pid": 1, "tid": 1}]}')
     opener = RanksOpener([RankFile(str(named_by_file), None), RankFile(str(plain), None)], "run", "")
-    with pytest.raises(LoadError, match=r"plain\.json does not say which rank it is"):
+    with pytest.raises(LoadError, match=r"plain\.json has no rank number"):
         await opened(opener)
     other = late_rank(4).write(tmp_path, "other{}.json")[3]
     opener = RanksOpener([RankFile(str(named_by_file), None), RankFile(str(other), None)], "run", "")
@@ -212,7 +212,7 @@ async def test_a_killed_worker_is_explained(tmp_path: Path, number: signal.Signa
     assert process is not None
     process.send_signal(number)
     process.wait()
-    with pytest.raises(LoadError, match=f"^{path}: the loader was .*, most likely because {explanation}$"):
+    with pytest.raises(LoadError, match=f"^{path}: the loading process was .*, most likely because {explanation}$"):
         await pool.decode_trace(str(path), folder, lambda _: None)
     pool.detach()
     pool.close()

@@ -442,7 +442,7 @@ def test_without_a_terminal_one_line_says_what_helps(
     assert main(["info", "--json", f"locked:{run}/rank1.json.gz", f"shared:{run}/rank0.json.gz"]) == 0
     out, err = capfd.readouterr()
     assert [rank["rank"] for rank in json.loads(out)["ranks"]] == [0]
-    assert "left out, rank 1: " in err
+    assert "left out: rank 1: " in err
     assert "ssh needs a passphrase: load the key into ssh-agent" in err
 
 

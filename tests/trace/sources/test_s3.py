@@ -117,7 +117,7 @@ def test_pattern_opens_the_ranks_of_a_run(
     assert main(["info", str(files[0]), "s3://runs/ddp/rank1.json.gz", "s3://runs/ddp/rank2.json.gz", "--json"]) == 0
     out, err = capsys.readouterr()
     assert [rank["rank"] for rank in json.loads(out)["ranks"]] == [0, 1]
-    assert err == ("torchprof-tui: left out, rank 2: s3://runs/ddp/rank2.json.gz: no such file there\n")
+    assert err == ("torchprof-tui: left out: rank 2: s3://runs/ddp/rank2.json.gz: no such file there\n")
     assert main(["info", "s3://runs/none/*.json", "--json"]) == 2
     assert capsys.readouterr().err == "torchprof-tui: s3://runs/none/*.json: no match there\n"
     assert main(["check", "s3://runs/ddp", "--json"]) == 0  # the folder holds one run

@@ -271,7 +271,7 @@ def test_one_rank_interrupted_and_one_missing(site: str, ranks: Path, capsys: py
     assert result["ranks"][1]["events"] < result["ranks"][0]["events"]
     kinds = {problem["kind"]: problem["example"] for problem in result["problems"]}
     assert "bytes arrived; the download ended early" in kinds[CUT_CONNECTION]
-    assert err == f"torchprof-tui: left out, rank 7: {missing}: no such file there\n"
+    assert err == f"torchprof-tui: left out: rank 7: {missing}: no such file there\n"
 
 
 def test_page_with_links_to_traces_is_a_folder(site: str, ranks: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -311,7 +311,7 @@ def test_missing_backend_is_named(protocol: str, module: str, monkeypatch: pytes
 
 
 def test_unknown_protocol() -> None:
-    assert refusal("nonsense://x/t.json") == "fsspec knows no nonsense://, and there is no file of that name"
+    assert refusal("nonsense://x/t.json") == "fsspec does not support nonsense://, and no file has that name"
 
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -350,3 +350,11 @@ async def test_goldens(name: str, keys: tuple[str, ...], size: tuple[int, int], 
     if os.environ.get("UPDATE_GOLDENS"):
         golden.write_text(drawn, encoding="utf-8")
     assert drawn == golden.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (100, 30), (120, 40), (160, 48), (240, 60), (320, 90)])
+async def test_all_ranks_are_on_the_first_screen(shown: Trace, size: tuple[int, int]) -> None:
+    async with explorer(shown, size) as (screen, pilot):
+        await settled(pilot)
+        text = text_of(screen)
+        assert all(f"rank {number}" in text for number in range(3))

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from textual import events
 from textual.app import App
 from textual.css.query import NoMatches
+from textual.screen import Screen
 from textual.widget import Widget
 
 from torchprof_tui.ui.common.unbound_keys import explain_unbound_key
@@ -42,7 +43,9 @@ class OrderedKeysApp(App[None]):
         """Handle a key that no widget has stopped: by its binding, or forward it once more."""
         event.prevent_default()  # textual's own handler
         target, handled_before = self._forwarded.get(event, (None, self._handled_keys))
-        if target is (self.focused or self.screen) or handled_before == self._handled_keys:
+        # A screen that had no focus yet when the key arrived, as just after it was opened, may have it now.
+        is_late = isinstance(target, Screen) and self.focused is not None
+        if target is (self.focused or self.screen) or (handled_before == self._handled_keys and not is_late):
             self._handled_keys += 1
             if not await self._check_bindings(event.key):
                 self.explain_key(event)

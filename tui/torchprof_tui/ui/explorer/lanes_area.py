@@ -50,8 +50,8 @@ class LanesArea:
         """Set the size of each widget for this screen size; return the layout for the parts below."""
         lanes = count_lane_lines(self._view_state.trace, self._view_state.current_trace())
         lane_view = self._view_state.lane_view
-        if self._view_state.is_arranged and lane_view.are_ranks_folded:
-            lanes = len(lane_view.lane_lines.body) + 1  # the panels get the lines of the folded lanes
+        if self._view_state.is_arranged and self._view_state.trace.merged_ranks is not None:
+            lanes = len(lane_view.lane_lines.body) + 1  # the ranks that are open, all of them where they fit
         layout = compute_layout(
             width, height, self.overview.preferred_lines, self.ruler.preferred_lines, lanes, panel_size
         )
