@@ -240,7 +240,10 @@ def test_a_default_interpreter_without_torch_says_where_it_was_looked_for(
 @needs_torch
 def test_from_the_start_screen_to_the_lanes_and_once_more(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torchprof_tui"]
-    with Terminal(command, folder=tmp_path, PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1") as terminal:
+    state = str(tmp_path / "state")  # no interpreter of an earlier test is remembered
+    with Terminal(
+        command, folder=tmp_path, PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1", XDG_STATE_HOME=state
+    ) as terminal:
         terminal.wait_for("Record a run")
         terminal.send("R")
         terminal.wait_for("Workloads", "train_gpt")
