@@ -23,6 +23,8 @@ def assert_alike(one: DecodedTrace, other: DecodedTrace, *, chunks: bool) -> Non
 def _assert_fields_alike(one: Any, other: Any, excluded: Collection[str]) -> None:
     for field in dataclasses.fields(one):
         left, right = getattr(one, field.name), getattr(other, field.name)
+        if field.name == "checksum":  # of the chunks of the text, which each reader divides in its own way
+            continue
         if field.name == "args":
             assert set(left) == set(right)
             for name, arg in left.items():
