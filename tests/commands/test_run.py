@@ -271,7 +271,7 @@ def test_a_hangup_in_a_run_saves_it_and_leaves_nothing(tmp_path: Path) -> None:
         terminal.wait_for("Workloads")
         terminal.send("train.py")
         terminal.wait_for("run -- train.py")
-        terminal.send("\t\t0\x1b[B0\x1b[B100000")
+        terminal.send("\t0\x1b[B0\x1b[B100000")
         terminal.wait_for("--active 100000")
         terminal.send("\x12")
         terminal.wait_for("step 5", "recording, step")
