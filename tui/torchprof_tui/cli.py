@@ -7,6 +7,7 @@ reads the trace before textual is imported.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
@@ -139,5 +140,6 @@ def _reject_unknown_command(words: list[str]) -> None:
 def _report_error(line: str) -> int:
     # A file name or text from a file may hold control sequences.
     shown = "".join(c if c.isprintable() else "·" for c in " ".join(line.split()))
-    print(f"{PROGRAM}: {shown}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # the terminal is gone
+        print(f"{PROGRAM}: {shown}", file=sys.stderr)
     return 2

@@ -66,7 +66,7 @@ def estimate_size(
     if with_stack:
         advice = " or ".join(filter(None, [advice, "leave out --with-stack"]))
     if step.events * active > MAX_TABLE_EVENTS:
-        reason += ", with no table"
+        reason += ", too many events for torch's table"
     text = f"{size}, {reason}: better {advice or 'a smaller step'}"
     return SizeEstimate(text, True, total, min(fitting_steps, active))
 

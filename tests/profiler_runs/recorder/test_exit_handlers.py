@@ -317,7 +317,7 @@ def test_a_disk_that_is_full(start: Start) -> None:
     run = start(steps, *ENDLESS, limit=300_000)
     assert run.wait() == 0, run.err
     assert run.out.endswith("end\n")
-    assert "cut short: a file may not grow so big here (ulimit -f)" in run.err
+    assert "cut short: the file is larger than the limit (ulimit -f)" in run.err
     assert "the disk is full" not in run.err  # freeing space would not help
     assert run.manifest["kept"][0]["partial"]
     assert run.run_folder.joinpath(run.manifest["kept"][0]["trace"]).stat().st_size > 1_000

@@ -195,7 +195,7 @@ def test_torchrun_commands() -> None:
     assert argv[index + 1 :][-6:] == ["-m", "pkg.train", "--lr", "1", "--module", "x"]
     assert argv[index + 1 : index + 3] == ["--active", "7"]
     for wrong, says in (
-        ("torchrun --no-python ./a.sh", "no Python program"),
+        ("torchrun --no-python ./a.sh", "does not start a Python program"),
         ("torchrun --no-such-option x.py", "torchrun: "),
         ("torchrun", "training_script"),
     ):

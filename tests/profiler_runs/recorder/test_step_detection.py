@@ -37,7 +37,7 @@ if __name__ == "__main__":
     assert quick.wait() == 0, quick.err
     assert quick.names().count("aten::mul") == 6
     assert missing.wait() == 2
-    assert "defines no walk" in missing.err
+    assert "does not define walk" in missing.err
     assert not (missing.folder / "runs").exists()
 
 

@@ -42,7 +42,7 @@ def test_a_narrow_bar_has_its_note_behind_it() -> None:
     assert notes.get_note(event) == SAYS
     assert line(made, notes, event, 0, 200, 200) == f"{' ' * 14}‹{SAYS}›".ljust(200)
     cut = line(made, notes, event, 0, 40, 40)  # one cell is 1 µs: 24 are left
-    assert cut.rstrip() == f"{' ' * 14}‹the profiler asks for m…"
+    assert cut.rstrip() == f"{' ' * 14}‹the profiler allocates …"
 
 
 def test_at_the_right_edge_it_stands_before_the_bar_and_leaves_others_alone() -> None:

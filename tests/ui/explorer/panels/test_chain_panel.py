@@ -308,7 +308,7 @@ async def test_an_annotation_is_a_line_without_a_file() -> None:
         await until(pilot, lambda: chained(screen))
         assert "▌ annotation: work" in text_of(screen)
         await pilot.press("down", "enter")
-        assert "record with --with-stack" in text_of(screen)
+        assert "record again with stacks" in text_of(screen)
         assert screen.app.screen is screen
         await pilot.press("down")
         assert "the end of the chain" in text_of(screen)

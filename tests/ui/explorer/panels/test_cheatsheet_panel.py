@@ -188,7 +188,7 @@ async def test_the_key_hides_classes_and_notes_as_well() -> None:
         overhead("Activity Buffer Request", 20, 5),
     ]
     shown = (
-        "‹the profiler asks for memory",
+        "‹the profiler allocates",
         "gemm · nvjet_sm90",
         "cudaDeviceSynchronize · covers 0 ns of GPU work: 100 %",
     )

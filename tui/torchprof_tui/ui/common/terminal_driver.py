@@ -13,6 +13,7 @@ import signal
 import termios
 import tty
 from collections.abc import Callable
+from functools import partial
 
 from textual import events
 from textual.drivers.linux_driver import LinuxDriver
@@ -46,6 +47,13 @@ class TerminalDriver(LinuxDriver):
         if self._is_active:
             self._is_active = False
             super().stop_application_mode()
+
+    def run_input_thread(self) -> None:
+        """Read input until application mode ends; end the program where the terminal is gone."""
+        try:
+            super().run_input_thread()
+        except OSError:  # EIO, at the same time as SIGHUP
+            self._call_on_loop(partial(self._app.exit, return_code=128 + signal.SIGHUP))
 
     def write(self, data: str) -> None:
         """Queue output; drop it where the writer has ended, because the terminal is gone: the queue would fill up."""

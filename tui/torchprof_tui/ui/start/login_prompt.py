@@ -13,6 +13,8 @@ from textual.app import App, SuspendNotSupported
 from torchprof_tui.trace.core.printable import clean
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from torchprof_tui.trace.loading.opener import TraceOpener
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -39,12 +41,25 @@ def ask_for_login(app: App[object], opener: TraceOpener) -> bool:
 
 @contextlib.contextmanager
 def _raise_on_interrupt() -> Iterator[None]:
-    """Raise KeyboardInterrupt on signals that end the app otherwise, or that it would handle only after the login."""
-    previous = {number: signal.getsignal(number) for number in _INTERRUPTS}
-    for number in _INTERRUPTS:
-        signal.signal(number, signal.default_int_handler)
+    """Raise KeyboardInterrupt on signals that end the app otherwise, or that it would handle only after the login.
+
+    asyncio learns of signals through the wakeup descriptor: without taking it away, its loop would also call the app's
+    own handler of ctrl+c once it goes on, and end the app. The other signals are raised again, and do end it.
+    """
+    received: list[int] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    wakeup = signal.set_wakeup_fd(-1)
+    previous = {number: signal.signal(number, interrupt) for number in _INTERRUPTS}
     try:
         yield
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(wakeup)
+        for number in received:
+            if number != signal.SIGINT:
+                signal.raise_signal(number)
