@@ -75,8 +75,6 @@ def list_keys() -> list[str]:
 KEYS = list_keys()
 
 AT_AN_END = {
-    TableScreen: "home up pageup J K full_stop",
-    TreeScreen: "home end left right up down pageup pagedown enter",
     HelpScreen: "up down pageup pagedown home end enter",
     StartScreen: "escape up down home end pageup pagedown enter tab shift+tab",
 }

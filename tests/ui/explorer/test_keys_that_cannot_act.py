@@ -99,7 +99,7 @@ async def test_each_key_of_the_explorer_acts_or_says_why(
                 await pilot._wait_for_screen()
                 if fingerprint(screen) == before and not messages:
                     silent.append((action, time))
-        assert silent == []
+        assert silent == [], silent
 
 
 @pytest.mark.parametrize("shown", TRACES)
@@ -124,7 +124,7 @@ async def test_each_key_of_table_and_tree_acts_or_says_why(
                 await settled_soon(pilot)
                 if lanes.app.screen is screen and painted_rows(screen) == before and not messages:
                     silent.append((action, time))
-        assert silent == []
+        assert silent == [], silent
 
 
 def painted_rows(screen: TableScreen | TreeScreen) -> str:

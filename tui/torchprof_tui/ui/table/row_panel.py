@@ -40,11 +40,13 @@ class RowPanel(TextPanel):
         self._instance_index = int(detail.duration.argmax()) if detail is not None and len(detail.duration) else 0
         self.refresh_content()
 
-    def cycle_instance(self, distance: int) -> None:
-        """Select the instance `distance` further on, cyclically."""
-        if self._detail is not None and len(self._detail.events):
-            self._instance_index = (self._instance_index + distance) % len(self._detail.events)
-            self.refresh_content(top=False)
+    def cycle_instance(self, distance: int) -> bool:
+        """Select the instance `distance` further on, cyclically. Returns whether there is another one."""
+        if self._detail is None or len(self._detail.events) < 2:
+            return False
+        self._instance_index = (self._instance_index + distance) % len(self._detail.events)
+        self.refresh_content(top=False)
+        return True
 
     @property
     def selected_event(self) -> int:

@@ -36,11 +36,18 @@ class TableScreen(TableScreenView):
         if self._tab == CHARTS_TAB:
             self._charts.scroll_lines(distance)
             return
-        self._status.show_message("")
+        if not self._has_rows():
+            return
+        before = self._cursor_row
         self.rows.move_by(distance)
         if self._cursor_row < 0:  # the line above the annotations
             self.rows.move_by(1 if distance > 0 else -1)
+        if self._cursor_row == before:
+            self._status.show_message(f"the {'first' if distance < 0 else 'last'} row")
         self.handle_cursor_move()
+
+    def action_edge(self, last: bool) -> None:
+        self.action_move(self.rows.count if last else -self.rows.count)
 
     def _has_rows(self) -> bool:
         """Return whether there are rows for a key to act on; say so where there are none."""
@@ -147,13 +154,17 @@ class TableScreen(TableScreenView):
         if self._has_rows():
             if self._panel.selected_event < 0:
                 self._status.show_message("this row has no events in the trace")
-            self._panel.cycle_instance(distance)
+            elif not self._panel.cycle_instance(distance):
+                self._status.show_message("the only instance of this row")
 
     def action_panel(self, direction: int) -> None:
         panel = self._charts if self._tab == CHARTS_TAB else self._panel
         if not panel.size.height:
             self._status.show_message(f"the panel of the row needs {PANEL_MIN_HEIGHT} lines")
-        panel.scroll_lines(direction * max(1, panel.size.height - 1))
+        elif self._tab != CHARTS_TAB and not self._has_rows():
+            return
+        elif not panel.scroll_lines(direction * max(1, panel.size.height - 1)):
+            self._status.show_message(f"nothing more {'below' if direction > 0 else 'above'}")
 
     def action_show(self) -> None:
         if not self._has_rows():

@@ -205,11 +205,18 @@ class TreeScreen(ListScreen):
 
     # -- keys ----------------------------------------------------------------------------------------------
 
+    def _find_fold(self) -> tuple[int, FoldState] | None:
+        """Return the node under the cursor and what is folded; None where there is no node, and say so."""
+        if self._fold_state is None or self._cursor_node < 0:
+            self._status.show_message("no rows" if self._fold_state is not None else "the tree is still being built")
+            return None
+        return self._cursor_node, self._fold_state
+
     def action_open(self) -> None:
         """Unfold the node, or move to its first child if it is unfolded."""
-        node, folds = self._cursor_node, self._fold_state
-        if folds is None or node < 0:
+        if (found := self._find_fold()) is None:
             return
+        node, folds = found
         if not folds.can_fold(node):
             self._status.show_message("nothing to open: this node calls nothing")
         elif folds.is_unfolded(node):
@@ -220,9 +227,9 @@ class TreeScreen(ListScreen):
 
     def action_close(self) -> None:
         """Fold the node, or move to its parent if it is folded."""
-        node, folds = self._cursor_node, self._fold_state
-        if self.call_tree is None or folds is None or node < 0:
+        if self.call_tree is None or (found := self._find_fold()) is None:
             return
+        node, folds = found
         if folds.is_unfolded(node):
             folds.fold(node)
             self._refresh_rows(node)
@@ -234,9 +241,9 @@ class TreeScreen(ListScreen):
             self._status.show_message("this is a thread, at the top of the tree")
 
     def action_open_close(self) -> None:
-        node, folds = self._cursor_node, self._fold_state
-        if folds is None or node < 0:
+        if (found := self._find_fold()) is None:
             return
+        node, folds = found
         if folds.can_fold(node):
             folds.toggle(node)
             self._refresh_rows(node)
@@ -244,16 +251,16 @@ class TreeScreen(ListScreen):
             self._status.show_message("nothing to open: this node calls nothing")
 
     def action_all(self, opened: bool) -> None:
-        if self._fold_state is not None:
+        if (found := self._find_fold()) is not None:
             self._remember_view()
-            node = self._cursor_node
-            self._fold_state.set_all_folds(opened)
+            node, folds = found
+            folds.set_all_folds(opened)
             self._refresh_rows(node)
 
     def action_show(self) -> None:
-        node = self._cursor_node
-        if self.call_tree is None or node < 0:
+        if self.call_tree is None or (found := self._find_fold()) is None:
             return
+        node, _ = found
         if self.call_tree.longest_event[node] >= 0:
             self.dismiss(int(self.call_tree.longest_event[node]) + self.rank.first)
         else:
