@@ -110,15 +110,18 @@ def test_kinds_of_terminals(environment: dict[str, str]) -> None:
 
 def test_the_ranks_of_a_run_unfold_one_by_one() -> None:
     with Terminal([str(PROGRAM), "sample:train_gpt_2ranks"]) as terminal:
-        terminal.wait_for("2 ranks", "clocks by shared base time", "▸ rank 0", "▸ rank 1")
+        terminal.wait_for("2 ranks", "clocks by shared base time", "▾ rank 0", "rank 0 CPU")  # they fit: open
         terminal.send(" ")
-        terminal.wait_for("▾ rank 0", "rank 0 CPU", "ProfilerStep")
-        terminal.send(" t")
+        terminal.wait_for("▸ rank 0", "▾ rank 1", "rank 1 CPU")
+        terminal.wait_for("rank 0 CPU", gone=True)
+        terminal.send("t")
         terminal.wait_for("arrivals", "rank 0, whole trace")
         terminal.send("\x1b[Z\x1b[Z")
         terminal.wait_for("late by", "allreduce", "rank 1: last 4 of 4")
         terminal.send("\x1b")
-        terminal.wait_for("▸ rank 0", "▸ rank 1")
+        terminal.wait_for("▸ rank 0", "▾ rank 1")
+        terminal.send(" ")
+        terminal.wait_for("▾ rank 0", "rank 0 CPU")
         terminal.send("q")
         assert terminal.wait_for_end() == 0
     assert "Traceback" not in terminal.text

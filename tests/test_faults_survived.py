@@ -208,7 +208,7 @@ async def test_a_killed_worker_is_one_line_and_r_tries_again(tmp_path: Path) -> 
         os.kill(worker, signal.SIGKILL)
         await until(pilot, lambda: app.failure is not None)
         assert app.failure is not None
-        assert "the loader was killed" in app.failure
+        assert "the loading process was killed" in app.failure
         assert "\n" not in app.failure
         assert "r try again" in str(app.screen.query_one("#loading-keys").content)  # type: ignore[attr-defined]
         pipe.unlink()
@@ -228,7 +228,7 @@ def test_the_workers_of_a_command_are_killed() -> None:
     )
     command = [sys.executable, "-c", code, "info", str(RANKS), "--no-cache"]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    expect_one_line(result, "the loader was killed")
+    expect_one_line(result, "the loading process was killed")
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ async def test_a_manifest_that_the_program_overwrote(alone: Path) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await run_script(pilot, alone, STATUS_LINES)
         await until(pilot, lambda: not screen.busy)
-        assert "what it saved cannot be read: manifest.json: kept[0].trace is not text" in shown(app, "#running-end")
+        assert "the saved files cannot be read: manifest.json: kept[0].trace is not text" in shown(app, "#running-end")
 
 
 async def test_a_full_temporary_folder(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,5 +94,5 @@ async def test_a_full_temporary_folder(alone: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_outcome_names_the_damaged_file() -> None:
     result = RunResult("/r", (), (), 0, 1.0, None, (), (), ("manifest.json: rank is not a whole number",))
-    line = "It ended after 1.0 s, and what it saved cannot be read: manifest.json: rank is not a whole number, in /r"
+    line = "It ended after 1.0 s, and the saved files cannot be read: manifest.json: rank is not a whole number, in /r"
     assert describe_outcome(result, False, "") == line

@@ -39,9 +39,9 @@ def decompression_errors() -> tuple[type[Exception], ...]:
 
 
 def compress(text: bytes | memoryview) -> bytes:
-    """Compress text to one gzip member."""
+    """Compress text to one gzip member, the same bytes at any time."""
     if HAS_ISAL:
-        return bytes(igzip.compress(text, _ISAL_LEVEL))
+        return bytes(igzip.compress(text, _ISAL_LEVEL, mtime=0))
     compressor = zlib.compressobj(_ZLIB_LEVEL, wbits=GZIP_WBITS)  # zlib.compress takes no wbits before Python 3.11
     return compressor.compress(text) + compressor.flush()
 
