@@ -31,8 +31,8 @@ def test_a_small_trace_has_no_warning() -> None:
     [
         (50, False, 100 * GIGA, 100 * GIGA, "better --active 10"),  # 1 GB is large
         (50, True, 100 * GIGA, 100 * GIGA, "--active 10 or leave out --with-stack"),
-        (6, False, 500 * MEGA, 100 * GIGA, "more than the free disk space, too many events for torch's table: better --active 5"),
-        (6, False, 100 * GIGA, 1_600 * MEGA, "more than the free memory, too many events for torch's table: better --active 4"),
+        (6, False, 500 * MEGA, 100 * GIGA, "disk space, too many events for torch's table: better --active 5"),
+        (6, False, 100 * GIGA, 1_600 * MEGA, "free memory, too many events for torch's table: better --active 4"),
         (50, False, 100 * GIGA, None, "better --active 10"),
         (1, False, 50 * MEGA, None, "better a smaller step"),
     ],
