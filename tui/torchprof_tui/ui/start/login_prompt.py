@@ -60,6 +60,6 @@ def _raise_on_interrupt() -> Iterator[None]:
         for number, handler in previous.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(wakeup)
-        for number in received:
-            if number != signal.SIGINT:
-                signal.raise_signal(number)
+        for caught in received:
+            if caught != signal.SIGINT:
+                signal.raise_signal(caught)
