@@ -1,4 +1,4 @@
-"""Measure one step before recording, and settle how many steps are recorded where the trace would be large."""
+"""Measure one step before recording, and choose how many steps to record if the trace would be large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of one name are told apart by the shapes of their inputs."""
+"""Digests of input shapes, which distinguish calls of one name."""
 
 from __future__ import annotations
 
