@@ -2,7 +2,8 @@
 
 Each is a built-in workload under the harness, with the options below. Beside every trace go torch's own table and its
 aggregates, which the viewer's table is checked against. Meant for a GPU, two for `train_gpt_2ranks`; without one it
-records the CPU's side of those that do without. `train_images_cpu` and its mended twin are recorded on a CPU everywhere.
+records the CPU's side of those that do without. `train_images_cpu` and `train_images_cpu_workers` are recorded on a CPU
+everywhere.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ SAMPLES = (
     Sample(
         "train_images_cpu_workers",
         "the same with small images, which two workers load ahead: --edge 32 --workers 2 --prefetch 4",
-        "the wait for the DataLoader is gone: compare it with diff sample:train_images_cpu sample:train_images_cpu_workers",
+        "the wait for the DataLoader is gone (torchprof-tui diff with the one above)",
         CPU_ORIGIN,
     ),
 )

@@ -7,8 +7,8 @@ What to expect in the trace:
 - Each step: enumerate(DataLoader)…__next__, then forward, backward and Optimizer.step#SGD.step.
 - Most of a step is the DataLoader's: the data set decodes, resizes, blurs and normalizes one image after the other in
   the training process, so the model waits for its batch. The ops below ``__next__`` are those of the transform.
-- ``--workers 4`` loads the next batches in other processes, which run beside the training step; ``--prefetch 4``: so many
-  batches ahead in each.
+- ``--workers 4`` loads the next batches in other processes, which run beside the training step;
+  ``--prefetch 4``: so many batches ahead in each.
 - ``--edge 64``: a smaller source image, and the same loop spends its time in the model.
 """
 
