@@ -139,8 +139,9 @@ def measure_reference(pair: Pair, python: str, runs: int, cache: str) -> tuple[T
             # It reads the ranks of a folder.
             shutil.copy(trace, Path(folder) / label / ("trace.json" + (".gz" if trace.suffix == ".gz" else "")))
             folders.append(str(Path(folder) / label))
+        command = run_program("diff", str(pair.a), str(pair.b), "--no-cache")
+        time_process(command, (), cache)  # compiles the modules
         for _ in range(runs):
-            command = run_program("diff", str(pair.a), str(pair.b), "--no-cache")
             ours.append(time_process(command, (pair.a, pair.b), cache))
             theirs.append(time_process([python, "-c", _RUN_TRACE_DIFF, *folders], (pair.a, pair.b), cache))
     return take_median(ours), take_median(theirs)
