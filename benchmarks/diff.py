@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -170,23 +170,19 @@ def report_commands(pair: Pair, runs: int, cache: str) -> list[str]:
     return rows
 
 
-def report_reference(pairs: Sequence[Pair], python: str, runs: int, cache: str) -> list[str]:
-    """Measure the other tool on each pair and format the shares."""
-    rows = [
-        "| pair | `diff`: elapsed s, CPU s | HolisticTraceAnalysis: elapsed s, CPU s | share | limit |",
-        "|---|---|---|---|---|",
-    ]
+def report_reference(pairs: Sequence[Pair], python: str, runs: int, cache: str) -> Iterator[str]:
+    """Measure the other tool on each pair; yield the rows of a table with the shares."""
+    yield "| pair | `diff`: elapsed s, CPU s | HolisticTraceAnalysis: elapsed s, CPU s | share | limit |"
+    yield "|---|---|---|---|---|"
     for pair in pairs:
         try:
             ours, theirs = measure_reference(pair, python, runs, cache)
         except subprocess.CalledProcessError as error:
-            rows.append(f"| {pair.title} | | exit status {error.returncode} | | |")
+            yield f"| {pair.title} | | exit status {error.returncode} | | |"
             continue
         share = ours.elapsed / theirs.elapsed
         times = " | ".join(f"{each.elapsed:.2f}, {each.cpu:.2f}" for each in (ours, theirs))
-        limit = f"{REFERENCE_SHARE}: {_format_limit(share, REFERENCE_SHARE)}"
-        rows.append(f"| {pair.title} | {times} | {share:.2f} | {limit} |")
-    return rows
+        yield f"| {pair.title} | {times} | {share:.2f} | {REFERENCE_SHARE}: {_format_limit(share, REFERENCE_SHARE)} |"
 
 
 def main() -> None:
@@ -205,7 +201,8 @@ def main() -> None:
         print("\n".join(report_commands(pair, options.runs, cache)), end="\n\n", flush=True)
         if options.reference:
             pairs = [*(Pair(a, b) for a, b in options.pair), pair]
-            print("\n".join(report_reference(pairs, options.reference, options.runs, cache)), flush=True)
+            for row in report_reference(pairs, options.reference, options.runs, cache):
+                print(row, flush=True)
 
 
 if __name__ == "__main__":
