@@ -10,8 +10,9 @@ import pytest
 
 from tests.helpers.paths import SAMPLES as FOLDER
 from tools.record_samples import RECORDINGS, remove_machine_names
-from torchprof_samples import CPU_ORIGIN, SAMPLES, find
+from torchprof_samples import CPU_ORIGIN, SAMPLES, Sample, find
 from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
 
@@ -43,13 +44,29 @@ def test_a_beginning_is_enough_where_only_one_has_it() -> None:
             find(name)
 
 
-def test_the_cpu_sample_names_its_data_loader_and_no_machine() -> None:
-    (sample,) = [sample for sample in SAMPLES if sample.origin == CPU_ORIGIN]
-    assert sample.path.stat().st_size < 300_000
-    checker = Checker(load_trace(str(sample.path), cache=False))
-    verdict = checker.decide_verdict(findings=checker.check())
+CPU_SAMPLES = [sample for sample in SAMPLES if sample.origin == CPU_ORIGIN]
+
+
+def test_the_cpu_sample_names_its_data_loader() -> None:
+    verdict = decide_verdict(CPU_SAMPLES[0].path)
     assert verdict.cause == "input"
     assert "data loader" in verdict.first
+
+
+def test_in_its_mended_twin_most_of_the_time_is_that_of_ops() -> None:
+    starved, mended = CPU_SAMPLES
+    assert mended.name.startswith(starved.name)
+    assert decide_verdict(mended.path).cause == "ops"
+    assert mended.path.stat().st_size < starved.path.stat().st_size < 300_000
+
+
+def decide_verdict(path: Path) -> Verdict:
+    checker = Checker(load_trace(str(path), cache=False))
+    return checker.decide_verdict(findings=checker.check())
+
+
+@pytest.mark.parametrize("sample", CPU_SAMPLES, ids=lambda sample: sample.name)
+def test_the_cpu_samples_name_no_machine(sample: Sample) -> None:
     header = json.loads(gzip.decompress(sample.path.read_bytes()))
     assert not header["deviceProperties"]
     assert not header["host_name"]

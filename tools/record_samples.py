@@ -2,7 +2,8 @@
 
 Each is a built-in workload under the harness, with the options below. Beside every trace go torch's own table and its
 aggregates, which the viewer's table is checked against. Meant for a GPU, two for `train_gpt_2ranks`; without one it
-records the CPU's side of those that do without. `train_images_cpu` is recorded on a CPU everywhere.
+records the CPU's side of those that do without. `train_images_cpu` and `train_images_cpu_workers` are recorded on a CPU
+everywhere.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ HARNESS = os.path.join(ROOT, "profiler_runs", "torchprof_runs", "harness.py")
 class Recording:
     """One sample trace: the harness's options, and the workload with its options.
 
+    `threads`: OMP_NUM_THREADS, where worker processes need the other cores.
     A recording with `rehearsed` runs once before. Otherwise the benchmarks by which Inductor chooses its code, whose
     results it then keeps on disk, would fill the trace with thousands of kernels.
     """
@@ -35,6 +37,7 @@ class Recording:
     options: str
     command: str
     rehearsed: bool = False
+    threads: int | None = None
 
 
 RECORDINGS = (
@@ -56,6 +59,9 @@ RECORDINGS = (
     Recording("train_gpt_stack_memory", "--with-stack --profile-memory --record-shapes", "train_gpt --item --active 2"),
     Recording("train_gpt_2ranks", "--nproc 2", "train_gpt --late-rank 1 --layers 2 --active 2"),
     Recording("train_images_cpu", "", "train_images --device cpu"),
+    Recording(
+        "train_images_cpu_workers", "", "train_images --device cpu --edge 32 --workers 2 --prefetch 4", threads=1
+    ),
 )
 """In the order in which a beginner should read them; `torchprof_samples` describes what to look at in each."""
 
@@ -75,7 +81,10 @@ def record(recording: Recording, folder: str) -> str:
         if recording.rehearsed:
             subprocess.run([sys.executable, HARNESS, "-o", rehearsal_runs, *words], capture_output=True, check=False)
         argv = [sys.executable, HARNESS, "-o", runs, *words]
-        process = subprocess.run(argv, capture_output=True, text=True, check=False)
+        environment = (
+            {**os.environ} if recording.threads is None else {**os.environ, "OMP_NUM_THREADS": str(recording.threads)}
+        )
+        process = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
         (name,) = os.listdir(runs) or [""]
         run_folder = os.path.join(runs, name)
         try:

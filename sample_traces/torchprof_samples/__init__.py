@@ -1,6 +1,6 @@
 """Small real traces that ship with the program, in the order in which they teach.
 
-Recorded by `tools.record_samples`: all on NVIDIA H200 (ORIGIN), except one on a CPU alone (CPU_ORIGIN).
+Recorded by `tools.record_samples`: all on NVIDIA H200 (ORIGIN), except two on a CPU alone (CPU_ORIGIN).
 `README.md` beside this file says the same to people who look at the folder.
 """
 
@@ -120,6 +120,12 @@ SAMPLES = (
         "train_images_cpu",
         "train_images --device cpu: a small CNN whose images are decoded in the training process",
         "no GPU: most of each step is the DataLoader's, under enumerate(DataLoader)…__next__; the verdict says so",
+        CPU_ORIGIN,
+    ),
+    Sample(
+        "train_images_cpu_workers",
+        "the same with small images, which two workers load ahead: --edge 32 --workers 2 --prefetch 4",
+        "the wait for the DataLoader is gone (torchprof-tui diff with the one above)",
         CPU_ORIGIN,
     ),
 )

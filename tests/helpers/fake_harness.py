@@ -1,7 +1,7 @@
 """Fake of `torchprof_runs/harness.py` without torch: sends the same status messages and writes the same files.
 
-The script runs in this process. Its "recording" is a copy of a sample, unless it sets the variable TRACES to 0. If it
-sets RANKS, each rank has two copies.
+The script runs in this process. Its "recording" is a copy of a sample, or of the one that it names in the variable
+RECORDED, unless it sets TRACES to 0. If it sets RANKS, each rank has two copies, or CYCLES.
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ def save(end_reason: str, status: int) -> None:
     """Write the traces and the manifests, as the recorder does at the end of a run."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     send_message(phase="exporting")
+    recorded = SAMPLES / f"{variables['RECORDED']}.pt.trace.json.gz" if "RECORDED" in variables else SAMPLE
     kept, trace = [], f"{Path(script).stem}.pt.trace.json.gz"
     if variables.get("TRACES", 1):
-        shutil.copy(SAMPLE, folder / trace)
+        shutil.copy(recorded, folder / trace)
         kept = [{"trace": trace}]
     for rank in range(variables.get("RANKS", 0)):
         names = [f"fake.rank{rank}.pt.trace.json.gz", f"fake.rank{rank}.cycle2.pt.trace.json.gz"]
+        names = names[: variables.get("CYCLES", 2)]
         for name in names:
-            shutil.copy(SAMPLE, folder / name)
+            shutil.copy(recorded, folder / name)
         facts = {"rank": rank, "kept": [{"trace": name} for name in names], "ended": end_reason, "exit_status": status}
         (folder / f"manifest.rank{rank}.json").write_text(json.dumps(facts))
     facts = {"kept": kept, "ended": end_reason, "exit_status": status, "seconds": 1.5}

@@ -7,7 +7,8 @@ What to expect in the trace:
 - Each step: enumerate(DataLoader)…__next__, then forward, backward and Optimizer.step#SGD.step.
 - Most of a step is the DataLoader's: the data set decodes, resizes, blurs and normalizes one image after the other in
   the training process, so the model waits for its batch. The ops below ``__next__`` are those of the transform.
-- ``--workers 4`` loads the next batches in other processes, which run beside the training step.
+- ``--workers 4`` loads the next batches in other processes, which run beside the training step;
+  ``--prefetch 4``: so many batches ahead in each.
 - ``--edge 64``: a smaller source image, and the same loop spends its time in the model.
 """
 
@@ -89,16 +90,19 @@ def main() -> None:
     parser.add_argument(
         "--workers", type=int, default=0, help="processes that load data; 0: the training process loads"
     )
+    parser.add_argument("--prefetch", type=int, help="batches that each worker loads ahead (default 2)")
     parser.add_argument("--warmup", type=int, default=2, help="training steps before the recorded ones")
     parser.add_argument("--active", type=int, default=3, help="steps to record, after two other steps")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
+    if args.prefetch and not args.workers:
+        parser.error("--prefetch: only workers load ahead; add --workers")
 
     model = create_model(args.width).to(args.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     steps = args.warmup + 2 + args.active
     data = ImageDataset(steps * args.batch, args.edge)
-    batches = iter(DataLoader(data, args.batch, num_workers=args.workers))
+    batches = iter(DataLoader(data, args.batch, num_workers=args.workers, prefetch_factor=args.prefetch))
     for _ in range(args.warmup):
         step(batches, model, optimizer, args.device)
     start = time.perf_counter()

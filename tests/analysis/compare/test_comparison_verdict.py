@@ -126,3 +126,16 @@ def test_the_first_cause_is_the_fault_that_was_mended(fault: str, part: str, pat
     assert cause.side == "a"
     assert cause.pattern is not None
     assert (cause.pattern.id, cause.line) == (pattern, line)
+
+
+def test_without_a_gpu_the_regimes_name_what_takes_most_of_the_time() -> None:
+    comparison = compare("train_images_cpu", "train_images_cpu_workers")
+    verdict, account = comparison.verdict, comparison.account
+    assert verdict.regimes == "A is cpu-only, data loader 90 %; B is cpu-only, ops 53 %"
+    assert verdict.headline.endswith("262 times as fast (noise ±583.9 ms)")
+    (cause,) = verdict.causes
+    assert cause.part.label == "CPU: data loader"
+    assert (cause.part.is_within_noise, account.is_of_gpu) == (False, False)
+    assert cause.part.b < account.b / 5 < account.a * 0.9 < cause.part.a
+    assert sum(part.delta for part in account.parts) == account.delta
+    assert {part.label for part in account.parts if part.is_within_noise} == {"CPU: ops"}

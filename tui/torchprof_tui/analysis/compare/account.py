@@ -18,13 +18,15 @@ from torchprof_tui.trace.core.arrays import F64
 GPU_CLASS, IDLE, CPU = "gpu:", "idle:", "cpu:"
 """Prefixes of the ids of parts: GPU time by class of kernel, GPU idle time by cause, the main thread's time."""
 
+LABEL_OF_CPU = "CPU: "
+
 _LABELS = {
     COPIES: "copies",
     EXPOSED: "exposed communication",
     OUTSIDE: "outside the program",
     f"{GPU_CLASS}memory": "GPU: memset",
-    f"{CPU}input": "CPU: data loader",
-    f"{CPU}host_code": "CPU: outside any op",
+    f"{CPU}input": f"{LABEL_OF_CPU}data loader",
+    f"{CPU}host_code": f"{LABEL_OF_CPU}outside any op",
 }
 
 MAX_MEASURED_STEPS = 48
@@ -151,7 +153,7 @@ def label_part(part_id: str) -> str:
     """Label a part for a reader: "GPU: gemm", "GPU idle: dispatch"."""
     if part_id in _LABELS:
         return _LABELS[part_id]
-    for prefix, words in ((GPU_CLASS, "GPU: "), (IDLE, "GPU idle: "), (CPU, "CPU: ")):
+    for prefix, words in ((GPU_CLASS, "GPU: "), (IDLE, "GPU idle: "), (CPU, LABEL_OF_CPU)):
         if part_id.startswith(prefix):
             return words + part_id.removeprefix(prefix).replace("_", " ")
     return part_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torchprof_tui.analysis.compare.account import CPU, GPU_CLASS, IDLE, Account, PartChange
+from torchprof_tui.analysis.compare.account import CPU, GPU_CLASS, IDLE, LABEL_OF_CPU, Account, PartChange
 from torchprof_tui.analysis.compare.part_line import find_part_line
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.patterns.engine import thresholds
@@ -62,7 +62,7 @@ def decide_comparison(a: SideAnalysis, b: SideAnalysis, account: Account) -> Com
     fired_b = {found.id: found for found in b.findings if found.is_significant}
     return ComparisonVerdict(
         describe_change(account),
-        _describe_regimes(a.verdict, b.verdict),
+        _describe_regimes(a.verdict, b.verdict, account),
         describe_launches(a.launches_per_step, b.launches_per_step),
         a.verdict,
         b.verdict,
@@ -123,13 +123,21 @@ def _format_count(count: float) -> str:
     return f"{count:,.0f}" if count == int(count) or count >= 100 else f"{count:.1f}"
 
 
-def _describe_regimes(a: Verdict, b: Verdict) -> str:
-    """Describe what limits each side, and how busy the GPU is on it."""
-    words = [
-        verdict.regime.value + ("" if verdict.busy is None else f", GPU busy {format_percent(verdict.busy)}")
-        for verdict in (a, b)
-    ]
-    return f"A is {words[0]}; B is {words[1]}"
+def _describe_regimes(a: Verdict, b: Verdict, account: Account) -> str:
+    """Describe what limits each side, how busy the GPU is on it, or without a GPU what takes most of the CPU's time."""
+    times_a = {part.label: part.a for part in account.parts}
+    times_b = {part.label: part.b for part in account.parts}
+    return f"A is {_describe_side(a, account, times_a)}; B is {_describe_side(b, account, times_b)}"
+
+
+def _describe_side(verdict: Verdict, account: Account, times: Mapping[str, int]) -> str:
+    if verdict.busy is not None:
+        return f"{verdict.regime.value}, GPU busy {format_percent(verdict.busy)}"
+    if account.is_of_gpu or not any(times.values()):
+        return verdict.regime.value
+    label = max(times, key=lambda each: times[each])
+    share = format_percent(times[label] / sum(times.values()))
+    return f"{verdict.regime.value}, {label.removeprefix(LABEL_OF_CPU)} {share}"
 
 
 def _explain_part(a: SideAnalysis, b: SideAnalysis, part: PartChange) -> ChangeCause:

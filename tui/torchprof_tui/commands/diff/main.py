@@ -5,28 +5,40 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import Any
 
+from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.commands.diff.document import build_document
 from torchprof_tui.commands.diff.markdown import format_report
 from torchprof_tui.commands.diff.sides import load_comparison
 from torchprof_tui.commands.diff.text import format_comparison
-from torchprof_tui.commands.diff.time_limit import parse_time_limit
+from torchprof_tui.commands.diff.time_limit import TimeLimit, parse_time_limit
 
 
 def run(options: argparse.Namespace) -> int:
     """Print what changed from A to B; the exit status is 1 if `--fail-on` fired."""
     limit = None if options.fail_on is None else parse_time_limit(options.fail_on)
     comparison = load_comparison(options)
-    is_exceeded = False if limit is None else limit.is_exceeded(comparison.account)
     if options.json:
-        document = build_document(comparison, options.by)
-        if limit is not None:
-            document["failed"] = is_exceeded
-        print(json.dumps(document))
+        print(json.dumps(build_answer(comparison, options.by, limit)))
     elif options.markdown:
         print("\n".join(format_report(comparison, options)))
     else:
         print("\n".join(format_comparison(comparison, options.by)))
+    return report_limit(comparison, limit)
+
+
+def build_answer(comparison: Comparison, by: str, limit: TimeLimit | None) -> dict[str, Any]:
+    """Build the JSON document of a comparison, with what `--fail-on` found."""
+    document = build_document(comparison, by)
+    if limit is not None:
+        document["failed"] = limit.is_exceeded(comparison.account)
+    return document
+
+
+def report_limit(comparison: Comparison, limit: TimeLimit | None) -> int:
+    """Return the exit status of `--fail-on`: 1 if it fired. Report on stderr where that cannot be told."""
+    is_exceeded = False if limit is None else limit.is_exceeded(comparison.account)
     if is_exceeded is None:
         print("torchprof-tui: --fail-on: cannot be told: a side has one step, so no noise is known", file=sys.stderr)
     return int(is_exceeded is True)

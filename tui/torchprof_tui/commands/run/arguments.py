@@ -47,5 +47,15 @@ def add_recording_options(parser: argparse.ArgumentParser, taken: Collection[str
     )
     parser.add_argument("-o", "--output", metavar="FOLDER", default=DEFAULT_OUTPUT, help="folder for runs")
     parser.add_argument("--no-open", action="store_true", help="do not open the recorded trace")
+    parser.add_argument(
+        "--compare-to",
+        metavar="LAST|TRACE",
+        help="then print what changed (see diff) since the last recording of the same command, or since TRACE",
+    )
+    parser.add_argument(
+        "--fail-on",
+        metavar="+5%",
+        help="with --compare-to: exit status 1 if a step takes that much longer (+5%%, +200us), beyond the noise",
+    )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document; opens nothing")
     add_appearance_options(parser)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import json
 import os
 import select
 import signal
 import subprocess
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.open import main as open_command
@@ -28,6 +29,9 @@ from torchprof_tui.runs.run_result import RunResult, read_result
 from torchprof_tui.runs.save_progress import SAVING_PHASES, SaveProgress
 from torchprof_tui.runs.status_channel import StatusChannel, StatusMessage
 from torchprof_tui.trace.core.printable import clean
+
+if TYPE_CHECKING:
+    from torchprof_tui.commands.run.baseline import Baseline
 
 LINE_INTERVAL_SECONDS = 10.0
 """Between lines about the progress of a save where stderr is no terminal, whose line could be replaced."""
@@ -47,11 +51,14 @@ def run(options: argparse.Namespace) -> int:
         argv = request.argv()
     except RequestError as error:
         raise UsageError(str(error)) from error
+    baseline = _find_baseline(options, request)
 
     with contextlib.closing(StatusChannel()) as channel:
         result = _record_run(request, argv, channel, quiet=options.json)
     for problem in result.problems:
         _report(problem)
+    if baseline is not None:
+        return _report_comparison(baseline, result, options.json)
     if options.json:
         print(json.dumps(result.as_json()))
     elif result.folder is not None:
@@ -60,6 +67,41 @@ def run(options: argparse.Namespace) -> int:
     if opens and result.traces:
         _open_explorer(result, options)
     return result.exit_status
+
+
+def _find_baseline(options: argparse.Namespace, request: RecordingRequest) -> Baseline | None:
+    """Find and check what the recording is compared with, before it starts. Raises UsageError."""
+    if options.compare_to is None:
+        if options.fail_on is not None:
+            raise UsageError("--fail-on compares two recordings: add --compare-to LAST or a trace")
+        return None
+    # Imported by name, as commands are: no other recording needs numpy in this process.
+    found: Baseline = importlib.import_module("torchprof_tui.commands.run.baseline").find_baseline(
+        options.compare_to, options.fail_on, request
+    )
+    return found
+
+
+def _report_comparison(baseline: Baseline, result: RunResult, as_json: bool) -> int:
+    """Print the result and what changed. A failure of the program comes before the exit status of the comparison."""
+    document, status, failure = None, 2, "not compared: no trace was recorded"
+    if not as_json and result.folder is not None:
+        _print_result(result)
+    if result.traces:
+        try:
+            if as_json:
+                document, status = baseline.build_document(result)
+            else:
+                print(flush=True)
+                status = baseline.compare(result)
+            failure = ""
+        except UsageError as error:
+            failure = str(error)
+    if as_json:
+        print(json.dumps({**result.as_json(), "diff": document}))
+    if failure:
+        _report(failure)
+    return result.exit_status or status
 
 
 def _parse_request(options: argparse.Namespace) -> RecordingRequest:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.json_text.chunk_entries import parse_chosen_entries
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.trace import Trace
 
@@ -35,12 +36,25 @@ def read_entries(
     bounds = np.append(np.flatnonzero(np.diff(chunk, prepend=-1)), len(chunk)).tolist()
     texts = index.read_texts(chunk[bounds[:-1]].tolist())
     for done, ((begin, end), (number, text)) in enumerate(zip(pairwise(bounds), texts, strict=True)):
-        parsed = parse_chunk(text)
-        first = int(index.first[number])
-        for position in order[begin:end].tolist():
-            index_in_chunk = int(ordinal[position]) - first
-            if index_in_chunk >= len(parsed):
-                raise LookupError("the trace file has changed since it was opened")
-            yield position, parsed[index_in_chunk]
+        indices = (ordinal[order[begin:end]] - index.first[number]).tolist()
+        yield from zip(
+            order[begin:end].tolist(), _parse_chosen(text, _count_entries(index.first, number), indices), strict=True
+        )
         if report is not None:
             report(done + 1, len(bounds) - 1)
+
+
+def _count_entries(first: I64, number: int) -> int:
+    """Count the entries of a chunk; 0 for the last one, whose number is not stored."""
+    return int(first[number + 1] - first[number]) if number + 1 < len(first) else 0
+
+
+def _parse_chosen(text: bytes, count: int, indices: list[int]) -> list[dict[str, Any]]:
+    """Parse the entries at these indices of a chunk of `count` entries. Raises LookupError where there is none."""
+    chosen = parse_chosen_entries(text, count, indices)
+    if chosen is not None:
+        return chosen
+    parsed = parse_chunk(text)
+    if max(indices) >= len(parsed):
+        raise LookupError("the trace file has changed since it was opened")
+    return [parsed[index] for index in indices]

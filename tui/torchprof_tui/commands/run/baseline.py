@@ -1,0 +1,111 @@
+"""Compare a new recording with an earlier one: `torchprof-tui run … --compare-to LAST|TRACE`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from torchprof_tui.analysis.compare.comparison import require_torch_trace
+from torchprof_tui.analysis.compare.comparison_error import ComparisonError
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.load import load_specs
+from torchprof_tui.commands.diff import main as diff_command
+from torchprof_tui.commands.diff.sides import load_comparison
+from torchprof_tui.commands.diff.time_limit import parse_time_limit
+from torchprof_tui.runs.history import MAX_FOLDERS, list_past_runs
+from torchprof_tui.runs.recording_request import RecordingRequest
+from torchprof_tui.runs.run_result import RunResult
+from torchprof_tui.trace.core.errors import TraceError
+
+LAST = "LAST"
+"""Names the last recording of the same command. A file of this name: ./LAST."""
+
+_BY = "op"
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The earlier recording, as `diff` opens it, and the value of `--fail-on`."""
+
+    spec: str
+    fail_on: str | None
+
+    def compare(self, result: RunResult) -> int:
+        """Print what changed from the earlier recording to the new one; returns the exit status of `diff`.
+
+        Raises UsageError if the two cannot be compared.
+        """
+        options = self._diff_options(result)
+        try:
+            return diff_command.run(options)
+        except (UsageError, TraceError) as error:
+            raise _explain_failure(options, error) from error
+
+    def build_document(self, result: RunResult) -> tuple[dict[str, Any], int]:
+        """Build the JSON document of `diff` and its exit status. Raises UsageError as `compare` does."""
+        options = self._diff_options(result)
+        limit = None if self.fail_on is None else parse_time_limit(self.fail_on)
+        try:
+            comparison = load_comparison(options)
+        except (UsageError, TraceError) as error:
+            raise _explain_failure(options, error) from error
+        return diff_command.build_answer(comparison, _BY, limit), diff_command.report_limit(comparison, limit)
+
+    def _diff_options(self, result: RunResult) -> argparse.Namespace:
+        output = {"json": False, "markdown": False, "by": _BY, "fail_on": self.fail_on, "no_cache": False}
+        selection = {"steps": None, "range": None, "rank": None}
+        return argparse.Namespace(a=self.spec, b=name_recording(result), **output, **selection)
+
+
+def find_baseline(compare_to: str, fail_on: str | None, request: RecordingRequest) -> Baseline:
+    """Find the earlier recording and check that it opens, before anything is recorded.
+
+    It is loaded once more for the comparison, from the cache, so that it takes no memory while the program runs.
+    Raises UsageError.
+    """
+    if fail_on is not None:
+        parse_time_limit(fail_on)
+    if compare_to == "-":
+        raise UsageError("--compare-to -: a pipe can be read only once; name a file")
+    spec = _find_last_recording(request) if compare_to == LAST else compare_to
+    try:
+        opened = load_specs([spec], cache=True)
+        require_torch_trace(opened.trace)
+    except (TraceError, ComparisonError, UsageError) as error:
+        raise UsageError(f"--compare-to {spec}: {error}; nothing was recorded") from error
+    if opened.cache_entry is not None:
+        opened.cache_entry.close()
+    return Baseline(spec, fail_on)
+
+
+def name_recording(result: RunResult) -> str:
+    """Name what a run recorded as `diff` opens it: its trace, or the folder where it holds one trace of each rank.
+
+    Of several recordings of each rank the first one of the first rank is compared.
+    """
+    is_folder = 1 < len(result.traces_to_open) == len(result.traces) and result.folder is not None
+    path = result.folder if is_folder and result.folder is not None else result.traces_to_open[0]
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
+
+
+def _find_last_recording(request: RecordingRequest) -> str:
+    """Find the last run of the same command in the same folder whose trace is still there. Raises UsageError."""
+    here = os.getcwd()
+    for past in list_past_runs(request.output, MAX_FOLDERS):
+        is_same = past.request.command == request.command and past.stored.cwd == here
+        if is_same and past.result.traces and all(map(os.path.exists, past.result.traces_to_open)):
+            return name_recording(past.result)
+    raise UsageError(
+        f"--compare-to {LAST}: no earlier recording of {shlex.join(request.command)} in {request.output}: "
+        "record it once without --compare-to, or name a trace"
+    )
+
+
+def _explain_failure(options: argparse.Namespace, error: Exception) -> UsageError:
+    """Say that the recording is kept, and how to compare it with other options."""
+    command = shlex.join(["torchprof-tui", "diff", options.a, options.b])
+    return UsageError(f"not compared: {error} (the new trace is kept: {command})")
