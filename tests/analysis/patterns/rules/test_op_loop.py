@@ -71,7 +71,7 @@ def test_its_ops_rounds_place_and_idle_time_are_counted() -> None:
     )
     assert finding.answer.at_stake == 160 * 10_000 - 1_000 - 160 * 1_000 + 500  # the last kernel ends after the loop
     assert len(finding.answer.events) == 160
-    assert finding.remedy.code.startswith("torch.nn.utils.clip_grad_norm_(")
+    assert finding.remedy.code.startswith("norm = torch.nn.utils.clip_grad_norm_(")
 
 
 def test_a_loop_in_each_step_is_counted_per_step() -> None:

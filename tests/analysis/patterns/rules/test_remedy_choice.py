@@ -92,7 +92,7 @@ def test_an_if_on_a_tensor_is_decided_on_the_gpu() -> None:
     ("name", "code"),
     [
         ("Memcpy DtoH (Device -> Pageable)", "buffer.copy_"),
-        ("Memcpy HtoD (Pageable -> Device)", "x.pin_memory()"),
+        ("Memcpy HtoD (Pageable -> Device)", "pinned.copy_(x)"),
     ],
 )
 def test_a_blocking_copy_is_mended_by_its_direction(name: str, code: str) -> None:
@@ -161,7 +161,7 @@ def tiny(owner: Entry, kernels: int = 30) -> list[Entry]:
 
 def test_many_launches_are_mended_by_their_owner() -> None:
     optimizer = tiny(annotation("Optimizer.step#RMSprop.step", 0, 400))
-    assert remedy(optimizer, "tiny-kernels").code == "torch.optim.RMSprop(params, foreach=True)"
+    assert remedy(optimizer, "optimizer-loop").code == "torch.optim.RMSprop(params, foreach=True)"
     op = remedy(tiny(cpu("mylib::loss", 0, 400)), "tiny-kernels")
     assert "optim" not in op.action + op.code
     compiled = [*tiny(cpu("mylib::loss", 0, 400)), cpu("Torch-Compiled Region: 0/0", 500, 5)]

@@ -26,6 +26,7 @@ from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.rules import remedy_choice
 from torchprof_tui.analysis.patterns.rules.cpu_lane import find_trailing_sync
+from torchprof_tui.analysis.patterns.rules.optimizer import find_looping_steps
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
@@ -246,7 +247,7 @@ def _answer_without_gpu(view: ScopeView) -> Answer:
     Section.BEYOND,
     "The GPU is idle repeatedly",
     meaning="each gap has a cause on the CPU: dispatch, a synchronisation, input, code between ops, or a collective",
-    action="fix the most frequent cause first; x labels the gaps on the lanes",
+    action="fix the most frequent cause first; the lanes name the cause of each gap (x)",
     decided="Gaps between pieces of GPU work (over all streams), longer than the limit, without the time of the "
     "profiler and of queued work. Their number, the share of steps with such gaps, and their share of the "
     "time must reach the limits.",
@@ -309,7 +310,8 @@ def _find_steps_at(view: ScopeView, starts: I64) -> I64:
     "One op launches dozens of tiny kernels",
     meaning="launching a kernel takes longer than running it, so the GPU waits for the CPU",
     action="use a foreach or fused variant, compile the op, or capture it in a CUDA graph",
-    decided="Kernels that one operator or one optimizer step launches, one launch each. Their number must reach the "
+    decided="Kernels that one operator or one optimizer step launches, one launch each, without optimizer steps "
+    "that loop over parameters (`optimizer-loop`). Their number must reach the "
     "first limit, and their median duration must be below the second.",
     thresholds=(thresholds.TINY_KERNEL_MIN_COUNT, thresholds.TINY_KERNEL_MAX),
     severity=Severity.PROBLEM,
@@ -332,6 +334,7 @@ def tiny_kernels(view: ScopeView) -> Answer:
     kernel_events = work.events.select(is_kernel)
     has_own_launch = (owner >= 0) & (fan_out == 1)  # kernels of a graph share one launch
     tiny_owners = _find_tiny_kernel_owners(owner[has_own_launch], kernel_events.duration[has_own_launch])
+    tiny_owners = tiny_owners[~np.isin(tiny_owners, find_looping_steps(view))]  # `optimizer-loop` counts these
     if not len(tiny_owners):
         return absent_answer()
     is_tiny = has_own_launch & np.isin(owner, tiny_owners)

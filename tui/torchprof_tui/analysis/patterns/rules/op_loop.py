@@ -266,15 +266,15 @@ def _choose_remedy(view: ScopeView, times: _LoopTimes, runs: I64) -> Remedy | No
             "drop the gradients instead of writing zeros into each",
             "optimizer.zero_grad(set_to_none=True)  # the default",
         )
+    if names & _NORM_OPS and _describe_place(view, loops, int(runs[0])) == _BEFORE_OPTIMIZER:
+        return Remedy(
+            "compute the norm of all gradients at once: clip_grad_norm_ uses torch._foreach_ ops, and returns it",
+            "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm, foreach=True)",
+        )
     if names & _SCALAR_OPS or _waits_each_round(view, loops, runs):
         return Remedy(
             "keep the results on the GPU and fetch them once, or compute them for all items in one batched op",
             "values = torch.stack(results).tolist()  # once, after the loop; no .item() in it",
-        )
-    if names & _NORM_OPS and _describe_place(view, loops, int(runs[0])) == _BEFORE_OPTIMIZER:
-        return Remedy(
-            "do it for all gradients at once: clip_grad_norm_ uses torch._foreach_ ops",
-            "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm, foreach=True)",
         )
     return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -52,28 +53,22 @@ def optimizer_loop(view: ScopeView) -> Answer:
         if tables.practices.has_backward:
             return cannot_tell_answer("no optimizer step was recorded")
         return absent_answer("no training in this trace: no backward pass and no optimizer step")
-    launched = np.flatnonzero((work.kind == Kind.KERNEL) & (work.launch >= 0))
-    if not len(launched):
+    if not len(np.flatnonzero((work.kind == Kind.KERNEL) & (work.launch >= 0))):
         return cannot_tell_answer(NO_LINKS)
-    is_step = np.zeros(len(view.trace), dtype=np.bool_)
-    is_step[all_steps.row] = True
-    calls, back = np.unique(work.launch[launched], return_inverse=True)
-    owner = outermost_ancestor(view.trace, calls, is_step)[back.reshape(-1)]
-    owners, counts = np.unique(owner[owner >= 0], return_counts=True)
-    batched = _find_batched_steps(view, all_steps.row, is_step)
-    looping = owners[(counts >= thresholds.OPTIMIZER_MIN_LAUNCHES.value) & ~np.isin(owners, batched)]
+    found = _count_launches(view)
+    looping = found.looping
     if not len(looping):
-        kind = "" if not len(batched) else ", foreach or fused"
-        return absent_answer(f"at most {int(counts.max(initial=0))} kernels in an optimizer step{kind}")
-    kernels = work.events.select(launched[np.isin(owner, looping)])
+        kind = "" if not found.has_batched else ", foreach or fused"
+        return absent_answer(f"at most {int(found.counts.max(initial=0))} kernels in an optimizer step{kind}")
+    kernels = work.events.select(found.launched[np.isin(found.owner, looping)])
     steps = tables.event_table(looping)
     busy = union(work.events.start, work.events.end)
-    by_step = owner[np.isin(owner, looping)]
+    by_step = found.owner[np.isin(found.owner, looping)]
     first = np.array([kernels.start[by_step == step].min() for step in looping])
     last = np.array([kernels.end[by_step == step].max() for step in looping])
     idle = view.clip((union(steps.start, steps.end) | union(first, last)) - busy).total
     name = tables.name(int(looping[0]))
-    per_step = int(np.median(counts[np.isin(owners, looping)]))
+    per_step = int(np.median(found.counts[np.isin(found.owners, looping)]))
     return fired_answer(
         f"{name} launches {per_step:,} kernels a step, {format_duration(float(np.median(kernels.duration)))} in the "
         f"median; {format_count(len(looping), 'such step')}, the GPU idle {format_duration(idle)} in them",
@@ -81,6 +76,41 @@ def optimizer_loop(view: ScopeView) -> Answer:
         idle,
         choose_optimizer_remedy(name),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _OptimizerLaunches:
+    """Kernels of a view by the optimizer step that launched them.
+
+    `launched` int64[k]: index of each kernel in the GPU work. `owner` int64[k]: row of its optimizer step, -1 for none.
+    `owners`, `counts` int64[m]: the steps, and their kernels. `looping`: rows of the steps that loop over parameters.
+    """
+
+    launched: I64
+    owner: I64
+    owners: I64
+    counts: I64
+    looping: I64
+    has_batched: bool
+
+
+def _count_launches(view: ScopeView) -> _OptimizerLaunches:
+    tables, work = view.tables, view.work
+    all_steps = tables.match_names(OPTIMIZER_NAME_REGEX)
+    launched = np.flatnonzero((work.kind == Kind.KERNEL) & (work.launch >= 0))
+    is_step = np.zeros(len(view.trace), dtype=np.bool_)
+    is_step[all_steps.row] = True
+    calls, back = np.unique(work.launch[launched], return_inverse=True)
+    owner = outermost_ancestor(view.trace, calls, is_step)[back.reshape(-1)]
+    owners, counts = np.unique(owner[owner >= 0], return_counts=True)
+    batched = _find_batched_steps(view, all_steps.row, is_step)
+    looping = owners[(counts >= thresholds.OPTIMIZER_MIN_LAUNCHES.value) & ~np.isin(owners, batched)]
+    return _OptimizerLaunches(launched, owner, owners, counts, looping, len(batched) > 0)
+
+
+def find_looping_steps(view: ScopeView) -> I64:
+    """Find the rows of the optimizer steps that update one parameter after the other: int64[k]."""
+    return _count_launches(view).looping
 
 
 def _find_batched_steps(view: ScopeView, steps: I64, is_step: Bool) -> I64:

@@ -39,6 +39,10 @@ _DECODE = Remedy(
 )
 
 
+_PIN_ONCE = "pin one buffer, fill it for each batch, and copy without blocking; or keep a small data set on the GPU"
+_PIN_ONCE_CODE = "pinned.copy_(x); x = pinned.to(device, non_blocking=True)  # pinned = torch.empty(…, pin_memory=True)"
+"""`x.pin_memory()` in each step would copy once more."""
+
 _READ_BACK = Remedy("this op reads a size or a value from the GPU: give it fixed sizes, or move it out of the step")
 
 
@@ -92,10 +96,7 @@ def choose_blocking_copy_remedy(view: ScopeView, waits: EventTable) -> Remedy:
             "let the loader pin its batches, and copy them without blocking: a pageable copy waits for the GPU",
             "DataLoader(…, pin_memory=True); x = x.to(device, non_blocking=True)",
         )
-    return Remedy(
-        "copy from pinned memory without blocking: a pageable copy waits for the GPU",
-        "x = x.pin_memory().to(device, non_blocking=True)",
-    )
+    return Remedy(f"copy from pinned memory without blocking, as a pageable copy waits: {_PIN_ONCE}", _PIN_ONCE_CODE)
 
 
 def _is_mostly_to_host(view: ScopeView, waits: EventTable) -> bool:
@@ -185,9 +186,7 @@ def choose_copy_remedy(view: ScopeView, copies: EventTable) -> Remedy | None:
     if len(view.gap_finder.loader_calls) and not practices.pins_memory:
         return None
     also = " as well, as for the other copies" if practices.pins_memory else ""
-    return Remedy(
-        f"pin this memory{also}, and copy without blocking", "x = x.pin_memory().to(device, non_blocking=True)"
-    )
+    return Remedy(f"pin this memory{also}: {_PIN_ONCE}", _PIN_ONCE_CODE)
 
 
 _HIDDEN_COPY_REMEDIES = {
