@@ -1,6 +1,7 @@
 """Soak: use the program for minutes on end, and check that it holds no more memory, files, threads or processes.
 
     python -m benchmarks.soak [TRACE.json] [--minutes 10] [--ranks FOLDER] [--seed 1] [--harness FILE] [--only SESSION]
+                              [--samples FILE.csv]
 
 Four sessions, each one run of the program in a pseudo-terminal, with its own share of the minutes:
 
@@ -42,8 +43,8 @@ from torchprof_samples import SAMPLES
 KEYS = [*"wwssaaddWSADf0{}[]nNmpJKiTt?hHvbB+-", " ", "\t", "\r", "\x1b", "\x7f", *("\x1b[" + c for c in "ABCDHFZ")]
 """Keys that move, zoom, fold, and open and leave screens; none that quits, opens another trace, records or writes."""
 
-SEARCHES = ("mat", "conv", "void", "cuda", "x")
-"""Typed after `/`."""
+SEARCHES = ("mat", "cuda", "sum", "add", "x")
+"""Typed after `/`. On a screen without a search they are keys, so they have no `o`, `q`, `r` or `e` either."""
 
 KEYS_PER_ROUND = 60
 QUIET_SECONDS = 0.4
@@ -98,8 +99,11 @@ class Workplace:
 class Session:
     """One run of the program, and what was counted in it."""
 
-    def __init__(self, name: str, command: Sequence[str], workplace: Workplace) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], workplace: Workplace, samples_file: Path | None = None
+    ) -> None:
         self.name = name
+        self._samples_file = samples_file
         self.samples: list[Sample] = []
         self.rounds = 0
         self.alive = True
@@ -117,11 +121,15 @@ class Session:
         """Wait until lanes are drawn. Raises TimeoutError."""
         self.terminal.wait_for(LANES_DRAWN, START_SECONDS)
 
-    def forget_output(self) -> None:
-        """Drop the output so far, so that only later output is waited for. A clock on the screen is never quiet."""
+    def settle(self, quiet: float) -> None:
+        """Read until there is no output for `quiet` seconds, but not for long: a clock on the screen is never quiet."""
         end = time.monotonic() + MAX_SETTLE_SECONDS
-        while self.terminal.read(QUIET_SECONDS) and time.monotonic() < end:
+        while self.terminal.read(quiet) and time.monotonic() < end:
             pass
+
+    def forget_output(self, quiet: float = QUIET_SECONDS) -> None:
+        """Drop the output so far, so that only later output is waited for."""
+        self.settle(quiet)
         self.terminal.output.clear()
 
     def run(self, minutes: float, play: Callable[[Session], None]) -> None:
@@ -148,7 +156,7 @@ class Session:
         if self.alive:
             for _ in range(6):
                 self.send("\x1b")
-                self.terminal.settle(QUIET_SECONDS)
+                self.settle(QUIET_SECONDS)
             self.send("q")
             end = time.monotonic() + 20
             while time.monotonic() < end and _is_running(self.terminal.pid):
@@ -177,6 +185,10 @@ class Session:
                 self.workplace.count_temporary_files(),
             )
         )
+        if self._samples_file is not None:
+            values = (getattr(self.samples[-1], field.name) for field in fields(Sample))
+            with self._samples_file.open("a") as file:
+                file.write(",".join([self.name, *(f"{value:.1f}" for value in values)]) + "\n")
 
 
 def _is_running(pid: int) -> bool:
@@ -212,7 +224,7 @@ def play_keys(session: Session, generator: random.Random) -> None:
         session.terminal.read(0.03)
     for _ in range(6):
         session.send("\x1b")
-        session.terminal.settle(0.15)
+        session.settle(0.15)
     session.send("f")
 
 
@@ -221,16 +233,14 @@ def play_trace(session: Session, paths: list[str]) -> None:
     session.terminal.output.clear()
     session.send("o")
     session.terminal.wait_for(b"type a path", START_SECONDS)
-    session.forget_output()
-    path = paths[session.rounds % len(paths)]
-    for keys in ("o", path):
+    for keys in ("o", paths[session.rounds % len(paths)]):
         session.send(keys)
-        session.forget_output()
+        session.forget_output(0.2)
     session.send("\r")
     session.wait_for_lanes()
     for key in ("w", "w", "d", "t", "\x1b", "f"):
         session.send(key)
-        session.terminal.settle(0.1)
+        session.settle(0.05)
 
 
 def play_run(session: Session) -> None:
@@ -286,6 +296,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--harness", type=Path, help="program in place of the recorder, where there is no torch")
     parser.add_argument("--only", choices=("keys", "ranks", "traces", "runs"), help="one session, for all minutes")
+    parser.add_argument("--samples", type=Path, help="append every sample to this .csv file: session, then the counts")
     options = parser.parse_args()
     samples = {sample.name: str(sample.path) for sample in SAMPLES}
     large = os.path.abspath(options.trace) if options.trace else samples["train_gpt_stack_memory"]
@@ -312,7 +323,7 @@ def main() -> int:
             continue
         share = 1.0 if options.only else share
         folder = Path(tempfile.mkdtemp(prefix="torchprof-soak-"))
-        session = Session(name, command, Workplace(folder))
+        session = Session(name, command, Workplace(folder), options.samples)
         (folder / "work" / "sleeper.py").write_text(SLEEPER)
         try:
             session.wait_for_lanes()

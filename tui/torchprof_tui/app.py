@@ -1,4 +1,4 @@
-"""The Textual app: the screens, the theme, the global keys, and when garbage is collected.
+"""The Textual app: the screens, the theme, and the global keys.
 
 A trace replaces the start screen; `o` opens the start screen on top of it. What is imported here is imported before the
 first frame, so numpy and the explorer are not: they are imported while the trace is being loaded.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
 import signal
 from collections.abc import Iterable
@@ -27,6 +26,7 @@ from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.common.crash_report import print_crash, write_log
+from torchprof_tui.ui.common.garbage_collection import GarbageCollectingApp
 from torchprof_tui.ui.common.help_app import HelpApp
 from torchprof_tui.ui.common.messages import PromptClosed
 from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
@@ -50,19 +50,12 @@ if TYPE_CHECKING:
     from torchprof_tui.ui.record.recording_screen import RecordingScreen
     from torchprof_tui.ui.start.start_screen import StartScreen
 
-YOUNG_OBJECT_LIMIT = 2_000
-"""New objects after which a frame is followed by a collection of the young generations: painting a frame makes some
-thousands in cycles, moving the cursor hardly any."""
-
 SWITCH_INTERVAL_SECONDS = 0.0002
 """Seconds after which a background thread must release the GIL for the frame that is being painted. Python's default of
 5 ms is as long as most of a frame takes."""
 
-FRAME_WRITE_SECONDS = 0.005
-"""Seconds within which the writer thread has written a frame to the terminal."""
 
-
-class TorchprofApp(OrderedKeysApp, HelpApp):
+class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp):
     """The app. `opener`: opens the first trace, already started. `at`: the time or step to show first.
 
     `connections`: those of the session to ssh hosts. `failure`: why the first trace could not be opened, one line.
@@ -111,10 +104,8 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
         self._use_cache = cache
         self._connections = connections
         self._start_position = at
-        self._has_replaced_trace = False  # whether the trace on screen replaced another
         self._debug_errors = debug
         self._switch_interval = contextlib.ExitStack()  # restored on unmount
-        self._collection_scheduled = False
         self._original_environment = dict(os.environ)  # for recordings: the app changes some of it for itself
 
     def on_mount(self) -> None:
@@ -171,7 +162,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
         previous, self._current_opener = self._current_opener, message.opener
         self.failure = None
         if previous is None:
-            gc.freeze()  # all objects so far are the program's own: the collector never needs to visit them
+            self.freeze_program()
         from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen  # deferred: imports numpy
 
         screen = ExplorerScreen(message.trace)
@@ -179,7 +170,6 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
             while len(self.screen_stack) > 2:
                 await self.pop_screen()
             await self.switch_screen(screen)
-        self._has_replaced_trace = previous is not None
         if previous is not None:
             previous.close()
         screen.call_after_refresh(self._finish_startup, screen)
@@ -315,7 +305,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
         """Return whether the current screen is of the class of this name (which may not have been imported)."""
         return any(base.__name__ == name for base in type(self.screen).__mro__)
 
-    # -- garbage -------------------------------------------------------------------------------------------
+    # -- start and end -------------------------------------------------------------------------------------------
 
     def _finish_startup(self, screen: ExplorerScreen) -> None:
         """Finish when lanes are on screen: go to the start position; collect garbage only in `post_display_hook`."""
@@ -326,9 +316,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
                 self.notify(problem, title="--at", severity="warning", markup=False)
             screen.post_message(PromptClosed("go to"))  # has the screen show the new position
         self._switch_interval.enter_context(use_switch_interval(SWITCH_INTERVAL_SECONDS))
-        gc.disable()
-        if self._has_replaced_trace:
-            gc.collect()  # frees the previous trace; frozen objects would take ten times as long
+        self.defer_garbage_collection()
         self.lanes_ready.set()
 
     def on_unmount(self) -> None:
@@ -340,22 +328,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp):
             self._current_opener.close()
         if self.is_headless:
             self._switch_interval.close()
-            gc.unfreeze()
-            gc.enable()
-
-    def post_display_hook(self) -> None:
-        """Schedule a collection after a frame: painted strips are cycles, and the collector would run in mid-frame.
-
-        It is delayed because the writer thread has yet to write the frame, which a collection would hold up.
-        """
-        if not gc.isenabled() and gc.get_count()[0] > YOUNG_OBJECT_LIMIT and not self._collection_scheduled:
-            self._collection_scheduled = True
-            asyncio.get_running_loop().call_later(FRAME_WRITE_SECONDS, self._collect_young)
-
-    def _collect_young(self) -> None:
-        self._collection_scheduled = False
-        if not gc.isenabled():
-            gc.collect(1)
+            self.restore_garbage_collection()
 
     # -- the rest ------------------------------------------------------------------------------------------
 

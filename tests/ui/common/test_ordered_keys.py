@@ -43,6 +43,18 @@ async def test_a_key_after_one_that_opens_a_screen_reaches_that_screen() -> None
         assert isinstance(pilot.app.screen, ExplorerScreen)
 
 
+@pytest.mark.parametrize("keys", ["oo/tmp/a-b.c_d", "oo~/x.json"])
+async def test_a_path_that_is_pasted_is_typed_as_a_whole(keys: str) -> None:
+    """Each slash and each point was taken for the first character of a path, while the field had no focus yet."""
+    opener = resolve_specs(["sample:matmul_add_64_cold_eager"]).create_opener(cache=False, defer_blocks=True)
+    opener.start()
+    app = TorchprofApp(opener, cache=False)
+    async with app.run_test() as pilot:
+        await app.lanes_ready.wait()
+        await press_at_once(pilot, keys)
+        await until(pilot, lambda: [field.value for field in app.screen.query(Input)] == [keys.lstrip("o")])
+
+
 @pytest.mark.parametrize(
     "keys",
     [

@@ -8,7 +8,8 @@ slash would open a prompt below the table, and "gemm" would be four commands.
 from __future__ import annotations
 
 from collections.abc import Callable
-from weakref import WeakKeyDictionary
+from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 from textual import events
 from textual.app import App
@@ -25,8 +26,11 @@ class OrderedKeysApp(App[None]):
     def __init__(self) -> None:
         super().__init__()
         self._handled_keys = 0
-        self._forwarded: WeakKeyDictionary[events.Key, tuple[Widget, int]] = WeakKeyDictionary()
-        """By key: the widget that it went to, and how many keys had been handled by then; -1: it was not mounted."""
+        self._forwarded: WeakKeyDictionary[events.Key, tuple[ref[Widget], int]] = WeakKeyDictionary()
+        """By key: the widget that it went to, and how many keys had been handled by then; -1: it was not mounted.
+
+        A weak reference: a handler may hold a key for long, and the widget leads to a removed screen and its trace.
+        """
 
     async def on_event(self, event: events.Event) -> None:
         if self._exit and isinstance(event, events.InputEvent):
@@ -42,7 +46,8 @@ class OrderedKeysApp(App[None]):
     async def on_key(self, event: events.Key) -> None:
         """Handle a key that no widget has stopped: by its binding, or forward it once more."""
         event.prevent_default()  # textual's own handler
-        target, handled_before = self._forwarded.get(event, (None, self._handled_keys))
+        reference, handled_before = self._forwarded.get(event, (None, self._handled_keys))
+        target = None if reference is None else reference()
         # A screen that had no focus yet when the key arrived, as just after it was opened, may have it now.
         is_late = isinstance(target, Screen) and self.focused is not None
         if target is (self.focused or self.screen) or (handled_before == self._handled_keys and not is_late):
@@ -65,6 +70,14 @@ class OrderedKeysApp(App[None]):
             self.clear_notifications()
             self.notify(reason, timeout=3, markup=False)
 
+    def notify(self, message: str, **options: Any) -> None:
+        """Show a message for a moment; first remove what textual keeps of those that were cleared: their holders."""
+        if self.screen_stack:
+            for holder in self.screen.query("ToastHolder"):
+                if holder.is_mounted and not holder.children:
+                    holder.remove()
+        super().notify(message, **options)
+
     def action_focus_next(self) -> None:
         self._move_focus(self.screen.focus_next)
 
@@ -79,5 +92,5 @@ class OrderedKeysApp(App[None]):
 
     def _remember_target(self, event: events.Key) -> Widget:
         target = self.focused or self.screen
-        self._forwarded[event] = (target, self._handled_keys if target.is_mounted else -1)
+        self._forwarded[event] = (ref(target), self._handled_keys if target.is_mounted else -1)
         return target

@@ -259,7 +259,7 @@ class StartScreen(Screen[None]):
 
     def on_key(self, event: events.Key) -> None:
         """Start to type a path with its first character."""
-        if event.character in ("/", "~", ".") and not self.query_one(PathInput).has_focus:
+        if event.character in ("/", "~", ".") and self.focused is not self.query_one(PathInput):
             event.stop()
             self.action_type_path(event.character)
 
@@ -267,7 +267,7 @@ class StartScreen(Screen[None]):
         field = self.query_one(PathInput)
         field.value = start
         field.cursor_position = len(start)
-        field.focus()
+        self.set_focus(field)  # at once: the next key may be a slash, which would start anew
 
     def action_guide(self) -> None:
         """Show or hide the guide; on a narrow screen it replaces the list."""
