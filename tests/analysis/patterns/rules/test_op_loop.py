@@ -158,3 +158,21 @@ def test_recorded_loops(recording: str, seen: str) -> None:
     assert seen in finding.answer.seen
     assert "such loop" in finding.answer.seen
     assert finding.is_significant
+
+
+RECURRENCE = ("aten::slice", "aten::cat", "aten::linear", "aten::tanh", "aten::linear")
+
+
+@pytest.mark.parametrize(("rounds", "state"), [(40, State.ABSENT), (110, State.FIRED)])
+def test_layers_count_in_a_long_loop_only(rounds: int, state: State) -> None:
+    """Forty equal layers are a model; a hundred rounds of a recurrence are a loop over time, written in Python."""
+    finding = check_pattern(trace(step(1, 0, 9_999), *loop(RECURRENCE, rounds)), "op-loop")
+    assert finding.state == state
+    if state == State.FIRED:
+        assert "aten::tanh → aten::linear) run 110 times in a row" in finding.answer.seen
+        assert finding.remedy.code == "y = head(torch.stack(states, dim=1))  # once, after the loop"
+
+
+def test_a_loop_beside_one_with_layers_is_found_as_well() -> None:
+    entries = [step(1, 0, 9_999), *loop(RECURRENCE, 110), *loop(CLIPPING, 60, 6_000)]
+    assert "with 1 other such loop" in check_pattern(trace(*entries), "op-loop").answer.seen

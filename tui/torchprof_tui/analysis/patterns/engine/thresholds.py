@@ -255,6 +255,9 @@ OPTIMIZER_MIN_LAUNCHES = _threshold(
 OP_LOOP_MIN_ROUNDS = _threshold(
     "rounds in a row", 16, "rounds", "a dozen branches or heads in a list are a model's own; a loop over items has more"
 )
+OP_LOOP_LAYER_MIN_ROUNDS = _threshold(
+    "rounds in a row, with ops of layers", 100, "rounds", "a hundred equal layers are rare; a loop over time has more"
+)
 OP_LOOP_MEAN_MAX = _threshold(
     "mean time of an op in the loop", 100 * _US, "ns", "a call costs some tens of µs: longer ops are work, not calls"
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +23,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
-from torchprof_tui.analysis.patterns.engine.tandem_repeats import find_tandem_repeats
+from torchprof_tui.analysis.patterns.engine.tandem_repeats import TandemRepeats, find_tandem_repeats
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import F64, I64
@@ -31,16 +32,15 @@ from torchprof_tui.trace.model.event_kind import Kind
 
 OP_LOOP_ID = "op-loop"
 
+_OP_REGEX = r"(?!autograd::|torch::|c10d|_c10d|fsdp::|profiler::)\w+::\w"
+"""Operators that are no collective. Names with a dot, as `torch.distributed.ddp.reducer::…`, are loops of a library."""
+
 _SMALL_OP_REGEX = (
-    r"(?!autograd::|torch::|c10d|_c10d|fsdp::|profiler::)"
     r"(?!aten::(linear|matmul|mm|addmm|bmm|baddbmm|addmv|mv|einsum|_?conv\w*|\w*attention\w*|scaled_dot_product\w*"
     r"|(layer|batch|group|instance|rms)_norm|native_\w*norm|cudnn_\w+|miopen_\w+|mkldnn_\w+|_?embedding\w*"
-    r"|(quantized_)?(lstm|gru|rnn\w*)(_cell)?)$)"
-    r"\w+::\w"
+    r"|(quantized_)?(lstm|gru|rnn\w*)(_cell)?)$)" + _OP_REGEX
 )
-"""Operators that make up no layer of a model and no collective: a loop over layers is the model itself.
-
-Names with a dot, as `torch.distributed.ddp.reducer::…`, are loops of a library."""
+"""Operators that make up no layer of a model: a loop over layers is the model itself."""
 
 _SCALAR_OPS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal"})
 _COPY_OPS = frozenset({"aten::to", "aten::copy_", "aten::pin_memory", "aten::detach", "aten::detach_"})
@@ -82,15 +82,13 @@ def find_op_loops(tables: TraceTables) -> OpLoops:
     """Find the runs of a whole trace; use `TraceTables.compute_once`.
 
     A run lies in one step, and outside optimizer steps (`optimizer-loop`) and calls of the data loader
-    (`input-starved`). Ops of layers and collectives belong to none.
+    (`input-starved`). Collectives belong to none, ops of layers only to runs of many rounds.
     """
     trace, is_operator = tables.trace, np.asarray(tables.trace.kind) == Kind.OP
     is_operator &= np.array(["::" in name for name in trace.names] or [False], dtype=np.bool_)[trace.name]
     ops = tables.launching_thread_ops
     ops = ops.select(is_operator[ops.row] & (outermost_ancestor(trace, ops.row, is_operator) < 0))
-    repeats = find_tandem_repeats(
-        _number_by_name_and_step(tables, ops), int(thresholds.OP_LOOP_MIN_ROUNDS.value), _MAX_PERIOD
-    )
+    repeats = _find_repeats(tables, ops)
     names = [
         tuple(trace.names[name] for name in ops.name[first : first + period].tolist())
         for first, period in zip(repeats.start.tolist(), repeats.period.tolist(), strict=True)
@@ -100,17 +98,38 @@ def find_op_loops(tables: TraceTables) -> OpLoops:
     return OpLoops(ops, repeats.start, repeats.stop, repeats.period, repeats.rounds, group, tuple(groups))
 
 
-def _number_by_name_and_step(tables: TraceTables, ops: EventTable) -> I64:
+def _find_repeats(tables: TraceTables, ops: EventTable) -> TandemRepeats:
+    """Find the repeats with ops of layers, which are long, then those without in what is left."""
+    with_layers = find_tandem_repeats(
+        _number_by_name_and_step(tables, ops, _OP_REGEX), int(thresholds.OP_LOOP_LAYER_MIN_ROUNDS.value), _MAX_PERIOD
+    )
+    numbers = _number_by_name_and_step(tables, ops, _SMALL_OP_REGEX)
+    for start, stop in zip(with_layers.start.tolist(), with_layers.stop.tolist(), strict=True):
+        numbers[start:stop] = -1 - np.arange(start, stop)
+    small = find_tandem_repeats(numbers, int(thresholds.OP_LOOP_MIN_ROUNDS.value), _MAX_PERIOD)
+    order = np.argsort(np.concatenate([with_layers.start, small.start]), kind="stable")
+    columns = (
+        np.concatenate(pair)[order]
+        for pair in (
+            (with_layers.start, small.start),
+            (with_layers.period, small.period),
+            (with_layers.rounds, small.rounds),
+        )
+    )
+    return TandemRepeats(*columns)
+
+
+def _number_by_name_and_step(tables: TraceTables, ops: EventTable, regex: str) -> I64:
     """Number ops so that two are equal if their names, threads and steps are: int64[k].
 
-    Ops that belong to no loop get numbers that no other op has.
+    Ops whose names do not match `regex`, and those that belong to no loop, get numbers that no other op has.
     """
     trace = tables.trace
-    is_small, has_owner = np.zeros(len(trace), dtype=np.bool_), np.zeros(len(trace), dtype=np.bool_)
-    is_small[tables.match_names(_SMALL_OP_REGEX, Kind.OP).row] = True
+    is_candidate, has_owner = np.zeros(len(trace), dtype=np.bool_), np.zeros(len(trace), dtype=np.bool_)
+    is_candidate[tables.match_names(regex, Kind.OP).row] = True
     for regex in (OPTIMIZER_STEP_REGEX, DATA_LOADER_REGEX):
         has_owner[tables.match_names(regex).row] = True
-    is_free = is_small[ops.row] & (outermost_ancestor(trace, ops.row, has_owner) < 0)
+    is_free = is_candidate[ops.row] & (outermost_ancestor(trace, ops.row, has_owner) < 0)
     lane, step = np.asarray(trace.lane[ops.row]), tables.steps.index_at(ops.start)
     is_other_part = (lane[1:] != lane[:-1]) | (step[1:] != step[:-1])
     part = np.concatenate([[0], np.cumsum(is_other_part)])[: len(ops)]
@@ -163,12 +182,13 @@ def _measure_loops(view: ScopeView) -> _LoopTimes:
     meaning="Python calls a few ops for one item after the other: each call costs the CPU more than its work the GPU",
     action="do it for all items at once: one batched op, a torch._foreach_ op, or compile the loop",
     decided="The outermost ops of a launching thread in a step, by name: a group of at most 16 that follows itself as "
-    "often as the limit, or more. Ops of layers (products, convolutions, norms, attention, embeddings), collectives, "
-    "optimizer steps and data loaders do not count, nor do rounds of copies alone. Meanwhile the GPU must be busy for "
-    "less than its limit, and idle for a share of the steps that reaches its own. Time at stake: that idle time; "
-    "without a GPU, the time of the loops.",
+    "often as the limit, or more; with ops of layers (products, convolutions, norms, attention, embeddings) as often "
+    "as their own limit. Collectives, optimizer steps and data loaders do not count, nor do rounds of copies alone. "
+    "Meanwhile the GPU must be busy for less than its limit, and idle for a share of the steps that reaches its own. "
+    "Time at stake: that idle time; without a GPU, the time of the loops.",
     thresholds=(
         thresholds.OP_LOOP_MIN_ROUNDS,
+        thresholds.OP_LOOP_LAYER_MIN_ROUNDS,
         thresholds.OP_LOOP_MEAN_MAX,
         thresholds.OP_LOOP_BUSY_MAX,
         thresholds.SIGNIFICANT_SHARE,
@@ -259,6 +279,12 @@ def _choose_remedy(view: ScopeView, times: _LoopTimes, runs: I64) -> Remedy | No
     """Choose by the ops of one round: it reads a value back, takes a norm, or neither; None: the pattern's own."""
     loops = times.loops
     names = set(loops.group_names[int(loops.group[runs[0]])])
+    if not all(map(re.compile(_SMALL_OP_REGEX).match, names)):
+        return Remedy(
+            "call layers once for all rounds where a round does not need the one before (an output layer), use a fused "
+            "one (nn.GRU, nn.LSTM), or compile the loop",
+            "y = head(torch.stack(states, dim=1))  # once, after the loop",
+        )
     if not len(view.tables.work):
         return Remedy("call these ops once on whole tensors, not once for each item, or compile the loop")
     if names == {"aten::zero_"}:
