@@ -8,6 +8,7 @@ import sys
 
 from torchprof_tui.commands.diff.document import build_document
 from torchprof_tui.commands.diff.markdown import format_report
+from torchprof_tui.commands.diff.screen import open_screen
 from torchprof_tui.commands.diff.sides import load_comparison
 from torchprof_tui.commands.diff.text import format_comparison
 from torchprof_tui.commands.diff.time_limit import parse_time_limit
@@ -15,6 +16,8 @@ from torchprof_tui.commands.diff.time_limit import parse_time_limit
 
 def run(options: argparse.Namespace) -> int:
     """Print what changed from A to B; the exit status is 1 if `--fail-on` fired."""
+    if options.screen:
+        return open_screen(options)
     limit = None if options.fail_on is None else parse_time_limit(options.fail_on)
     comparison = load_comparison(options)
     is_exceeded = False if limit is None else limit.is_exceeded(comparison.account)
