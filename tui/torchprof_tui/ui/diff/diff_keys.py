@@ -128,3 +128,6 @@ HINTS = (
     ("space", "fold"),
     ("y Y", "copy"),
 )
+
+FAILED_HINTS = (("?", "help"), ("D", "compare others"), ("esc", "back"), ("q", "back"))
+"""Hints where the two cannot be compared."""

@@ -17,6 +17,9 @@ from torchprof_tui.ui.explorer.title_line import short_label
 if TYPE_CHECKING:
     from torchprof_tui.trace.loading.opener import TraceOpener
 
+RANK_OPTION = "D: NAME rank"
+"""How a rank is asked for in the prompt, for the lines that say what can be compared."""
+
 
 def create_diff_screen(asked: CompareAsked, other: Trace, opener: TraceOpener | None) -> DiffScreen:
     """Create the screen of the open trace and `other`; it explains itself what cannot be compared."""
@@ -28,7 +31,7 @@ def create_diff_screen(asked: CompareAsked, other: Trace, opener: TraceOpener | 
         wholes.reverse()
     problem, traces = "", (wholes[0], wholes[1])
     try:
-        traces = select_ranks(wholes[0], wholes[1], request.ranks)
+        traces = select_ranks(wholes[0], wholes[1], request.ranks, RANK_OPTION)
     except ComparisonError as error:
         problem = str(error)
     short = [short_label(name.removeprefix(SAMPLE_PREFIX)) for name in names]

@@ -22,7 +22,7 @@ from torchprof_tui.ui.common.prompt_input import Prompt
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.diff.comparison_worker import ComparedInput, compare_inputs, match_rows
-from torchprof_tui.ui.diff.diff_keys import HINTS
+from torchprof_tui.ui.diff.diff_keys import FAILED_HINTS, HINTS
 from torchprof_tui.ui.diff.diff_layout import compute_layout, explain_small_screen
 from torchprof_tui.ui.diff.diff_messages import (
     AccountBuilt,
@@ -193,7 +193,7 @@ class DiffScreenView(Screen[None]):
         self._problem = line
         self.add_class("failed")
         self.query_one("#diff-problem", Static).update(self._format_problem())
-        self._status.show_state("nothing to show: esc goes back")
+        self._status.show_keys(FAILED_HINTS)
 
     def _format_problem(self) -> str:
         next_step = "D compares with another trace (path, sample:, host:path), two steps (step 3/4) or ranks (rank 0/3)"

@@ -29,7 +29,7 @@ def order_lanes(trace: Trace) -> list[int]:
 
 
 def arrange_lanes(trace: Trace, order: list[int], height: int, folded: frozenset[int]) -> LaneLines:
-    """Arrange the lanes for `height` lines: the busiest streams stay, the other lanes scroll below them."""
+    """Arrange the lanes for `height` lines: the busiest streams stay, by number, the other lanes scroll below them."""
     room = max(int(height * MAX_STREAM_SHARE) - 1, 1)
     pinned: list[int] = []
     for number in order:
@@ -43,7 +43,7 @@ def arrange_lanes(trace: Trace, order: list[int], height: int, folded: frozenset
     body = sorted(others, key=lambda number: number not in threads[:1])  # the busiest thread first; stable
     if not threads:
         body, pinned = order, []
-    return LaneLines.build_plain(trace, body, LaneArrangement(folded=folded, pinned=tuple(pinned)))
+    return LaneLines.build_plain(trace, body, LaneArrangement(folded=folded, pinned=tuple(sorted(pinned))))
 
 
 def find_first_top(side: Side, lines: LaneLines) -> int:

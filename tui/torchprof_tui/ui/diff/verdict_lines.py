@@ -45,7 +45,8 @@ class VerdictLines(TextPanel):
                 *wrap_text(WAYS_TO_COMPARE, width, palette.text),
             ][:VERDICT_LINES]
         verdict = comparison.verdict
-        lines = wrap_text(clean(f"{describe_certainty(comparison.account)}: {verdict.headline}"), width, palette.strong)
+        headline = describe_certainty(comparison.account) + verdict.headline
+        lines = wrap_text(clean(headline), width, palette.strong)
         lines = lines[: VERDICT_LINES - 1]
         rows = VERDICT_LINES - len(lines)
         causes = verdict.causes
@@ -59,9 +60,5 @@ class VerdictLines(TextPanel):
 
 
 def describe_certainty(account: Account) -> str:
-    """Say whether the change of a step may be chance: the first words on the screen."""
-    if not account.delta:
-        return "no change"
-    if account.is_within_noise is None:
-        return "cannot tell whether by chance"
-    return "within the noise" if account.is_within_noise else "beyond the noise"
+    """Say first that the change of a step is no chance; the headline itself says where it may be, or cannot be told."""
+    return "beyond the noise: " if account.delta and account.is_within_noise is False else ""
