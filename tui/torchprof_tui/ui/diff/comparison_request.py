@@ -15,7 +15,15 @@ from torchprof_tui.analysis.compare.step_selection import (
 )
 
 FORMS = "path, sample:, host:path · step 3/4 · rank 0/3"
-"""The accepted forms, for the hint of the prompt."""
+"""The accepted forms, for the hint of the empty prompt."""
+
+SHORT_FORMS = "step 3/4 · rank 0/3"
+"""The hint beside a name that is being typed."""
+
+
+def suggest_forms(text: str) -> str:
+    """Return the hint of the prompt for what is typed: a long name leaves no room for all forms."""
+    return SHORT_FORMS if text else FORMS
 
 _CHOICE = re.compile(r"(?:^|\s)(steps?|ranks?)\s+#?([\d.#/]+)\s*$")
 
@@ -61,5 +69,4 @@ def _parse_ranks(text: str) -> tuple[int, int]:
 def _require_two_sides(text: str, steps: Selections, ranks: tuple[int | None, int | None]) -> None:
     """Raise ComparisonError where the open trace would be compared with itself."""
     if steps[0] == steps[1] and ranks[0] == ranks[1]:
-        problem = "nothing to compare with" if not text.strip() else "the same on both sides"
-        raise ComparisonError(f"{problem}: {FORMS}")
+        raise ComparisonError("the same on both sides: step 3/4" if text.strip() else f"name a trace: {FORMS}")

@@ -8,7 +8,7 @@ from functools import partial
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.ui.common.messages import CompareAsked, PanAsked, PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.status_line import format_copy_message
-from torchprof_tui.ui.diff.comparison_request import FORMS, parse_request
+from torchprof_tui.ui.diff.comparison_request import parse_request, suggest_forms
 from torchprof_tui.ui.diff.diff_keys import BINDINGS
 from torchprof_tui.ui.diff.diff_messages import SideChanged, SideEventPicked, SideZoomAsked
 from torchprof_tui.ui.diff.diff_panels import ROWS
@@ -280,7 +280,8 @@ class DiffScreen(DiffScreenView):
         self.app.switch_screen(type(self)(b, a, (self._numbers[1], self._numbers[0]), opener))
 
     def action_compare(self) -> None:
-        self._open_prompt(COMPARE_PROMPT, FORMS, getattr(self.app, "last_compared", ""))
+        suggested = getattr(self.app, "last_compared", "")
+        self._open_prompt(COMPARE_PROMPT, suggest_forms(suggested), suggested)
 
     def action_copy(self, everything: bool) -> None:
         row = self.differences.current
@@ -334,6 +335,8 @@ class DiffScreen(DiffScreenView):
     def on_prompt_changed(self, message: PromptChanged) -> None:
         if message.purpose == FILTER_PROMPT:
             self._worker.debounce("filter", partial(self._preview_filter, message.text))
+        else:
+            self._prompt.show_hint(suggest_forms(message.text))
 
     def _preview_filter(self, text: str) -> None:
         if self._prompt.is_open:

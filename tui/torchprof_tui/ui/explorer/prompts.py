@@ -13,7 +13,7 @@ from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.ui.common.messages import CompareAsked, PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.prompt_input import Prompt
-from torchprof_tui.ui.diff.comparison_request import FORMS, parse_request
+from torchprof_tui.ui.diff.comparison_request import parse_request, suggest_forms
 from torchprof_tui.ui.explorer import slice_export
 from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
@@ -53,11 +53,13 @@ class PromptController:
         self._open(SLICE, f"{rank_prefix}{range_label} · ends in .json or .json.gz", name)
 
     def open_comparison(self, suggested: str) -> None:
-        self._open(COMPARE, FORMS, suggested, replace=True)
+        self._open(COMPARE, suggest_forms(suggested), suggested, replace=True)
 
     def handle_change(self, message: PromptChanged) -> None:
         if message.purpose == SEARCH:
             self._debounced_worker.debounce("search", partial(self._preview_search, message.text))
+        elif message.purpose == COMPARE:
+            self.prompt.show_hint(suggest_forms(message.text))
 
     def handle_submit(self, message: PromptSubmitted) -> None:
         if message.purpose == SLICE:
