@@ -1,4 +1,7 @@
-"""Compare both sides on a worker thread and post each answer as soon as it is known, the first lanes first."""
+"""Compare both sides on a worker thread and post each answer as soon as it is known, the fastest first.
+
+The account takes longest, because it checks both sides for patterns.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +53,10 @@ def compare_inputs(a: ComparedInput, b: ComparedInput, numbers: RankNumbers, pos
         side.step_bounds  # noqa: B018
     comparison = Comparison(sides[0], sides[1])
     post(SidesChosen(comparison))
-    _compute(comparison)
-    post(AccountBuilt(comparison))
     post(EventsMatched(match_events(comparison.tree_match, sides[0].side, sides[1].side)))
     match_rows(comparison, "op", post)
+    _compute(comparison)
+    post(AccountBuilt(comparison))
     ranks = compare_ranks_of_runs(a.whole, b.whole, numbers, (a.selection, b.selection))
     if ranks:
         post(RanksCompared(ranks))

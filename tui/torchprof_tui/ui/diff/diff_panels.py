@@ -169,7 +169,7 @@ class RowsPanel(TextPanel):
         if matched is None or self._differences.filter:
             return []
         has_unmatched = matched.not_matched.sums_a.calls or matched.not_matched.sums_b.calls
-        return [*(["GPU work without its launch"] if has_unmatched else []), "total"]
+        return [*(["GPU work, no launch"] if has_unmatched else []), "total"]
 
     def _format_line(self, index: int, width: int) -> tuple[str, Style]:
         differences, palette = self._differences, self.palette

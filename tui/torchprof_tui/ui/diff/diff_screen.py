@@ -133,14 +133,14 @@ class DiffScreen(DiffScreenView):
 
     # -- differences ---------------------------------------------------------------------------------------
 
-    def _has_rows(self) -> bool:
-        """Return whether there are rows for a key to act on; say so where there are none."""
+    def _has_rows(self, any_row: bool = False) -> bool:
+        """Return whether there are differences (`any_row`: rows) for a key to act on; say so where there are none."""
         differences = self.differences
         if self._lacks_sides():
             return False
         if differences.matched is None:
             self._refresh_widgets("matching the ops of both …")
-        elif differences.rows:
+        elif differences.rows if any_row else differences.count:
             return True
         elif differences.filter:
             self._refresh_widgets(f"no difference matches {differences.filter!r}: esc clears the filter")
@@ -218,7 +218,7 @@ class DiffScreen(DiffScreenView):
             return
         if self._part in "AB":
             self._refresh_widgets(self.sides["AB".index(self._part)].scroll_lines(lines))
-        elif self._part == ROWS and self._has_rows():
+        elif self._part == ROWS and self._has_rows(any_row=True):
             before = self.differences.cursor
             if before < 0:
                 self.differences.cursor = 0
@@ -313,7 +313,7 @@ class DiffScreen(DiffScreenView):
     # -- the prompt ----------------------------------------------------------------------------------------
 
     def action_ask_filter(self) -> None:
-        if self.differences.filter or self._has_rows():
+        if self.differences.filter or self._has_rows(any_row=True):
             self._open_prompt(FILTER_PROMPT, FILTER_HINT, self.differences.filter)
 
     def _open_prompt(self, purpose: str, hint: str, text: str) -> None:
@@ -351,6 +351,8 @@ class DiffScreen(DiffScreenView):
                 self._prompt.show_hint(problem)
                 return
             self._close_prompt()
+            if message.text and self.differences.rows:
+                self.differences.cursor = max(self.differences.cursor, 0)
             self._show_current()
             return
         try:

@@ -162,7 +162,7 @@ class DiffScreenView(Screen[None]):
         self.locked = LockedView.at(self._starts[0], self.locked.spans, length, width)
         for side, analysis in zip(self.sides, (a, b), strict=True):
             side.set_side(analysis.side)
-        self._verdict.show_progress("dividing the steps of both: the account follows …")
+        self._verdict.show_progress("dividing the steps of both and checking them for patterns …")
         self._refresh_widgets()
 
     def on_account_built(self, message: AccountBuilt) -> None:
@@ -223,7 +223,7 @@ class DiffScreenView(Screen[None]):
         row, differences = self.differences.current, self.differences
         if row is not None:
             what = {RowStatus.ADDED: "only in B", RowStatus.REMOVED: "only in A", RowStatus.CHANGED: "changed"}
-            number = f"{differences.cursor + 1:,}/{len(differences.rows):,}"
+            number = f"{differences.cursor + 1:,}/{max(differences.count, differences.cursor + 1):,}"
             lock = "locked at the op · " if self.locked.lock is Lock.OPS else ""
             return f"{number} {what.get(row.status, 'matched')} · {lock}{describe_row(row, differences.by)}"
         return self._describe_lock()
