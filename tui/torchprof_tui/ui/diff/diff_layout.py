@@ -10,7 +10,7 @@ MIN_WIDTH, MIN_HEIGHT = 40, 14
 DOCK_SHARE = 0.36
 MIN_DOCK, MAX_DOCK = 6, 24
 LARGE_DOCK_SHARE = 0.6
-BESIDE_WIDTH, THREE_WIDTH = 120, 230
+BESIDE_WIDTH, THREE_WIDTH = 140, 230
 """Widths from which two and three panels stand side by side."""
 
 _FIXED_LINES = 1 + VERDICT_LINES + 2 + 1 + 1
