@@ -1,4 +1,4 @@
-"""What became of each event on the other side: marks of the diff screen, and the counterpart that it is aligned with."""
+"""What became of each event on the other side: marks of the diff screen, and the event it is aligned with."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ MOVES = st.one_of(
         st.booleans(),
     ),
     st.builds(
-        lambda side, at, length, fit: lambda view: (view.fit if fit else view.reveal)(
-            [(side, SPANS[side][0] + at, SPANS[side][0] + at + length)]
+        lambda side, at, length, fit: (
+            lambda view: (view.fit if fit else view.reveal)([(side, SPANS[side][0] + at, SPANS[side][0] + at + length)])
         ),
         st.integers(0, 1),
         st.integers(0, 300_000),

@@ -25,6 +25,7 @@ def suggest_forms(text: str) -> str:
     """Return the hint of the prompt for what is typed: a long name leaves no room for all forms."""
     return SHORT_FORMS if text else FORMS
 
+
 _CHOICE = re.compile(r"(?:^|\s)(steps?|ranks?)\s+#?([\d.#/]+)\s*$")
 
 
