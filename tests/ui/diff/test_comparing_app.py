@@ -14,8 +14,8 @@ from textual.widgets import Static
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.diff import main as diff_command
-from torchprof_tui.commands.diff import screen as diff_screen_command
 from torchprof_tui.commands.diff.arguments import add_arguments
+from torchprof_tui.commands.open import main as open_command
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.diff.comparison_request import ComparisonRequest, parse_request
 from torchprof_tui.ui.diff.diff_screen import DiffScreen
@@ -162,7 +162,12 @@ async def test_a_comparison_asked_for_on_the_command_line() -> None:
 
 def test_diff_with_screen_opens_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[argparse.Namespace, ComparisonRequest]] = []
-    monkeypatch.setattr(diff_screen_command.open_command, "run", lambda *call: calls.append(call) or 0)
+
+    def run(options: argparse.Namespace, request: ComparisonRequest) -> int:
+        calls.append((options, request))
+        return 0
+
+    monkeypatch.setattr(open_command, "run", run)
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     options = parser.parse_args(["a.json", "b.json", "--screen", "--rank", "0/3", "--no-cache"])

@@ -137,7 +137,9 @@ class DiffScreenView(Screen[None]):
         self._apply_layout()
 
     def _apply_layout(self) -> None:
-        layout = compute_layout(*self.size, self._is_enlarged)
+        layout = compute_layout(
+            *self.size, self._is_enlarged, (self.sides[0].count_lines(), self.sides[1].count_lines())
+        )
         self._dock.styles.height = layout.dock
         self._dock.show_side_by_side(layout.panels, self.size.width)
         widths = [side.lane_labels.preferred_width(self.size.width) for side in self.sides]

@@ -7,6 +7,7 @@ from textual.containers import Horizontal, Vertical
 
 from torchprof_tui.analysis.compare.event_matches import EventMatches
 from torchprof_tui.analysis.compare.side import Side
+from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.navigation import extent
 from torchprof_tui.ui.common.messages import (
@@ -114,6 +115,11 @@ class SideLanes(Vertical):
     def line_room(self) -> int:
         """Lines for lanes."""
         return max(self.timeline.size.height, 1)
+
+    def count_lines(self) -> int:
+        """Count the lines of all lanes, unfolded, with the rule below those that stay on screen."""
+        lanes = [self.trace.lanes[number] for number in self._order]
+        return 1 + sum(1 if lane.role is Role.COUNTER else lane.rows for lane in lanes)
 
     def resize(self) -> None:
         """Arrange the lanes for the size that they got."""
