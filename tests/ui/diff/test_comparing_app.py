@@ -161,6 +161,7 @@ async def test_a_comparison_asked_for_on_the_command_line() -> None:
 
 
 def test_diff_with_screen_opens_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
+    has_terminal = True
     calls: list[tuple[argparse.Namespace, ComparisonRequest]] = []
 
     def run(options: argparse.Namespace, request: ComparisonRequest) -> int:
@@ -168,6 +169,7 @@ def test_diff_with_screen_opens_the_app(monkeypatch: pytest.MonkeyPatch) -> None
         return 0
 
     monkeypatch.setattr(open_command, "run", run)
+    monkeypatch.setattr("os.isatty", lambda descriptor: has_terminal)
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     options = parser.parse_args(["a.json", "b.json", "--screen", "--rank", "0/3", "--no-cache"])
@@ -178,4 +180,7 @@ def test_diff_with_screen_opens_the_app(monkeypatch: pytest.MonkeyPatch) -> None
     assert request == ComparisonRequest("b.json", ranks=(0, 3))
     options.fail_on = "+5%"
     with pytest.raises(UsageError, match="the screen has no exit status"):
+        diff_command.run(options)
+    options.fail_on, has_terminal = None, False
+    with pytest.raises(UsageError, match="needs a terminal; leave it out"):
         diff_command.run(options)

@@ -10,9 +10,7 @@ from torchprof_tui.ui.diff.diff_layout import MIN_HEIGHT, MIN_LANES, MIN_WIDTH, 
 FIXED_LINES = 8
 
 
-@given(
-    st.integers(MIN_WIDTH, 400), st.integers(MIN_HEIGHT, 120), st.booleans(), st.integers(1, 90), st.integers(1, 90)
-)
+@given(st.integers(MIN_WIDTH, 400), st.integers(MIN_HEIGHT, 120), st.booleans(), st.integers(1, 90), st.integers(1, 90))
 def test_the_lines_sum_to_the_screen(width: int, height: int, is_enlarged: bool, a: int, b: int) -> None:
     layout = compute_layout(width, height, is_enlarged, (a, b))
     assert sum(layout.lanes) + layout.dock + FIXED_LINES == height
