@@ -41,7 +41,6 @@ from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
 SCREENS = (
     TorchprofApp,
-    DiffScreen,
     ExplorerScreen,
     TableScreen,
     TreeScreen,
@@ -50,6 +49,7 @@ SCREENS = (
     HelpScreen,
     StartScreen,
     RecordScreen,
+    DiffScreen,
 )
 
 WAIT_SECONDS, MAX_WAITS = 0.004, 40

@@ -19,7 +19,7 @@ MAX_LISTED = 3
 class SecondTraceScreen(LoadingScreen):
     """Load a trace with a started opener, then leave and call `show` with it; `retry` after a failure."""
 
-    CSS_PATH = Path(loading_screen.__file__).with_name("loading_screen.tcss")
+    CSS_PATH = str(Path(loading_screen.__file__).with_name("loading_screen.tcss"))
 
     def __init__(self, opener: TraceOpener, show: Callable[[Trace], object], retry: Callable[[], object]) -> None:
         super().__init__(opener)

@@ -13,7 +13,7 @@ from torchprof_tui.ui.explorer.layout import PanelSize
 class SideExplorer(ExplorerScreen):
     """Show a trace at an event (-1: as a whole) with a panel ("" for the details)."""
 
-    CSS_PATH = Path(explorer_view.__file__).with_name("explorer_view.tcss")
+    CSS_PATH = str(Path(explorer_view.__file__).with_name("explorer_view.tcss"))
     TITLE = "explorer of a side"
 
     def __init__(self, trace: Trace, letter: str, event: int, panel: str = "") -> None:
