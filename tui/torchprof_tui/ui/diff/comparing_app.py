@@ -11,13 +11,13 @@ from textual.app import App
 
 from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.ui.common.messages import CompareAsked
-from torchprof_tui.ui.diff.comparison_request import ComparisonRequest
 from torchprof_tui.ui.diff.second_trace_screen import SecondTraceScreen
 from torchprof_tui.ui.later_screens import create_diff_screen, update_recent_and_prune
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.loading.opener import TraceOpener
     from torchprof_tui.trace.model.trace import Trace
+    from torchprof_tui.ui.diff.comparison_request import ComparisonRequest
 
 
 class ComparingApp(App[None]):
