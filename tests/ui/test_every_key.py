@@ -27,6 +27,9 @@ from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.help_screen import HelpScreen
 from torchprof_tui.ui.common.status_line import StatusLine
+from torchprof_tui.ui.diff.comparison_worker import ComparedInput
+from torchprof_tui.ui.diff.diff_screen import DiffScreen
+from torchprof_tui.ui.diff.locked_view import LockedView
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.keys import BINDINGS
 from torchprof_tui.ui.guess.guess_screen import GuessScreen
@@ -46,6 +49,7 @@ SCREENS = (
     HelpScreen,
     StartScreen,
     RecordScreen,
+    DiffScreen,
 )
 
 WAIT_SECONDS, MAX_WAITS = 0.004, 40
@@ -238,6 +242,37 @@ async def test_every_key_on_the_source(tmp_path: Path) -> None:
                 await return_to_base(app)
                 await app.push_screen(SourceScreen(line, "", lambda: 10))
                 await settled(pilot)
+
+        silent = await walk(app, open_screen)
+        assert not silent, silent
+
+
+@pytest.mark.parametrize("other", ["the same", "another", "not comparable"])
+async def test_every_key_on_a_comparison(other: str) -> None:
+    shown = two_steps()
+    second = {"the same": shown, "another": cpu_only()}.get(other, trace())
+
+    opened: list[DiffScreen] = []
+    views: list[LockedView] = []
+    async with started(shown) as (app, pilot):
+
+        async def open_screen() -> None:
+            screen = app.screen
+            if not isinstance(screen, DiffScreen) or screen is not opened[-1]:
+                await return_to_base(app)
+                inputs = [ComparedInput(each, each, name) for each, name in ((shown, "a"), (second, "b"))]
+                screen = DiffScreen(inputs[0], inputs[1])
+                opened.append(screen)
+                await app.push_screen(screen)
+                await settled(pilot)
+                views.append(screen.locked)
+            if screen.has_class("asking"):
+                await pilot.press("escape")
+            screen.locked, screen.differences.cursor = views[-1].zoom(2).pan(1), -1
+            screen._previous.clear()
+            for side in screen.sides:
+                side.select(-1)
+            screen._set_part("account")
 
         silent = await walk(app, open_screen)
         assert not silent, silent

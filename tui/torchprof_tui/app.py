@@ -32,6 +32,7 @@ from torchprof_tui.ui.common.messages import PromptClosed
 from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
 from torchprof_tui.ui.common.terminal_driver import TerminalDriver
 from torchprof_tui.ui.common.themes import THEMES
+from torchprof_tui.ui.diff.comparing_app import ComparingApp
 from torchprof_tui.ui.later_screens import (
     create_start_screen,
     import_explorer,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from torchprof_tui.trace.loading.opener import TraceOpener
     from torchprof_tui.trace.model.trace import Trace
     from torchprof_tui.trace.sources.ssh_connections import SshConnections
+    from torchprof_tui.ui.diff.comparison_request import ComparisonRequest
     from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
     from torchprof_tui.ui.record.record_screen import RecordScreen
     from torchprof_tui.ui.record.recording_screen import RecordingScreen
@@ -55,10 +57,11 @@ SWITCH_INTERVAL_SECONDS = 0.0002
 5 ms is as long as most of a frame takes."""
 
 
-class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp):
+class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
     """The app. `opener`: opens the first trace, already started. `at`: the time or step to show first.
 
-    `connections`: those of the session to ssh hosts. `failure`: why the first trace could not be opened, one line.
+    `comparison`: what to compare it with. `connections`: those of the session to ssh hosts. `failure`: why the first
+    trace could not be opened, one line.
     `lanes_ready` is set when lanes are on screen, or when it is certain that there will be none.
     """
 
@@ -92,8 +95,10 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp):
         at: str | None = None,
         debug: bool = False,
         connections: SshConnections | None = None,
+        comparison: ComparisonRequest | None = None,
     ) -> None:
         super().__init__()
+        self.pending_comparison = comparison
         for app_theme in THEMES.values():
             self.register_theme(app_theme)
         self.theme = THEMES[theme].name
@@ -283,11 +288,14 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp):
     def _create_recording_screen(self, request: RecordingRequest, cwd: str) -> RecordingScreen:
         from torchprof_tui.ui.record.recording_screen import RecordingScreen
 
-        return RecordingScreen(request, cwd, self._original_environment)
+        earlier = "" if self._current_opener is None else self._current_opener.spec
+        return RecordingScreen(request, cwd, self._original_environment, earlier)
 
     def on_recording_screen_recorded(self, message: RecordingScreen.Recorded) -> None:
         if self._current_opener is not None:  # its lanes stay below until the new ones are there
-            self.notify("the previous trace is kept: o lists it below this one", markup=False)
+            self.notify("the previous trace is kept: D compares with it, o lists it", markup=False)
+            self.note_recording(self._current_opener.spec)
+        self.pending_comparison = message.comparison
         self._open(*message.traces)
 
     def on_record_screen_left(self) -> None:
@@ -315,6 +323,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp):
             if problem:
                 self.notify(problem, title="--at", severity="warning", markup=False)
             screen.post_message(PromptClosed("go to"))  # has the screen show the new position
+        self.start_pending_comparison(screen.trace)
         self._switch_interval.enter_context(use_switch_interval(SWITCH_INTERVAL_SECONDS))
         self.defer_garbage_collection()
         self.lanes_ready.set()

@@ -54,7 +54,7 @@ async def test_keys_that_move() -> None:
         ("home", lambda w: w.viewport.t0 == w.viewport.limits[0]),
         ("d", lambda w: 0.09 < (w.viewport.t0 - w.viewport.limits[0]) / w.viewport.span < 0.11),
         ("a", lambda w: w.viewport.t0 == w.viewport.limits[0]),
-        ("D", lambda w: 0.45 < (w.viewport.t0 - w.viewport.limits[0]) / w.viewport.span < 0.55),
+        (">", lambda w: 0.45 < (w.viewport.t0 - w.viewport.limits[0]) / w.viewport.span < 0.55),
         ("end", lambda w: w.viewport.t1 == w.viewport.limits[1]),
         ("space", lambda w: w.lane_view.arrangement.folded == {0}),
         ("space", lambda w: not w.lane_view.arrangement.folded),

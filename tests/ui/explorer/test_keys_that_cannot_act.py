@@ -43,7 +43,7 @@ PREPARATIONS: dict[str, tuple[str, ...]] = {
     "marked": ("right", "m", "m"),
     "zoomed in": ("right", *("W",) * 12),
 }
-OPENING_ACTIONS = ("table", "tree", "guess", "slice", "search", "go_to", "ask_filter", "ask_export")
+OPENING_ACTIONS = ("table", "tree", "guess", "slice", "compare", "search", "go_to", "ask_filter", "ask_export")
 
 
 def actions_of(bindings: object, left_out: Iterable[str]) -> list[str]:

@@ -188,7 +188,7 @@ async def test_a_run_ends_on_the_lanes_and_r_runs_it_again(alone: Path) -> None:
         await until(pilot, lambda: app.screen.TITLE == "explorer" and "script-1" in app._current_opener.spec)
         assert len(app.screen_stack) == 2
         assert [note.message for note in app._notifications] == [
-            "the previous trace is kept: o lists it below this one"
+            "the previous trace is kept: D compares with it, o lists it"
         ]
         await pilot.press("R")
         await until(pilot, lambda: isinstance(app.screen, RecordScreen) and len(app.screen._past_runs) == 2)

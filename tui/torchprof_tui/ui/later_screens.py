@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 from torchprof_tui.trace.storage.disk_cache import prune_cache
 
 if TYPE_CHECKING:
+    from torchprof_tui.trace.loading.opener import TraceOpener
+    from torchprof_tui.trace.model.trace import Trace
     from torchprof_tui.trace.specs.address import ListedTrace
+    from torchprof_tui.ui.common.messages import CompareAsked
+    from torchprof_tui.ui.diff.diff_screen import DiffScreen
     from torchprof_tui.ui.start.start_screen import StartScreen
 
 
@@ -28,12 +32,20 @@ def import_screens() -> None:
         "table.table",
         "tree.tree",
         "guess.guess",
+        "diff.diff",
         "common.help",
         "start.start",
         "record.record",
         "record.recording",
     ):
         importlib.import_module(f"torchprof_tui.ui.{screen}_screen")
+
+
+def create_diff_screen(asked: CompareAsked, other: Trace, opener: TraceOpener | None) -> DiffScreen:
+    """Create the screen that compares the open trace with `other`."""
+    opening = importlib.import_module("torchprof_tui.ui.diff.diff_opening")
+    screen: DiffScreen = opening.create_diff_screen(asked, other, opener)
+    return screen
 
 
 def update_recent_and_prune(spec: str) -> None:

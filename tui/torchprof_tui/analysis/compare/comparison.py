@@ -13,6 +13,7 @@ from torchprof_tui.analysis.compare.comparability import RecordingDifference, li
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.analysis.compare.comparison_verdict import ComparisonVerdict, decide_comparison
 from torchprof_tui.analysis.compare.matched_rows import By, ComparedRows, match_sides
+from torchprof_tui.analysis.compare.matching import TreeMatch, match_trees
 from torchprof_tui.analysis.compare.rank_changes import RankChange
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.trace.model.event_kind import Kind
@@ -46,7 +47,12 @@ class Comparison:
 
     def match_rows(self, by: By) -> ComparedRows:
         """Match the ops, modules or kernels of both sides; see `matched_rows`."""
-        return match_sides(self.a.side, self.b.side, by)
+        return match_sides(self.a.side, self.b.side, by, self.tree_match if by in ("op", "kernel") else None)
+
+    @cached_property
+    def tree_match(self) -> TreeMatch:
+        """The matched call trees of both sides."""
+        return match_trees(self.a.side, self.b.side)
 
     @cached_property
     def is_same_recording(self) -> bool:

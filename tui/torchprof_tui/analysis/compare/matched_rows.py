@@ -25,7 +25,7 @@ from torchprof_tui.analysis.compare.matching import (
 )
 from torchprof_tui.analysis.compare.op_tree import STEP_LABEL, group_keys
 from torchprof_tui.analysis.compare.side import Side
-from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.arrays import I32, I64, Bool
 
 OUTSIDE_OPS = "(outside of all ops)"
 NOT_MATCHED = "(GPU work without its launch)"
@@ -171,11 +171,14 @@ class _Items:
         return min((int(self.event[item]) for item in items if self.event[item] >= 0), default=-1)
 
 
-def match_sides(a: Side, b: Side, by: By = "op") -> ComparedRows:
-    """Match two recordings and sum both by op, module, kernel or class, per step; differences are B minus A."""
+def match_sides(a: Side, b: Side, by: By = "op", match: TreeMatch | None = None) -> ComparedRows:
+    """Match two recordings and sum both by op, module, kernel or class, per step; differences are B minus A.
+
+    `match`: the result of `match_trees`, if it is known already.
+    """
     table = _RowTable()
     if by in ("op", "kernel"):
-        match = match_trees(a, b)
+        match = match_trees(a, b) if match is None else match
         trees = match.a, match.b
         (_sum_ops if by == "op" else _sum_kernels)(table, match)
     else:
@@ -190,15 +193,21 @@ def match_sides(a: Side, b: Side, by: By = "op") -> ComparedRows:
 def _sum_ops(table: _RowTable, match: TreeMatch) -> None:
     """Sum by pair or group of calls; GPU work counts for the call that launched it."""
     items = _op_items(match.a), _op_items(match.b)
-    same = match.has_same_work & (match.calls.caller_a < 0)
-    # A pair out of its place with the same name and work is matched as well: only its nesting differs.
-    same |= match.has_same_work & (match.a.label[match.calls.a] == match.b.label[match.calls.b])
+    same = find_same_calls(match)
     callers = np.where(match.calls.caller_a >= 0, match.calls.caller_a, match.calls.a)
     same_name = match.a.label[match.calls.a] == match.b.label[match.calls.b]
     callers = np.where(same_name, match.calls.a, callers)
     _sum_pairs(table, items, match.calls, same, match.a, callers)
     for group in match.call_groups:
         _sum_group(table, items, group, caller_name(match.a, group.caller_a))
+
+
+def find_same_calls(match: TreeMatch) -> Bool:
+    """Return bool[pairs of calls]: the pairs that are the same call with the same GPU work."""
+    same = match.has_same_work & (match.calls.caller_a < 0)
+    # A pair out of its place with the same name and work is matched as well: only its nesting differs.
+    same |= match.has_same_work & (match.a.label[match.calls.a] == match.b.label[match.calls.b])
+    return same
 
 
 def _sum_kernels(table: _RowTable, match: TreeMatch) -> None:

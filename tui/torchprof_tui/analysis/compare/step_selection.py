@@ -24,6 +24,15 @@ class StepSelection:
 
 AUTOMATIC = StepSelection()
 
+Selections = tuple[StepSelection, StepSelection]
+"""The steps of A and of B."""
+
+
+def split_sides(text: str) -> tuple[str, str]:
+    """Split "3..7/8..12" into what is for A and for B; without a slash both get the same."""
+    first, slash, second = text.partition("/")
+    return first, second if slash else first
+
 
 def parse_step_numbers(text: str) -> tuple[int, int]:
     """Parse "3", "#3" or "3..7" into the first and the last number. Raises ComparisonError."""

@@ -15,6 +15,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="one JSON document on stdout")
     output.add_argument("--markdown", action="store_true", help="a report for a ticket, as Markdown")
+    output.add_argument(
+        "--screen", action="store_true", help="both traces' lanes on one screen, locked in time (key D in the explorer)"
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--steps", metavar="N..M", help="these steps: 3..7 or '#3'; 3..7/8..12: the first of A, the second of B"

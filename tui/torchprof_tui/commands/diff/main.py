@@ -10,6 +10,7 @@ from typing import Any
 from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.commands.diff.document import build_document
 from torchprof_tui.commands.diff.markdown import format_report
+from torchprof_tui.commands.diff.screen import open_screen
 from torchprof_tui.commands.diff.sides import load_comparison
 from torchprof_tui.commands.diff.text import format_comparison
 from torchprof_tui.commands.diff.time_limit import TimeLimit, parse_time_limit
@@ -17,6 +18,8 @@ from torchprof_tui.commands.diff.time_limit import TimeLimit, parse_time_limit
 
 def run(options: argparse.Namespace) -> int:
     """Print what changed from A to B; the exit status is 1 if `--fail-on` fired."""
+    if options.screen:
+        return open_screen(options)
     limit = None if options.fail_on is None else parse_time_limit(options.fail_on)
     comparison = load_comparison(options)
     if options.json:

@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Iterator
 
 from torchprof_tui.analysis.compare.comparison import Comparison
+from torchprof_tui.analysis.compare.descriptions import describe_cause, describe_ranks, describe_steps
 from torchprof_tui.commands.check.markdown import escape_markdown
-from torchprof_tui.commands.diff.text import describe_cause, describe_ranks, describe_steps
-from torchprof_tui.commands.diff.waterfall import build_rows
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.ui.common.waterfall import build_rows
 
 
 def format_report(comparison: Comparison, options: argparse.Namespace) -> Iterator[str]:

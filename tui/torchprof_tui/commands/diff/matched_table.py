@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from torchprof_tui.analysis.compare.descriptions import (
+    ROW_LEGEND,
+    ROW_MARKS,
+    describe_row,
+    format_calls,
+    format_change,
+    list_largest_changes,
+)
 from torchprof_tui.analysis.compare.matched_rows import ComparedRow, ComparedRows, RowStatus
-from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import truncate
@@ -15,17 +22,14 @@ MAX_ROWS = 12
 
 _WIDTH = 80
 _NAME_CELLS, _CALLS_CELLS, _TIME_CELLS, _CHANGE_CELLS = 29, 9, 8, 9
-_MARKS: dict[RowStatus, str] = {RowStatus.ADDED: "+", RowStatus.REMOVED: "-", RowStatus.CHANGED: "*"}
-_LEGEND = "(* other names at the same place, + only in B, - only in A)"
 
 
 def format_matched_rows(matched: ComparedRows) -> Iterator[str]:
     """Format rows by the larger of their two changes, what could not be matched, and the total; times of one step."""
     yield _format_cells(f"per step, by {matched.by}", "calls", "GPU: A", "B", "change", "CPU self")
-    changed = [row for row in matched.rows if row.gpu_delta_ns or row.cpu_delta_ns]
-    shown = sorted(changed, key=lambda row: -max(abs(row.gpu_delta_ns), abs(row.cpu_delta_ns)))[:MAX_ROWS]
+    shown = list_largest_changes(matched)[:MAX_ROWS]
     for row in shown:
-        label = f"{_MARKS.get(row.status, ' ')} {clean(_describe_row(row, matched.by))}"
+        label = f"{ROW_MARKS.get(row.status, ' ')} {clean(describe_row(row, matched.by))}"
         if len(label) > _NAME_CELLS and row.status is RowStatus.CHANGED:
             yield truncate(label, _WIDTH)  # both names matter: they get a line of their own
             label = ""
@@ -38,19 +42,10 @@ def format_matched_rows(matched: ComparedRows) -> Iterator[str]:
     if any((matched.not_matched.sums_a.calls, matched.not_matched.sums_b.calls)):
         yield _format_row("  GPU work without its launch", [matched.not_matched])
     yield _format_row("  total", [matched.total])
-    if any(row.status in _MARKS for row in shown):
-        yield _LEGEND
+    if any(row.status in ROW_MARKS for row in shown):
+        yield ROW_LEGEND
     if matched.is_merged:
         yield "(too many calls: those of one name below one caller were matched as one)"
-
-
-def _describe_row(row: ComparedRow, by: str) -> str:
-    """Describe a row by its name, decoded where it is that of a kernel; both names where they differ."""
-    names = [decode_kernel_name(name).display or name for name in (row.name_a, row.name_b)] if by == "kernel" else []
-    text = row.text
-    if names:
-        text = names[0] if names[0] == names[1] else " → ".join(name for name in names if name)
-    return text
 
 
 def _format_row(label: str, rows: Sequence[ComparedRow]) -> str:
@@ -60,20 +55,12 @@ def _format_row(label: str, rows: Sequence[ComparedRow]) -> str:
     times = [format_duration(time) if time else "-" for time in gpu]
     return _format_cells(
         label,
-        _format_calls(calls[0]) if calls[0] == calls[1] else "→".join(map(_format_calls, calls)),
+        format_calls(calls[0]) if calls[0] == calls[1] else "→".join(map(format_calls, calls)),
         times[0],
         times[1],
-        _format_change(gpu[1] - gpu[0]),
-        _format_change(cpu),
+        format_change(gpu[1] - gpu[0]),
+        format_change(cpu),
     )
-
-
-def _format_change(time: float) -> str:
-    return f"{'+' if time > 0 else ''}{format_duration(time)}" if round(time) else "-"
-
-
-def _format_calls(calls: float) -> str:
-    return f"{calls:.0f}" if calls == round(calls) or calls >= 100 else f"{calls:.1f}"
 
 
 def _format_cells(label: str, calls: str, a: str, b: str, change: str, cpu: str) -> str:

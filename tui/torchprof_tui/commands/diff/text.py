@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause
-from torchprof_tui.analysis.compare.rank_changes import RankChange
-from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
+from torchprof_tui.analysis.compare.descriptions import describe_cause, describe_ranks, describe_steps
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.commands.diff.matched_table import format_matched_rows
 from torchprof_tui.commands.diff.rows import CAUSE, CLASS, choose_matching, group_account
-from torchprof_tui.commands.diff.waterfall import format_waterfall
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import truncate
+from torchprof_tui.ui.common.waterfall import format_waterfall
 
 WIDTH = 80
 _INDENT = "  "
@@ -38,28 +37,6 @@ def format_comparison(comparison: Comparison, by: str) -> list[str]:
     lines += _format_patterns("B", verdict.patterns_b_only)
     lines += _format_rows(comparison, by)
     return lines
-
-
-def describe_steps(side: SideAnalysis) -> str:
-    """Describe which steps of a side are compared, and how long one takes."""
-    steps, duration = side.side.steps, (side.span[1] - side.span[0]) / side.side.step_count
-    if not steps:
-        return f"in one piece: {format_duration(duration)}"
-    first, last = steps[0].number, steps[-1].number
-    numbers = f"step #{first}" if len(steps) == 1 else f"{len(steps)} steps, #{first} to #{last}"
-    return f"{numbers}: {format_duration(duration)} a step"
-
-
-def describe_ranks(ranks: Sequence[RankChange]) -> str:
-    """Describe how much the step of each rank changed, "" for a single one."""
-    if not ranks:
-        return ""
-    least, most = min(ranks, key=lambda change: change.delta), max(ranks, key=lambda change: change.delta)
-    words = [f"{'+' if each.delta > 0 else ''}{format_duration(each.delta)}" for each in (least, most)]
-    return (
-        f"rank {ranks[0].rank} stands for its run; over {len(ranks)} ranks a step changes by {words[0]} "
-        f"(rank {least.rank}) to {words[1]} (rank {most.rank})"
-    )
 
 
 def _format_sides(comparison: Comparison) -> Iterator[str]:
@@ -96,19 +73,6 @@ def _format_causes(causes: tuple[ChangeCause, ...]) -> Iterator[str]:
         yield "largest causes"
     for cause in causes:
         yield from _wrap(describe_cause(cause), _INDENT)
-
-
-def describe_cause(cause: ChangeCause) -> str:
-    """Describe a cause in one line: the change of the part, the pattern and the line behind it."""
-    part = cause.part
-    change = f"{'+' if part.delta > 0 else ''}{format_duration(part.delta)}"
-    noise = ", noise unknown" if part.noise is None else ", within the noise" if part.is_within_noise else ""
-    words = f"{part.label}: {change}{noise} ({format_duration(part.a)} → {format_duration(part.b)})"
-    if cause.pattern is not None:
-        words += f"; in {cause.side.upper()}: {cause.pattern.pattern.title}"
-    if cause.line:
-        words += f", at {cause.line}"
-    return words
 
 
 def _format_patterns(name: str, findings: tuple[Finding, ...]) -> Iterator[str]:

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import gc
 import os
+from typing import TYPE_CHECKING
 
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.open.arguments import COLOR_SYSTEMS
@@ -13,10 +14,14 @@ from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_specs
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
+if TYPE_CHECKING:
+    from torchprof_tui.ui.diff.comparison_request import ComparisonRequest
+
 ERASE_LINE = "\r\x1b[K"
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace, comparison: ComparisonRequest | None = None) -> int:
+    """Open the app. `comparison`: what to compare the trace with, once it is open."""
     if options.at is not None and not options.trace:
         raise UsageError("--at needs a trace")
     meant = resolve_specs(options.trace) if options.trace else None
@@ -27,12 +32,17 @@ def run(options: argparse.Namespace) -> int:
     _show_line(_describe_start(meant))  # importing the app takes a second, on a loaded machine several
     try:
         with SshConnections() as connections:
-            return _run_app(options, meant, connections)
+            return _run_app(options, meant, connections, comparison)
     finally:
         _show_line("")
 
 
-def _run_app(options: argparse.Namespace, meant: ResolvedInput | None, connections: SshConnections) -> int:
+def _run_app(
+    options: argparse.Namespace,
+    meant: ResolvedInput | None,
+    connections: SshConnections,
+    comparison: ComparisonRequest | None,
+) -> int:
     """Start to open what the user meant, then run the app."""
     opening = None
     if meant is not None:
@@ -51,6 +61,7 @@ def _run_app(options: argparse.Namespace, meant: ResolvedInput | None, connectio
             at=options.at,
             debug=options.debug,
             connections=connections,
+            comparison=comparison,
         )
         app.run(mouse=not options.no_mouse)
     finally:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:  # deferred: only the worker threads import these modules
     from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
     from torchprof_tui.analysis.time.range_statistics import RangeStatistics
+    from torchprof_tui.trace.model.trace import Trace
     from torchprof_tui.trace.sources.program_file import ProgramFile
+    from torchprof_tui.ui.diff.comparison_request import ComparisonRequest
 
 
 @dataclass
@@ -216,3 +218,12 @@ class SliceWritten(Message):
 
     line: str
     failed: bool
+
+
+@dataclass
+class CompareAsked(Message):
+    """Compare `trace`, which is open and called `label`, with what `request` says."""
+
+    request: ComparisonRequest
+    trace: Trace
+    label: str

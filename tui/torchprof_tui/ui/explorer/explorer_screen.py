@@ -185,6 +185,9 @@ class ExplorerScreen(ExplorerView):
     def action_slice(self) -> None:
         self._prompts.open_slice()
 
+    def action_compare(self) -> None:
+        self._prompts.open_comparison(getattr(self.app, "last_compared", ""))
+
     def on_slice_written(self, message: SliceWritten) -> None:
         self._status.show_message(message.line, is_warning=message.failed)
 

@@ -20,8 +20,22 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding("d", "pan(1)", "later", id="time.pan-right", tooltip="move to later times", show=False),
     Binding("W", "zoom(5)", "zoom in far", id="time.zoom-in-far", tooltip="zoom in five times as far", show=False),
     Binding("S", "zoom(-5)", "zoom out far", id="time.zoom-out-far", tooltip="zoom out five times as far", show=False),
-    Binding("A", "pan(-5)", "much earlier", id="time.pan-left-far", tooltip="move five times as far back", show=False),
-    Binding("D", "pan(5)", "much later", id="time.pan-right-far", tooltip="move five times as far on", show=False),
+    Binding(
+        "A,less_than_sign",
+        "pan(-5)",
+        "much earlier",
+        id="time.pan-left-far",
+        tooltip="move five times as far back",
+        show=False,
+    ),
+    Binding(
+        "greater_than_sign",
+        "pan(5)",
+        "much later",
+        id="time.pan-right-far",
+        tooltip="move five times as far on",
+        show=False,
+    ),
     Binding("f", "fit", "fit", id="time.fit", tooltip="fit the selected event to the screen; again: its parent"),
     Binding("0", "fit_all", "all", id="time.fit-all", tooltip="show the whole trace"),
     Binding("g", "go_to", "go to", id="time.go-to", tooltip="go to a time (12ms, 1.5s) or a step (#3)", show=False),
@@ -181,6 +195,14 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     ),
     Binding("t", "table", "table", id="panels.table", tooltip="the profiler table; from an event: its row"),
     Binding(
+        "D",
+        "compare",
+        "compare",
+        id="find.compare",
+        tooltip="compare with another trace (path, sample:, host:path), two steps (step 3/4) or two ranks (rank 0/3)",
+        show=False,
+    ),
+    Binding(
         "G",
         "guess",
         "guess",
@@ -215,6 +237,7 @@ HINTS = (
     ("space", "fold"),
     ("tab", "panel"),
     ("T", "tree"),
+    ("D", "compare"),
     ("R", "record"),
 )
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from textual.screen import Screen
 
+from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
-from torchprof_tui.ui.common.messages import PromptChanged, PromptClosed, PromptSubmitted
+from torchprof_tui.ui.common.messages import CompareAsked, PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.prompt_input import Prompt
+from torchprof_tui.ui.diff.comparison_request import parse_request, suggest_forms
 from torchprof_tui.ui.explorer import slice_export
 from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
@@ -19,7 +22,7 @@ from torchprof_tui.ui.explorer.view_state import ViewState
 CASE_NOTE = "case-sensitive: it has a capital"
 """Said of a search text with a capital, which finds that capital only."""
 
-SEARCH, GO_TO, SLICE = "search", "go to", "write slice to"
+SEARCH, GO_TO, SLICE, COMPARE = "search", "go to", "write slice to", "compare with"
 
 ShowMessage = Callable[[str], None]
 
@@ -49,13 +52,20 @@ class PromptController:
         name = slice_export.suggest_file_name(self._view_state.current_trace(), t0, t1)
         self._open(SLICE, f"{rank_prefix}{range_label} · ends in .json or .json.gz", name)
 
+    def open_comparison(self, suggested: str) -> None:
+        self._open(COMPARE, suggest_forms(suggested), suggested, replace=True)
+
     def handle_change(self, message: PromptChanged) -> None:
         if message.purpose == SEARCH:
             self._debounced_worker.debounce("search", partial(self._preview_search, message.text))
+        elif message.purpose == COMPARE:
+            self.prompt.show_hint(suggest_forms(message.text))
 
     def handle_submit(self, message: PromptSubmitted) -> None:
         if message.purpose == SLICE:
             self._write_slice(message.text)
+        elif message.purpose == COMPARE:
+            self._ask_comparison(message.text)
         elif message.purpose == GO_TO:
             problem = self._view_state.jump(partial(self._view_state.go_to, message.text))
             if problem:
@@ -93,6 +103,22 @@ class PromptController:
         count = "" if matches is None else f"{len(matches):,} found · {case}enter: the next one"
         self.prompt.show_hint(problem or count)
         self._show_message("")
+
+    def _ask_comparison(self, text: str) -> None:
+        """Ask the app for a comparison of the open trace with what was typed; two steps are those of one rank."""
+        try:
+            request = parse_request(text)
+        except ComparisonError as error:
+            self.prompt.show_hint(str(error))
+            return
+        state, app = self._view_state, self._screen.app
+        rank = state.current_rank()
+        if not request.other and request.ranks == (None, None) and rank.is_merged:
+            request = replace(request, ranks=(rank.number, rank.number))
+        is_earlier = bool(request.other) and request.other == getattr(app, "earlier_recording", "")
+        self._close()
+        asked = CompareAsked(replace(request, is_other_first=is_earlier), state.trace, state.trace.label)
+        self._screen.post_message(asked)
 
     def _write_slice(self, name: str) -> None:
         if not name:

@@ -23,6 +23,7 @@ from torchprof_tui.runs.recording_process import Recording
 from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.runs.run_result import RunResult
 from torchprof_tui.ui.common.name_display import clean
+from torchprof_tui.ui.diff.comparison_request import ComparisonRequest
 from torchprof_tui.ui.record.console_view import ConsoleView
 
 POLL_SECONDS = 0.05
@@ -56,6 +57,7 @@ class RecordingScreen(Screen[None]):
         Binding("f", "answer('f')", "fewer", id="run.fewer", tooltip="record fewer steps", show=False),
         Binding("n", "answer('n')", "record none", id="run.none", tooltip="stop, record nothing", show=False),
         Binding("r", "again", "again", id="run.again", tooltip="run it again", show=False),
+        Binding("d", "compare", "compare", id="run.compare", tooltip="compare it with the trace before it", show=False),
         Binding("escape", "back", "back", id="run.back", tooltip="back", show=False),
         Binding("pageup", "scroll_page(-1)", "page up", id="rows.page-up", tooltip="a page up", show=False),
         Binding("pagedown", "scroll_page(1)", "page down", id="rows.page-down", tooltip="a page down", show=False),
@@ -67,9 +69,10 @@ class RecordingScreen(Screen[None]):
 
     @dataclass
     class Recorded(Message):
-        """The run has ended with these traces to open: one trace, or the ranks of a run."""
+        """The run has ended with these traces to open: one trace, or the ranks of a run; and what to compare with."""
 
         traces: tuple[str, ...]
+        comparison: ComparisonRequest | None = None
 
     @dataclass
     class RestartRequested(Message):
@@ -81,8 +84,16 @@ class RecordingScreen(Screen[None]):
     class Left(Message):
         """The user left the screen with escape, after the run's end."""
 
-    def __init__(self, request: RecordingRequest, cwd: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        request: RecordingRequest,
+        cwd: str,
+        environment: Mapping[str, str] | None = None,
+        earlier: str = "",
+    ) -> None:
+        """Run a request. `earlier`: the trace on screen before it, to compare the new one with."""
         super().__init__()
+        self._earlier = earlier
         self.request, self.cwd = request, cwd
         self.result: RunResult | None = None
         self._environment = environment
@@ -182,11 +193,20 @@ class RecordingScreen(Screen[None]):
         was_stopped = self._recording.interrupts > 0
         if result.traces and (result.exit_status == 0 or was_stopped):
             self._show_end(
-                f"{len(result.traces)} kept in {result.folder}", "enter open it   r again   esc back   q quit"
+                f"{len(result.traces)} kept in {result.folder}",
+                f"enter open it   {self._compare_hint}r again   esc back   q quit",
             )
             self.action_show_trace()
             return
-        self._show_end(describe_outcome(result, was_stopped, self._recording.last_log), _format_end_keys(result))
+        self._show_end(describe_outcome(result, was_stopped, self._recording.last_log), self._format_end_keys(result))
+
+    @property
+    def _compare_hint(self) -> str:
+        return "d compare with the last   " if self._earlier else ""
+
+    def _format_end_keys(self, result: RunResult) -> str:
+        open_key = f"enter open the trace   {self._compare_hint}" if result.traces else ""
+        return f"{open_key}r again   R change it   esc back   q quit   page up, down scroll"
 
     def _show_end(self, text: str, keys: str) -> None:
         self.add_class("ended")
@@ -197,6 +217,15 @@ class RecordingScreen(Screen[None]):
     def action_show_trace(self) -> None:
         if self.result is not None and self.result.traces:
             self.post_message(self.Recorded(self.result.traces_to_open))
+
+    def action_compare(self) -> None:
+        """Open the trace and compare it with the one before; that one is A."""
+        if self.result is not None and self.result.traces and self._earlier:
+            request = ComparisonRequest(self._earlier, is_other_first=True)
+            self.post_message(self.Recorded(self.result.traces_to_open, request))
+        elif not self.busy:
+            reason = "no trace was recorded" if self._earlier else "no trace was open before this run"
+            self.notify(f"nothing to compare: {reason}", markup=False)
 
     def action_again(self) -> None:
         if not self.busy:
@@ -250,8 +279,3 @@ def describe_outcome(result: RunResult, was_stopped: bool, last_log: str) -> str
         return f"{ending}, and the saved files cannot be read: {result.problems[0]}, in {result.folder}"
     last_message = f" Last message of the profiler: {last_log}." if last_log else ""
     return f"{ending}, and there is no trace.{last_message} Its output is above, and in {result.folder}"
-
-
-def _format_end_keys(result: RunResult) -> str:
-    open_key = "enter open the trace   " if result.traces else ""
-    return f"{open_key}r again   R change it   esc back   q quit   page up, down scroll"

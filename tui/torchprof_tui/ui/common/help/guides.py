@@ -103,6 +103,20 @@ GUIDES: dict[str, Guide] = {
         ),
         ("self time", "total time", "scope", "straggler"),
     ),
+    "diff": Guide(
+        "Comparison",
+        (
+            ("first lines", "how much longer a step of B is than one of A, beyond the noise or not; the largest cause"),
+            ("lanes", "A above B: the same distance from the start of the compared step is in the same column"),
+            ("+ - *", "an event begins with + if it is only in B, - only in A, * other names or GPU work at its place"),
+            ("M", "aligns both at the selected op, so what follows it is compared; again: at the step's start"),
+            ("account", "the parts of a step: each bar moves the time from A's to B's; ~ is within the noise"),
+            ("rows", "ops matched along the call tree, by the size of their change; b: kernels, modules, classes"),
+            ("remarks", "causes with their lines, what was recorded differently, patterns of one side, left out steps"),
+            ("1 2", "the whole explorer of A or B at the event, with all panels; esc comes back"),
+        ),
+        ("step", "self time", "launch", "pattern"),
+    ),
     "tree": Guide(
         "Dispatch tree",
         (

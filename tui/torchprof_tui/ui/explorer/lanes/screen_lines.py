@@ -153,7 +153,18 @@ class LaneLines:
                 group = lane.group
                 blocks.append(_LineBlock(LineContent.HEADING, number))
             blocks.append(_build_lane_block(trace, number, arrangement))
-        body = LazyLines(blocks)
+        return cls._of_blocks(pinned, LazyLines(blocks), absorbed)
+
+    @classmethod
+    def build_plain(cls, trace: Trace, lanes: Sequence[int], arrangement: LaneArrangement) -> LaneLines:
+        """Build the lines of some lanes in the given order, without headings, below the pinned ones."""
+        pinned = [_build_lane_block(trace, lane, arrangement) for lane in arrangement.pinned]
+        return cls._of_blocks(
+            LazyLines(pinned), LazyLines([_build_lane_block(trace, lane, arrangement) for lane in lanes]), []
+        )
+
+    @classmethod
+    def _of_blocks(cls, pinned: LazyLines, body: LazyLines, absorbed: Sequence[tuple[int, int]]) -> LaneLines:
         line_by_lane: dict[int, tuple[int, bool]] = {}
         for lines, origin in ((pinned, -len(pinned)), (body, 0)):
             for block, index in lines.iterate_blocks():

@@ -193,6 +193,7 @@ class Timeline(PaintedWidget):
             self._force_highlights(frame, with_events, cells)
             decoration = replace(self._decoration, marked_cells=self._to_marked_cells(frame.viewport))
             styled = style_cells(self.trace, cells, frame.viewport.ns_per_cell, decoration)
+            self.mark_cells(styled)
             for row, y in enumerate(with_events):
                 line = frame.lines[y]
                 if line.is_first:
@@ -207,6 +208,9 @@ class Timeline(PaintedWidget):
             strips = build_strips(styled, self.trace, texts, self.palette.cells)
             painted = dict(zip(with_events, strips, strict=True))
         return [painted[y] if y in painted else self._paint_eventless_line(y, frame, size.width) for y in ys]
+
+    def mark_cells(self, styled: StyledCells) -> None:
+        """Mark events in the cells of a frame; a subclass may. Nothing is marked here."""
 
     def _force_highlights(self, frame: LaneFrame, ys: Sequence[int], cells: Cells) -> None:
         """Show the selected and the highlighted events even in cells that a longer event fills."""

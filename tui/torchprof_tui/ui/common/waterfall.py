@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torchprof_tui.analysis.compare.account import Account, PartChange
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.ui.common.name_display import truncate
+from torchprof_tui.ui.common.cell_text import truncate
 
 LABEL_CELLS, TIME_CELLS, CHANGE_CELLS, BAR_CELLS = 25, 9, 10, 22
 """With the spaces between them 80 cells and less."""
@@ -52,17 +52,17 @@ def build_rows(account: Account, max_parts: int = MAX_PARTS) -> list[WaterfallRo
     return rows
 
 
-def format_waterfall(account: Account) -> list[str]:
-    """Format the account: a row of headings, A, a row of each part, B."""
-    rows = build_rows(account)
+def format_waterfall(account: Account, bar_cells: int = BAR_CELLS, max_parts: int = MAX_PARTS) -> list[str]:
+    """Format the account: a row of headings, A, a row of each part, B; bars of at most `bar_cells`."""
+    rows = build_rows(account, max_parts)
     low, high = _choose_axis(account, rows)
 
     def bar(start: int, end: int) -> str:
-        scale = BAR_CELLS / max(high - low, 1)
+        scale = bar_cells / max(high - low, 1)
         first, last = (round((time - low) * scale) for time in sorted((start, end)))
         if start != end:
-            first = min(first, BAR_CELLS - 1)
-            last = min(max(last, first + 1), BAR_CELLS)
+            first = min(first, bar_cells - 1)
+            last = min(max(last, first + 1), bar_cells)
         return " " * first + (_LONGER if end >= start else _SHORTER) * (last - first)
 
     cut = "…" if low else ""

@@ -1,0 +1,186 @@
+"""Ways into a comparison: `D` with a trace, a step or a rank, `--screen`, and what is said where it fails."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Static
+
+from torchprof_tui.app import TorchprofApp
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.diff import main as diff_command
+from torchprof_tui.commands.diff.arguments import add_arguments
+from torchprof_tui.commands.open import main as open_command
+from torchprof_tui.trace.loading.resolve import resolve_specs
+from torchprof_tui.ui.diff.comparison_request import ComparisonRequest, parse_request
+from torchprof_tui.ui.diff.diff_screen import DiffScreen
+from torchprof_tui.ui.diff.second_trace_screen import SecondTraceScreen
+from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
+
+EAGER, COMPILED, RANKS = "sample:geglu_mlp_eager", "sample:geglu_mlp_compile", "sample:train_gpt_2ranks"
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
+    for _ in range(6_000):
+        if condition():
+            return
+        await pilot.pause(0.01)
+    raise AssertionError(f"it never happened: {pilot.app.screen_stack}")
+
+
+@asynccontextmanager
+async def opened(
+    spec: str, comparison: ComparisonRequest | None = None
+) -> AsyncIterator[tuple[TorchprofApp, Pilot[None]]]:
+    opener = resolve_specs([spec]).create_opener(cache=False)
+    opener.start()
+    app = TorchprofApp(opener, cache=False, comparison=comparison)
+    try:
+        async with app.run_test(size=(100, 30)) as pilot:
+            await app.lanes_ready.wait()
+            await until(pilot, lambda: isinstance(app.screen, ExplorerScreen | SecondTraceScreen | DiffScreen))
+            yield app, pilot
+    finally:
+        opener.cancel()
+
+
+async def ask(pilot: Pilot[None], text: str) -> None:
+    """Press D and type a text in place of what is suggested."""
+    names = {":": "colon", "_": "underscore", " ": "space", "/": "slash", ".": "full_stop"}
+    await pilot.press("D", *(names.get(character, character) for character in text), "enter")
+
+
+async def compared(app: TorchprofApp, pilot: Pilot[None]) -> DiffScreen:
+    await until(pilot, lambda: isinstance(app.screen, DiffScreen))
+    screen = app.screen
+    assert isinstance(screen, DiffScreen)
+    await until(pilot, lambda: screen.differences.matched is not None or screen.has_class("failed"))
+    return screen
+
+
+async def test_another_trace_and_back() -> None:
+    async with opened(EAGER) as (app, pilot):
+        await ask(pilot, COMPILED)
+        screen = await compared(app, pilot)
+        assert [side.label for side in screen.sides] == ["geglu_mlp_eager", "geglu_mlp_compile"]
+        assert screen.comparison is not None
+        assert not screen.comparison.is_same_recording
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, ExplorerScreen))
+        assert app.last_compared == COMPILED
+        await pilot.press("D", "enter")  # the last one is suggested
+        assert (await compared(app, pilot)) is not screen
+
+
+async def test_two_steps_of_the_open_trace() -> None:
+    async with opened(EAGER) as (app, pilot):
+        await ask(pilot, "step 3/4")
+        screen = await compared(app, pilot)
+        assert screen.comparison is not None
+        sides = screen.comparison.a.side, screen.comparison.b.side
+        assert [side.steps[0].number for side in sides] == [3, 4]
+        assert screen.sides[0].trace is screen.sides[1].trace
+        assert [side.label[-2:] for side in screen.sides] == ["#3", "#4"]
+
+
+async def test_two_ranks_of_a_run() -> None:
+    async with opened(RANKS) as (app, pilot):
+        await ask(pilot, "rank 0/1")
+        screen = await compared(app, pilot)
+        assert [side.label for side in screen.sides] == ["train_gpt_2ranks rank 0", "train_gpt_2ranks rank 1"]
+        assert [side.trace.rank for side in screen.sides] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("step 3/99", "no step #99: it has steps #2 to #4"),
+        ("rank 0/1", "both are single traces; leave it out"),
+        (RANKS, "B holds the ranks 0, 1 and A is a single trace: choose one rank with D: NAME rank N"),
+    ],
+)
+async def test_what_cannot_be_compared_is_said_on_the_screen(text: str, says: str) -> None:
+    async with opened(EAGER) as (app, pilot):
+        await ask(pilot, text)
+        screen = await compared(app, pilot)
+        line = str(screen.query_one("#diff-problem", Static).content)
+        assert says in line
+        assert "D compares with another trace" in line
+        await ask(pilot, "step 3/4")
+        await until(pilot, lambda: app.screen is not screen)
+        assert not (await compared(app, pilot)).has_class("failed")
+
+
+async def test_what_cannot_be_opened_is_said_and_the_trace_stays() -> None:
+    Path("text.json").write_text("no trace at all", encoding="utf-8")
+    async with opened(EAGER) as (app, pilot):
+        await ask(pilot, "nothing.json")
+        await until(pilot, lambda: len(app._notifications))
+        assert "nothing.json: no such file; D takes a path" in next(iter(app._notifications)).message
+        assert isinstance(app.screen, ExplorerScreen)
+        await ask(pilot, "text.json")
+        await until(pilot, lambda: isinstance(app.screen, SecondTraceScreen) and app.screen.has_class("failed"))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, ExplorerScreen))
+        assert app.failure is None
+
+
+async def test_an_incomplete_request_keeps_the_prompt_open() -> None:
+    async with opened(EAGER) as (app, pilot):
+        await ask(pilot, "step 3")
+        assert app.screen.has_class("asking")
+        await pilot.press("escape")
+        assert not app.screen.has_class("asking")
+
+
+async def test_the_trace_before_a_recording_is_a() -> None:
+    async with opened(COMPILED) as (app, pilot):
+        app.note_recording(EAGER)
+        await pilot.press("D", "enter")
+        screen = await compared(app, pilot)
+        assert [side.label for side in screen.sides] == ["geglu_mlp_eager", "geglu_mlp_compile"]
+
+
+async def test_a_comparison_asked_for_on_the_command_line() -> None:
+    async with opened(EAGER, parse_request(f"{COMPILED} step 3/4")) as (app, pilot):
+        screen = await compared(app, pilot)
+        assert screen.comparison is not None
+        assert screen.comparison.b.side.steps[0].number == 4
+
+
+def test_diff_with_screen_opens_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
+    has_terminal = True
+    calls: list[tuple[argparse.Namespace, ComparisonRequest]] = []
+
+    def run(options: argparse.Namespace, request: ComparisonRequest) -> int:
+        calls.append((options, request))
+        return 0
+
+    monkeypatch.setattr(open_command, "run", run)
+    monkeypatch.setattr("os.isatty", lambda descriptor: has_terminal)
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    options = parser.parse_args(["a.json", "b.json", "--screen", "--rank", "0/3", "--no-cache"])
+    options.debug = False
+    assert diff_command.run(options) == 0
+    ((app_options, request),) = calls
+    assert (app_options.trace, app_options.no_cache) == (["a.json"], True)
+    assert request == ComparisonRequest("b.json", ranks=(0, 3))
+    options.fail_on = "+5%"
+    with pytest.raises(UsageError, match="the screen has no exit status"):
+        diff_command.run(options)
+    options.fail_on, has_terminal = None, False
+    with pytest.raises(UsageError, match="needs a terminal; leave it out"):
+        diff_command.run(options)

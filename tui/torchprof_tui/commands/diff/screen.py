@@ -1,0 +1,28 @@
+"""Open the diff screen: `torchprof-tui diff A B --screen`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.diff.sides import parse_ranks, parse_selections
+from torchprof_tui.commands.open import main as open_command
+from torchprof_tui.commands.open.arguments import add_arguments
+from torchprof_tui.ui.diff.comparison_request import ComparisonRequest
+
+
+def open_screen(options: argparse.Namespace) -> int:
+    """Open A in the app, then compare it with B there. Raises UsageError."""
+    if options.fail_on is not None:
+        raise UsageError("--fail-on: the screen has no exit status to fail with; leave --screen out")
+    if not (os.isatty(0) and os.isatty(2)):
+        raise UsageError("--screen needs a terminal; leave it out for the comparison as text")
+    request = ComparisonRequest(
+        "" if options.b == options.a else options.b, parse_selections(options), parse_ranks(options.rank)
+    )
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    app_options = parser.parse_args([*(["--no-cache"] if options.no_cache else []), "--", options.a])
+    app_options.debug = options.debug
+    return open_command.run(app_options, request)

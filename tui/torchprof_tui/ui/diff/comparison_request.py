@@ -1,0 +1,73 @@
+"""What a user asks to compare the open trace with: another trace, another step, another rank."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from torchprof_tui.analysis.compare.comparison_error import ComparisonError
+from torchprof_tui.analysis.compare.step_selection import (
+    AUTOMATIC,
+    Selections,
+    StepSelection,
+    parse_step_numbers,
+    split_sides,
+)
+
+FORMS = "path, sample:, host:path · step 3/4 · rank 0/3"
+"""The accepted forms, for the hint of the empty prompt."""
+
+SHORT_FORMS = "step 3/4 · rank 0/3"
+"""The hint beside a name that is being typed."""
+
+
+def suggest_forms(text: str) -> str:
+    """Return the hint of the prompt for what is typed: a long name leaves no room for all forms."""
+    return SHORT_FORMS if text else FORMS
+
+
+_CHOICE = re.compile(r"(?:^|\s)(steps?|ranks?)\s+#?([\d.#/]+)\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRequest:
+    """The other trace, "" for the open one; the steps and the ranks of A and of B.
+
+    `is_other_first`: the other trace is A, as an earlier recording is.
+    """
+
+    other: str = ""
+    steps: Selections = (AUTOMATIC, AUTOMATIC)
+    ranks: tuple[int | None, int | None] = (None, None)
+    is_other_first: bool = False
+
+
+def parse_request(text: str) -> ComparisonRequest:
+    """Parse "after.json", "step 3/4", "rank 0/3" or "run/ rank 0 step 3". Raises ComparisonError."""
+    rest = text.strip()
+    steps: Selections = (AUTOMATIC, AUTOMATIC)
+    ranks: tuple[int | None, int | None] = (None, None)
+    while match := _CHOICE.search(rest):
+        rest = rest[: match.start()].strip()
+        if match[1].startswith("step"):
+            a, b = map(parse_step_numbers, split_sides(match[2]))
+            steps = StepSelection(numbers=a), StepSelection(numbers=b)
+        else:
+            ranks = _parse_ranks(match[2])
+    if not rest:
+        _require_two_sides(text, steps, ranks)
+    return ComparisonRequest(rest, steps, ranks)
+
+
+def _parse_ranks(text: str) -> tuple[int, int]:
+    try:
+        a, b = (int(part) for part in split_sides(text))
+    except ValueError:
+        raise ComparisonError(f"not ranks: {text!r} (write rank 0/3)") from None
+    return a, b
+
+
+def _require_two_sides(text: str, steps: Selections, ranks: tuple[int | None, int | None]) -> None:
+    """Raise ComparisonError where the open trace would be compared with itself."""
+    if steps[0] == steps[1] and ranks[0] == ranks[1]:
+        raise ComparisonError("the same on both sides: step 3/4" if text.strip() else f"name a trace: {FORMS}")

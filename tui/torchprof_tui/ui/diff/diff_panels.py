@@ -1,0 +1,184 @@
+"""The panels below the lanes: the account as a waterfall, the matched rows, and remarks on what is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.style import Style
+from textual.geometry import Size
+from textual.strip import Strip
+
+from torchprof_tui.analysis.compare.comparison import Comparison
+from torchprof_tui.analysis.compare.descriptions import describe_cause, describe_ranks, describe_steps
+from torchprof_tui.analysis.compare.rank_changes import RankChange
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.ui.common.painted_widget import build_strip
+from torchprof_tui.ui.common.text_panel import COPY_WIDTH, Lines, TextPanel, wrap_text
+from torchprof_tui.ui.common.waterfall import CHANGE_CELLS, LABEL_CELLS, TIME_CELLS, format_waterfall
+from torchprof_tui.ui.diff.difference_list import DifferenceList
+from torchprof_tui.ui.diff.row_columns import format_header, format_row
+from torchprof_tui.ui.diff.verdict_lines import SAME_RECORDING
+
+MIN_BAR_CELLS, MAX_BAR_CELLS = 6, 60
+MAX_WATERFALL_PARTS = 24
+
+ACCOUNT, ROWS, REMARKS = "account", "rows", "remarks"
+
+
+class AccountPanel(TextPanel):
+    """Show how the parts of a step move its time from A's to B's; they sum to the difference exactly."""
+
+    def __init__(self) -> None:
+        super().__init__(id="diff-account")
+        self._comparison: Comparison | None = None
+
+    def show_comparison(self, comparison: Comparison) -> None:
+        self._comparison = comparison
+        self.refresh_content()
+
+    def content(self, width: int) -> Lines:
+        palette, comparison = self.palette, self._comparison
+        if comparison is None:
+            return [[("dividing the steps of both …", palette.muted)]]
+        lines: Lines = []
+        if comparison.differences:
+            first = comparison.differences[0]
+            more = f" (+{len(comparison.differences) - 1} more: remarks)" if len(comparison.differences) > 1 else ""
+            text = f"before comparing: {first.what}: A {first.a}, B {first.b}: {first.consequence}{more}"
+            lines += wrap_text(clean(text), width, palette.warning, "  ")
+        bar_cells = width - LABEL_CELLS - 2 * TIME_CELLS - CHANGE_CELLS - 6
+        bar_cells = min(max(bar_cells, MIN_BAR_CELLS), MAX_BAR_CELLS)
+        for index, text in enumerate(format_waterfall(comparison.account, bar_cells, MAX_WATERFALL_PARTS)):
+            lines.append([(text, palette.muted if not index or text.startswith("(") else palette.text)])
+        if not comparison.is_same_recording:
+            for text in (comparison.verdict.regimes, comparison.verdict.launches):
+                lines += wrap_text(clean(text), width, palette.text, "  ") if text else []
+        return lines
+
+
+class RemarksPanel(TextPanel):
+    """Show the causes with their lines, what was recorded differently, and the patterns of one side only."""
+
+    def __init__(self) -> None:
+        super().__init__(id="diff-remarks")
+        self._comparison: Comparison | None = None
+        self._ranks: Sequence[RankChange] = ()
+
+    def show_comparison(self, comparison: Comparison) -> None:
+        self._comparison = comparison
+        self.refresh_content()
+
+    def show_ranks(self, ranks: Sequence[RankChange]) -> None:
+        self._ranks = ranks
+        self.refresh_content(top=False)
+
+    def content(self, width: int) -> Lines:
+        palette, comparison = self.palette, self._comparison
+        if comparison is None:
+            return [[("checking both for patterns …", palette.muted)]]
+        lines: Lines = []
+        for heading, texts in _list_remarks(comparison, self._ranks):
+            lines.append([(heading, palette.heading)])
+            for text in texts:
+                lines += [
+                    [("  ", palette.text), *runs] for runs in wrap_text(clean(text), width - 2, palette.text, "  ")
+                ]
+        return lines
+
+
+def _list_remarks(comparison: Comparison, ranks: Sequence[RankChange]) -> Iterator[tuple[str, list[str]]]:
+    """List (heading, texts) of what there is to say beside the account and the rows."""
+    if comparison.is_same_recording:
+        yield SAME_RECORDING, []
+    else:
+        verdict = comparison.verdict
+        if verdict.causes:
+            yield "largest causes", [describe_cause(cause) for cause in verdict.causes]
+        if comparison.differences:
+            yield (
+                "to know before comparing",
+                [f"{each.what}: A {each.a}, B {each.b}: {each.consequence}" for each in comparison.differences],
+            )
+        for letter, findings in (("A", verdict.patterns_a_only), ("B", verdict.patterns_b_only)):
+            if findings:
+                yield f"patterns of {letter} only", [f"{found.id}: {found.answer.seen}" for found in findings]
+    for letter, side in (("A", comparison.a), ("B", comparison.b)):
+        left_out = [f"left out: {reason}" for reason in side.side.left_out]
+        yield f"{letter}: {side.side.label}", [describe_steps(side), *left_out]
+    if ranks:
+        yield "ranks", [describe_ranks(ranks)]
+
+
+class RowsPanel(TextPanel):
+    """Show the matched rows with a cursor; only those on screen are built."""
+
+    def __init__(self, differences: DifferenceList) -> None:
+        super().__init__(id="diff-rows")
+        self._differences = differences
+        self.empty_text = "matching the ops of both …"
+
+    def show_rows(self) -> None:
+        """Repaint after the rows or the cursor changed; the cursor is on screen."""
+        page = max(self.size.height - 1, 1)
+        cursor = max(self._differences.cursor, 0)
+        if cursor < self._top:
+            self._top = cursor
+        elif cursor >= self._top + page:
+            self._top = cursor - page + 1
+        self._top = min(self._top, max(0, self._count_lines() - page))
+        self.repaint()
+
+    def scroll_lines(self, count: int) -> bool:
+        is_moved = self._differences.move_within(count)
+        self.show_rows()
+        return is_moved
+
+    def text(self) -> str:
+        """Return all listed rows as plain text, for copying."""
+        width = min(max(self.size.width - 2, 1), COPY_WIDTH)
+        listed = [self._format_line(index, width)[0].rstrip() for index in range(self._count_lines())]
+        return "\n".join([format_header(self._differences.by, width).rstrip(), *listed])
+
+    @property
+    def lines_below(self) -> int:
+        return max(0, self._count_lines() - self._top - max(self.size.height - 1, 1))
+
+    def prepare(self, size: Size) -> None:
+        self._top = min(self._top, max(0, self._count_lines() - max(size.height - 1, 1)))
+
+    def paint(self, y: int, width: int) -> Strip:
+        palette = self.palette
+        lead, inner = (self._lead, palette.line), max(width - 2, 1)
+        if self._differences.matched is None or not self._count_lines():
+            lines = wrap_text(self.empty_text, inner, palette.muted)
+            return build_strip([lead, *(lines[y] if y < len(lines) else [])], width, palette.text)
+        if y == 0:
+            return build_strip([lead, (format_header(self._differences.by, inner), palette.muted)], width, palette.text)
+        index = self._top + y - 1
+        if index >= self._count_lines():
+            return build_strip([lead], width, palette.text)
+        text, style = self._format_line(index, inner)
+        return build_strip([lead, (text, style)], width, palette.text)
+
+    def _count_lines(self) -> int:
+        """Number of rows, with that of unmatched GPU work and the total below them."""
+        return len(self._differences.rows) + len(self._list_sums())
+
+    def _list_sums(self) -> list[str]:
+        matched = self._differences.matched
+        if matched is None or self._differences.filter:
+            return []
+        has_unmatched = matched.not_matched.sums_a.calls or matched.not_matched.sums_b.calls
+        return [*(["GPU work, no launch"] if has_unmatched else []), "total"]
+
+    def _format_line(self, index: int, width: int) -> tuple[str, Style]:
+        differences, palette = self._differences, self.palette
+        assert differences.matched is not None
+        if index < len(differences.rows):
+            is_current = index == differences.cursor
+            lead = "▶" if is_current else " "
+            text = lead + format_row(differences.rows[index], differences.by, width - 1)
+            return text, palette.active if is_current else palette.text
+        label = self._list_sums()[index - len(differences.rows)]
+        row = differences.matched.total if label == "total" else differences.matched.not_matched
+        return " " + format_row(row, differences.by, width - 1, label), palette.muted

@@ -1,0 +1,116 @@
+"""The visible time of both sides: one viewport in time since a reference of each side, so columns stay aligned.
+
+A time t of a side is in the column of its distance to that side's reference. Both sides have the same viewport in
+distances and the same width, so equal distances are in the same column, whatever is panned or zoomed. Pure; ns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from torchprof_tui.trace.model.trace import Step
+from torchprof_tui.trace.query.viewport import Viewport
+
+Pair = tuple[int, int]
+"""A value of A and one of B."""
+
+ZOOM_FACTOR = 0.75
+"""Share of the visible time that one key press keeps, as on the lanes."""
+
+PAN_DIVISOR = 10
+
+
+class Lock(Enum):
+    """What both sides are aligned at."""
+
+    STEPS = "steps"
+    OPS = "ops"
+
+
+@dataclass(frozen=True, slots=True)
+class LockedView:
+    """`view`: visible distances from the references, ns. `references`: a time of A and of B. `spans`: of the traces.
+
+    `step`: the index of the pair of compared steps whose starts are the references, or were last.
+    """
+
+    view: Viewport
+    references: Pair
+    spans: tuple[Pair, Pair]
+    lock: Lock = Lock.STEPS
+    step: int = 0
+
+    @classmethod
+    def at(cls, references: Pair, spans: tuple[Pair, Pair], length: int, width: int, step: int = 0) -> LockedView:
+        """Show `length` ns from the references on."""
+        whole = Viewport.whole(_join_spans(spans, references), max(width, 1))
+        return cls(whole.fit(0, max(length, 1)), references, spans, Lock.STEPS, step)
+
+    def viewport(self, side: int) -> Viewport:
+        """Return the viewport of a side (0: A, 1: B) in its own times."""
+        offset, view = self.references[side], self.view
+        limits = view.limits[0] + offset, view.limits[1] + offset
+        return replace(view, t0=view.t0 + offset, t1=view.t1 + offset, limits=limits)
+
+    def column(self, side: int, time: int) -> int:
+        """Return the column of a time of a side."""
+        return self.view.cell(time - self.references[side])
+
+    # -- moves ---------------------------------------------------------------------------------------------
+
+    def resize(self, width: int) -> LockedView:
+        return self if width == self.view.width or width < 1 else replace(self, view=self.view.resize(width))
+
+    def zoom(self, steps: int, anchor: int | None = None) -> LockedView:
+        """Zoom in by `steps` key presses (out where negative) around a distance, else the middle."""
+        middle = (self.view.t0 + self.view.t1) // 2 if anchor is None else anchor
+        return replace(self, view=self.view.zoom(middle, ZOOM_FACTOR**steps))
+
+    def pan(self, tenths: int) -> LockedView:
+        return self.pan_cells(tenths * max(1, self.view.width // PAN_DIVISOR))
+
+    def pan_cells(self, cells: int) -> LockedView:
+        return replace(self, view=self.view.pan_cells(cells))
+
+    def to_end(self, later: bool) -> LockedView:
+        return replace(self, view=self.view.centre(self.view.limits[later]))
+
+    def show_all(self) -> LockedView:
+        """Show all of both traces."""
+        low, high = self.view.limits
+        return replace(self, view=replace(self.view, t0=low, t1=high))
+
+    def fit(self, ranges: Sequence[tuple[int, int, int]]) -> LockedView:
+        """Show ranges (side, start, end) of the sides' own times."""
+        distances = [time - self.references[side] for side, *times in ranges for time in times]
+        return replace(self, view=self.view.fit(min(distances), max(distances))) if distances else self
+
+    def reveal(self, ranges: Sequence[tuple[int, int, int]]) -> LockedView:
+        """Pan as little as needed to show ranges (side, start, end); the first one where not all fit."""
+        view = self
+        for side, start, end in reversed(ranges):
+            offset = view.references[side]
+            view = replace(view, view=view.view.reveal(start - offset, end - offset))
+        return view
+
+    def lock_at(self, references: Pair, lock: Lock, step: int | None = None, keep: bool = True) -> LockedView:
+        """Align at other references. `keep`: A stays where it is; else the distances on screen stay the same."""
+        shift = self.references[0] - references[0] if keep else 0
+        limits = Viewport.whole(_join_spans(self.spans, references), self.view.width).limits
+        view = replace(self.view, t0=self.view.t0 + shift, t1=self.view.t1 + shift, limits=limits)
+        return replace(self, view=view, references=references, lock=lock, step=self.step if step is None else step)
+
+
+def _join_spans(spans: tuple[Pair, Pair], references: Pair) -> Pair:
+    """Return the distances that the spans of both traces cover together."""
+    starts = [span[0] - reference for span, reference in zip(spans, references, strict=True)]
+    ends = [span[1] - reference for span, reference in zip(spans, references, strict=True)]
+    return min(starts), max(*ends, min(starts) + 1)
+
+
+def list_step_starts(steps_a: Sequence[Step], steps_b: Sequence[Step], windows: tuple[Pair, Pair]) -> list[Pair]:
+    """List the starts of the pairs of compared steps, by position; without steps on a side the windows' starts."""
+    pairs = [(a.start, b.start) for a, b in zip(steps_a, steps_b, strict=False)]
+    return pairs or [(steps_a[0].start if steps_a else windows[0][0], steps_b[0].start if steps_b else windows[1][0])]
