@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import os
 
@@ -78,7 +79,8 @@ def _describe_start(meant: ResolvedInput | None) -> str:
 
 def _show_line(text: str) -> None:
     """Replace the line of the shell in which the command was typed; the app draws on another screen."""
-    os.write(2, f"{ERASE_LINE}{text}".encode())
+    with contextlib.suppress(OSError):  # the terminal is gone
+        os.write(2, f"{ERASE_LINE}{text}".encode())
 
 
 def _require_terminal(spec: str | None) -> None:

@@ -18,6 +18,8 @@ from textual import events
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
 
+from torchprof_tui.ui.common.terminal_guard import TerminalGuard
+
 REPAINT_MODES = "\x1b[?1049h\x1b[?25l\x1b[?1004h\x1b[?7l\x1b[?2004h"
 """Alternate screen, no cursor, focus reports, no line wrap, bracketed paste: what a shell may have changed."""
 
@@ -30,6 +32,7 @@ class TerminalDriver(LinuxDriver):
 
     _is_active = False
     _event_loop: asyncio.AbstractEventLoop | None = None
+    _guard: TerminalGuard | None = None
 
     def start_application_mode(self) -> None:
         """Enter application mode; where it is entered already, only set the terminal's modes again and repaint."""
@@ -40,12 +43,18 @@ class TerminalDriver(LinuxDriver):
         writer_before = self._writer_thread
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self._is_active = self._writer_thread is not writer_before  # not where the program is in the background
+        if self._is_active:
+            self._guard = TerminalGuard()
+            self._guard.start(self._file.fileno(), self.attrs_before)
 
     def stop_application_mode(self) -> None:
         """Leave application mode, if it was entered."""
         if self._is_active:
             self._is_active = False
             super().stop_application_mode()
+        if self._guard is not None:
+            self._guard.stop()
+            self._guard = None
 
     def write(self, data: str) -> None:
         """Queue output; drop it where the writer has ended, because the terminal is gone: the queue would fill up."""
