@@ -104,7 +104,7 @@ async def test_r_on_a_foreign_request_shows_it_and_enter_starts_it(
         for line in ("command     theirs.py", f"interpreter {sys.executable}", "options     --active 7"):
             assert f"\n{line}\n" in notice
         assert f"\nfolder      {unpacked}\n" in notice
-        assert "\nenvironment yours" in notice
+        assert "\nenvironment unchanged" in notice
         text = screen_text(app)
         assert "Not started: this request comes from another machine" in text
         assert all(word in text for word in ("command ", "interpreter ", "folder ", "environment ", "enter start"))
@@ -173,7 +173,7 @@ async def test_a_foreign_past_run_is_shown_and_a_workload_does_not_inherit_its_o
         assert app.screen.query_one("#run-foreign").display
         assert "no interpreter /theirs/python" in shown(app, "#run-foreign")
         (note,) = app._notifications
-        assert note.message == "left out, not known to this version: --then explode --new"
+        assert note.message == "left out, unknown to this version: --then explode --new"
         await pilot.press("down", "down", "enter")
         await pilot.pause()
         assert not app.screen.query_one("#run-foreign").display
@@ -192,7 +192,7 @@ async def test_a_request_that_cannot_be_shown_is_not_put_into_the_form(unpacked:
         await pilot.press("r")
         await until(pilot, lambda: isinstance(app.screen, RecordScreen) and len(app._notifications) > 0)
         (note,) = app._notifications
-        assert note.message == "this request is not repeated: it contains characters that cannot be shown"
+        assert note.message == "this request cannot be repeated: it contains characters that cannot be shown"
         assert app.screen.query_one(Input).value == ""
         await pilot.press("ctrl+r")
         assert "nothing to run" in shown(app, "#run-hint")
@@ -259,5 +259,37 @@ async def test_a_command_of_a_megabyte_is_listed_in_one_row(unpacked: Path) -> N
         await pilot.press("home", "enter")
         await until(pilot, lambda: len(app._notifications) > 0)
         assert [note.message for note in app._notifications] == [
-            "this request is not repeated: it is too long to be shown"
+            "this request cannot be repeated: it is too long to be shown"
         ]
+
+
+async def test_the_request_of_a_newer_version_says_so(unpacked: Path) -> None:
+    write_request(unpacked, schema=99)
+    app = explore(unpacked)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: app.screen.TITLE == "explorer")
+        await pilot.press("R")
+        await until(pilot, lambda: isinstance(app.screen, RecordScreen))
+        await until(pilot, lambda: "newer version (99" in notices(app))
+        await until(pilot, lambda: app.screen.query_one("#run-list", OptionList).option_count > 8)  # with past runs
+        await pilot.press("tab", "tab", "home")
+        await until(pilot, lambda: "newer version (99" in shown(app, "#run-hint"))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen.TITLE == "explorer")
+        app.clear_notifications()
+        await pilot.press("r")
+        await until(pilot, lambda: "newer version (99" in notices(app))
+
+
+async def test_an_unreadable_request_is_reported_by_the_form(unpacked: Path) -> None:
+    (unpacked / "request.json").write_text(NESTED)
+    app = explore(unpacked)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: app.screen.TITLE == "explorer")
+        await pilot.press("R")
+        await until(pilot, lambda: isinstance(app.screen, RecordScreen))
+        await until(pilot, lambda: "request.json" in notices(app))
+
+
+def notices(app: TorchprofApp) -> str:
+    return "\n".join(notice.message for notice in app._notifications)
