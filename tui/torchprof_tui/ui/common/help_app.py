@@ -7,7 +7,10 @@ from typing import ClassVar
 from textual.app import App
 from textual.binding import Binding, BindingType
 
+from torchprof_tui.ui.common.option_list_pages import ignore_pages_of_hidden_lists
 from torchprof_tui.ui.common.screen_commands import ScreenCommands
+
+ignore_pages_of_hidden_lists()
 
 
 class HelpApp(App[None]):

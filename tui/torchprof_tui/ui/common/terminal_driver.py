@@ -43,7 +43,7 @@ class TerminalDriver(LinuxDriver):
         writer_before = self._writer_thread
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self._is_active = self._writer_thread is not writer_before  # not where the program is in the background
-        if self._is_active:
+        if self._is_active and self._file is not None:
             self._guard = TerminalGuard()
             self._guard.start(self._file.fileno(), self.attrs_before)
 
