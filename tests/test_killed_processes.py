@@ -26,6 +26,7 @@ from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.trace.loading.worker_process import WorkerProcess
 from torchprof_tui.trace.loading.worker_protocol import Task
+from torchprof_tui.ui.common.terminal_guard import KILLED_LINE
 
 SAMPLE = find("train_gpt_stack_memory").path
 RANKS = find("train_gpt_2ranks").path
@@ -109,6 +110,21 @@ async def test_a_killed_listing_worker_is_one_line() -> None:
     with pytest.raises(LoadError, match="was killed"):
         await worker.read_result(lambda progress: None)
     worker.cancel()
+
+
+def test_a_cached_column_that_is_cut_short_while_it_is_mapped(cache_home: Path) -> None:
+    """No Python code can handle the SIGBUS of a read: the program ends, but with one line and a usable terminal."""
+    assert run_program("info", str(SAMPLE)).returncode == 0
+    (columns,) = cache_home.glob("*/columns")
+    with Terminal([*PROGRAM, str(SAMPLE)]) as terminal:
+        terminal.wait_for("ProfilerStep#", "stream 7")
+        os.truncate(columns, 0)
+        for key in "t", "n", "\x1b", "c":
+            with contextlib.suppress(OSError):  # the program has ended
+                terminal.send(key)
+        assert terminal.wait_for_end() == -signal.SIGBUS
+        terminal.wait_for(KILLED_LINE[:80])
+        assert not terminal.is_raw()
 
 
 # -- folders of the system -------------------------------------------------------------------------------------------
