@@ -21,4 +21,4 @@ def move_visible_page(option_list: OptionList, direction: int) -> None:
 
 def ignore_pages_of_hidden_lists() -> None:
     """Change textual's class for the rest of the process."""
-    OptionList._move_page = move_visible_page  # type: ignore[method-assign]
+    OptionList._move_page = move_visible_page  # type: ignore[assignment,method-assign]

@@ -14,9 +14,7 @@ from typing import Any
 RESET_MODES = "".join(f"\\033[?{mode}l" for mode in (1000, 1002, 1003, 1006, 1015, 1016, 1004, 2004, 2026, 2048, 1049))
 """No mouse, no focus reports, no bracketed paste, the usual screen; written as `printf` reads them."""
 
-KILLED_LINE = (
-    "torchprof-tui: the program was killed: out of memory, or a cached file was cut short while open"
-)
+KILLED_LINE = "torchprof-tui: the program was killed: out of memory, or a cached file was cut short while open"
 
 # The word arrives when the terminal has been restored; without it, the pipe was closed by the end of the program.
 _SCRIPT = f"""
