@@ -79,6 +79,12 @@ def test_json_as_the_contract_has_it(capsys: pytest.CaptureFixture[str]) -> None
     assert worst == sorted(worst, reverse=True)
 
 
+def test_a_range_that_ends_long_after_the_trace(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    far = "99999999999999999999"
+    assert asked(capsys, SLOW, "--range", f"0:{far}")["scope"]["start_ns"] == 0
+    assert main(["slice", SLOW, "--range", f"0:{far}", "-o", str(tmp_path / "all.json")]) == 0
+
+
 def test_a_range(capsys: pytest.CaptureFixture[str]) -> None:
     answer = asked(capsys, SLOW, "--range", "170us:0.26ms")
     assert answer["scope"] == {"label": "range", "start_ns": 170_000, "duration_ns": 90_000}

@@ -14,6 +14,8 @@ from tests.helpers.paths import FIXTURES
 from tests.helpers.pattern_traces import GEMM, op_with_work
 from tests.helpers.trace_builder import Entry, step
 from torchprof_tui.analysis.compare.account import Account, PartChange
+from torchprof_tui.analysis.compare.comparison_error import ComparisonError
+from torchprof_tui.analysis.compare.step_selection import parse_step_numbers
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.diff.time_limit import parse_time_limit
 from torchprof_tui.ui.common.waterfall import build_rows
@@ -279,3 +281,9 @@ def test_names_from_a_trace_cannot_drive_the_terminal(capsys: pytest.CaptureFixt
 def test_what_is_no_limit_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"\+5%"):
         parse_time_limit(text)
+
+
+@pytest.mark.parametrize("steps", ["9" * 5000, "0.." + "9" * 5000])
+def test_a_step_number_without_end_is_refused(steps: str) -> None:
+    with pytest.raises(ComparisonError, match="not steps"):
+        parse_step_numbers(steps)

@@ -53,6 +53,10 @@ SCREEN_CASES: dict[str, ScreenCase] = {
     "one cell": ScreenCase(
         Inputs(GOOD), (("n", "k", "c"), ("t", "down", "enter"), ("escape", "?"), ("escape", "R")), (1, 1)
     ),
+    # A list without a visible line has no pages: KeyError in textual.
+    "pages of a list without room": ScreenCase(Inputs(GOOD), (("ctrl+p",), ("pageup", "pagedown")), (2, 1)),
+    # The palette lay below the help: DuplicateIds.
+    "the palette from its help": ScreenCase(Inputs(GOOD), (("ctrl+p",), ("f1",), ("ctrl+p", "escape"), ("escape",))),
     "control bytes in every name": ScreenCase(Inputs(EVIL_NAMES), (("n", "k"), ("c",), ("t",), ("escape", "s"))),
     "a request of somebody else": ScreenCase(
         Inputs(GOOD, (("request.json", b'{"command": ["rm", "-rf", "/"], "cwd": "/"}'),)), (("r",), ("escape",))

@@ -66,7 +66,10 @@ sys.exit(main())
 
 
 def _exchange(process: subprocess.Popen[bytes], master: int, keys: bytes) -> bytes:
-    """Read until the program ends; send the keys when it is quiet, then `q` and ctrl+c. Returns what it wrote."""
+    """Read until the program ends; send the keys when it is quiet, then `q` and ctrl+c. Returns what it wrote.
+
+    Not before the app is on the screen: until then, ctrl+c is a signal.
+    """
     written = bytearray()
     pending = [keys, b"\x1b", b"q", b"\x03", b"\x03"]
     deadline = time.monotonic() + SECONDS
@@ -78,7 +81,7 @@ def _exchange(process: subprocess.Popen[bytes], master: int, keys: bytes) -> byt
             last = time.monotonic()
         elif process.poll() is not None:
             return bytes(written)
-        elif pending and written and time.monotonic() - last > QUIET_SECONDS:
+        elif pending and PAIRS[0][0] in written and time.monotonic() - last > QUIET_SECONDS:
             os.write(master, pending.pop(0))
             last = time.monotonic()
     raise FindingError(f"the session does not end within {SECONDS} s")

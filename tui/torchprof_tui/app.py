@@ -251,6 +251,8 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
         except UnreadableFileError as error:
             self.notify(f"{error}; R records a run", severity="warning", markup=False)
             return
+        if stored is not None and stored.problem is not None:
+            self.notify(stored.problem, severity="warning", markup=False)
         if stored is None:
             self.notify("it is unknown how this trace was recorded; R records a run", markup=False)
         elif stored.is_own:

@@ -16,7 +16,11 @@ from typing import NoReturn
 
 from torchprof_tui import __version__
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.output_encoding import tolerate_encoding
+from torchprof_tui.commands.common.standard_streams import (
+    drop_unwritten_output,
+    replace_closed_streams,
+    tolerate_encoding,
+)
 from torchprof_tui.trace.core.errors import format_error
 
 PROGRAM = "torchprof-tui"
@@ -65,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit status: 0 done, 1 the answer is no, 2 wrong call or input, 130 Ctrl-C."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
+    replace_closed_streams()
     tolerate_encoding()
     try:
         status = _run_command(words)
@@ -73,15 +78,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         return _report_error(str(error))
     except BrokenPipeError:
-        # The reader closed the pipe. Without this, Python reports the error again when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 0  # the reader closed the pipe
     except KeyboardInterrupt:
         return 130
     except Exception as error:
         if debug:
             raise
         return _report_error(format_error(error))
+    finally:
+        drop_unwritten_output()
 
 
 def _run_command(words: list[str]) -> int:
@@ -140,6 +145,6 @@ def _reject_unknown_command(words: list[str]) -> None:
 def _report_error(line: str) -> int:
     # A file name or text from a file may hold control sequences.
     shown = "".join(c if c.isprintable() else "·" for c in " ".join(line.split()))
-    with contextlib.suppress(OSError):  # the terminal is gone
+    with contextlib.suppress(OSError):  # where stderr is full or gone, the exit status has to do
         print(f"{PROGRAM}: {shown}", file=sys.stderr)
     return 2

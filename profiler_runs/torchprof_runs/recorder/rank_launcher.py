@@ -7,13 +7,15 @@ import glob
 import importlib
 import importlib.util
 import json
+import math
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 from . import run_folder, torch_capabilities
 from .atomic_files import explain_os_error, write_json
@@ -28,6 +30,15 @@ _FORWARDED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 POLL_SECONDS = 0.05  # seconds
 FAILURE_GRACE_SECONDS = 5.0  # seconds after a rank's failure before the others get SIGTERM
 SAVE_WITHIN_SECONDS = 120.0  # seconds after SIGTERM before a rank is killed
+MAX_MANIFEST_CHARACTERS = 8 << 20  # the viewer reads no more; a rank that records ten thousand cycles writes 4 MB
+_MANIFEST_FIELDS: dict[str, tuple[type, ...]] = {
+    "rank": (int,),
+    "world_size": (int,),
+    "state": (str,),
+    "ended": (str,),
+    "exit_status": (int,),
+    "seconds": (int, float),
+}
 
 
 def is_multi_rank(options: Options) -> bool:
@@ -231,12 +242,29 @@ def _build_torchrun_commands(options: Options) -> list[tuple[list[str], dict[str
 
 
 def _read_manifest(path: str) -> dict[str, Any]:
+    """Read what one rank wrote: the known fields that have their types; nothing from what is no manifest."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return {}
         with open(path, encoding="utf-8") as file:
-            facts: dict[str, Any] = json.load(file)
-            return facts
-    except (OSError, ValueError):
+            facts = json.loads(file.read(MAX_MANIFEST_CHARACTERS), parse_constant=_refuse_constant)
+    except (OSError, ValueError, RecursionError):
         return {}
+    if not isinstance(facts, dict):
+        return {}
+    known = {name: facts[name] for name, kinds in _MANIFEST_FIELDS.items() if _is_of_kind(facts.get(name), kinds)}
+    kept = facts.get("kept")
+    traces = [entry for entry in kept if isinstance(entry, dict)] if isinstance(kept, list) else []
+    return {**known, "kept": [entry for entry in traces if isinstance(entry.get("trace"), str)]}
+
+
+def _is_of_kind(value: object, kinds: tuple[type, ...]) -> bool:
+    is_finite = not isinstance(value, float) or math.isfinite(value)
+    return type(value) in kinds and is_finite  # a bool is no number here
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON")
 
 
 def _format_exit_code(code: int) -> str:

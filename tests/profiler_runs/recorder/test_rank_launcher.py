@@ -19,6 +19,7 @@ from tests.profiler_runs.conftest import HARNESS, Start
 from torchprof_runs.recorder import rank_environment as ranks
 from torchprof_runs.recorder import rank_launcher
 from torchprof_runs.recorder.options import UsageError, parse_options
+from torchprof_runs.recorder.status_messages import Reporter
 
 DDP = """
 import os, sys, torch, torch.distributed as dist
@@ -201,3 +202,24 @@ def test_torchrun_commands() -> None:
     ):
         with pytest.raises(UsageError, match=says):
             rank_launcher._build_torchrun_commands(parse_options(wrong.split()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]", "null", "5", "", "\xff", "[" * 100_000, '{"rank": NaN}', '{"kept": 5}', '{"kept": [5, {"trace": 7}, {}]}',
+        '{"rank": "1", "world_size": "two"}', '{"rank": [1], "world_size": null}', '{"rank": true, "seconds": 1e999}',
+    ],
+)  # fmt: skip
+def test_a_damaged_manifest_of_a_rank_does_not_end_the_launcher(tmp_path: Path, text: str) -> None:
+    intact = {"rank": 1, "world_size": 2, "state": "ended", "kept": [{"trace": "a.json"}], "pid": 7}
+    (tmp_path / "manifest.rank1.json").write_text(json.dumps(intact))
+    (tmp_path / "manifest.rank0.json").write_text(text, encoding="latin-1")
+    os.mkfifo(tmp_path / "manifest.rank2.json")
+    reporter = Reporter(None)
+    launcher = rank_launcher._RankLauncher(parse_options(["--nproc", "3", "x.py"]), str(tmp_path), reporter)
+    launcher._write_manifest("ended", 0)
+    document = json.loads((tmp_path / "manifest.json").read_text(), parse_constant=pytest.fail)
+    assert len(document["ranks"]) == 3
+    assert [rank["kept"] for rank in document["ranks"] if rank["rank"] == 1] == [[{"trace": "a.json"}]]
+    assert document["world_size"] == 2

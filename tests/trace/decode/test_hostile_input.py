@@ -78,6 +78,13 @@ ENDLESS = {
     "empty objects": b'{"traceEvents": [' + b"{}," * (MANY // 3) + b"\xff {}]}",
     "quotes": b'{"traceEvents": [' + b'"",' * (MANY // 3) + b'"]}',
     "keys": b"{" + b"".join(b'"k%d": {},' % k for k in range(MANY // 10)) + b'"traceEvents": [{"ph": "X"}]}',
+    "space after the last entry": b'{"traceEvents": [{"ph": "X", "name": "a"}' + b" " * MANY,
+    "space after a comma": b'{"traceEvents": [{"ph": "X", "name": "a"},' + b"\n" * MANY + b"\xff",
+    "space after the list": b'{"traceEvents": [{"ph": "X", "name": "a"}\xff]' + b" " * MANY + b"x",
+    "space after a quote": b'{"traceEvents": [{"ph": "X", "name": "a"b"' + b" " * MANY + b"}]}",
+    "space after a key": b'{"traceEvents": [{"ph": "X", "name"' + b"\t" * MANY + b'"a"}]}',
+    "space in a list": b'{"traceEvents": [{"ph": "X", "args": {"a": ["b"c"' + b" " * MANY + b"]}}]}",
+    "space before all": b" " * MANY + b'{"traceEvents": [{"ph": "X"}',
     "deep args": b'{"traceEvents": [{"ph": "X", "args": ' + b"[" * MANY + b"]" * MANY + b"}]}",
 }
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.viewports import viewports
-from torchprof_tui.trace.core.time_format import format_duration, format_time, parse_time
+from torchprof_tui.trace.core.time_format import MAX_TIME, format_duration, format_time, parse_time
 from torchprof_tui.trace.query.time_axis import LABEL_GAP, compute_ticks
 from torchprof_tui.trace.query.viewport import Viewport
 
@@ -77,6 +77,9 @@ def test_instants(ns: int, step: int, reach: int | None, text: str) -> None:
         ("-3 ns", -3),
         (".5MS", 500_000),
         ("1.9ns", 1),
+        ("99999999999999999999", MAX_TIME),
+        ("-" + "9" * 5000 + "s", -MAX_TIME),
+        ("0" * 5000 + "7ns", 7),
     ],
 )
 def test_times_as_people_write_them(text: str, ns: int) -> None:

@@ -226,10 +226,18 @@ PAGE = """
 <a href="below/">folder</a><a href="rank0.json?sort=1">query</a>""".replace("{long}", "x" * 10_000)
 
 
+SILENT_SECONDS = 3.0
+"""Time that a server takes for no answer; each request is repeated."""
+
+
 class Hostile(http.server.BaseHTTPRequestHandler):
     """Answer with a page of hostile links, one without end, or one that comes too slowly."""
 
     def do_GET(self) -> None:
+        if self.path.startswith("/silent/"):
+            time.sleep(SILENT_SECONDS)
+            self.close_connection = True
+            return None
         if self.path == "/many/":
             body = "".join(f'<a href="{number}.json">x</a>' for number in range(50_000)).encode()
         elif self.path.startswith("/runs/") and not self.path.startswith("/runs/rank"):
@@ -291,6 +299,14 @@ def test_pages_without_end_are_given_up(site: str, monkeypatch: pytest.MonkeyPat
     assert refusal(f"{site}/endless/") == "the page is longer than 8 MB; name a trace"
     monkeypatch.setattr(module, "MAX_LISTING_SECONDS", 0.2)
     assert refusal(f"{site}/slow/").startswith("the list takes longer than 0.2 s")
+
+
+@pytest.mark.parametrize("place", ["a.json", "runs/", "*/*.json"])
+def test_a_server_that_does_not_answer_is_given_up(site: str, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """Each address is asked for several times, and each request is repeated: minutes, with a timeout for each."""
+    monkeypatch.setattr(listing_limits, "MAX_LISTING_SECONDS", 0.2)
+    said = refusal(f"{site}/silent/{place}")
+    assert said.startswith(("the server does not answer within", "the list takes longer than"))
 
 
 def test_answers_that_are_none(site: str) -> None:

@@ -116,3 +116,10 @@ def test_paths_on_a_host() -> None:
     assert candidates("~/train.py", "box:t.json") == [("./~/train.py", "box:./~/train.py")]
     assert candidates("train.py", "ssh://box/data/t.json")[0] == ("/data/train.py", "ssh://box/data/train.py")
     assert candidates("<stdin>", "box:t.json") == candidates("a\nb", "box:t.json") == []
+
+
+def test_without_a_home_folder_a_trace_in_it_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", lambda _: {}["nobody"])
+    assert "no such file here" in refusal("train.py", tmp_path, "~/a.json")
+    assert "no such file here" in refusal("train.py", tmp_path, "~nobody-of-this-name/a.json")

@@ -204,3 +204,16 @@ async def test_all_bindings_have_a_sentence() -> None:
             bound = {binding.action for _, binding in app.screen._bindings}
             textuals = {action for action in bound if action.startswith(("app.", "screen."))}
             assert bound - textuals <= listed, name
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 48)])
+async def test_f1_in_the_palette_shows_the_keys_of_the_screen_below(size: tuple[int, int]) -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await pilot.press("f1")
+        await until(pilot, lambda: KNOWN_KEYS["start"][:20] in text_of(app.screen))
+        await pilot.press("ctrl+p")  # the palette is below: textual would open it a second time
+        await until(pilot, lambda: len(app._notifications) == 1)
+        assert isinstance(app.screen, HelpScreen)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import termios
 import time
+import tty
 from pathlib import Path
 
+import pyte
 import pytest
 
 from tests.helpers.terminal import TIMEOUT_SECONDS, Terminal
+from torchprof_tui.ui.common.terminal_guard import KILLED_LINE, TerminalGuard
 
 COMMAND = (sys.executable, "-m", "torchprof_tui", "sample:matmul_add_64_cold_eager", "--no-cache")
 MAX_SETTLING_SECONDS = 20.0
@@ -112,3 +116,48 @@ def test_a_terminal_that_is_gone_ends_the_program() -> None:
         terminal.wait_for("stream 7")
         terminal.hang_up()
         assert terminal.wait_for_end() == 128 + signal.SIGHUP
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGBUS, signal.SIGSEGV])
+def test_a_killed_program_leaves_a_usable_terminal(number: signal.Signals) -> None:
+    with Terminal(COMMAND) as terminal:
+        terminal.wait_for("stream 7")
+        assert terminal.is_raw()
+        os.kill(terminal.pid, number)
+        terminal.wait_for_end()
+        terminal.wait_for(KILLED_LINE[:80])
+        assert not terminal.is_raw()
+        assert not terminal.screen.mode & {1000 << 5, 1003 << 5, 2004 << 5}  # mouse reports, bracketed paste
+        assert pyte.modes.DECTCEM in terminal.screen.mode  # the cursor is shown
+
+
+def test_the_modes_of_the_user_are_restored() -> None:
+    """`stty sane` would lose what the user has set."""
+    master, slave = os.openpty()
+    before = termios.tcgetattr(slave)
+    before[6][termios.VERASE] = b"\x08"
+    termios.tcsetattr(slave, termios.TCSANOW, before)
+    guard = TerminalGuard()
+    guard.start(slave, termios.tcgetattr(slave))
+    tty.setraw(slave)
+    process = guard._process
+    assert process is not None
+    assert process.stdin is not None
+    process.stdin.close()  # as the kernel does where this process is killed
+    assert process.wait(TIMEOUT_SECONDS) == 0
+    assert termios.tcgetattr(slave) == before
+    assert KILLED_LINE.encode() in os.read(master, 65536)
+    os.close(master)
+    os.close(slave)
+
+
+def test_an_ended_program_says_nothing_about_an_end() -> None:
+    master, slave = os.openpty()
+    guard = TerminalGuard()
+    guard.start(slave, termios.tcgetattr(slave))
+    guard.stop()
+    os.set_blocking(master, False)
+    with pytest.raises(BlockingIOError):
+        os.read(master, 1)
+    os.close(master)
+    os.close(slave)

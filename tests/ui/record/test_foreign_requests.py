@@ -261,3 +261,35 @@ async def test_a_command_of_a_megabyte_is_listed_in_one_row(unpacked: Path) -> N
         assert [note.message for note in app._notifications] == [
             "this request cannot be repeated: it is too long to be shown"
         ]
+
+
+async def test_the_request_of_a_newer_version_says_so(unpacked: Path) -> None:
+    write_request(unpacked, schema=99)
+    app = explore(unpacked)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: app.screen.TITLE == "explorer")
+        await pilot.press("R")
+        await until(pilot, lambda: isinstance(app.screen, RecordScreen))
+        await until(pilot, lambda: "newer version (99" in notices(app))
+        await until(pilot, lambda: app.screen.query_one("#run-list", OptionList).option_count > 8)  # with past runs
+        await pilot.press("tab", "tab", "home")
+        await until(pilot, lambda: "newer version (99" in shown(app, "#run-hint"))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen.TITLE == "explorer")
+        app.clear_notifications()
+        await pilot.press("r")
+        await until(pilot, lambda: "newer version (99" in notices(app))
+
+
+async def test_an_unreadable_request_is_reported_by_the_form(unpacked: Path) -> None:
+    (unpacked / "request.json").write_text(NESTED)
+    app = explore(unpacked)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: app.screen.TITLE == "explorer")
+        await pilot.press("R")
+        await until(pilot, lambda: isinstance(app.screen, RecordScreen))
+        await until(pilot, lambda: "request.json" in notices(app))
+
+
+def notices(app: TorchprofApp) -> str:
+    return "\n".join(notice.message for notice in app._notifications)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
 
 from tests.helpers.rank_traces import late_rank
 from torchprof_samples import SAMPLES, find
@@ -335,3 +336,15 @@ def test_a_damaged_list_is_an_empty_one(stored: str) -> None:
     assert recent_traces.list_recent_traces() == []
     recent_traces.add_recent_trace("host:a.json")
     assert [entry.spec for entry in recent_traces.list_recent_traces()] == ["host:a.json"]
+
+
+async def test_enter_on_a_row_that_has_just_left_the_list(alone: Path) -> None:
+    """The list is built again when the folder has been searched: a choice may arrive after that."""
+    app = TorchprofApp()
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: bool(options(app)))
+        option_list = app.screen.query_one(OptionList)
+        gone = Option("gone", id="gone.json")
+        app.screen.post_message(OptionList.OptionSelected(option_list, gone, 0))
+        await pilot.pause()
+        assert isinstance(app.screen, StartScreen)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 
-_NUMBERS = re.compile(r"#?(\d+)(?:\.\.#?(\d+))?")
+_NUMBERS = re.compile(r"#?(\d{1,18})(?:\.\.#?(\d{1,18}))?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,9 @@ _UNITS = (("s", 9), ("ms", 6), ("µs", 3), ("ns", 0))
 _SCALES = {"s": 9, "ms": 6, "us": 3, "µs": 3, "μs": 3, "ns": 0}  # µ: the micro sign and the Greek letter
 _TIME = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?\s*([a-zµμ]*)")
 
+MAX_TIME = 2**62
+"""ns, 146 years: a longer time that a user writes means the end of the trace, and sums of two times fit 64 bits."""
+
 
 def format_duration(ns: float) -> str:
     """Format with three or four digits in the largest unit that fits: "640 ns", "1.92 µs", "159.6 ms"."""
@@ -41,7 +44,7 @@ def format_time(ns: int, step: int = 1, magnitude: int | None = None) -> str:
 def parse_time(text: str) -> int:
     """Parse "12.5ms", "120 us", "1.5s" or "300 ns" to ns; a bare number is in µs, the unit of trace files.
 
-    Raises ValueError with a line for the user.
+    Longer times than MAX_TIME become MAX_TIME. Raises ValueError with a line for the user.
     """
     match = _TIME.fullmatch(text.strip().lower())
     sign, whole, fraction, unit = match.groups(default="") if match else ("", "", "", "")
@@ -49,7 +52,8 @@ def parse_time(text: str) -> int:
     if not (whole or fraction) or power is None:
         raise ValueError(f"not a time: {text.strip()!r} (write it like 12.5ms, 300us or 1.2s)")
     digits = (fraction + "0" * power)[:power]  # traces have a resolution of 1 ns
-    ns = int(whole + digits or "0")
+    number = (whole + digits).lstrip("0")
+    ns = MAX_TIME if len(number) > len(str(MAX_TIME)) else min(int(number or "0"), MAX_TIME)
     return -ns if sign == "-" else ns
 
 

@@ -159,8 +159,8 @@ _WORD = re.compile(r'[^\s,:{}\[\]"]+')
 _KEY = re.compile(r'"([^"\\\n]*)"\s*:')
 _KEY_MISSING_A_QUOTE = re.compile(r'"?([A-Za-z_][\w .%/()#-]*?)"?\s*:')
 _NEXT_KEY = r'(?:"[^"\\\n]*"|[A-Za-z_][\w .%/()#-]*")\s*:'
-_ENDS_IN_OBJECT = re.compile(rf'"\s*(?:,+\s*{_NEXT_KEY}|,*\s*\}}\s*[,}}\]])')
-_ENDS_IN_LIST = re.compile(r'"\s*(?:,+\s*(?:["\[{\d-]|true|false|null|nan|inf)|,*\s*\])', re.IGNORECASE)
+_ENDS_IN_OBJECT = re.compile(rf'"\s*(?:,+\s*{_NEXT_KEY}|(?:,+\s*)?\}}\s*[,}}\]])')
+_ENDS_IN_LIST = re.compile(r'"\s*(?:,+\s*(?:["\[{\d-]|true|false|null|nan|inf)|(?:,+\s*)?\])', re.IGNORECASE)
 _KEY_INSIDE_STRING = re.compile(r',\s*"[^"\\\n]*"\s*:')  # a string that contains further keys lost its closing quote
 _BARE_QUOTE = re.compile(r'\\.|(")', re.DOTALL)
 

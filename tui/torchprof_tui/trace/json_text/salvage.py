@@ -90,7 +90,7 @@ _MIN_RUN_BYTES, _MAX_RUN_BYTES = 64 * 1024, 4 << 20
 """Text without a beginning of an entry is parsed in runs from this size on, and up to this size at once; bytes."""
 
 _SEPARATOR_SPACE = re.compile(rb"[\s,]*")
-_CLOSING_CANDIDATE = re.compile(rb'\}\s*,?\s*(\])(?=\s*(?:\}?\s*\Z|,\s*"[^"\\\n]*"\s*:))')
+_CLOSING_CANDIDATE = re.compile(rb'\}\s*(?:,\s*)?(\])(?=\s*(?:(?:\}\s*)?\Z|,\s*"[^"\\\n]*"\s*:))')
 
 
 class _Salvager:

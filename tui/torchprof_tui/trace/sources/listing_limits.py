@@ -100,14 +100,22 @@ def select_newest(traces: Sequence[ListedTrace]) -> list[ListedTrace]:
     return sorted(traces, key=lambda trace: (-trace.modified, trace.spec))[:MAX_LISTED]
 
 
-def run_limited(spec: str, list_names: Callable[[], Result]) -> Result:
-    """Run a listing that cannot be limited otherwise on a thread. Raises TraceError after MAX_LISTING_SECONDS."""
+SLOW_LIST = f"the list takes longer than {MAX_LISTING_SECONDS} s; name a subfolder or a trace"
+SLOW_ANSWER = f"the server does not answer within {MAX_LISTING_SECONDS} s"
+
+
+def run_limited(spec: str, ask: Callable[[], Result], reason: str = SLOW_LIST) -> Result:
+    """Run a request that cannot be limited otherwise on a thread.
+
+    Raises TraceError with the reason after MAX_LISTING_SECONDS. A timeout of a socket is no limit: requests are
+    repeated, and a server may send a byte a minute.
+    """
     outcome: list[Result] = []
     failure: list[BaseException] = []
 
     def run() -> None:
         try:
-            outcome.append(list_names())
+            outcome.append(ask())
         except BaseException as error:
             failure.append(error)
 
@@ -117,7 +125,7 @@ def run_limited(spec: str, list_names: Callable[[], Result]) -> Result:
     if failure:
         raise failure[0]
     if not outcome:
-        raise TraceError(f"{spec}: the list takes longer than {MAX_LISTING_SECONDS} s; name a subfolder or a trace")
+        raise TraceError(f"{spec}: {reason}")
     return outcome[0]
 
 

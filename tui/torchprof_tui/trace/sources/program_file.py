@@ -89,7 +89,8 @@ def _list_candidates(file: str, trace_file: str, cwd: Path) -> Iterator[Path]:
         yield Path(file)
         return
     yield cwd / file
-    folder = Path(trace_file).expanduser().absolute().parent if trace_file else cwd
+    # Unlike Path.expanduser and Path.absolute, these need neither a home folder nor a current one.
+    folder = (cwd / os.path.expanduser(trace_file)).parent if trace_file else cwd
     yield folder / file
     for parent in list(folder.parents)[:MAX_PARENTS]:
         yield parent / file

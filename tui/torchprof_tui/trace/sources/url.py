@@ -15,6 +15,7 @@ from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
 from torchprof_tui.trace.sources.http_index import entries_of, list_links, match_links
 from torchprof_tui.trace.sources.listing_limits import (
     MAX_LISTED,
+    SLOW_ANSWER,
     RemoteEntry,
     read_entry,
     run_limited,
@@ -65,7 +66,7 @@ def open_url(spec: str) -> Source:
         folder = _build_folder_error(spec, file_system, entry)
         if folder is not None:
             raise folder
-        stream = _open_stream(spec, file_system, path)
+        stream = run_limited(spec, lambda: _open_stream(spec, file_system, path), SLOW_ANSWER)
     except TraceError:
         raise
     except Exception as error:  # each file system has exceptions of its own
@@ -107,7 +108,7 @@ def list_url(spec: str) -> list[ListedTrace] | str:
 def _match_pattern(spec: str, file_system: Any, path: str) -> list[ListedTrace]:
     """Return the files (not folders) that match; on an HTTP server, those that its pages link to."""
     if _is_http(spec):
-        found = list(entries_of(match_links(file_system, path)))
+        found = list(entries_of(run_limited(spec, lambda: match_links(file_system, path))))
     else:
         found = list(run_limited(spec, lambda: file_system.glob(path, detail=True)).values())
     entries = (read_entry(entry) for entry in found)
@@ -137,7 +138,7 @@ def _check_address(spec: str) -> None:
 
 def _read_info(spec: str, file_system: Any, path: str) -> RemoteEntry:
     """Read what the file system reports about a path. Raises what the file system raises."""
-    info = file_system.info(path)
+    info = run_limited(spec, lambda: file_system.info(path), SLOW_ANSWER)
     entry = read_entry({**info, "name": path} if isinstance(info, dict) else None)
     if entry is None:
         raise TraceError(f"{spec}: unexpected answer from the server")
@@ -188,7 +189,7 @@ def _build_folder_error(spec: str, file_system: Any, entry: RemoteEntry) -> Fold
     if not entry.is_folder and not is_page:
         return None
     if is_page:
-        found = list(entries_of(list_links(file_system, entry.name)))
+        found = list(entries_of(run_limited(spec, lambda: list_links(file_system, entry.name))))
     else:
         found = list(run_limited(spec, lambda: file_system.ls(entry.name, detail=True)))
     listed = [each for each in map(read_entry, found) if each is not None and not each.is_folder]

@@ -6,8 +6,12 @@ from typing import ClassVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
 
+from torchprof_tui.ui.common.option_list_pages import ignore_pages_of_hidden_lists
 from torchprof_tui.ui.common.screen_commands import ScreenCommands
+
+ignore_pages_of_hidden_lists()
 
 
 class HelpApp(App[None]):
@@ -22,6 +26,13 @@ class HelpApp(App[None]):
         Binding("f1", "help", "help", id="program.help-f1", show=False, priority=True),
     ]
 
+    def action_command_palette(self) -> None:
+        """Show the command palette, unless it is open below the help: textual raises DuplicateIds then."""
+        if any(isinstance(screen, CommandPalette) for screen in self.screen_stack):
+            self.notify("the command palette is open already: esc closes the help above it", timeout=3, markup=False)
+        else:
+            super().action_command_palette()
+
     async def action_help(self) -> None:
         """Show the help of the current screen; on the help itself, close it."""
         # deferred: imported after the first frame
@@ -30,4 +41,5 @@ class HelpApp(App[None]):
         if isinstance(self.screen, HelpScreen):
             self.screen.dismiss()
         else:
-            self.push_screen(HelpScreen.for_screen(self.screen))
+            described = [screen for screen in self.screen_stack if not isinstance(screen, CommandPalette)]
+            self.push_screen(HelpScreen.for_screen(described[-1]))  # the palette has no keys of its own

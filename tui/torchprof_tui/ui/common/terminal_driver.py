@@ -19,6 +19,8 @@ from textual import events
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
 
+from torchprof_tui.ui.common.terminal_guard import TerminalGuard
+
 REPAINT_MODES = "\x1b[?1049h\x1b[?25l\x1b[?1004h\x1b[?7l\x1b[?2004h"
 """Alternate screen, no cursor, focus reports, no line wrap, bracketed paste: what a shell may have changed."""
 
@@ -31,6 +33,7 @@ class TerminalDriver(LinuxDriver):
 
     _is_active = False
     _event_loop: asyncio.AbstractEventLoop | None = None
+    _guard: TerminalGuard | None = None
 
     def start_application_mode(self) -> None:
         """Enter application mode; where it is entered already, only set the terminal's modes again and repaint."""
@@ -41,12 +44,18 @@ class TerminalDriver(LinuxDriver):
         writer_before = self._writer_thread
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self._is_active = self._writer_thread is not writer_before  # not where the program is in the background
+        if self._is_active and self._file is not None:
+            self._guard = TerminalGuard()
+            self._guard.start(self._file.fileno(), self.attrs_before)
 
     def stop_application_mode(self) -> None:
         """Leave application mode, if it was entered."""
         if self._is_active:
             self._is_active = False
             super().stop_application_mode()
+        if self._guard is not None:
+            self._guard.stop()
+            self._guard = None
 
     def run_input_thread(self) -> None:
         """Read input until application mode ends; end the program where the terminal is gone."""

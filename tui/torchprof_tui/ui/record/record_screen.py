@@ -74,7 +74,7 @@ class RecordScreen(Screen[None]):
 
     `switched_on`: an option to switch on in it, as "--with-stack", because the trace on screen was made without.
     `foreign_file`: the file of a request that this user did not make, which the form then describes in full.
-    `environment`: the environment of a run, None for the process's own.
+    `environment`: the environment of a run, None for the process's own. `problem`: one line about the request's file.
     """
 
     TITLE = "record"
@@ -107,8 +107,10 @@ class RecordScreen(Screen[None]):
         foreign_file: str | None = None,
         environment: Mapping[str, str] | None = None,
         switched_on: str = "",
+        problem: str | None = None,
     ) -> None:
         super().__init__()
+        self._problem = problem
         self._switched_on = switched_on
         self._last_interpreter = ""  # that of the last run that worked, while the form has it as a default
         self._initial_request = request
@@ -145,8 +147,13 @@ class RecordScreen(Screen[None]):
                 self.query_one(RunOptions).switch_on(self._switched_on)
         else:
             self._fill_last_interpreter()
+        self._report_problem(self._problem)
         self._load_past_runs()
         self._update_equivalent()
+
+    def _report_problem(self, problem: str | None) -> None:
+        if problem is not None:
+            self.notify(problem, title="stored request", severity="warning", markup=False)
 
     @work(thread=True)
     def _load_past_runs(self) -> None:
@@ -306,7 +313,8 @@ class RecordScreen(Screen[None]):
         if kind == "past":
             run = self._past_runs[int(name)]
             command = truncate(run.request.equivalent_command(), MAX_ROW_CELLS)
-            return f"{command}   {format_outcome(run)}, in {run.result.folder}"
+            problem = f"{run.stored.problem}   " if run.stored.problem else ""
+            return f"{problem}{command}   {format_outcome(run)}, in {run.result.folder}"
         return ""
 
     # -- events --------------------------------------------------------------------------------------------
@@ -337,6 +345,7 @@ class RecordScreen(Screen[None]):
         if kind == "past":
             run = self._past_runs[int(name)]
             self._fill_form(run.request, run.stored.cwd, None if run.stored.is_own else run.stored.path)
+            self._report_problem(run.stored.problem)
         elif kind == "workload":
             argument = WORKLOADS_FOR_GPUS.get(name, "") if not self._has_gpu else ""
             if not (self._has_gpu or argument) and name in WORKLOADS_FOR_GPUS:
@@ -381,10 +390,11 @@ def create_form_of_trace(path: str, trace: Trace | None, environment: Mapping[st
     """
     try:
         stored = read_request(path)
-    except UnreadableFileError:
-        stored = None
+    except UnreadableFileError as error:
+        return RecordScreen(environment=environment, problem=str(error))
     if stored is None:
         return RecordScreen(environment=environment)
     lacks_stacks = trace is not None and not bool((trace.kind == Kind.PYTHON).any())
     foreign_file = None if stored.is_own else stored.path
-    return RecordScreen(stored.request, stored.cwd, foreign_file, environment, STACK_OPTION if lacks_stacks else "")
+    switched_on = STACK_OPTION if lacks_stacks else ""
+    return RecordScreen(stored.request, stored.cwd, foreign_file, environment, switched_on, stored.problem)

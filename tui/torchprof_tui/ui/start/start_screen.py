@@ -249,8 +249,7 @@ class StartScreen(Screen[None]):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         if event.option_id == RECORD_SPEC:
             self.post_message(self.RecordAsked())
-        elif event.option_id is not None:
-            row = self._rows[event.option_id]
+        elif (row := self._rows.get(event.option_id or "")) is not None:  # else it left the list after the key
             self.post_message(self.Chosen(row.spec, row.other_specs))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

@@ -129,7 +129,8 @@ def _halve(section: HelpSection) -> list[HelpSection]:
 
 def _find_split(heights: Sequence[int]) -> int:
     """Find the number of blocks in the left column for which the taller column is lowest."""
-    return min(range(1, len(heights) + 1), key=lambda split: (max(sum(heights[:split]), sum(heights[split:])), split))
+    splits = range(1, len(heights) + 1)
+    return min(splits, key=lambda split: (max(sum(heights[:split]), sum(heights[split:])), split), default=0)
 
 
 def _join_blocks(blocks: Sequence[Lines]) -> Lines:

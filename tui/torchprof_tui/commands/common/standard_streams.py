@@ -1,0 +1,59 @@
+"""Use stdin, stdout and stderr as the caller has left them: closed, or with an encoding that lacks some characters.
+
+Standard library only: imported before the command is known.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import sys
+
+SUBSTITUTES = str.maketrans("µμ…·•–—−→←×│─█▌░", "uu.-----><x|-##.")
+"""Characters that the program prints often, each with one ASCII character, so that columns stay aligned."""
+
+_HANDLER = "torchprof_tui.substitute"
+
+
+def replace_closed_streams() -> None:
+    """Open /dev/null in place of streams that are closed (`>&-`), so that no file of the program takes their numbers.
+
+    Input is empty then, and messages are lost; to write the answer to a closed stdout fails, as it should.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        try:
+            os.fstat(number)
+        except OSError:
+            descriptor = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+        mode = "r" if name == "stdin" else "w"
+        setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115  (for the whole run)
+
+
+def drop_unwritten_output() -> None:
+    """Drop what stdout cannot take, which was reported: Python would report it again when it flushes at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def tolerate_encoding() -> None:
+    """Substitute what stdout and stderr cannot encode, where they are not UTF-8; Python raises UnicodeEncodeError."""
+    codecs.register_error(_HANDLER, _substitute)
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None and not (stream.encoding or "").lower().replace("-", "").startswith("utf"):
+            reconfigure(errors=_HANDLER)
+
+
+def _substitute(error: UnicodeError) -> tuple[str, int]:
+    """Return the substitute of the characters that cannot be encoded, and where to go on."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(SUBSTITUTES)
+    return "".join(c if c.isascii() else "?" for c in text), error.end
