@@ -181,9 +181,8 @@ class RecordingScreen(Screen[None]):
         self._recording.save_output(self.query_one(ConsoleView).terminal.text)
         was_stopped = self._recording.interrupts > 0
         if result.traces and (result.exit_status == 0 or was_stopped):
-            self._show_end(
-                f"{len(result.traces)} kept in {result.folder}", "enter open it   r again   esc back   q quit"
-            )
+            count = "1 trace" if len(result.traces) == 1 else f"{len(result.traces)} traces"
+            self._show_end(f"{count} kept in {result.folder}", "enter open it   r again   esc back   q quit")
             self.action_show_trace()
             return
         self._show_end(describe_outcome(result, was_stopped, self._recording.last_log), _format_end_keys(result))
@@ -254,4 +253,4 @@ def describe_outcome(result: RunResult, was_stopped: bool, last_log: str) -> str
 
 def _format_end_keys(result: RunResult) -> str:
     open_key = "enter open the trace   " if result.traces else ""
-    return f"{open_key}r again   R change it   esc back   q quit   page up, down scroll"
+    return f"{open_key}r again   R change it   esc back   q quit   ↑ ↓ scroll"
