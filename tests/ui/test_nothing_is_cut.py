@@ -15,15 +15,12 @@ from rich.style import Style
 from textual.strip import Strip
 
 from tests.helpers.explorer_app import explorer, settled
-from tests.helpers.paths import SAMPLES
-from torchprof_tui.trace.loading.load_in_process import load_trace
+from tests.helpers.golden_files import at_every_size, load_sample
 from torchprof_tui.ui.common import painted_widget
 from torchprof_tui.ui.common.help_screen import HelpScreen
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.table.table_screen import TableScreen
 from torchprof_tui.ui.tree.tree_screen import TreeScreen
-
-SIZES = [(80, 24), (100, 30), (120, 40), (160, 48), (240, 60), (320, 90)]
 
 LATER_SCREENS = (HelpScreen, TableScreen, TreeScreen)
 """Imported here, so that the fixture finds their modules."""
@@ -76,11 +73,10 @@ STATES = {
 }
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@at_every_size
 async def test_no_text_is_cut_without_a_mark(size: tuple[int, int], cut_texts: list[str]) -> None:
-    path = SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"
     found: dict[str, list[str]] = {}
-    async with explorer(load_trace(str(path), cache=False), size) as (screen, pilot):
+    async with explorer(load_sample("train_gpt_stack_memory"), size) as (screen, pilot):
         await settled(pilot)
         for state, keys in STATES.items():
             cut_texts.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,8 +16,8 @@ from textual.geometry import Offset
 from textual.pilot import Pilot
 
 from tests.helpers.explorer_app import explorer, settled, text_of, until
+from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
 from tests.helpers.merged_ranks import load_merged_ranks
-from tests.helpers.paths import SNAPSHOTS
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.loading.resolve import resolve_specs
@@ -28,8 +27,6 @@ from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.lanes.screen_lines import LaneArrangement, LaneLines, LineContent, rank_rows
 from torchprof_tui.ui.table.table_screen import TableScreen
 from torchprof_tui.ui.tree.tree_screen import TreeScreen
-
-GOLDENS = SNAPSHOTS
 
 
 @pytest.fixture(scope="module")
@@ -333,7 +330,7 @@ def _three_ranks() -> Trace:
         return load_merged_ranks(late_rank(3).write(Path(folder)))
 
 
-@pytest.mark.parametrize("size", [(80, 24), (160, 48)], ids=lambda size: f"{size[0]}x{size[1]}")
+@at_every_size
 @pytest.mark.parametrize(
     ("name", "keys"),
     [("ranks", ()), ("ranks-open", ("down", "down", "space")), ("arrivals", ("down", "t", "shift+tab", "shift+tab"))],
@@ -344,15 +341,11 @@ async def test_goldens(name: str, keys: tuple[str, ...], size: tuple[int, int], 
         for key in keys:
             await pilot.press(key)
             await settled(pilot)
-        strips = screen.app.screen._compositor.render_strips()
-        drawn = "".join(f"{strip.text.rstrip()}\n" for strip in strips)
-    golden = GOLDENS / f"{name}-{size[0]}x{size[1]}.txt"
-    if os.environ.get("UPDATE_GOLDENS"):
-        golden.write_text(drawn, encoding="utf-8")
-    assert drawn == golden.read_text(encoding="utf-8")
+        drawn = text_on_screen(screen.app.screen)
+    compare_golden(name, size, drawn)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (100, 30), (120, 40), (160, 48), (240, 60), (320, 90)])
+@at_every_size
 async def test_all_ranks_are_on_the_first_screen(shown: Trace, size: tuple[int, int]) -> None:
     async with explorer(shown, size) as (screen, pilot):
         await settled(pilot)

@@ -471,3 +471,17 @@ async def test_r_on_a_trace_without_a_request_is_reported(alone: Path) -> None:
 
 def test_elapsed_in_words() -> None:
     assert [format_elapsed(seconds) for seconds in (0, 59.94, 65, 3665)] == ["0.0 s", "59.9 s", "1:05", "1:01:05"]
+
+
+async def test_the_highlighted_row_is_on_screen_below_past_runs() -> None:
+    for number in range(4):
+        folder = Path("torchprof_runs") / f"script-{number}"
+        folder.mkdir(parents=True)
+        save_request(str(folder), RecordingRequest(("python", "script.py")))
+    app = TorchprofApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await form(pilot)
+        await until(pilot, lambda: "Past runs" in options(app)[0])
+        await pilot.pause()
+        drawn = [strip.text for strip in app.screen._compositor.render_strips()]
+        assert any(line.strip().startswith(WORKLOADS[0]) for line in drawn[4:12])

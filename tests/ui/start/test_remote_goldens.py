@@ -1,28 +1,21 @@
-"""Goldens at three sizes: the list of a remote folder, and the progress of loading the ranks of a run.
-
-`UPDATE_GOLDENS=1` writes them again: read the difference before you commit it.
-"""
+"""Goldens at six sizes: the list of a remote folder, and the progress of loading the ranks of a run."""
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
 import pytest
-from rich.cells import cell_len
 from textual.widgets import OptionList
 
-from tests.helpers.paths import SNAPSHOTS
+from tests.helpers.explorer_app import settled
+from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.trace.loading.progress import FAILED_SHARE, Progress, RanksProgress
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.ui.start.loading_screen import LoadingScreen
 from torchprof_tui.ui.start.start_screen import StartScreen
-
-GOLDENS = SNAPSHOTS
-SIZES = [(80, 24), (160, 48), (240, 60)]
 
 
 @pytest.fixture(autouse=True)
@@ -48,27 +41,14 @@ def listing() -> list[ListedTrace]:
     ]
 
 
-def drawn(app: TorchprofApp) -> str:
-    strips = app.screen._compositor.render_strips()
-    return "".join(f"{strip.text.rstrip()}\n" for strip in strips)
-
-
-def compare(name: str, text: str, size: tuple[int, int]) -> None:
-    assert max(map(cell_len, text.splitlines())) <= size[0]
-    golden = GOLDENS / f"{name}-{size[0]}x{size[1]}.txt"
-    if os.environ.get("UPDATE_GOLDENS"):
-        golden.write_text(text, encoding="utf-8")
-    assert text == golden.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@at_every_size
 async def test_a_remote_folder(size: tuple[int, int]) -> None:
     app = TorchprofApp()
     async with app.run_test(size=size) as pilot:
         await app.switch_screen(StartScreen(remote_folder=("gpu-box:runs/", listing()), folder=Path("/nowhere")))
-        await pilot.pause()
-        text = drawn(app)
-        compare("elsewhere", text, size)
+        await settled(pilot)
+        text = text_on_screen(app.screen)
+        compare_golden("elsewhere", size, text)
         assert "\x1b" not in text
         rows = [str(option.prompt) for option in app.screen.query_one(OptionList).options]
         assert [row.split()[0] for row in rows[1:4]] == [
@@ -94,7 +74,7 @@ async def test_a_run_opens_by_its_pattern_or_by_its_files(monkeypatch: pytest.Mo
     ]
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@at_every_size
 async def test_loading_the_ranks_of_a_run(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LoadingScreen, "_load", _load_nothing)
     shares = (1.0, 1.0, 0.99, 0.5, 0.13, 0.12, FAILED_SHARE, *(0.0,) * 57)
@@ -106,8 +86,8 @@ async def test_loading_the_ranks_of_a_run(size: tuple[int, int], monkeypatch: py
         screen._store_progress(RanksProgress("reading", 14_000_000, 217_600_000, 123_456, shares))
         screen._show_progress()
         await pilot.pause()
-        text = drawn(app)
-        compare("ranks-coming", text, size)
+        text = text_on_screen(app.screen)
+        compare_golden("ranks-coming", size, text)
         assert "██▇▄▁▁×·" in text
         assert "2 of 64 ranks · 14.0 of 217.6 MB · 123,456 events" in text
 
@@ -125,6 +105,6 @@ async def test_one_trace_has_no_cells_of_ranks(monkeypatch: pytest.MonkeyPatch) 
         screen._store_progress(Progress("reading", 5, 10, 1))
         screen._show_progress()
         await pilot.pause()
-        lines = drawn(app).splitlines()
+        lines = text_on_screen(app.screen).splitlines()
         bar = next(k for k, line in enumerate(lines) if "50%" in line)
         assert "events" in lines[bar + 1]

@@ -202,3 +202,11 @@ def test_the_ranks_of_a_real_run() -> None:
         assert merged.event(gap.next_event).lane.rank == gap.rank
     # Rank 1 stands still in each step: the fault that was put into this run.
     assert {(gap.rank, gap.line.text if gap.line else None) for gap in gaps[:3]} == {(1, "slow_host_work")}
+
+
+@pytest.mark.parametrize(("length", "label"), [(190, "compiling"), (50, "dispatch")])
+def test_a_gap_that_compilation_covers_is_labelled_so(length: float, label: str) -> None:
+    """In the gap from 500 to 600 µs an op runs; torch.compile works for most of it, or before it only."""
+    work = annotation("_compile.compile_inner (dynamo_timed)", 440, length)
+    gap = next(gap for gap in Checker(four_gaps(work)).list_largest_gaps() if gap.start == 500_000)
+    assert (gap.cause, gap.label) == (IdleCause.DISPATCH, label)

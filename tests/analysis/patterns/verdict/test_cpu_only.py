@@ -176,5 +176,5 @@ def test_an_op_is_counted_once_where_a_python_frame_lies_between_it_and_its_call
 def test_a_loop_of_small_ops_is_named_where_it_takes_a_good_part() -> None:
     loops = [cpu(("aten::select", "aten::eq", "aten::item")[k % 3], 10 * k, 9) for k in range(240)]
     verdict = decide(step(1, 0, 2500), *loops)
-    assert "; the same 3 ops (aten::select → aten::eq → aten::item) run 80 times in a row: 2.40 ms" in verdict.first
+    assert "; 2.40 ms, 96 % of the steps: the same 3 ops (aten::select → aten::eq → aten::item) run 80" in verdict.first
     assert verdict.remedy.startswith("call these ops once on whole tensors")

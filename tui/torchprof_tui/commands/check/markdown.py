@@ -110,7 +110,7 @@ def _gap_lines(report: CheckReport) -> Iterator[str]:
     for gap in gaps:
         start, duration, share = describe_gap_times(report, gap)
         device = describe_device(report, gap)
-        cause = f"{device}: {gap.cause.label}" if device else gap.cause.label
+        cause = f"{device}: {gap.label}" if device else gap.label
         texts = (cause, gap.place, describe_gap_line(gap))
         yield f"| {share} | {duration} | {start} | {' | '.join(map(escape_markdown, texts))} |"
     yield ""

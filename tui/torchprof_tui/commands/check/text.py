@@ -81,7 +81,7 @@ def _print_gaps(console: Console, report: CheckReport) -> None:
     for gap in gaps:
         start, duration, share = describe_gap_times(report, gap)
         numbers = f"{share:>{_SHARE_CELLS}}  {duration:>{_TIME_CELLS}}  at {start}"
-        texts = [describe_device(report, gap), gap.cause.label, gap.place, describe_gap_line(gap)]
+        texts = [describe_device(report, gap), gap.label, gap.place, describe_gap_line(gap)]
         console.print(_indent(Text(f"{numbers}  {' · '.join(clean(text) for text in texts if text)}")))
 
 

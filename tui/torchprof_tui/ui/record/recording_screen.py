@@ -192,10 +192,9 @@ class RecordingScreen(Screen[None]):
         self._recording.save_output(self.query_one(ConsoleView).terminal.text)
         was_stopped = self._recording.interrupts > 0
         if result.traces and (result.exit_status == 0 or was_stopped):
-            self._show_end(
-                f"{len(result.traces)} kept in {result.folder}",
-                f"enter open it   {self._compare_hint}r again   esc back   q quit",
-            )
+            count = "1 trace" if len(result.traces) == 1 else f"{len(result.traces)} traces"
+            keys = f"enter open it   {self._compare_hint}r again   esc back   q quit"
+            self._show_end(f"{count} kept in {result.folder}", keys)
             self.action_show_trace()
             return
         self._show_end(describe_outcome(result, was_stopped, self._recording.last_log), self._format_end_keys(result))
@@ -206,7 +205,7 @@ class RecordingScreen(Screen[None]):
 
     def _format_end_keys(self, result: RunResult) -> str:
         open_key = f"enter open the trace   {self._compare_hint}" if result.traces else ""
-        return f"{open_key}r again   R change it   esc back   q quit   page up, down scroll"
+        return f"{open_key}r again   R change it   esc back   q quit   ↑ ↓ scroll"
 
     def _show_end(self, text: str, keys: str) -> None:
         self.add_class("ended")

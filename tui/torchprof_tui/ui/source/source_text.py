@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from rich.cells import cell_len
 from textual import events
 from textual.geometry import Size
 from textual.strip import Strip
@@ -87,7 +88,10 @@ class SourceText(PaintedWidget):
         palette = self.palette
         last = min(self._top + self.page_size, len(self._lines))
         hint = f" {last:,} of {len(self._lines):,} lines · ? help · esc closes"
-        message = truncate(f" · {self._message}" if self._message else " · ↑ ↓ scroll", max(width - len(hint), 0))
+        message = f" · {self._message}" if self._message else " · ↑ ↓ scroll"
+        if len(hint) + cell_len(message) > width:  # the message says whether to trust the file; the keys are known
+            hint = " esc closes"
+        message = truncate(message, max(width - len(hint), 0))
         return [(hint, palette.muted), (message, palette.warning if self._is_stale else palette.muted)]
 
     def _format_source_line(self, index: int, width: int) -> list[TextRun]:

@@ -11,7 +11,9 @@ from torchprof_tui.analysis.dispatch.source_line import SourceLine
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps, IdleCause
 from torchprof_tui.analysis.patterns.engine.launch_places import describe_launch_place
+from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import Bool
 
 MAX_GAPS = 50
@@ -33,7 +35,8 @@ class LargestGap:
 
     `cause`: the one that explains most of it. `time_by_cause`: its pieces, largest first; they sum to `duration`.
     `next_event`: the work that ended it, -1 for none, with its name. `place`: the ops around it ("between aten::to and
-    aten::linear"). `line`: where the launching thread was, None if nothing names it. `rank`: None for a single rank.
+    aten::linear"). `line`: where the launching thread was, None if nothing names it. `is_compiling`: torch.compile's
+    work covers most of it. `rank`: None for a single rank.
     """
 
     start: int
@@ -45,7 +48,13 @@ class LargestGap:
     next_name: str
     place: str
     line: SourceLine | None
+    is_compiling: bool = False
     rank: int | None = None
+
+    @property
+    def label(self) -> str:
+        """The cause in words: "compiling" where torch.compile's work explains what the CPU did."""
+        return "compiling" if self.is_compiling else self.cause.label
 
     def for_rank(self, rank: int, event_offset: int) -> LargestGap:
         """Return the gap of one of several ranks, with its event numbered as in the merged trace."""
@@ -105,7 +114,17 @@ def _describe_gap(view: ScopeView, gaps: Gaps, index: int) -> LargestGap:
         tables.short_name(next_event) if next_event >= 0 else "",
         describe_launch_place(tables, next_event),
         _find_line(view, gaps, index),
+        _is_compiling(view, gaps, index),
     )
+
+
+def _is_compiling(view: ScopeView, gaps: Gaps, index: int) -> bool:
+    """Return whether events of compilation cover more than half of a gap that the CPU's own work explains."""
+    if int(gaps.time[index].argmax()) not in (IdleCause.HOST, IdleCause.DISPATCH):
+        return False
+    start, end = int(gaps.start[index]), int(gaps.end[index])
+    work = view.tables.match_names(COMPILE_WORK_REGEX)
+    return 2 * union(work.start, work.end).clip(start, end).total > end - start
 
 
 def _find_line(view: ScopeView, gaps: Gaps, index: int) -> SourceLine | None:

@@ -179,13 +179,14 @@ def _measure_loops(view: ScopeView) -> _LoopTimes:
     OP_LOOP_ID,
     Section.BEYOND,
     "The same small ops run in a long loop",
-    meaning="Python calls a few ops for one item after the other: each call costs the CPU more than its work the GPU",
+    meaning="Python calls a few ops for one item after another; each call takes the CPU longer than its work the GPU",
     action="do it for all items at once: one batched op, a torch._foreach_ op, or compile the loop",
-    decided="The outermost ops of a launching thread in a step, by name: a group of at most 16 that follows itself as "
-    "often as the limit, or more; with ops of layers (products, convolutions, norms, attention, embeddings) as often "
-    "as their own limit. Collectives, optimizer steps and data loaders do not count, nor do rounds of copies alone. "
-    "Meanwhile the GPU must be busy for less than its limit, and idle for a share of the steps that reaches its own. "
-    "Time at stake: that idle time; without a GPU, the time of the loops.",
+    decided="The outermost ops of one step on a thread that launches: a sequence of up to 16 ops (a round) repeats "
+    "at least as often as the first threshold; with ops of layers (products, convolutions, norms, attention, "
+    "embeddings) as the second. Not counted: collectives, ops inside optimizer steps and data loaders, and rounds that "
+    "only copy. The ops are short, the GPU is busy for less than its threshold during the loops, and its idle time in "
+    "them reaches the last threshold, a share of the time looked at. Time at stake: this idle time; without a GPU, the "
+    "time of the loops.",
     thresholds=(
         thresholds.OP_LOOP_MIN_ROUNDS,
         thresholds.OP_LOOP_LAYER_MIN_ROUNDS,
@@ -229,7 +230,7 @@ def _describe_absence(times: _LoopTimes) -> str:
 
 
 def _describe_loop(view: ScopeView, times: _LoopTimes, runs: I64) -> str:
-    """Describe the runs of one group: "the same 6 ops (…) run 240 times in a row in a step: 34.3 ms, 33 %"."""
+    """Describe the runs of one group: "34.3 ms a step, 33 % of the steps: the same 6 ops (…) run 240 times"."""
     loops, steps = times.loops, len(view.steps)
     names = loops.group_names[int(loops.group[runs[0]])]
     what = f"{_format_group(names)} {'runs' if len(names) == 1 else 'run'}"
@@ -239,7 +240,7 @@ def _describe_loop(view: ScopeView, times: _LoopTimes, runs: I64) -> str:
     place = _describe_place(view, loops, int(runs[0]))
     often = view.format_per_step(len(runs)) if len(runs) > 1 else ""
     return (
-        f"{what} {rounds:,} times in a row{place}: {per_step}, {format_percent(share)} of {view.window_label}; "
+        f"{per_step}, {format_percent(share)} of {view.window_label}: {what} {rounds:,} times in a row{place}; "
         f"{format_count(len(runs), 'such loop')}{often}"
     )
 

@@ -12,12 +12,11 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import Remedy
-from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX, OptimizerKind
+from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX, OPTIMIZER_STEP_REGEX, OptimizerKind
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.rules.moe import find_experts
 from torchprof_tui.analysis.patterns.rules.optimizer import FUSED_OPTIMIZERS, choose_optimizer_remedy
 from torchprof_tui.analysis.patterns.rules.serving import find_token_loop
-from torchprof_tui.analysis.patterns.rules.torch_compile import COMPILE_WORK_REGEX
 from torchprof_tui.trace.model.event_kind import Kind
 
 _SCALAR_OPS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal")

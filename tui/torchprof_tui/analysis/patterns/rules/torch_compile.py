@@ -18,6 +18,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     cannot_tell_answer,
     fired_answer,
 )
+from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.time.intervals import union
@@ -28,9 +29,6 @@ CACHE_LOOKUP_REGEX = r"TorchDynamo Cache Lookup"
 AOT_PROLOGUE_REGEX = r"AOTDispatcher Runtime Wrapper Prologue"
 PREGRAPH_REGEX = r"Pregraph bytecode"
 COMPILED_GRAPH_REGEX = r"## Call CompiledFxGraph "
-COMPILE_WORK_REGEX = r".*\(dynamo_timed\)|_compile\.compile_inner|entire_frame_compile|.*compile_id=\d+/\d+"
-"""Compilation itself: dynamo's timed phases, and the annotations that it records since torch 2.8."""
-
 _REGION_ID = re.compile(r"Torch-Compiled Region: (\d+)/(\d+)")
 _COMPILE_ID = re.compile(r"compile_id=(\d+)/(\d+)")
 _GRAPH_HASH = re.compile(r"## Call CompiledFxGraph (\S+) ##")

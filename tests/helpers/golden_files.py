@@ -1,0 +1,49 @@
+"""Goldens: the text of a screen at six terminal sizes, one file for each size in `tests/snapshots`.
+
+`UPDATE_GOLDENS=1 pytest -k golden` rewrites the files. Read the difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from textual.screen import Screen
+
+from tests.helpers.paths import SAMPLES, SNAPSHOTS
+from torchprof_tui.trace.loading.load_in_process import load_trace
+from torchprof_tui.trace.model.trace import Trace
+
+SIZES = [(80, 24), (100, 30), (120, 40), (160, 48), (240, 60), (320, 90)]
+"""Columns and lines of the terminals that every screen is drawn on."""
+
+
+def format_size(size: tuple[int, int]) -> str:
+    """Format a size as in the file names: "80x24"."""
+    return f"{size[0]}x{size[1]}"
+
+
+at_every_size = pytest.mark.parametrize("size", SIZES, ids=format_size)
+
+
+@cache
+def load_sample(name: str) -> Trace:
+    """Load a sample once for all tests of a process."""
+    return load_trace(str(SAMPLES / f"{name}.pt.trace.json.gz"), cache=False)
+
+
+def text_on_screen(screen: Screen[Any]) -> str:
+    """Return the lines on a screen, without trailing blanks, with a line break after each."""
+    return "".join(f"{strip.text.rstrip()}\n" for strip in screen._compositor.render_strips())
+
+
+def compare_golden(name: str, size: tuple[int, int], drawn: str) -> None:
+    """Compare a screen's text with its golden, or rewrite the golden. Raises AssertionError if they differ."""
+    assert max(map(cell_len, drawn.splitlines())) <= size[0]
+    golden = SNAPSHOTS / f"{name}-{format_size(size)}.txt"
+    if os.environ.get("UPDATE_GOLDENS"):
+        golden.write_text(drawn, encoding="utf-8")
+    assert drawn == golden.read_text(encoding="utf-8")
