@@ -24,6 +24,14 @@ PICTURES = {
     "cheatsheet": ["sample:train_gpt_starved", "--size", "140x42", "--keys", "c,down,enter"],
     # both ranks opened, the cheatsheet on what they do to each other
     "ranks": ["sample:train_gpt_2ranks", "--size", "150x46", "--keys", "c,v,v"],
+    # the compiled twin as B, the largest difference selected
+    "diff": [
+        "sample:geglu_mlp_eager",
+        "--size",
+        "140x44",
+        "--keys",
+        ",".join(["D", *"sample", "colon", *"geglu", "underscore", *"mlp", "underscore", *"compile", "enter", "n"]),
+    ],
     "table": ["sample:train_gpt_stack_memory", "--size", "140x40", "--keys", "t,down,down"],
 }
 """Picture → arguments of `torchprof-tui snapshot`."""
@@ -32,7 +40,7 @@ PICTURES = {
 def main() -> None:
     # The start screen lists recent traces and those around: in an empty folder, so that none are the author's own.
     with tempfile.TemporaryDirectory() as empty:
-        environment = {**os.environ, "PYTHONPATH": str(FOLDER.parent), "XDG_STATE_HOME": empty}
+        environment = {**os.environ, "XDG_STATE_HOME": empty}
         for name, arguments in PICTURES.items():
             picture = FOLDER / f"{name}.svg"
             command = [sys.executable, "-m", "torchprof_tui", "snapshot", *arguments, "-o", str(picture)]
