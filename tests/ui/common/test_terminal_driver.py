@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import termios
 import time
@@ -109,6 +110,21 @@ def test_a_signal_ends_the_program_with_its_status_and_without_children(number: 
     while any(Path(f"/proc/{child}").exists() for child in children) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(Path(f"/proc/{child}").exists() for child in children)
+
+
+def test_a_terminal_that_is_gone_ends_a_program_that_gets_no_signal() -> None:
+    """Where it is not the terminal of its session: reading returned nothing at once, again and again."""
+    master, slave = os.openpty()
+    process = subprocess.Popen(COMMAND, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+    os.close(slave)
+    shown = b""
+    while b"stream 7" not in shown:
+        shown += os.read(master, 1 << 16)
+    os.close(master)
+    try:
+        assert process.wait(TIMEOUT_SECONDS) == 128 + signal.SIGHUP
+    finally:
+        process.kill()
 
 
 def test_a_terminal_that_is_gone_ends_the_program() -> None:

@@ -11,9 +11,11 @@ import contextlib
 import os
 import signal
 import termios
+import threading
 import tty
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from textual import events
 from textual.drivers.linux_driver import LinuxDriver
@@ -25,6 +27,17 @@ REPAINT_MODES = "\x1b[?1049h\x1b[?25l\x1b[?1004h\x1b[?7l\x1b[?2004h"
 """Alternate screen, no cursor, focus reports, no line wrap, bracketed paste: what a shell may have changed."""
 
 
+class _InputEnd(threading.Event):
+    """Set when reading input must end, also where nobody sets it: without a terminal, or after the main thread."""
+
+    def __init__(self, is_terminal_gone: Callable[[], bool]) -> None:
+        super().__init__()
+        self._is_terminal_gone = is_terminal_gone
+
+    def is_set(self) -> bool:
+        return super().is_set() or not threading.main_thread().is_alive() or self._is_terminal_gone()
+
+
 class TerminalDriver(LinuxDriver):
     """Enter application mode once, leave it once, and handle job control on the event loop.
 
@@ -34,6 +47,10 @@ class TerminalDriver(LinuxDriver):
     _is_active = False
     _event_loop: asyncio.AbstractEventLoop | None = None
     _guard: TerminalGuard | None = None
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.exit_event = _InputEnd(self.is_terminal_gone)
 
     def start_application_mode(self) -> None:
         """Enter application mode; where it is entered already, only set the terminal's modes again and repaint."""
@@ -59,10 +76,18 @@ class TerminalDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Read input until application mode ends; end the program where the terminal is gone."""
-        try:
+        with contextlib.suppress(OSError):  # EIO, at the same time as SIGHUP
             super().run_input_thread()
-        except OSError:  # EIO, at the same time as SIGHUP
+        if self.is_terminal_gone():
             self._call_on_loop(partial(self._app.exit, return_code=128 + signal.SIGHUP))
+
+    def is_terminal_gone(self) -> bool:
+        """Return whether the terminal was closed. Then reading returns nothing, at once and for ever."""
+        try:
+            termios.tcgetattr(self.fileno)
+        except termios.error:
+            return True
+        return False
 
     def write(self, data: str) -> None:
         """Queue output; drop it where the writer has ended, because the terminal is gone: the queue would fill up."""
