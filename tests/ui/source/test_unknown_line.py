@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.explorer_app import explorer, settled, until
-from tests.helpers.trace_builder import cpu, python, step, trace
+from tests.helpers.trace_builder import TID, cpu, python, step, trace
 from torchprof_tui.analysis.dispatch.source_line import SourceLine, find_source_line
 from torchprof_tui.ui.source.source_screen import SourceScreen
 
@@ -20,7 +20,7 @@ async def test_no_line_is_marked_and_the_screen_says_why(
     function: str, first: str, size: tuple[int, int], tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text(SOURCE)
-    opened = python(f"train.py(61): {function}", 0, 100, **{"Python id": 16, "Python parent id": None})
+    opened = python(f"train.py(61): {function}", 0, 100, TID, **{"Python id": 16, "Python parent id": None})
     shown = trace(opened, step(0, 1, 90), cpu("aten::mm", 10, 60))
     line = find_source_line(shown, 2)
     assert isinstance(line, SourceLine)

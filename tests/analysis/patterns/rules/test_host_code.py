@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import check_pattern, healthy
-from tests.helpers.trace_builder import Entry, annotation, cpu, python, step, trace
+from tests.helpers.trace_builder import TID, Entry, annotation, cpu, python, step, trace
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import host_code
@@ -77,7 +77,7 @@ def test_the_frame_of_the_loop_is_not_to_be_moved_out_of_it() -> None:
 
 
 def summing(at: int) -> list[Entry]:
-    """One step of a recorded loop that sums gradients in Python: six times `tolist`, 115 µs without a call after each."""
+    """One step of a recorded loop that sums gradients in Python: six `tolist`, 115 µs without a call after each."""
     return [
         step(at // 1000, at, 1000),
         *(
@@ -93,7 +93,7 @@ def summing(at: int) -> list[Entry]:
 
 
 def test_code_of_a_frame_without_a_line_is_placed_by_the_call_before_it() -> None:
-    opened = python("train.py(20): <module>", 0, 3000, **{"Python id": 16, "Python parent id": None})
+    opened = python("train.py(20): <module>", 0, 3000, TID, **{"Python id": 16, "Python parent id": None})
     finding = check_pattern(trace(opened, *summing(0), *summing(1000), *summing(2000)), "host-code")
     # Steps are annotations, not places; the line of a frame that was open at the start is where it was then.
     assert finding.answer.seen.endswith("of it in train.py: <module> (2.36 ms after 18 calls of tolist)")
@@ -113,7 +113,7 @@ def recurrent(at: int) -> list[Entry]:
 
 
 def test_code_within_a_forward_pass_is_not_to_be_moved_out_of_the_loop() -> None:
-    opened = python("train.py(32): <module>", 0, 3000, **{"Python id": 16, "Python parent id": None})
+    opened = python("train.py(32): <module>", 0, 3000, TID, **{"Python id": 16, "Python parent id": None})
     finding = check_pattern(trace(opened, *recurrent(0), *recurrent(1000), *recurrent(2000)), "host-code")
     assert "in train.py(15): forward" in finding.answer.seen
     assert finding.remedy.action == "call ops on whole tensors, compile the model, or do less in Python per op"
