@@ -22,7 +22,10 @@ FILE = ("@cache", "def forward(x):", "    return x", "", "class Model:", "    as
         (3, "for", "no for in it: the file has changed, or is another", True),
         (3, "<module>", "", False),
         (3, "a(b", "", False),
+        (None, "<module>", "no mark: began before the recording", False),
+        (None, "forward", "no mark: began before the recording", False),
+        (None, "backward", "no backward in it: the file has changed, or is another", True),
     ],
 )
-def test_what_the_line_is(line: int, function: str, expected: str, stale: bool) -> None:
+def test_what_the_line_is(line: int | None, function: str, expected: str, stale: bool) -> None:
     assert describe_line_match(FILE, line, function) == (expected, stale)

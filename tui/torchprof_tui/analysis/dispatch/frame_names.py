@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 
@@ -31,23 +31,32 @@ class AnnotationOrigin(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A Python frame. `file`: as recorded. `line`: where the function begins; of frames that were open when recording
-    began, the line that ran then."""
+    """A Python frame. `file`: as recorded. `line`: where the function begins; None for a frame that was open when the
+    recording began, of which the profiler records the line that ran at that moment (`forget_line`)."""
 
     file: str
-    line: int
+    line: int | None
     function: str
     origin: FrameOrigin
 
     @property
     def text(self) -> str:
-        """Return `file(line): function` without the folder; `__init__.py` and `__main__.py` keep their package."""
+        """Return `file(line): function` without the folder; `__init__.py` and `__main__.py` keep their package.
+
+        Without a line: `file: function`.
+        """
         parts = re.split(r"[/\\]", self.file)
         kept = parts[-2:] if parts[-1] in ("__init__.py", "__main__.py") else parts[-1:]
-        return f"{'/'.join(kept)}({self.line}): {self.function}"
+        return f"{'/'.join(kept)}{'' if self.line is None else f'({self.line})'}: {self.function}"
+
+    def forget_line(self) -> Frame:
+        """Return this frame without a line: it began before the recording."""
+        return replace(self, line=None)
 
 
 MODULE_CALL_PREFIX = "nn.Module: "
+MODULE_CODE = "<module>"
+"""What Python calls the code of a file outside its functions."""
 
 _FRAME = re.compile(r"(?P<file>.+?)\((?P<line>\d{1,9})\): (?P<function>.*)", re.DOTALL)
 

@@ -9,13 +9,16 @@ from torchprof_tui.analysis.dispatch.frame_names import Frame, FrameOrigin, pars
 
 FRAME, ANNOTATION, MODULE = "frame", "annotation", "module"
 
+UNKNOWN_LINE = "line unknown: this frame began before the recording"
+
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
     """A line of the program, or the annotation or module that is known instead. Texts are as recorded: `clean` them.
 
     `kind`: "frame", "annotation" or "module". `file`, `line`: only of frames. `line` is where the function begins,
-    because the profiler records no other. `text`: to show, such as "train.py(42): forward". `from_forward`: it belongs
+    because the profiler records no other; None for a frame that was open when the recording began, of which no line is
+    known. `text`: to show, such as "train.py(42): forward". `from_forward`: it belongs
     to the forward op of a backward event. `library`: the innermost frame of an installed package that the line called
     on the way to the event, "" for none.
     """
@@ -30,8 +33,8 @@ class SourceLine:
 
     @property
     def location(self) -> str | None:
-        """Return `file:line`, None without a file."""
-        return None if self.file is None else f"{self.file}:{self.line}"
+        """Return `file:line`, the file alone where the line is unknown, None without a file."""
+        return self.file if self.file is None or self.line is None else f"{self.file}:{self.line}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields for JSON; `library` is None where there is none."""
@@ -62,9 +65,8 @@ def parse_recorded_line(args: dict[str, Any]) -> SourceLine | None:
 
 
 def build_frame_line(frame: Frame, library: Frame | None = None) -> SourceLine:
-    return SourceLine(
-        FRAME, frame.file, frame.line, frame.function, frame.text, library=library.text if library is not None else ""
-    )
+    text = frame.text if frame.line is not None else f"{frame.text} ({UNKNOWN_LINE})"
+    return SourceLine(FRAME, frame.file, frame.line, frame.function, text, library=library.text if library else "")
 
 
 def build_annotation_line(name: str) -> SourceLine:

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.autograd import find_partner_by_sequence
+from torchprof_tui.analysis.dispatch.called_frame import find_called_frame
 from torchprof_tui.analysis.dispatch.chain import Chain, HopRole
 from torchprof_tui.analysis.dispatch.frame_names import (
     MODULE_CALL_PREFIX,
@@ -32,6 +33,7 @@ from torchprof_tui.analysis.dispatch.line_model import (
 from torchprof_tui.analysis.dispatch.line_model import (
     SourceLine as SourceLine,
 )
+from torchprof_tui.analysis.dispatch.open_frames import find_open_names
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import SparseColumn, Trace
@@ -131,7 +133,7 @@ class SourceLineFinder:
 
         Of more than `max_events` the longest are examined. None as well where events that nothing names take longer
         than those of any line. `library` and `from_forward` are kept where they belong to more than half of that line's
-        time.
+        time. Where the line's number is unknown, the user frame that the events call for long is named instead.
         """
         rows = np.asarray(events, dtype=np.int64)
         rows = rows[(rows >= 0) & (rows < len(self.trace))]
@@ -150,6 +152,11 @@ class SourceLineFinder:
         common, details = max(times.items(), key=lambda item: sum(item[1].values()))
         if unknown > sum(details.values()):
             return None
+        if common.kind == FRAME and common.line is None:
+            # What an open frame itself is the evidence of does not lie in the frames that it calls.
+            callers = rows[longest][~np.isin(self.trace.name[rows[longest]], list(self.open_names))]
+            called = find_called_frame(self.trace, callers, self._frame_of)
+            return common if called is None else replace(build_frame_line(called.frame), text=called.text)
         total = sum(details.values())
         forward = sum(time for line, time in details.items() if line.from_forward)
         library: dict[str, int] = defaultdict(int)
@@ -296,8 +303,14 @@ class SourceLineFinder:
     def _frame_of(self, event: int) -> Frame | None:
         name = int(self.trace.name[event])
         if name not in self._frames:
-            self._frames[name] = parse_frame(self.trace.names[name])
+            frame = parse_frame(self.trace.names[name])
+            self._frames[name] = frame.forget_line() if frame and name in self.open_names else frame
         return self._frames[name]
+
+    @cached_property
+    def open_names(self) -> frozenset[int]:
+        """The names (indexes) of frames that began before the recording: no line is known of them."""
+        return find_open_names(self.trace)
 
     def _module_of(self, event: int) -> str:
         """Return the class of a module call, "" for other events."""

@@ -29,6 +29,13 @@ def format_duration(ns: float) -> str:
     return f"{sign}{tenths // 10:,}.{tenths % 10} {unit}"
 
 
+def format_part(part: float, total: float) -> str:
+    """Format a part of a time: "371.2 of 383.9 ms", "80.0 µs of 2.10 ms"."""
+    number, _, unit = format_duration(part).partition(" ")
+    whole = format_duration(total)
+    return f"{number} of {whole}" if whole.endswith(f" {unit}") else f"{number} {unit} of {whole}"
+
+
 def format_time(ns: int, step: int = 1, magnitude: int | None = None) -> str:
     """Format a time with just enough decimals to distinguish it from its neighbours `step` ns away.
 

@@ -9,6 +9,6 @@ if TYPE_CHECKING:
 
 
 def describe_kind(line: SourceLine) -> str:
-    """Return what is known about the origin of an event: "line", "line of its forward", "annotation", "module"."""
-    kind = {"frame": "line"}.get(line.kind, line.kind)
+    """Return what is known about the origin of an event: "line", "file", "line of its forward", "annotation", …"""
+    kind = {"frame": "file" if line.line is None else "line"}.get(line.kind, line.kind)
     return f"{kind} of its forward" if line.from_forward else kind

@@ -50,7 +50,7 @@ class SourceScreen(ModalScreen[None]):
         super().__init__()
         self._count_lines_below = count_lines_below
         self._reader = ProgramFileReader(line.file or "", trace_file, Path.cwd())
-        self._text = SourceText(line.text, line.line or 1, line.function)
+        self._text = SourceText(line.text, line.line, line.function)
 
     def compose(self) -> ComposeResult:
         with Vertical(id="source"):

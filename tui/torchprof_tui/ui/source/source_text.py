@@ -1,4 +1,7 @@
-"""Paint the source of a program around one line: line numbers, the line highlighted, cut at the right edge."""
+"""Paint the source of a program around one line: line numbers, the line highlighted, cut at the right edge.
+
+Of a frame that began before the recording no line is known: then none is marked, and the last line says why.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,18 @@ MAX_PAINTED_CHARACTERS = 2_000
 _DEFINITION_LINES = 30
 """Lines from the recorded one on in which the definition is expected: decorators come before it."""
 
+_NO_LINE = "no mark: began before the recording"
+
 
 class SourceText(PaintedWidget):
-    """Show a title, then the file of `show_file` or the reason of `show_error`. `scroll_lines` moves through it."""
+    """Show a title, then the file of `show_file` or the reason of `show_error`. `scroll_lines` moves through it.
+
+    `line`: the one to mark, counted from 1; None marks none and begins where `function` is defined.
+    """
 
     DEFAULT_CSS = "SourceText { height: 1fr; }"
 
-    def __init__(self, title: str, line: int, function: str) -> None:
+    def __init__(self, title: str, line: int | None, function: str) -> None:
         super().__init__()
         self._title, self._line, self._function = clean(title), line, function
         self._place = ""
@@ -43,7 +51,7 @@ class SourceText(PaintedWidget):
         return max(self.size.height - 2, 1)
 
     def show_file(self, file: ProgramFile) -> None:
-        """Show a file with the line in the middle."""
+        """Show a file with the line in the middle, or without a line the definition of the function."""
         self._lines, self._place = file.lines, clean(file.place)
         self._message, self._is_stale = describe_line_match(file.lines, self._line, self._function)
         self._needs_centring = True
@@ -62,7 +70,8 @@ class SourceText(PaintedWidget):
     def prepare(self, size: Size) -> None:
         if self._needs_centring and size.height > 2:
             self._needs_centring = False
-            self._top = self._line - 1 - self.page_size // 2
+            centre = self._line or next(iter(find_definitions(self._lines, self._function)), 1)
+            self._top = centre - 1 - self.page_size // 2
         self._top = self._limit_top(self._top)
 
     def _limit_top(self, top: int) -> int:
@@ -120,19 +129,26 @@ class SourceText(PaintedWidget):
         self.scroll_lines(-LINES_PER_WHEEL_STEP)
 
 
-def describe_line_match(lines: tuple[str, ...], line: int, function: str) -> tuple[str, bool]:
+def describe_line_match(lines: tuple[str, ...], line: int | None, function: str) -> tuple[str, bool]:
     """Return (what the recorded line is in this file, "" if there is nothing to say; whether the file cannot match).
 
     The profiler records the line where a function begins. A file without such a function, or with fewer lines, has
-    changed since the recording, or is another one.
+    changed since the recording, or is another one. Of a frame that began before the recording the line is None.
     """
-    if line > len(lines):
+    if line is not None and line > len(lines):
         return f"line {line:,} is after the end of the file: the file has changed", True
-    if not function.isidentifier():
-        return "", False
-    definition = re.compile(rf"\b(def|class)\s+{function}\b")
-    found = [number for number, text in enumerate(lines, 1) if definition.search(text[:MAX_PAINTED_CHARACTERS])]
-    if not found:
+    found = find_definitions(lines, function)
+    if function.isidentifier() and not found:
         return f"no {clean(function)} in it: the file has changed, or is another", True
+    if line is None:
+        return _NO_LINE, False
     begins = any(line <= number < line + _DEFINITION_LINES for number in found)
     return (f"the profiler records where {function} begins" if begins else ""), False
+
+
+def find_definitions(lines: tuple[str, ...], function: str) -> list[int]:
+    """Find the lines, counted from 1, that define a function or class of this name; none for `<module>`."""
+    if not function.isidentifier():
+        return []
+    definition = re.compile(rf"\b(def|class)\s+{function}\b")
+    return [number for number, text in enumerate(lines, 1) if definition.search(text[:MAX_PAINTED_CHARACTERS])]

@@ -16,14 +16,20 @@ def find_code_line(answer: Verdict | Finding) -> SourceLine | None:
 
 
 def find_code_location(answer: Verdict | Finding) -> str | None:
-    """Return "file:lineno" of the code behind an answer, None if no file is known. As recorded: `clean` it."""
+    """Return "file:lineno" of the code behind an answer, the file alone if its line is unknown, None without a file.
+
+    As recorded: `clean` it.
+    """
     line = find_code_line(answer)
     return None if line is None else line.location or None
 
 
 def label_code_line(answer: Verdict | Finding) -> str:
-    """Return what the code behind an answer is called: "line" of a file, else the "event" that stands for it."""
-    return "line" if find_code_location(answer) else "event"
+    """Return what the code behind an answer is called: "line" of a file, "file", or the "event" that stands for it."""
+    line = find_code_line(answer)
+    if line is None or line.file is None:
+        return "event"
+    return "file" if line.line is None else "line"
 
 
 def describe_code_line(answer: Verdict | Finding) -> str:

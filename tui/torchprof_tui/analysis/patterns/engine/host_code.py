@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,18 +16,22 @@ from torchprof_tui.analysis.dispatch.frame_names import (
 )
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
+from torchprof_tui.analysis.patterns.engine.host_neighbours import RepeatedCall, find_repeated_call, shorten_call
 from torchprof_tui.analysis.patterns.engine.main_thread import MainThread, find_host_intervals, find_main_thread
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
-from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.core.time_format import format_duration, format_part
 from torchprof_tui.trace.model.event_kind import Kind
 
 RECORD_STACKS = "record with stacks (with_stack=True) to see which code it is"
+DO_LESS_PER_OP = "call ops on whole tensors, compile the model, or do less in Python per op"
 MOVE_OUT = "move it out of the loop, or into another process"
 CALL_LESS = "do it less often, outside the loop, or in another process"
 
-_NAME_CELLS = 40
+_MODEL_REGEX = re.compile(r"nn\.Module: |.+\): (forward|backward)$|<built-in method run_backward\b")
+"""Names of the Python events that run a model's forward or backward pass."""
+
 _MAX_CALLEES = 2
 _CALLEE_MIN_SHARE = 0.1
 """Share of its caller's time from which a function is named."""
@@ -36,19 +41,22 @@ _CALLEE_MIN_SHARE = 0.1
 class HostOwner:
     """Frames or annotations of one name. `time`: ns of host code in them; `events`: their rows, int64[k].
 
-    `callees`: what they called that took most of that time itself: (name, ns), largest first.
+    `callees`: what they called that took most of that time itself: (name, ns), largest first. `before`: the call that
+    most of the time follows, where they called nothing that explains it.
     """
 
     name: str
     time: int
     events: I64
     callees: tuple[tuple[str, int], ...] = ()
+    before: RepeatedCall | None = None
 
     @property
     def text(self) -> str:
         """Return the name, with its callees: "train.py(4): log (sleep 181 ms, fsync 133 ms)"."""
-        callees = ", ".join(f"{name} {format_duration(time)}" for name, time in self.callees)
-        return f"{self.name} ({callees})" if callees else self.name
+        details = ", ".join(f"{name} {format_duration(time)}" for name, time in self.callees)
+        details = details or (self.before.text if self.before is not None else "")
+        return f"{self.name} ({details})" if details else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +88,20 @@ class HostCode:
         first, *others = self.owners or (None,)
         if first is None:
             return ""
-        time, total = format_duration(first.time), format_duration(self.time)
-        number, unit = time.split(" ") if " " in time else (time, "")
-        time = number if unit and total.endswith(f" {unit}") else time
-        text = f"{time} of {total} of it in {first.text}"
+        text = f"{format_part(first.time, self.time)} of it in {first.text}"
         return text + "".join(f", {format_duration(other.time)} in {other.text}" for other in others)
 
     def choose_remedy(self, view: ScopeView) -> str:
-        """Choose what to do: move a named frame out of the loop, or record the stacks that would name one."""
+        """Choose what to do: move a named frame out of the loop, or record the stacks that would name one.
+
+        What a model does in its forward or backward pass belongs there: it can only do less for each op.
+        """
         if not len(view.tables.practices.python_frames):
             return RECORD_STACKS
         if not self.owners:
             return ""
+        if self.main is not None and _is_in_model(view, self.main, self.intervals, self.events):
+            return DO_LESS_PER_OP
         return MOVE_OUT if len(self.owners) == 1 and not _contains_step(view, self.owners[0].events) else CALL_LESS
 
 
@@ -133,7 +143,11 @@ def _find_owners(view: ScopeView, main: MainThread, host: Intervals, time: int) 
         events = rows[name == covering].astype(np.int64)
         if not _contains_step(view, events) or 2 * own_by_name[covering] > time:
             spent = _measure_covered(view, host, events)
-            return (_build_owner(view, covering, spent, events, rows, own),)
+            owner_found = _build_owner(view, covering, spent, events, rows, own)
+            if not owner_found.callees:
+                before = find_repeated_call(view.trace, main, host, events)
+                owner_found = replace(owner_found, before=before)
+            return (owner_found,)
     largest = np.argsort(-own_by_name, kind="stable")[:2]
     largest = largest[own_by_name[largest] > 0]
     if own_by_name[largest].sum() < thresholds.HOST_OWNER_SHARE.value * time:
@@ -215,23 +229,30 @@ def _build_owner(
         mask = np.zeros(len(trace), dtype=np.bool_)
         mask[events] = True
         is_below = (find_nearest_ancestor(trace.parent, rows, mask) >= 0) & ~mask[rows]
+        is_below &= np.asarray(trace.kind[rows]) != Kind.STEP  # a step is no place in the program
         by_name = np.bincount(np.asarray(trace.name[rows])[is_below], weights=own[is_below], minlength=1)
         largest = np.argsort(-by_name, kind="stable")[:_MAX_CALLEES].tolist()
         callees = tuple(
-            (_shorten(trace.names[callee]), int(by_name[callee]))
+            (shorten_call(trace.names[callee]), int(by_name[callee]))
             for callee in largest
             if by_name[callee] >= _CALLEE_MIN_SHARE * time
         )
-    return HostOwner(_shorten(trace.names[name]), time, events.astype(np.int64), callees)
+    return HostOwner(_describe_owner(view, name), time, events.astype(np.int64), callees)
 
 
-def _shorten(name: str) -> str:
-    """Shorten a name: `<built-in function sleep>` to "sleep", a frame to file without folders, line and function."""
-    frame = parse_frame(name)
-    if frame is not None:
-        text = frame.text
-    elif name.startswith("<built-in "):
-        text = name.removeprefix("<built-in ").rstrip(">").partition(" of ")[0].rpartition(" ")[2]
-    else:
-        text = name
-    return text if len(text) <= _NAME_CELLS else text[: _NAME_CELLS - 1] + "…"
+def _describe_owner(view: ScopeView, name: int) -> str:
+    """Describe a name: without the line of a frame that began before the recording, of which none is known."""
+    text = view.trace.names[name]
+    frame = parse_frame(text) if name in view.tables.line_finder.open_names else None
+    return shorten_call(text) if frame is None else frame.forget_line().text
+
+
+def _is_in_model(view: ScopeView, main: MainThread, host: Intervals, events: I64) -> bool:
+    """Return whether most of the host code in these events lies in a model's forward or backward pass."""
+    trace = view.trace
+    names = np.array([_MODEL_REGEX.match(name) is not None for name in trace.names], dtype=np.bool_)
+    is_model = names[trace.name[main.first : main.last]] & (trace.kind[main.first : main.last] == Kind.PYTHON)
+    model = main.first + np.flatnonzero(is_model)
+    start, owned = np.asarray(trace.start[model]), np.asarray(trace.start[events])
+    of_owner = host & union(owned, owned + trace.duration[events])
+    return 2 * (of_owner & union(start, start + trace.duration[model])).total > of_owner.total

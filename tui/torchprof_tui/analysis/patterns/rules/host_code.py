@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.host_code import HostCode, find_host_code
+from torchprof_tui.analysis.patterns.engine.host_code import DO_LESS_PER_OP, HostCode, find_host_code
 from torchprof_tui.analysis.patterns.engine.main_thread import MainThread, find_main_window
 from torchprof_tui.analysis.patterns.engine.missing_data import NO_CPU, NO_GPU
 from torchprof_tui.analysis.patterns.engine.pattern import (
@@ -59,10 +59,16 @@ def host_code(view: ScopeView) -> Answer:
     events = host.events if len(host.owners) else _find_neighbours(view, host.main, host)
     events = events if len(events) else view.representative_events()
     action = host.choose_remedy(view)
-    remedy = Remedy(action, "" if not host.owners else "if step % 100 == 0: …  # not in each step") if action else None
+    remedy = Remedy(action, _choose_code(host, action)) if action else None
     return fired_answer(
         f"{seen}{f', {owners}' if owners else ''}", events, host.intervals.total, remedy, host.intervals
     )
+
+
+def _choose_code(host: HostCode, action: str) -> str:
+    if action == DO_LESS_PER_OP:
+        return "model = torch.compile(model)"
+    return "if step % 100 == 0: …  # not in each step" if host.owners else ""
 
 
 def _find_neighbours(view: ScopeView, main: MainThread, host: HostCode) -> I64:
