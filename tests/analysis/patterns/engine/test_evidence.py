@@ -6,12 +6,23 @@ import numpy as np
 
 from tests.helpers.pattern_traces import GEMM, check_pattern, op_with_work
 from tests.helpers.trace_builder import Entry, cpu, python, runtime, step, trace
-from torchprof_tui.analysis.patterns.engine.evidence import MAX_HOST_GAPS, find_gap_places, merge_places, sort_places
+from torchprof_tui.analysis.patterns.engine.evidence import (
+    MAX_HOST_GAPS,
+    EvidencePlaces,
+    find_gap_places,
+    merge_places,
+    sort_places,
+)
 from torchprof_tui.analysis.time.intervals import Intervals
 
 
 def columns(*values: list[int]) -> list[np.ndarray]:
     return [np.array(value, dtype=np.int64) for value in values]
+
+
+def build_places(*values: list[int]) -> EvidencePlaces:
+    start, end, event, cost = columns(*values)
+    return sort_places(start, end, event, cost, True)
 
 
 def uneven_gaps(*more: Entry) -> list[Entry]:
@@ -107,8 +118,8 @@ def test_of_a_problem_the_longest_event_is_first_of_a_notice_the_earliest() -> N
 
 
 def test_places_of_several_ranks_are_merged_by_cost() -> None:
-    first = sort_places(*columns([0, 100], [10, 130], [1, -1], [10, 30]), are_gaps=True)
-    second = sort_places(*columns([50], [70], [0], [20]), are_gaps=True).shift_events(5)
+    first = build_places([0, 100], [10, 130], [1, -1], [10, 30])
+    second = build_places([50], [70], [0], [20]).shift_events(5)
     merged = merge_places([first, second])
     assert merged.event.tolist() == [-1, 5, 1]
     assert first.shift_events(7).event.tolist() == [-1, 8]

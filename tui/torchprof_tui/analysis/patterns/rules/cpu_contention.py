@@ -66,7 +66,7 @@ def cpu_contention(view: ScopeView) -> Answer:
     return fired_answer(
         f"{view.trace.names[found.name]}: median {format_duration(found.median)}, but "
         f"{format_duration(found.slowest)} or more in {found.percent} % of {found.count:,} calls; calls over ten times "
-        f"the median of their op take {format_percent(time / max(view.window_length, 1))} of {view.window_label}",
+        f"their op's median take {format_percent(time / max(view.window_length, 1))} of {view.window_label}",
         calls.row,
         lost,
         places=find_event_places(view.trace, calls.row, excess),

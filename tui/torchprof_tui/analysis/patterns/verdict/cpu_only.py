@@ -79,7 +79,7 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
     percent = format_percent(share)
     slow = next((found for found in findings if found.id == CPU_CONTENTION_ID and found.has_fired), None)
     if slow is not None and worst.id == OPS:
-        what = f"ops wait for CPU cores: {slow.answer.seen}"
+        what = f"ops wait for CPU cores for {format_percent(slow.answer.at_stake / measured)} of the CPU's time"
         return Diagnosis(OPS, share, what, slow.remedy.action, "", slow.answer.events)
     if worst.id == INPUT:
         remedy = (
