@@ -30,6 +30,7 @@ from torchprof_tui.ui.explorer.panels.chain_panel import LINE_ENTRY, ChainPanel
 from torchprof_tui.ui.explorer.panels.cheatsheet_panel import CheatsheetPanel
 from torchprof_tui.ui.explorer.panels.details_panel import DetailsPanel
 from torchprof_tui.ui.explorer.panels.doctor_panel import RECORD_STACKS_HINT, DoctorPanel
+from torchprof_tui.ui.explorer.panels.evidence_cursor import GAP_MARGIN
 from torchprof_tui.ui.explorer.panels.kernel_panel import KernelPanel
 from torchprof_tui.ui.explorer.panels.panel_dock import Dock
 from torchprof_tui.ui.explorer.panels.range_panel import RangePanel
@@ -95,6 +96,7 @@ class PanelController:
         self._highlighted: Chain | Finding | None = None
         self._last_queried: tuple[int, tuple[int, int] | None] = (-1, None)
         self._requested_scope: Scope | None = None
+        self._is_on_gap = False  # whether the last place of the evidence was a gap, which the view shows
         self._evidence_scope: Scope | None = None  # that of the findings while the user walks through their evidence
 
     def _select_gpu_busy(self, gpu_busy: dict[int, Intervals]) -> list[Intervals]:
@@ -221,23 +223,27 @@ class PanelController:
             return None
         if self._view_state.search.is_last_question:
             return None
-        event, number, count = self.cheatsheet_panel.next_evidence(distance)
-        if event < 0:
+        place = self.cheatsheet_panel.next_evidence(distance, self._trace)
+        if place is None:
             return "this finding has no single event to show"
         # Else the scope would follow the view to this event, and the evidence elsewhere would be lost.
         checked = self.cheatsheet_panel.checked
         if checked is not None and checked.scope != self._evidence_scope:
             self._evidence_scope = checked.scope
             self._update_cheatsheet(checked)
-        self._view_state.select(event)
-        return f"{self.cheatsheet_panel.finding.id}: {number:,} of {count:,}"
+        self._view_state.select(place.event)
+        if place.is_gap:  # select() may have panned to the event beside it
+            margin = round((place.end - place.start) * GAP_MARGIN)
+            self._view_state.show_range(place.start - margin, place.end + margin)
+        self._is_on_gap = place.is_gap
+        return clean(place.describe(self._trace))
 
     def select_first_evidence(self, is_open: bool) -> None:
         """Select the first event of the finding under the cursor, so that its chain or kernel can be shown."""
         if is_open and self.dock.active_name == "cheatsheet" and self.cheatsheet_panel.finding is not None:
-            event, _, _ = self.cheatsheet_panel.next_evidence(1)
-            if event >= 0:
-                self._view_state.select(event)
+            place = self.cheatsheet_panel.next_evidence(1, self._trace)
+            if place is not None and place.event >= 0:
+                self._view_state.select(place.event)
 
     def fit_panel_target(self, is_open: bool) -> str:
         """Handle enter: select what the active panel points at, and fit the selection."""
@@ -246,9 +252,9 @@ class PanelController:
             self._view_state.select(remark.event)
         if is_open and self.dock.active_name == "kernel" and (reason := self.kernel_panel.missing_reason):
             return f"no kernel to go to: {reason}"
-        self._view_state.search.is_last_question = False
+        self._view_state.search.is_last_question = self._is_on_gap = False
         message = self.select_evidence(1, is_open)
-        if message is not None and self._view_state.selected < 0:
+        if message is not None and (self._is_on_gap or self._view_state.selected < 0):
             return message
         return self._view_state.fit_selection() or (message or "")
 

@@ -30,6 +30,7 @@ from torchprof_tui.analysis.patterns.rules import (
     clocks,
     communication_card,
     conversions,
+    cpu_contention,
     cpu_lane,
     dispatch_chain,
     fsdp,
@@ -62,7 +63,7 @@ _RULE_MODULES = (
     *(table_sums, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, multi_gpu),
     *(communication_card, gpu_waits, throughput, conversions),
     *(warmup, profiler_cost, serving, graphs, moe, optimizer, op_loop, host_pauses),
-    *(slow_host, attention_layout, clocks, fsdp, npu, host_code),
+    *(slow_host, attention_layout, clocks, fsdp, npu, host_code, cpu_contention),
 )
 """Importing these modules registers their patterns. Several share a section: this is the order within it."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, compute_arrivals
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, whole_trace_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker, severity_sort_key
+from torchprof_tui.analysis.patterns.engine.evidence import merge_places
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap, list_largest_gaps_of_ranks
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
@@ -98,7 +99,9 @@ def merge_findings(rank_findings: Sequence[tuple[Rank, Finding]]) -> Finding:
             f"{rank.label}{_format_other_ranks(rank, [fired_rank for fired_rank, _ in fired], len(rank_findings))}: "
         )
     events = np.concatenate([finding.answer.events for _, finding in fired])
-    return replace(worst, answer=replace(worst.answer, seen=prefix + worst.answer.seen, events=events))
+    places = [finding.answer.places for _, finding in fired if finding.answer.places is not None]
+    merged = merge_places(places) if places else None
+    return replace(worst, answer=replace(worst.answer, seen=prefix + worst.answer.seen, events=events, places=merged))
 
 
 def _format_other_ranks(rank: Rank, fired: Sequence[Rank], rank_count: int) -> str:

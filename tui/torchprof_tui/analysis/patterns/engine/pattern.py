@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds as limits
+from torchprof_tui.analysis.patterns.engine.evidence import EvidencePlaces, find_event_places
 from torchprof_tui.analysis.patterns.engine.threshold import Threshold
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.arrays import I64
@@ -20,6 +21,7 @@ from torchprof_tui.trace.core.arrays import I64
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.line_model import SourceLine
     from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+    from torchprof_tui.trace.model.trace import Trace
 
 
 class State(str, Enum):
@@ -66,7 +68,8 @@ class Answer:
     `seen`: one line with this trace's numbers. `events`: rows of the trace that overlap the scope, in time order.
     `at_stake`: ns of the scope that a fix could win back, at most the scope's length; 0 where nothing is lost.
     `reason`: what is missing, for CANNOT_TELL. `remedy`: chosen for the owner of the evidence and the GPU; None: that
-    of the pattern. `spans`: when the time at stake was lost; None: during the evidence.
+    of the pattern. `spans`: when the time at stake was lost; None: during the evidence. `places`: where the evidence
+    leads to, costliest first, for a pattern whose time lies between events or is not their duration; None: the events.
     """
 
     state: State
@@ -76,14 +79,19 @@ class Answer:
     reason: str = ""
     remedy: Remedy | None = None
     spans: Intervals | None = None
+    places: EvidencePlaces | None = None
 
 
 def fired_answer(
-    seen: str, events: I64, at_stake: int = 0, remedy: Remedy | None = None, spans: Intervals | None = None
+    seen: str,
+    events: I64,
+    at_stake: int = 0,
+    remedy: Remedy | None = None,
+    spans: Intervals | None = None,
+    places: EvidencePlaces | None = None,
 ) -> Answer:
-    return Answer(
-        State.FIRED, seen, np.asarray(events, dtype=np.int64), max(int(at_stake), 0), remedy=remedy, spans=spans
-    )
+    rows, lost = np.asarray(events, dtype=np.int64), max(int(at_stake), 0)
+    return Answer(State.FIRED, seen, rows, lost, remedy=remedy, spans=spans, places=places)
 
 
 def absent_answer(seen: str = "") -> Answer:
@@ -145,7 +153,15 @@ class Finding:
         """Return the finding with `offset` added to its events: from one rank's numbers to the merged trace's."""
         if not len(self.answer.events):
             return self
-        return replace(self, answer=replace(self.answer, events=self.answer.events + offset))
+        places = self.answer.places.shift_events(offset) if self.answer.places is not None else None
+        return replace(self, answer=replace(self.answer, events=self.answer.events + offset, places=places))
+
+    def find_places(self, trace: Trace) -> EvidencePlaces:
+        """Find where the evidence leads to: of a problem the costliest place first, else the events in time order."""
+        events, places = self.answer.events, self.answer.places
+        if places is not None:
+            return places
+        return find_event_places(trace, events, None if self.is_problem else np.zeros(len(events), dtype=np.int64))
 
     @property
     def is_problem(self) -> bool:

@@ -320,3 +320,17 @@ OP_COMPILATION_SHARE = _threshold(
     "an op that is compiled once in a while is not worth changing the option",
 )
 AI_CPU_SHARE = _threshold("share of NPU time", 0.05, "share", "these processors should only control the others")
+CONTENTION_RATIO = _threshold(
+    "a call over its op's median", 10, "times", "caches and sizes change a time by a few times; a lost core by hundreds"
+)
+CONTENTION_GROUP_MIN = _threshold("calls of an op", 16, "calls", "a median of fewer calls says little")
+CONTENTION_CALLS_SHARE = _threshold(
+    "such calls of an op",
+    0.03,
+    "share",
+    "a scheduler interrupts about one call in a hundred on a busy machine; threads that wait for cores slow many more",
+)
+CONTENTION_MIN_CALLS = _threshold("such calls", 8, "calls", "a few slow calls can be chance")
+CONTENTION_SHARE = _threshold(
+    "time beyond ten times the median", 0.20, "share", "a fifth of the time is worth another run with fewer threads"
+)

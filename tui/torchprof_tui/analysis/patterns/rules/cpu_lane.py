@@ -9,6 +9,7 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.evidence import sort_places
 from torchprof_tui.analysis.patterns.engine.host_activity import SYNC_CALL_REGEX
 from torchprof_tui.analysis.patterns.engine.missing_data import NO_CALLS, NO_CPU, NO_GPU, NO_LINKS, NO_STEPS
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor, outermost_ancestor
@@ -122,7 +123,10 @@ def dead_window(view: ScopeView) -> Answer:
     )
     windows = found.windows.select(np.flatnonzero(in_scope))
     return fired_answer(
-        summary, np.sort(windows.row), min(int(found.excess[in_scope].sum()), view.covered_time(windows))
+        summary,
+        np.sort(windows.row),
+        min(int(found.excess[in_scope].sum()), view.covered_time(windows)),
+        places=sort_places(windows.start, windows.end, windows.row, found.excess[in_scope], True),
     )
 
 

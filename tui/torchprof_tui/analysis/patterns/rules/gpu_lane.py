@@ -7,6 +7,7 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.evidence import sort_places
 from torchprof_tui.analysis.patterns.engine.missing_data import NO_GPU, NO_LINKS, NO_STEPS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
@@ -101,6 +102,7 @@ def one_off_gap(view: ScopeView) -> Answer:
         f"{format_duration(int(gap_length[worst]))} before "
         f"{tables.short_name(int(next_events[worst]))}, elsewhere {format_duration(float(median_gap[worst]))}",
         evidence,
+        places=sort_places(gaps.gap_start[in_scope], gaps.gap_end[in_scope], next_events, gap_length, True),
     )
 
 

@@ -8,11 +8,12 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.evidence import find_event_places, sort_places
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.launch_owners import find_owner_ops
 from torchprof_tui.analysis.patterns.engine.missing_data import NO_CALLS, NO_GPU, NO_LINKS, NO_STEPS, NOTHING_HERE
-from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor, outermost_ancestor
+from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
@@ -27,7 +28,13 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.rules import remedy_choice
 from torchprof_tui.analysis.patterns.rules.cpu_lane import find_trailing_sync
 from torchprof_tui.analysis.patterns.rules.optimizer import find_looping_steps
-from torchprof_tui.analysis.time.intervals import Intervals, union
+from torchprof_tui.analysis.patterns.rules.sync_waits import (
+    find_lost_time,
+    find_waits,
+    measure_idle,
+    measure_idle_after,
+)
+from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -59,15 +66,15 @@ def sync_in_step(view: ScopeView) -> Answer:
         return cannot_tell_answer(NO_GPU)
     if not len(tables.steps):
         return cannot_tell_answer(NO_STEPS)
-    all_waits = _find_waits(view)
+    all_waits = find_waits(view)
     in_step = all_waits.select(tables.steps.index_at(all_waits.start) >= 0)
     waits = in_step.select(view.overlap_mask(in_step.start, in_step.end) & (in_step.row != find_trailing_sync(view)))
     if not len(waits):
         return absent_answer()
     outer_ops = find_owner_ops(tables, waits.row)
     # On Ascend the op waits for the thread that launches, which may be at work: only the call itself is lost.
-    lost_time = _find_lost_time(view, waits, outermost_ancestor(view.trace, waits.row, tables.is_dispatcher_op))
-    idle_time = _measure_idle(view, lost_time)
+    lost_time = find_lost_time(view, waits, outermost_ancestor(view.trace, waits.row, tables.is_dispatcher_op))
+    idle_time = measure_idle(view, lost_time)
     if not idle_time:
         return absent_answer(f"{format_count(len(waits), 'wait')}, and the GPU was idle after none of them")
     steps = sorted_unique(tables.steps.index_at(waits.start))
@@ -83,50 +90,8 @@ def sync_in_step(view: ScopeView) -> Answer:
         min(idle_time, view.scope.length),
         remedy_choice.choose_sync_remedy(view, waits, main_op if op_names else "", main_call),
         spans=lost_time,
+        places=find_event_places(view.trace, waits.row, measure_idle_after(view, waits, lost_time)),
     )
-
-
-def _find_waits(view: ScopeView) -> EventTable:
-    """Find calls that wait for the GPU on threads that launch: syncs and blocking device-to-host copies."""
-    tables = view.tables
-    work = tables.work
-    copies = work.events.select((work.kind == Kind.COPY) & (work.launch >= 0))
-    blocking = tables.filter_by_name(copies, lambda name: "DtoH" in name and "Pageable" in name)
-    calls = sorted_unique(view.trace.links.launch_of[blocking.row]).astype(np.int64)
-    syncs = tables.select_on_launch_lanes(view.gap_finder.sync_calls)
-    if len(syncs) and len(calls):
-        # A copy and the sync that follows it in the same op are one wait.
-        ops = nearest_ancestor(view.trace, syncs.row)
-        calls = calls[~np.isin(nearest_ancestor(view.trace, calls), ops[ops >= 0])]
-    return tables.event_table(np.sort(np.concatenate([syncs.row, calls])))
-
-
-def _find_lost_time(view: ScopeView, waits: EventTable, owner: I64) -> Intervals:
-    """Return when the CPU could have gone on, had it not waited.
-
-    That is during the ops that wait (`owner`: the outermost of each wait, -1 for none), as long again after each wait,
-    because it delays what follows by its own length, and between two waits in a row without a launch: values that are
-    read one by one.
-    """
-    tables = view.tables
-    ops = tables.event_table(sorted_unique(owner[owner >= 0]))
-    in_order = waits.select(np.argsort(waits.start, kind="stable"))
-    kernel_launch = tables.work.launch[(tables.work.kind == Kind.KERNEL) & (tables.work.launch >= 0)]
-    launch_start = np.sort(np.asarray(view.trace.start[kernel_launch]))
-    end, next_start = in_order.end[:-1], in_order.start[1:]
-    is_row = launch_start.searchsorted(end) == launch_start.searchsorted(next_start)
-    is_row &= (next_start > end) & (next_start - end < thresholds.HOST_PAUSE_MIN.value)
-    lost = union(
-        np.concatenate([ops.start, waits.start, end[is_row]]),
-        np.concatenate([ops.end, waits.end + waits.duration, next_start[is_row]]),
-    )
-    return lost - (tables.overhead_intervals | view.gap_finder.input_intervals)
-
-
-def _measure_idle(view: ScopeView, times: Intervals) -> int:
-    """Return the ns of these times in the window in which a GPU was idle for sure; the largest of all devices."""
-    in_window = times.clip(*view.window)
-    return max(((in_window & idle).total for idle in view.gap_finder.known_idle_intervals.values()), default=0)
 
 
 @register_pattern(
@@ -219,6 +184,7 @@ def input_starved(view: ScopeView) -> Answer:
         evidence.row,
         idle_time,
         remedy_choice.choose_input_remedy(view),
+        places=sort_places(evidence.start, evidence.end, evidence.row, evidence.duration, activity == "no op"),
     )
 
 
@@ -294,6 +260,9 @@ def idle_gap(view: ScopeView) -> Answer:
         f"{format_duration(idle_time)} or {format_percent(share)} of {view.window_label}: {cause_text}",
         evidence,
         idle_time,
+        places=sort_places(
+            gaps.start[long_gaps], gaps.end[long_gaps], gaps.next_event[long_gaps], program_time[long_gaps], True
+        ),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.evidence import find_gap_places
 from torchprof_tui.analysis.patterns.engine.host_code import DO_LESS_PER_OP, HostCode, find_host_code
 from torchprof_tui.analysis.patterns.engine.main_thread import MainThread, find_main_window
 from torchprof_tui.analysis.patterns.engine.missing_data import NO_CPU, NO_GPU
@@ -60,8 +61,9 @@ def host_code(view: ScopeView) -> Answer:
     events = events if len(events) else view.representative_events()
     action = host.choose_remedy(view)
     remedy = Remedy(action, _choose_code(host, action)) if action else None
+    places = find_gap_places(view.trace, host.intervals, host.events, tables.ops.row, host.main.lane)
     return fired_answer(
-        f"{seen}{f', {owners}' if owners else ''}", events, host.intervals.total, remedy, host.intervals
+        f"{seen}{f', {owners}' if owners else ''}", events, host.intervals.total, remedy, host.intervals, places
     )
 
 

@@ -13,6 +13,7 @@ from torchprof_tui.analysis.patterns.engine.host_code import find_host_code
 from torchprof_tui.analysis.patterns.engine.main_thread import find_main_thread, find_main_window
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
+from torchprof_tui.analysis.patterns.rules.cpu_contention import CPU_CONTENTION_ID
 from torchprof_tui.analysis.patterns.rules.op_loop import OP_LOOP_ID
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis
 from torchprof_tui.analysis.patterns.verdict.time_tree import OUTSIDE, TimePart, TimeTree
@@ -76,6 +77,10 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
         return Diagnosis(HOST_CODE, 0.0, "the program did almost no work")
     share = worst.time / measured
     percent = format_percent(share)
+    slow = next((found for found in findings if found.id == CPU_CONTENTION_ID and found.has_fired), None)
+    if slow is not None and worst.id == OPS:
+        what = f"ops wait for CPU cores for {format_percent(slow.answer.at_stake / measured)} of the CPU's time"
+        return Diagnosis(OPS, share, what, slow.remedy.action, "", slow.answer.events)
     if worst.id == INPUT:
         remedy = (
             "its workers are too slow: use more workers (up to the number of cores), a larger prefetch_factor, or "

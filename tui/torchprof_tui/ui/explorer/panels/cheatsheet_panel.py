@@ -17,9 +17,11 @@ from torchprof_tui.ui.explorer.panels.cheatsheet_text import (
     format_entry,
     format_verdict,
 )
+from torchprof_tui.ui.explorer.panels.evidence_cursor import EvidenceCursor, EvidencePlace
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
+    from torchprof_tui.trace.model.trace import Trace
 
 
 VERDICT_MIN_HEIGHT = 8
@@ -34,7 +36,7 @@ class CheatsheetPanel(TextPanel):
         self._checked: CheckResult | None = None
         self._scope_label = ""
         self._cursor_id = ""  # the id of an entry, so that it stays when the order changes
-        self._evidence_index = -1
+        self._evidence = EvidenceCursor()
         self._reveals_cursor = True  # in the next frame
         self._is_verdict_above = False
         self._lines_by_id: dict[str, tuple[int, int]] = {}
@@ -44,7 +46,8 @@ class CheatsheetPanel(TextPanel):
         fired = [finding.id for finding in checked.findings if finding.has_fired]
         self._checked, self._scope_label = checked, scope_label
         if self._cursor_id not in fired:
-            self._cursor_id, self._evidence_index = (fired[0] if fired else ""), -1
+            self._cursor_id = fired[0] if fired else ""
+            self._evidence.reset()
             self._reveals_cursor = True
         self.refresh_content(top=False)
 
@@ -69,7 +72,8 @@ class CheatsheetPanel(TextPanel):
         index = ids.index(self._cursor_id) + distance
         if not 0 <= index < len(ids):
             return False
-        self._cursor_id, self._evidence_index = ids[index], -1
+        self._cursor_id = ids[index]
+        self._evidence.reset()
         self._reveals_cursor = True
         self.refresh_content(top=False)
         return True
@@ -81,7 +85,8 @@ class CheatsheetPanel(TextPanel):
 
     def move_to(self, finding_id: str) -> None:
         """Move the cursor to the entry of this id."""
-        self._cursor_id, self._evidence_index = finding_id, -1
+        self._cursor_id = finding_id
+        self._evidence.reset()
         self._reveals_cursor = True
         self.refresh_content(top=False)
 
@@ -97,15 +102,10 @@ class CheatsheetPanel(TextPanel):
             self._is_verdict_above = is_above
             self.refresh_content(top=False)
 
-    def next_evidence(self, distance: int) -> tuple[int, int, int]:
-        """Return (next event of the evidence, its number from 1, number of events); (-1, 0, 0) without evidence."""
+    def next_evidence(self, distance: int, trace: Trace) -> EvidencePlace | None:
+        """Return the next place of the evidence, the previous one for a negative distance; None without evidence."""
         finding = self.finding
-        if finding is None or not len(finding.answer.events):
-            return -1, 0, 0
-        count = len(finding.answer.events)
-        first = 0 if distance > 0 else count - 1
-        self._evidence_index = (self._evidence_index + distance) % count if self._evidence_index >= 0 else first
-        return int(finding.answer.events[self._evidence_index]), self._evidence_index + 1, count
+        return None if finding is None else self._evidence.move(finding, trace, distance)
 
     def prepare(self, size: object) -> None:
         super().prepare(self.size)

@@ -111,13 +111,21 @@ def format_entry(finding: Finding, width: int, current: bool, palette: Palette, 
         ("rule", pattern.decided),
     ]
     rows += [("threshold" if not k else "", threshold.text) for k, threshold in enumerate(pattern.thresholds)]
-    count = len(answer.events)
-    if count:
-        rows.append(("evidence", f"{count:,} event{'s' if count != 1 else ''}, marked on the lanes: enter, then n N"))
+    if len(answer.events):
+        rows.append(("evidence", f"{_count_evidence(finding)}: enter, then n N"))
     for label, text in rows:
         if text:
             lines += format_labelled_text(" ", label, clean(text), width, palette, ROW_LABEL_CELLS)
     return lines
+
+
+def _count_evidence(finding: Finding) -> str:
+    """Count the places that n N go through: "8 gaps, the longest first", "11 events, marked on the lanes"."""
+    places, count = finding.answer.places, len(finding.answer.events)
+    if places is not None and places.are_gaps:
+        return f"{len(places):,} gap{'s, the longest first' if len(places) != 1 else ''}"
+    order = ", the costliest first" if finding.is_problem else ""
+    return f"{count:,} events, marked on the lanes{order}" if count != 1 else "1 event, marked on the lanes"
 
 
 def _format_line(finding: Finding) -> str:
