@@ -160,11 +160,15 @@ def _sort_by_time(trace: Trace, rows: I64) -> I64:
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
+_SUMMARY_IDS = GENERAL_PATTERN_IDS | {"call-count"}
+"""Patterns that add up what others explain: the calls of all ops, the gaps of the whole scope."""
+
+
 def severity_sort_key(finding: Finding) -> tuple[int, int, int, int]:
     """Return the sort key of a finding: state, severity, how much it explains, then time at stake.
 
     Of the patterns that cost enough time, those with one cause come before the summaries of a whole scope.
     """
     weight = _SEVERITY_ORDER.index(finding.pattern.severity) if finding.has_fired else 0
-    tier = 2 if not finding.is_significant else 1 if finding.id in GENERAL_PATTERN_IDS else 0
+    tier = 2 if not finding.is_significant else 1 if finding.id in _SUMMARY_IDS else 0
     return _STATE_ORDER.index(finding.state), weight, tier, -finding.answer.at_stake

@@ -206,6 +206,8 @@ def op_loop(view: ScopeView) -> Answer:
     main = int(np.bincount(loops.group[chosen], weights=times.idle[chosen]).argmax())
     runs = chosen[loops.group[chosen] == main]
     events = view.select_in_scope(view.tables.event_table(np.sort(loops.rows_of(chosen))))
+    if not len(events):
+        return absent_answer("the scope lies between two ops of a loop")
     spans = union(loops.start[chosen], loops.end[chosen]).clip(*view.window)
     at_stake = spans.total if not len(view.tables.work) else int(times.idle[chosen].sum())
     others = len(np.unique(loops.group[chosen])) - 1
