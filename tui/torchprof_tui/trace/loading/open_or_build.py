@@ -162,21 +162,22 @@ async def open_or_build_async(
 
     `build` must have ended its worker before it raises, also where it is cancelled: the entry is removed then.
     """
-    import asyncio  # deferred: takes as long as starting a worker, which comes first
+    # deferred: importing asyncio takes as long as starting a worker, which comes first
+    from torchprof_tui.trace.loading.cleanup import clean_up_in_thread, run_in_thread
 
     began = time.perf_counter()
     try:
-        trace = await asyncio.to_thread(state.map_cached) if state.entry.ready else None
+        trace = await run_in_thread(state.map_cached) if state.entry.ready else None
         while trace is None:
             try:
                 result = await build(state.entry)
             except LoadError as error:
-                if not (error.storage_full and await asyncio.to_thread(state.leave_full_cache)):
+                if not (error.storage_full and await run_in_thread(state.leave_full_cache)):
                     raise
                 continue
-            trace = await asyncio.to_thread(state.map_built, result)
+            trace = await run_in_thread(state.map_built, result)
     except BaseException:
-        await asyncio.to_thread(state.close)
+        await clean_up_in_thread(state.close)
         raise
     return OpenedTrace(trace, state.entry, state.cached, time.perf_counter() - began, state.was_damaged)
 

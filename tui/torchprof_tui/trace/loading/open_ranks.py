@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.core.errors import TraceError, format_error
+from torchprof_tui.trace.loading.cleanup import clean_up_in_thread
 from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_or_build import BuildResult, OpeningState, open_or_build_async
 from torchprof_tui.trace.loading.progress import FAILED_SHARE, Phase, Progress, RanksProgress, Report
@@ -99,10 +100,10 @@ class RanksOpener:
                     task.cancel()
             self._pool = None
             pool.detach()
-            await asyncio.to_thread(pool.close)
+            await clean_up_in_thread(pool.close)
             if not succeeded:
                 await asyncio.gather(*tasks, return_exceptions=True)
-                await asyncio.to_thread(self.close)
+                await clean_up_in_thread(self.close)
 
     async def _open_rank(self, index: int, report: Report) -> OpenedRank | LostRank:
         from torchprof_tui.trace.ranks.merge import OpenedRank  # deferred: not needed before the first frame

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from torchprof_tui.trace.loading.cleanup import clean_up_in_thread
 from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_ranks import RanksOpener
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
@@ -89,9 +89,9 @@ class RemoteOpener:
             worker, self._listing_worker = self._listing_worker, None
             self._release_connections()
             if worker is not None:
-                await asyncio.to_thread(worker.cancel)
+                await clean_up_in_thread(worker.cancel)
             if not succeeded:
-                await asyncio.to_thread(self.cancel)
+                await clean_up_in_thread(self.cancel)
 
     async def _read_listings(self, report: Report) -> list[Listing]:
         worker = self._listing_worker

@@ -84,7 +84,8 @@ class SingleTraceOpener:
 
     async def _build(self, report: Report, entry: CacheEntry) -> BuildResult:
         """Have a worker fill an entry: the one that `start` started, or a new one."""
-        import asyncio  # deferred: takes as long as starting a worker, which comes first
+        # deferred: importing asyncio takes as long as starting a worker, which comes first
+        from torchprof_tui.trace.loading.cleanup import clean_up_in_thread, start_in_thread
 
         worker = self._worker = self._worker or self._start_worker(entry)
         try:
@@ -92,12 +93,12 @@ class SingleTraceOpener:
         except BaseException:
             self._worker = None
             worker.detach()
-            await asyncio.to_thread(worker.cancel)
+            await clean_up_in_thread(worker.cancel)
             raise
         self._worker = None
         worker.detach()
         # Not awaited: the worker has finished, and freeing its memory takes a moment.
-        asyncio.get_running_loop().run_in_executor(None, worker.cancel)
+        start_in_thread(worker.cancel)
         return result
 
     def split_into_blocks(self, trace: Trace) -> None:

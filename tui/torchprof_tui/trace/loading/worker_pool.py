@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 from pathlib import Path
 
+from torchprof_tui.trace.loading.cleanup import clean_up_in_thread
 from torchprof_tui.trace.loading.errors import LoadError, WorkerExitError
 from torchprof_tui.trace.loading.open_or_build import BuildResult
 from torchprof_tui.trace.loading.progress import Report
@@ -38,7 +39,7 @@ class WorkerPool:
                 raise
             except BaseException:
                 worker.detach()
-                await asyncio.to_thread(worker.cancel)
+                await clean_up_in_thread(worker.cancel)
                 raise
             self._idle.append(worker)
             return result

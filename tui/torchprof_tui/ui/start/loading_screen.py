@@ -98,6 +98,7 @@ class LoadingScreen(Screen[None]):
         self._progress = Progress(Phase.STARTING)
         self._started_at = time.monotonic()
         self._failed = False
+        self._has_begun = False
 
     def compose(self) -> ComposeResult:
         with Vertical(id="loading"):
@@ -112,9 +113,11 @@ class LoadingScreen(Screen[None]):
         self._timer = self.set_interval(REDRAW_SECONDS, self._show_progress)
         self.run_worker(self._load(), exclusive=True, group="load")
 
-    def action_give_up(self) -> None:
+    async def action_give_up(self) -> None:
         if not self._failed:
             self.workers.cancel_group(self, "load")
+            if not self._has_begun:  # a task that is cancelled before its first line cleans nothing up
+                await asyncio.to_thread(self.opener.cancel)
         self.post_message(self.Left())
 
     def action_retry(self) -> None:
@@ -127,6 +130,7 @@ class LoadingScreen(Screen[None]):
         return self.opener.spec not in ("", "-")
 
     async def _load(self) -> None:
+        self._has_begun = True
         preparation = None if self._prepare is None else asyncio.create_task(asyncio.to_thread(self._prepare))
         try:
             trace = await self._load_after_login()
