@@ -18,6 +18,7 @@ from textual.widgets import Static
 
 from torchprof_tui.trace.core.errors import NOT_A_TRACE
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.loading.cleanup import clean_up_in_thread
 from torchprof_tui.trace.loading.errors import LoadError, LoginNeededLoadError
 from torchprof_tui.trace.loading.progress import FAILED_SHARE, Phase, Progress, RanksProgress
 from torchprof_tui.trace.specs.address import ListedTrace
@@ -117,7 +118,7 @@ class LoadingScreen(Screen[None]):
         if not self._failed:
             self.workers.cancel_group(self, "load")
             if not self._has_begun:  # a task that is cancelled before its first line cleans nothing up
-                await asyncio.to_thread(self.opener.cancel)
+                await clean_up_in_thread(self.opener.cancel)
         self.post_message(self.Left())
 
     def action_retry(self) -> None:
