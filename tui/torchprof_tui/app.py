@@ -207,12 +207,12 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
         else:
             await self.switch_screen(create_start_screen())
 
-    def action_leave(self) -> None:
+    async def action_leave(self) -> None:
         """Leave a screen that lies above another one; quit from the lowest, and from a run that goes on."""
         if len(self.screen_stack) <= 2 or getattr(self.screen, "busy", False):
             self.exit()
         elif isinstance(self.screen, LoadingScreen):
-            self.screen.action_give_up()
+            await self.screen.action_give_up()
         else:
             self.screen.dismiss()
 
