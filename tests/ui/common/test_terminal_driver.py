@@ -94,6 +94,9 @@ def test_a_stop_repairs_the_modes_that_a_shell_has_changed() -> None:
         terminal.screen.reset()
         os.kill(terminal.pid, signal.SIGCONT)
         terminal.wait_for("ProfilerStep#2", "stream 7")  # painted again
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not terminal.is_raw() and time.monotonic() < deadline:  # what was painted before it stopped comes first
+            time.sleep(0.01)
         assert terminal.is_raw()
 
 

@@ -28,6 +28,7 @@ from torchprof_tui.ui.record.foreign_request import (
     describe_foreign_request,
     find_form_problem,
 )
+from torchprof_tui.ui.record.past_run_rows import format_outcome
 from torchprof_tui.ui.record.record_screen import RecordScreen
 from torchprof_tui.ui.record.recording_screen import RecordingScreen
 
@@ -214,7 +215,8 @@ async def test_the_form_opens_among_hostile_runs(alone: Path) -> None:
         await until(pilot, lambda: isinstance(app.screen, RecordScreen) and len(app.screen._past_runs) == len(hostile))
         await pilot.pause()
         rows = [str(option.prompt) for option in app.screen.query_one("#run-list", OptionList).options]
-        assert any("manifest.json: seconds is not a number" in row for row in rows)
+        outcomes = [format_outcome(run) for run in app.screen._past_runs]  # shown where the row is highlighted
+        assert any("manifest.json: seconds is not a number" in outcome for outcome in outcomes)
         assert not any("\x1b" in row for row in rows)
         await pilot.press(*["down"] * 12)
         assert isinstance(app.screen, RecordScreen)

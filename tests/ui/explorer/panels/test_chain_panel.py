@@ -240,7 +240,7 @@ async def test_enter_on_the_line_opens_its_source_above_the_chain(size: tuple[in
         assert "train.py(42): forward" in text
         assert "▶ 42  def forward(x):" in text
         assert "43          return x  # ·[31m[bold]red"[: size[0] - 12] in text
-        assert "300 lines" in text
+        assert size[0] < 160 or "300 lines" in text  # the title leaves out what does not fit
         if size[1] > 20:
             assert "[chain ↑↓]" in text
             assert "▶ line: train.py(42): forward" in text

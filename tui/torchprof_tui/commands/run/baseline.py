@@ -55,7 +55,14 @@ class Baseline:
         return diff_command.build_answer(comparison, _BY, limit), diff_command.report_limit(comparison, limit)
 
     def _diff_options(self, result: RunResult) -> argparse.Namespace:
-        output = {"json": False, "markdown": False, "by": _BY, "fail_on": self.fail_on, "no_cache": False}
+        output = {
+            "screen": False,
+            "json": False,
+            "markdown": False,
+            "by": _BY,
+            "fail_on": self.fail_on,
+            "no_cache": False,
+        }
         selection = {"steps": None, "range": None, "rank": None}
         return argparse.Namespace(a=self.spec, b=name_recording(result), **output, **selection)
 
