@@ -49,6 +49,8 @@ SEARCHES = ("mat", "cuda", "sum", "add", "x")
 KEYS_PER_ROUND = 60
 QUIET_SECONDS = 0.4
 MAX_SETTLE_SECONDS = 3.0
+MAX_BACKLOG_SECONDS = 60.0
+"""Seconds within which the keys of a round are done with: a sample before that counts the keys that wait."""
 START_SECONDS = 120.0
 """Seconds within which lanes appear on a busy machine."""
 
@@ -121,15 +123,15 @@ class Session:
         """Wait until lanes are drawn. Raises TimeoutError."""
         self.terminal.wait_for(LANES_DRAWN, START_SECONDS)
 
-    def settle(self, quiet: float) -> None:
-        """Read until there is no output for `quiet` seconds, but not for long: a clock on the screen is never quiet."""
-        end = time.monotonic() + MAX_SETTLE_SECONDS
+    def settle(self, quiet: float, limit: float = MAX_SETTLE_SECONDS) -> None:
+        """Read until there is no output for `quiet` seconds, `limit` seconds at most: a clock is never quiet."""
+        end = time.monotonic() + limit
         while self.terminal.read(quiet) and time.monotonic() < end:
             pass
 
     def forget_output(self, quiet: float = QUIET_SECONDS) -> None:
         """Drop the output so far, so that only later output is waited for."""
-        self.settle(quiet)
+        self.settle(quiet, MAX_BACKLOG_SECONDS)
         self.terminal.output.clear()
 
     def run(self, minutes: float, play: Callable[[Session], None]) -> None:

@@ -56,6 +56,8 @@ RECORDINGS = (
     Recording("multi_stream_overlap", "", "streams"),
     Recording("cuda_graph_replay", "", "graph_replay --active 5"),
     Recording("train_gpt_starved", "", "train_gpt --starve"),
+    Recording("train_gpt_eager", "", "train_gpt"),
+    Recording("train_gpt_compile", "", "train_gpt --compile", rehearsed=True),
     Recording("train_gpt_stack_memory", "--with-stack --profile-memory --record-shapes", "train_gpt --item --active 2"),
     Recording("train_gpt_2ranks", "--nproc 2", "train_gpt --late-rank 1 --layers 2 --active 2"),
     Recording("train_images_cpu", "", "train_images --device cpu"),

@@ -107,6 +107,16 @@ SAMPLES = (
         "the GPU waits at the start of each step while the CPU loads the next batch",
     ),
     Sample(
+        "train_gpt_eager",
+        "train_gpt: the same with a fast data set",
+        "the wait is gone (torchprof-tui diff with the one above); the CPU, which dispatches, now limits the step",
+    ),
+    Sample(
+        "train_gpt_compile",
+        "that step through torch.compile",
+        "fewer ops and launches, and yet a longer step: the CPU still dispatches each kernel (diff shows where)",
+    ),
+    Sample(
         "train_gpt_stack_memory",
         "train_gpt --item: two training steps with Python stacks, shapes and memory",
         "everything at once: Python frames down to kernels, forward and backward, the memory curve",

@@ -115,7 +115,7 @@ def test_text_fits_80_columns_and_draws_a_waterfall(capsys: pytest.CaptureFixtur
     assert max(map(len, lines)) <= 80
     assert lines[0].startswith("A  sample:attention_naive  2 steps, #3 to #4: 2.28 ms a step")
     assert "14 times as fast" in out
-    assert "launches a step: 7 → 1 (-86 %, more than half)" in out
+    assert "launches a step: 7 → 1 (-86 %, down by more than half)" in out
     (row,) = [line for line in lines if line.startswith("GPU: elementwise") and "░" in line]
     assert "-966.6 µs" in row
     (row,) = [line for line in lines if line.startswith("GPU: attention") and "█" in line]

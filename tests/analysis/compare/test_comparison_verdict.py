@@ -52,8 +52,8 @@ def test_headline(given: Account, expected: str) -> None:
         (0, 0, ""),
         (7, 7, "launches a step: 7 → 7"),
         (10, 5, "launches a step: 10 → 5 (-50 %, down by half)"),
-        (10, 3, "launches a step: 10 → 3 (-70 %, more than half)"),
-        (10, 9, "launches a step: 10 → 9 (-10 %, less than half)"),
+        (10, 3, "launches a step: 10 → 3 (-70 %, down by more than half)"),
+        (10, 9, "launches a step: 10 → 9 (-10 %, down by less than half)"),
         (4, 6.5, "launches a step: 4 → 6.5 (+62 %)"),
         (0, 6, "launches a step: 0 → 6"),
     ],
@@ -72,7 +72,7 @@ def test_flash_attention_replaces_what_moved_memory() -> None:
     assert first.line == "attn_fwd"
     assert "memory-bound-elementwise" in {found.id for found in verdict.patterns_a_only}
     assert not verdict.patterns_b_only
-    assert verdict.launches == "launches a step: 7 → 1 (-86 %, more than half)"
+    assert verdict.launches == "launches a step: 7 → 1 (-86 %, down by more than half)"
     assert verdict.regimes.startswith("A is compute-bound, GPU busy 99 %; B is compute-bound")
 
 

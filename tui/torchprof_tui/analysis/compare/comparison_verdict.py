@@ -115,7 +115,7 @@ def describe_launches(a: float, b: float) -> str:
     if abs(change + 0.5) <= _HALF_TOLERANCE:
         by_half = "down by half"
     else:
-        by_half = "more than half" if change < -0.5 else "less than half"
+        by_half = f"down by {'more' if change < -0.5 else 'less'} than half"
     return f"{counts} (-{format_percent(-change)}, {by_half})"
 
 

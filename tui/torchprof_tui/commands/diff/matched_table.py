@@ -26,7 +26,8 @@ _NAME_CELLS, _CALLS_CELLS, _TIME_CELLS, _CHANGE_CELLS = 29, 9, 8, 9
 
 def format_matched_rows(matched: ComparedRows) -> Iterator[str]:
     """Format rows by the larger of their two changes, what could not be matched, and the total; times of one step."""
-    yield _format_cells(f"per step, by {matched.by}", "calls", "GPU: A", "B", "change", "CPU self")
+    titles = ("GPU: A", "B", "change", "CPU self") if matched.total.on_gpu else ("CPU: A", "B", "change")
+    yield _format_cells(f"per step, by {matched.by}", "calls", *titles)
     shown = list_largest_changes(matched)[:MAX_ROWS]
     for row in shown:
         label = f"{ROW_MARKS.get(row.status, ' ')} {clean(describe_row(row, matched.by))}"
@@ -50,20 +51,18 @@ def format_matched_rows(matched: ComparedRows) -> Iterator[str]:
 
 def _format_row(label: str, rows: Sequence[ComparedRow]) -> str:
     calls = [sum(row.calls_a for row in rows), sum(row.calls_b for row in rows)]
+    cpu = [sum(row.cpu_ns_a for row in rows), sum(row.cpu_ns_b for row in rows)]
     gpu = [sum(row.gpu_ns_a for row in rows), sum(row.gpu_ns_b for row in rows)]
-    cpu = sum(row.cpu_delta_ns for row in rows)
-    times = [format_duration(time) if time else "-" for time in gpu]
+    times, others = (gpu, [cpu]) if rows[0].on_gpu else (cpu, [])
     return _format_cells(
         label,
         format_calls(calls[0]) if calls[0] == calls[1] else "→".join(map(format_calls, calls)),
-        times[0],
-        times[1],
-        format_change(gpu[1] - gpu[0]),
-        format_change(cpu),
+        *(format_duration(time) if time else "-" for time in times),
+        *(format_change(pair[1] - pair[0]) for pair in [times, *others]),
     )
 
 
-def _format_cells(label: str, calls: str, a: str, b: str, change: str, cpu: str) -> str:
+def _format_cells(label: str, calls: str, a: str, b: str, *changes: str) -> str:
     name = truncate(clean(label), _NAME_CELLS)
-    times = f"{a:>{_TIME_CELLS}} {b:>{_TIME_CELLS}} {change:>{_CHANGE_CELLS}} {cpu:>{_CHANGE_CELLS}}"
+    times = f"{a:>{_TIME_CELLS}} {b:>{_TIME_CELLS}}" + "".join(f" {change:>{_CHANGE_CELLS}}" for change in changes)
     return f"{name:<{_NAME_CELLS}} {calls:>{_CALLS_CELLS}} {times}".rstrip()

@@ -137,7 +137,10 @@ class RowsPanel(TextPanel):
         """Return all listed rows as plain text, for copying."""
         width = min(max(self.size.width - 2, 1), COPY_WIDTH)
         listed = [self._format_line(index, width)[0].rstrip() for index in range(self._count_lines())]
-        return "\n".join([format_header(self._differences.by, width).rstrip(), *listed])
+        return "\n".join([self._format_header(width).rstrip(), *listed])
+
+    def _format_header(self, width: int) -> str:
+        return format_header(self._differences.by, width, self._differences.on_gpu)
 
     @property
     def lines_below(self) -> int:
@@ -153,7 +156,7 @@ class RowsPanel(TextPanel):
             lines = wrap_text(self.empty_text, inner, palette.muted)
             return build_strip([lead, *(lines[y] if y < len(lines) else [])], width, palette.text)
         if y == 0:
-            return build_strip([lead, (format_header(self._differences.by, inner), palette.muted)], width, palette.text)
+            return build_strip([lead, (self._format_header(inner), palette.muted)], width, palette.text)
         index = self._top + y - 1
         if index >= self._count_lines():
             return build_strip([lead], width, palette.text)

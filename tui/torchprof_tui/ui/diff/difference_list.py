@@ -41,6 +41,11 @@ class DifferenceList:
         return len(self.rows) if self.filter else self._difference_count
 
     @property
+    def on_gpu(self) -> bool:
+        """Whether a side has GPU work; else rows are compared by CPU self time."""
+        return self.matched is None or self.matched.total.on_gpu
+
+    @property
     def current(self) -> ComparedRow | None:
         return self.rows[self.cursor] if 0 <= self.cursor < len(self.rows) else None
 

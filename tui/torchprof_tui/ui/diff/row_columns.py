@@ -35,28 +35,40 @@ COLUMNS = (
     Column("share", 7, 1),
 )
 
+CPU_COLUMNS = (
+    Column("calls", 9, 2),
+    Column("CPU: A", 9, 3),
+    Column("B", 9, 3),
+    Column("change", 10, 5),
+    Column("share", 7, 1),
+)
+"""Columns where neither side has GPU work: CPU self times."""
 
-def choose_columns(width: int) -> list[Column]:
+
+def choose_columns(width: int, on_gpu: bool) -> list[Column]:
     """Choose the columns that leave at least MIN_NAME_CELLS for the name."""
-    chosen = list(COLUMNS)
+    chosen = list(COLUMNS if on_gpu else CPU_COLUMNS)
     while chosen and width - sum(column.cells + 1 for column in chosen) < MIN_NAME_CELLS:
         least = min(column.importance for column in chosen)
         chosen = [column for column in chosen if column.importance > least]
     return chosen
 
 
-def format_header(by: By, width: int) -> str:
+def format_header(by: By, width: int, on_gpu: bool) -> str:
     """Format the titles of the columns."""
-    return _join(f"per step, by {by}", [(column.title, column.cells) for column in choose_columns(width)], width)
+    cells = [(column.title, column.cells) for column in choose_columns(width, on_gpu)]
+    return _join(f"per step, by {by}", cells, width)
 
 
 def format_row(row: ComparedRow, by: By, width: int, label: str = "") -> str:
     """Format a row in exactly `width` cells; `label` in place of its name."""
     mark = ROW_MARKS.get(row.status, " ")
-    values = dict(zip((column.title for column in COLUMNS), _list_values(row), strict=True))
-    cells = [(values[column.title], column.cells) for column in choose_columns(width)]
+    columns = choose_columns(width, row.on_gpu)
+    titles = (column.title for column in (COLUMNS if row.on_gpu else CPU_COLUMNS))
+    values = dict(zip(titles, _list_values(row), strict=True))
+    cells = [(values[column.title], column.cells) for column in columns]
     text = clean(label or describe_row(row, by))
-    room = width - sum(column.cells + 1 for column in choose_columns(width)) - 2
+    room = width - sum(column.cells + 1 for column in columns) - 2
     if by == "module" and cell_len(text) > room:
         text = f"…{text[len(text) - room + 1 :]}"  # the end says which layer it is
     return _join(f"{mark} {text}", cells, width)
@@ -66,12 +78,12 @@ def _list_values(row: ComparedRow) -> Sequence[str]:
     calls = format_calls(row.calls_a)
     if row.calls_a != row.calls_b:
         calls = f"{calls}→{format_calls(row.calls_b)}"
+    times = (row.gpu_ns_a, row.gpu_ns_b) if row.on_gpu else (row.cpu_ns_a, row.cpu_ns_b)
+    changes = (row.gpu_delta_ns, row.cpu_delta_ns) if row.on_gpu else (row.cpu_delta_ns,)
     return (
         calls,
-        format_duration(row.gpu_ns_a) if row.gpu_ns_a else "-",
-        format_duration(row.gpu_ns_b) if row.gpu_ns_b else "-",
-        format_change(row.gpu_delta_ns),
-        format_change(row.cpu_delta_ns),
+        *(format_duration(time) if time else "-" for time in times),
+        *map(format_change, changes),
         format_share(row.share) if row.share else "-",
     )
 
