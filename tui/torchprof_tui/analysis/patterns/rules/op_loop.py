@@ -179,7 +179,7 @@ def _measure_loops(view: ScopeView) -> _LoopTimes:
     OP_LOOP_ID,
     Section.BEYOND,
     "The same small ops run in a long loop",
-    meaning="Python calls a few ops for one item after another; each call takes the CPU longer than its work the GPU",
+    meaning="Python calls a few ops for one item after another; each call has a fixed cost on the CPU",
     action="do it for all items at once: one batched op, a torch._foreach_ op, or compile the loop",
     decided="The outermost ops of one step on a thread that launches: a sequence of up to 16 ops (a round) repeats "
     "at least as often as the first threshold; with ops of layers (products, convolutions, norms, attention, "
