@@ -149,10 +149,11 @@ def _explain_part(a: SideAnalysis, b: SideAnalysis, part: PartChange) -> ChangeC
     found = next((found for found in side.findings if found.id == name), None)
     if found is None or grown[name] * 2 < abs(part.delta):  # it must explain most of the change
         found = None
-    line = (found.line if found is not None else None) or find_part_line(side, part.id)
+    line = (found.line if found is not None else None) or find_part_line(a, b, part)
     if line is None and side.verdict.cause == _strip_prefix(part.id):
         line = side.verdict.line
-    return ChangeCause(part, found, side_name, line.text if line else "", line.location if line else None)
+    text = "" if line is None else f"the backward of {line.text}" if line.from_forward else line.text
+    return ChangeCause(part, found, side_name, text, line.location if line else None)
 
 
 def _list_patterns(side: SideAnalysis, part_id: str) -> Mapping[str, float]:

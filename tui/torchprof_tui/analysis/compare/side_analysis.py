@@ -13,6 +13,7 @@ from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, StepSelecti
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, default_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.trace.core.arrays import F64, I64, Bool, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
@@ -60,8 +61,13 @@ class SideAnalysis:
         return Scope(*self.span, "compared steps" if self.side.steps else "range")
 
     @cached_property
+    def view(self) -> ScopeView:
+        """The checker's view of the scope."""
+        return self.checker.view(self.scope)
+
+    @cached_property
     def has_gpu_work(self) -> bool:
-        return bool(len(self.checker.view(self.scope).work))
+        return bool(len(self.view.work))
 
     @cached_property
     def findings(self) -> list[Finding]:
@@ -77,7 +83,7 @@ class SideAnalysis:
         """bool[work]: work that was launched in the compared steps; work in the span without steps."""
         tables = self.checker.tables
         if not self.side.steps:
-            return self.checker.view(self.scope).work_in_scope
+            return self.view.work_in_scope
         launch = tables.work.launch
         start = np.where(launch >= 0, self.trace.start[np.maximum(launch, 0)], tables.work.events.start)
         inside: Bool = (start >= self.side.window[0]) & (start < self.side.window[1])

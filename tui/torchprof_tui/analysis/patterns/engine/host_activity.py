@@ -66,11 +66,18 @@ class HostActivities:
 
     @cached_property
     def blocking_copies(self) -> EventTable:
-        """Calls that copy asynchronously by name, but returned only when the copy had ended: pageable memory."""
-        work = self.tables.work
+        """Calls that copy asynchronously by name, but returned only when the copy had ended: pageable memory.
+
+        An asynchronous call never waits for a copy of pinned memory: where a short one ended before its call, that is
+        chance.
+        """
+        work, names = self.tables.work, self.tables.trace.names
         copies = work.select((work.kind == Kind.COPY) & (work.launch >= 0))
         calls = self.tables.event_table(copies.launch.astype(np.int64))
         has_waited = (calls.end >= copies.events.end) & (calls.start <= copies.events.start)
+        pinned = [name for name in sorted_unique(copies.events.name).tolist() if "Pinned" in names[name]]
+        asynchronous = [name for name in sorted_unique(calls.name).tolist() if "Async" in names[name]]
+        has_waited &= ~(np.isin(copies.events.name, pinned) & np.isin(calls.name, asynchronous))
         return self.tables.event_table(sorted_unique(calls.row[has_waited]))
 
     @cached_property

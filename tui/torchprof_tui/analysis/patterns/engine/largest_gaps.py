@@ -113,7 +113,7 @@ def _describe_gap(view: ScopeView, gaps: Gaps, index: int) -> LargestGap:
         next_event,
         tables.short_name(next_event) if next_event >= 0 else "",
         describe_launch_place(tables, next_event),
-        _find_line(view, gaps, index),
+        find_gap_line(view, index),
         _is_compiling(view, gaps, index),
     )
 
@@ -127,9 +127,9 @@ def _is_compiling(view: ScopeView, gaps: Gaps, index: int) -> bool:
     return 2 * union(work.start, work.end).clip(start, end).total > end - start
 
 
-def _find_line(view: ScopeView, gaps: Gaps, index: int) -> SourceLine | None:
+def find_gap_line(view: ScopeView, index: int) -> SourceLine | None:
     """Find the line in which the launching thread was during a gap, else the line of the launch that ended it."""
-    finder, trace = view.tables.line_finder, view.trace
+    finder, trace, gaps = view.tables.line_finder, view.trace, view.gaps
     next_event = int(gaps.next_event[index])
     launch = int(trace.links.launch_of[next_event]) if next_event >= 0 else -1
     if launch < 0:
