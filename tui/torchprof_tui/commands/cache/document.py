@@ -26,7 +26,7 @@ NO_CACHE = "no home folder, so no cache; TORCHPROF_TUI_CACHE can name a folder f
 
 
 def build_document(removed: int | None = None, freed_bytes: int | None = None) -> CacheDocument:
-    """Build the document of the cache as it is now; `removed`, `freed_bytes`: what was cleared just before, else None."""
+    """Build the document of the cache as it is now; `removed`, `freed_bytes`: what was just cleared, else None."""
     folder = disk_cache.cache_folder()
     traces, size = disk_cache.cache_usage()
     has_folder = folder != disk_cache.NO_FOLDER

@@ -89,9 +89,9 @@ class FindingRecord(Record, frozen=True, kw_only=True):
     at_stake_us: Annotated[float, about("what a fix could win back at most")]
     share: Annotated[float, about("time at stake of the scope")]
     own_us: Annotated[
-        float | None | UnsetType, about("time that no other pattern explains; null if not divided; only if fired")
+        float | UnsetType | None, about("time that no other pattern explains; null if not divided; only if fired")
     ] = UNSET
-    own_share: Annotated[float | None | UnsetType, about("the same, of the scope; only if fired")] = UNSET
+    own_share: Annotated[float | UnsetType | None, about("the same, of the scope; only if fired")] = UNSET
     within: Annotated[
         list[OwnCauseRecord] | Literal["summary"] | UnsetType,
         about('where its own time lies; "summary" for a pattern that sums up others; only if fired'),

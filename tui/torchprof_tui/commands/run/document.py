@@ -27,13 +27,13 @@ class RunDocument(Document, frozen=True, kw_only=True, tag="torchprof-tui/run/1"
         str | UnsetType, about("why nothing was compared; only with `--compare-to`, and left out after a comparison")
     ] = UNSET
     diff: Annotated[
-        dict[str, Any] | None | UnsetType,
+        dict[str, Any] | UnsetType | None,
         about("the document of `diff --json`; null if nothing was compared; only with `--compare-to`"),
     ] = UNSET
 
 
 def build_document(
-    result: RunResult, diff: dict[str, Any] | None | UnsetType = UNSET, cannot_tell: str = ""
+    result: RunResult, diff: dict[str, Any] | UnsetType | None = UNSET, cannot_tell: str = ""
 ) -> RunDocument:
     """Build the document of a run; `diff`: that of its comparison, None if there is none because of `cannot_tell`."""
     return RunDocument(
