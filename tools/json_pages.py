@@ -62,7 +62,7 @@ The schemas (JSON Schema, draft 2020-12) are part of the package; the units are 
 import json
 from importlib.resources import files
 
-schema = json.loads(files("torchprof_tui").joinpath("schemas", "check.json").read_text())
+schema = json.loads((files("torchprof_tui") / "schemas" / "check.json").read_text())
 ```
 
 In the examples lists are cut to their first entry and long texts end in `…`.
@@ -108,10 +108,7 @@ def render_files() -> dict[Path, str]:
 
 def render_page() -> str:
     examples = collect_examples()
-    sections = [_INTRODUCTION]
-    for command in DOCUMENTS:
-        sections.append(_render_command(command, examples[command]))
-    return "\n".join(sections)
+    return "\n".join([_INTRODUCTION, *(_render_command(command, examples[command]) for command in DOCUMENTS)])
 
 
 def _render_command(command: str, example: dict[str, Any]) -> str:
@@ -138,7 +135,7 @@ def _list_fields(
         mark = "" if name in record["required"] else "?"
         inner, brackets = _find_record(schema, definitions)
         path = f"{prefix}{name}{brackets}"
-        meaning = schema.get("description", "its version" if name == "schema" else "")
+        meaning = schema.get("description", "name and version of this form of answer" if name == "schema" else "")
         known = shown.get(inner) if inner else None
         if known is not None:
             meaning = f"{meaning}; fields as in `{known}`"
@@ -174,7 +171,7 @@ def _describe_type(schema: dict[str, Any], definitions: dict[str, Any]) -> str:
         return f"list of {_describe_type(items, definitions)}"
     if schema.get("type") == "object" and isinstance(schema.get("additionalProperties"), dict):
         return f"object of {_describe_type(schema['additionalProperties'], definitions)}"
-    return {"string": "text", "boolean": "true or false"}.get(schema.get("type", ""), schema.get("type", "any"))
+    return {"string": "text", "boolean": "true or false"}.get(str(schema.get("type")), str(schema.get("type", "any")))
 
 
 def _escape(text: str) -> str:
@@ -201,7 +198,7 @@ def collect_examples() -> dict[str, dict[str, Any]]:
         tables=(f"{folder_of_run}/table.txt",),
         exit_status=0,
         seconds=8.214,
-        end_reason="completed",
+        end_reason="finished",
         command=("python", "train.py"),
     )
     examples["run"] = as_fields(build_run_document(result))
@@ -228,8 +225,8 @@ def _shorten(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _shorten(each) for key, each in value.items()}
     if isinstance(value, list):
-        is_short = all(isinstance(each, int | float) for each in value)
-        return value if is_short and len(value) <= 3 else [_shorten(each) for each in value[:1]]
+        is_short = len(value) <= 3 and all(isinstance(each, int | float | str) for each in value)
+        return value if is_short and len(str(value)) <= MAX_TEXT else [_shorten(each) for each in value[:1]]
     if isinstance(value, str) and len(value) > MAX_TEXT:
         return f"{value[: MAX_TEXT - 1]}…"
     return value

@@ -75,6 +75,6 @@ def format_schema(command: str) -> str:
 
 def read_schema(command: str) -> dict[str, Any]:
     """Read the schema that is shipped with the program. Raises FileNotFoundError for a command without `--json`."""
-    text = files("torchprof_tui").joinpath("schemas", f"{command}.json").read_text(encoding="utf-8")
+    text = (files("torchprof_tui") / "schemas" / f"{command}.json").read_text(encoding="utf-8")
     schema: dict[str, Any] = json.loads(text)
     return schema

@@ -49,7 +49,7 @@ class InnerTimeRecord(Record, frozen=True, kw_only=True):
 class TimeRecord(Record, frozen=True, kw_only=True):
     """One cause of the scope's time."""
 
-    cause: Annotated[str, about("id of the cause: compute, copies, idle, …")]
+    cause: Annotated[str, about("stable name: compute, copies, dispatch, input, …")]
     label: Annotated[str, about("the cause in words")]
     us: Annotated[float, about("time, mean of the devices")]
     share: Annotated[float, about("of the scope")]

@@ -19,7 +19,7 @@ class RunDocument(Document, frozen=True, kw_only=True, tag="torchprof-tui/run/1"
     exit_status: Annotated[int, about("of the program; 128 plus the number of the signal that ended it")]
     seconds: Annotated[float, about("from start to end")]
     ended: Annotated[
-        str | None, about("why the recording ended: completed, stopped, interrupted, …; null if it was killed")
+        str | None, about("why it ended: finished, stopped, interrupted, exception, …; null if it was killed")
     ]
     folder: Annotated[str | None, about("folder of the run; null if none was made")]
     command: Annotated[list[str], about("the recorded command")]
