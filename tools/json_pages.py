@@ -54,7 +54,8 @@ Written by `{_COMMAND}` from the records that the program prints; a test keeps i
 - Times end in `_ns` or `_us`, sizes in `_bytes`; shares are 0 to 1; starts count from the trace's first event. Rates
   in `gb_s` are 10⁹ bytes per second, `tflops` 10¹² operations per second.
 - `cannot_tell` says why an answer is missing. It is left out where there is one: an empty list without it is an answer.
-- On an error stdout is empty, stderr has one line that starts with `torchprof-tui:`, and the exit status is 2.
+- On an error stdout is empty, stderr has one line that starts with `torchprof-tui:`, and the exit status is 2. Only
+  `run` prints what was recorded whenever the program was started, with the program's own exit status.
 
 The schemas (JSON Schema, draft 2020-12) are part of the package; the units are in their keyword `x-unit`:
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.helpers.json_schemas import check_answer
 from torchprof_tui.commands.common.json_document import as_fields
 from torchprof_tui.commands.run.document import build_document
 from torchprof_tui.runs.run_result import read_result
@@ -29,6 +30,9 @@ def test_traces_and_tables_with_their_folder(tmp_path: Path) -> None:
         "folder": str(tmp_path),
         "command": ["mlp"],
     }
+    failed = as_fields(build_document(result, None, "not compared: no trace was recorded"))
+    check_answer(failed, "run", "RunDocument")
+    assert (failed["diff"], failed["cannot_tell"]) == (None, "not compared: no trace was recorded")
 
 
 def test_ranks_in_their_order(tmp_path: Path) -> None:
