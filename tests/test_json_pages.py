@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 from tests.helpers.json_schemas import find_violation
 from tools import json_pages
 from torchprof_tui.cli import COMMANDS
+from torchprof_tui.commands.common.json_document import find_unit
 from torchprof_tui.commands.json_schemas import DOCUMENTS, build_schema, read_schema
 
 UNITS = {"ns", "µs", "bytes", "share", "s", "GB/s", "TFLOP/s", "FLOP", "%", "blocks", ""}
@@ -55,7 +56,7 @@ def test_a_schema_is_valid_and_describes_every_field(command: str) -> None:
                 continue
             assert field.get("description"), f"{record}.{name}"
             assert {"type", "anyOf", "enum", "$ref"} & field.keys(), f"{record}.{name}"
-            assert json_pages.find_unit(name, field) in UNITS
+            assert find_unit(name, field) in UNITS
             is_text = field.get("type") == "string"
             assert not (is_text and re.search(r"_(ns|us|bytes)$", name)), f"{record}.{name}"
 

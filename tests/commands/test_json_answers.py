@@ -29,7 +29,7 @@ TABLES = {
 
 SHARED = (
     "ddp_4ranks",
-    "memory_starved.pt.trace.json.gz",
+    "gpt2_train_stack_memory.pt.trace.json.gz",
     "graphs/sglang_decode",
     "public/AMD-AGI+TraceLens/gpu_only_trace.json.gz",
     "public/AMD-AGI+TraceLens/sglang_Qwen3-8B_decode.json.gz",
@@ -264,7 +264,7 @@ def test_columns_of_bytes_are_named_so_and_sort_by_either_name(capsys: pytest.Ca
 
 @pytest.mark.parametrize("command", [name for name in DOCUMENTS if name not in ("run", "cache")])
 def test_a_refused_call_leaves_stdout_empty(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    more = {
+    more: dict[str, list[object]] = {
         "chain": ["--event", "x"],
         "diff": [tmp_path / "other.json"],
         "slice": ["--range", "0ms:1ms", "-o", tmp_path / "out.json"],

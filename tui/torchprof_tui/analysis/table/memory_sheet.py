@@ -14,7 +14,7 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_ancestor_ending_after, find_nearest_ancestor
 from torchprof_tui.analysis.table.counted_calls import Calls
-from torchprof_tui.analysis.table.memory_lifetimes import match_frees
+from torchprof_tui.analysis.table.memory_lifetimes import MemoryLifetimes, match_frees
 from torchprof_tui.analysis.table.sheets import NAME_FIELD, Field, Sheet, Unit, group_events
 from torchprof_tui.analysis.table.totals import MemoryTotals
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
@@ -100,17 +100,22 @@ def build_memory_sheet(trace: Trace, calls: Calls, event_mask: Bool | None = Non
         "net": sums(sizes),
         "largest": largest,
     }
+    totals = _sum_totals(memory, lifetimes, sizes, held)
+    return Sheet("Memory", _FIELDS, columns, members, first, _format_totals(totals), totals)
+
+
+def _sum_totals(memory: MemoryEvents, lifetimes: MemoryLifetimes, sizes: I64, held: F64) -> MemoryTotals:
+    """Sum the counted records; `sizes` int64[k]: their bytes, negative for frees; `held`: bytes by row, NaN unknown."""
     without_address = np.flatnonzero(~lifetimes.has_address).tolist()
-    totals = MemoryTotals(
+    return MemoryTotals(
         allocations=int((sizes > 0).sum()),
-        allocated=int(allocated.sum()),
+        allocated=int(np.maximum(sizes, 0).sum()),
         frees=int((sizes < 0).sum()),
-        freed=int(freed.sum()),
+        freed=int(np.maximum(-sizes, 0).sum()),
         held=None if np.isnan(held).all() else int(np.nansum(held)),
         freed_foreign=-int(memory.bytes[lifetimes.is_foreign].sum()),
         unknown_devices=tuple(sorted({_format_device(memory, record) for record in without_address})),
     )
-    return Sheet("Memory", _FIELDS, columns, members, first, _format_totals(totals), totals)
 
 
 def _format_totals(totals: MemoryTotals) -> tuple[str, ...]:
