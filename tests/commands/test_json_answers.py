@@ -29,7 +29,6 @@ TABLES = {
 
 SHARED = (
     "ddp_4ranks",
-    "gpt2_train_stack_memory.pt.trace.json.gz",
     "graphs/sglang_decode",
     "public/AMD-AGI+TraceLens/gpu_only_trace.json.gz",
     "public/AMD-AGI+TraceLens/sglang_Qwen3-8B_decode.json.gz",
@@ -41,7 +40,7 @@ SHARED = (
     "public/google+perfetto/flow_events_json_v2.json",
     "public/xiaobingling93-pixel+Ascend-mstt/trace_view.json.gz",
 )
-"""Ranks, memory, graphs; recordings without steps, without a CPU, of other accelerators and other programs."""
+"""Ranks, graphs; recordings without steps, without a CPU, of other accelerators and other programs."""
 
 STACKED = find("train_gpt_stack_memory").path
 RANKS = find("train_gpt_2ranks").path

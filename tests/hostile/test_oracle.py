@@ -87,6 +87,8 @@ def test_faults_on_stderr_are_found(text: str, status: int) -> None:
     [
         lambda: oracle.check_json('{"a": NaN}'),
         lambda: oracle.check_json("{}{}"),
+        lambda: oracle.check_json("[]"),
+        lambda: oracle.check_json('{"schema": "torchprof-tui/cache/1", "folder": null}'),
         lambda: oracle.check_svg("<svg>\x07</svg>"),
         lambda: oracle.check_svg("<svg>"),
         lambda: oracle.check_strips(["a\nb"]),
