@@ -64,8 +64,20 @@ def build_schema(command: str) -> dict[str, Any]:
         "$id": f"urn:torchprof-tui:{command}:1",
         "title": f"torchprof-tui {command} --json",
         **(documents[0] if len(documents) == 1 else {"anyOf": list(documents)}),
-        "$defs": dict(sorted(definitions.items())),
+        "$defs": _move_null_last(dict(sorted(definitions.items()))),
     }
+
+
+def _move_null_last(schema: Any) -> Any:
+    """Return a schema in which null is the last choice: its place depends on the version of msgspec."""
+    if isinstance(schema, list):
+        return [_move_null_last(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    moved = {key: _move_null_last(each) for key, each in schema.items()}
+    if isinstance(moved.get("anyOf"), list):
+        moved["anyOf"].sort(key=lambda choice: choice == {"type": "null"})
+    return moved
 
 
 def format_schema(command: str) -> str:
