@@ -230,7 +230,7 @@ def test_the_line_of_code_is_in_every_output(capsys: pytest.CaptureFixture[str])
     line = SourceLine("frame", "train.py", 42, "forward", "train.py(42): forward\x1b")
     verdict = replace(checker.decide_verdict(scope, findings), line=line)
     report = CheckReport(checked, scope, findings, [verdict])
-    assert build_document(report)["verdict"]["line"] == "train.py:42"
+    assert build_document(report).verdict.line == "train.py:42"
     assert "Code: train.py(42): forward·" in format_report(report, ["x.json"], None)
     print_report(report)
     assert "  train.py(42): forward·" in capsys.readouterr().out.splitlines()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.collective_reference import joined
-from tests.helpers.command_line import call_main, read_error_line, read_json_answer
+from tests.helpers.command_line import call_main, read_error_line, read_json_answer, read_table_rows
 from tests.helpers.rank_traces import late_rank
 
 
@@ -73,7 +73,7 @@ def test_a_rank_that_is_missing_is_told(folder: Path, capsys: pytest.CaptureFixt
 
 
 def test_arrivals_as_dictionaries_have_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = read_json_answer(capsys, "table", folder, "--of", "arrivals", "--json")
+    rows = read_table_rows(capsys, folder, "--of", "arrivals")
     expected = []
     for its in joined(sorted(folder.glob("*.json"))).values():
         starts = sorted(start for start, _ in its.values())
@@ -88,11 +88,11 @@ def test_arrivals_as_dictionaries_have_them(folder: Path, capsys: pytest.Capture
 
 def test_a_table_is_of_one_rank_and_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number in (0, 2):
-        own = read_json_answer(capsys, "table", folder / f"rank{number}.json", "--json")
-        assert read_json_answer(capsys, "table", folder, "--json", "--rank", str(number)) == own
+        own = read_table_rows(capsys, folder / f"rank{number}.json")
+        assert read_table_rows(capsys, folder, "--rank", str(number)) == own
     status, out, err = call_main(capsys, "table", folder, "--json")
     assert status == 0
-    assert json.loads(out) == read_json_answer(capsys, "table", folder / "rank0.json", "--json")
+    assert json.loads(out)["rows"] == read_table_rows(capsys, folder / "rank0.json")
     assert "rank 0 of 3 ranks; another: --rank N" in err
 
 

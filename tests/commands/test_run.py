@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.json_schemas import check_answer
 from tests.helpers.paths import ROOT
 from tests.helpers.terminal import Terminal
 from torchprof_tui.cli import main
@@ -99,7 +100,8 @@ def test_a_workload(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["run", *words, "matmul_add", "--size", "8", "--device", "cpu"]) == 0
     out, err = capfd.readouterr()
     result = json.loads(out)
-    assert {*result} >= {"traces", "table", "exit_status", "seconds"}
+    check_answer(result, "run", "RunDocument")
+    assert not {"diff", "cannot_tell"} & {*result}  # only with --compare-to
     (path,) = result["traces"]
     trace = load_trace(path, cache=False)
     assert [step.name for step in trace.steps] == ["ProfilerStep#2", "ProfilerStep#3"]
@@ -213,6 +215,7 @@ def test_an_interpreter_without_torch(tmp_path: Path, capfd: pytest.CaptureFixtu
     bare.chmod(0o755)
     assert main(["run", "--json", "--python", str(bare), "-o", str(tmp_path / "runs"), "mlp"]) == 2
     out, err = capfd.readouterr()
+    check_answer(json.loads(out), "run", "RunDocument")
     assert json.loads(out)["traces"] == []
     assert err.startswith("torchprof-tui: no torch in ")
     assert "--python" in err

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.command_line import call_main, read_error_line
+from tests.helpers.json_schemas import check_answer
 from tests.helpers.paths import ROOT
 from torchprof_tui.runs import recording_request
 from torchprof_tui.runs.history import list_past_runs
@@ -59,6 +60,9 @@ def test_a_trace_in_one_json_document(capfd: pytest.CaptureFixture[str]) -> None
     status, out, _ = record(capfd, EAGER, *words)
     answer = json.loads(out)
     assert status == 0
+    check_answer(answer, "run", "RunDocument")
+    check_answer(answer["diff"], "diff", "DiffDocument")
+    assert "cannot_tell" not in answer
     assert len(answer["traces"]) == 1
     assert answer["diff"]["a"]["label"] == f"sample:{COMPILED}"
     assert answer["diff"]["step_us"]["delta"] == pytest.approx(93.1, abs=0.1)

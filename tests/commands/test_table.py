@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from tests.helpers.command_line import read_error_line, read_json_answer, run_program
+from tests.helpers.command_line import read_error_line, read_table_rows, run_program
 from tests.helpers.paths import FIXTURES
 from tests.helpers.trace_builder import cpu
 from torchprof_samples import find
@@ -27,7 +27,7 @@ ORACLE = json.loads((FIXTURES / "key_averages.json").read_text())
 
 
 def test_json_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
-    told = read_json_answer(capsys, "table", SAMPLE, "--json")
+    told = read_table_rows(capsys, SAMPLE)
     keys = ("name", "calls", "self_cpu_us", "cpu_us", "self_gpu_us", "gpu_us")
     want = [[name, *rest] for name, _, *rest in ORACLE["matmul_add_64_cold_eager"]["rows"]]
     assert [[row[key] for key in keys] for row in told] == want
@@ -39,41 +39,39 @@ def test_json_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("column", ["calls", "self_cpu", "cpu_us", "gpu_avg", "self_cuda_time_total", "count"])
 def test_sorted_and_cut(column: str, capsys: pytest.CaptureFixture[str]) -> None:
     key = {"self_cpu": "self_cpu_us", "gpu_avg": "gpu_avg_us", "self_cuda_time_total": "self_gpu_us", "count": "calls"}
-    values = [
-        row[key.get(column, column)] for row in read_json_answer(capsys, "table", STACKED, "--json", "--sort", column)
-    ]
+    values = [row[key.get(column, column)] for row in read_table_rows(capsys, STACKED, "--sort", column)]
     assert values == sorted(values, reverse=True)
     assert len(values) > 100
-    cut = read_json_answer(capsys, "table", STACKED, "--json", "--sort", column, "--limit", "3")
+    cut = read_table_rows(capsys, STACKED, "--sort", column, "--limit", "3")
     assert [row[key.get(column, column)] for row in cut] == values[:3]
 
 
 def test_by_and_step(capsys: pytest.CaptureFixture[str]) -> None:
-    shapes = read_json_answer(capsys, "table", STACKED, "--json", "--by", "shape")
+    shapes = read_table_rows(capsys, STACKED, "--by", "shape")
     assert any(row["input_shapes"].startswith("[[8, 128") for row in shapes)
-    stacks = read_json_answer(capsys, "table", STACKED, "--json", "--by", "stack")
+    stacks = read_table_rows(capsys, STACKED, "--by", "stack")
     assert any(len(row["stack"]) == 5 for row in stacks if row["stack"])
-    modules = read_json_answer(capsys, "table", STACKED, "--json", "--by", "module")
+    modules = read_table_rows(capsys, STACKED, "--by", "module")
     assert any(row["name"].startswith("GPT_0/") for row in modules)
-    assert {row["name"] for row in read_json_answer(capsys, "table", STACKED, "--json", "--by", "class")} >= {
+    assert {row["name"] for row in read_table_rows(capsys, STACKED, "--by", "class")} >= {
         "gemm",
         "copy",
     }
-    steps = read_json_answer(capsys, "table", STACKED, "--json", "--by", "step")
+    steps = read_table_rows(capsys, STACKED, "--by", "step")
     assert [row["name"] for row in steps][:2] == ["ProfilerStep#2", "ProfilerStep#3"]
-    whole, second = (read_json_answer(capsys, "table", STACKED, "--json", *more) for more in ((), ("--step", "3")))
+    whole, second = (read_table_rows(capsys, STACKED, *more) for more in ((), ("--step", "3")))
     calls = {row["name"]: row["calls"] for row in whole if row["device"] == "CPU"}
     in_second = {row["name"]: row["calls"] for row in second if row["device"] == "CPU"}
     assert calls["aten::mm"] == 2 * in_second["aten::mm"]
 
 
 def test_the_other_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    kernels = read_json_answer(capsys, "table", STACKED, "--json", "--of", "kernels")
+    kernels = read_table_rows(capsys, STACKED, "--of", "kernels")
     assert {"name", "class", "calls", "total_us", "median_us"} <= kernels[0].keys()
-    assert read_json_answer(capsys, "table", STACKED, "--json", "--of", "copies")[0]["bytes"] > 0
-    assert read_json_answer(capsys, "table", STACKED, "--json", "--of", "memory")[0]["allocations"] > 0
-    assert read_json_answer(capsys, "table", STACKED, "--json", "--of", "collectives") == []
-    flops = read_json_answer(capsys, "table", STACKED, "--json", "--flops", "--sort", "tflops", "--limit", "1")
+    assert read_table_rows(capsys, STACKED, "--of", "copies")[0]["bytes"] > 0
+    assert read_table_rows(capsys, STACKED, "--of", "memory")[0]["allocations"] > 0
+    assert read_table_rows(capsys, STACKED, "--of", "collectives") == []
+    flops = read_table_rows(capsys, STACKED, "--flops", "--sort", "tflops", "--limit", "1")
     assert 0 < flops[0]["peak_share"] < 1
     assert "no collectives were recorded" in run_program("table", STACKED, "--of", "collectives").stdout
     assert "profile_memory=True" in run_program("table", SAMPLE, "--of", "memory").stdout
@@ -104,7 +102,7 @@ def test_kernels_have_decoded_names(capsys: pytest.CaptureFixture[str]) -> None:
     """Text shows what a kernel is; JSON keeps the recorded name beside it, CSV has that alone."""
     name, display = "nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT", "gemm bf16 64×8"
     for more in ([], ["--of", "kernels"]):
-        rows = {row["name"]: row for row in read_json_answer(capsys, "table", SAMPLE, "--json", *more)}
+        rows = {row["name"]: row for row in read_table_rows(capsys, SAMPLE, *more)}
         assert rows[name]["display"] == display
         assert main(["table", str(SAMPLE), *more]) == 0
         text = capsys.readouterr().out
@@ -114,10 +112,10 @@ def test_kernels_have_decoded_names(capsys: pytest.CaptureFixture[str]) -> None:
         text = capsys.readouterr().out
         assert name in text
         assert display not in text
-    rows = {row["name"]: row for row in read_json_answer(capsys, "table", SAMPLE, "--json")}
+    rows = {row["name"]: row for row in read_table_rows(capsys, SAMPLE)}
     assert rows["aten::mm"]["display"] == "aten::mm"
     assert rows["ProfilerStep*"]["display"] == "ProfilerStep*"
-    assert "display" not in read_json_answer(capsys, "table", STACKED, "--json", "--of", "memory")[0]
+    assert "display" not in read_table_rows(capsys, STACKED, "--of", "memory")[0]
 
 
 @pytest.mark.parametrize("columns", [60, 100, 200])
@@ -167,7 +165,7 @@ def test_a_wrong_call_is_one_line(arguments: list[str], said: str, capsys: pytes
 
 def test_from_a_pipe_and_without_a_screens_library() -> None:
     with SAMPLE.open("rb") as trace:
-        told = json.loads(run_program("table", "-", "--json", stdin=trace).stdout)
+        told = json.loads(run_program("table", "-", "--json", stdin=trace).stdout)["rows"]
     assert len(told) == len(ORACLE["matmul_add_64_cold_eager"]["rows"])
     code = (
         "import sys; from torchprof_tui.cli import main; main(['table', sys.argv[1], '--json']); "
@@ -192,7 +190,7 @@ def test_annotations_follow_the_work() -> None:
 
 
 def test_json_marks_annotations_and_keeps_torchs_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = read_json_answer(capsys, "table", STACKED, "--json", "--sort", "cpu")
+    rows = read_table_rows(capsys, STACKED, "--sort", "cpu")
     assert rows[0]["name"] == "ProfilerStep*"
     assert {row["annotation"] for row in rows if row["name"] == "ProfilerStep*"} == {True}
     assert not any(row["annotation"] for row in rows if row["name"].startswith("aten::"))
@@ -209,6 +207,6 @@ def test_a_cpu_only_table_has_no_gpu_columns(tmp_path: Path, capsys: pytest.Capt
     assert out.index("aten::mm") < out.index("aten::add")
     assert main(["table", str(path), "--sort", "self_cuda_time_total"]) == 0
     capsys.readouterr()
-    assert "self_gpu_us" in read_json_answer(capsys, "table", str(path), "--json")[0]
+    assert "self_gpu_us" in read_table_rows(capsys, str(path))[0]
     assert main(["table", str(SAMPLE)]) == 0
     assert "self GPU" in capsys.readouterr().out

@@ -15,7 +15,8 @@ from unittest.mock import patch
 import numpy as np
 
 from torchprof_tui.analysis.slicing.slice_writer import SliceError, write_slice
-from torchprof_tui.commands.info.main import summary
+from torchprof_tui.commands.common.json_document import as_fields
+from torchprof_tui.commands.info.document import build_document
 from torchprof_tui.commands.info.text import print_summary
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core.errors import TraceError
@@ -133,7 +134,7 @@ def _check_accounting(trace: Trace) -> None:
 
 def _check_output(trace: Trace, folder: Path) -> None:
     """The text and JSON of `info` contain no control characters."""
-    answer = summary(OpenedTrace(trace, CacheEntry("fuzz", folder, None), False, 0.0))
+    answer = as_fields(build_document(OpenedTrace(trace, CacheEntry("fuzz", folder, None), False, 0.0), None))
     json.loads(json.dumps(answer), parse_constant=_refuse_constant)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):

@@ -34,6 +34,12 @@ def read_json_answer(capsys: pytest.CaptureFixture[str], *arguments: object) -> 
     return json.loads(out)
 
 
+def read_table_rows(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[dict[str, Any]]:
+    """Call `table` with `--json` and these arguments; return its rows."""
+    rows: list[dict[str, Any]] = read_json_answer(capsys, "table", *arguments, "--json")["rows"]
+    return rows
+
+
 def read_error_line(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     """Call the program, which must fail with exit status 2 and one line on stderr; return that line."""
     status, out, err = call_main(capsys, *arguments)

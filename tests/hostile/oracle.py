@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from typing import NoReturn
 from xml.etree import ElementTree
 
+from tests.helpers.json_schemas import find_violation
+
 MAX_ERROR_LINES = 12
 """Lines on stderr: one for the error, one for each part of a run that is missing."""
 
@@ -54,11 +56,15 @@ def check_status(status: object) -> None:
 
 
 def check_json(text: str) -> None:
-    """JSON for another program: one document, without NaN."""
+    """JSON for another program: one document of the schema that it names, without NaN."""
     try:
-        json.loads(text, parse_constant=_refuse_constant)
+        answer = json.loads(text, parse_constant=_refuse_constant)
     except ValueError as error:
         raise FindingError(f"no JSON: {error}: {text[:80]!r}") from error
+    if not isinstance(answer, dict) or "schema" not in answer:
+        raise FindingError(f"JSON that names no schema: {text[:80]!r}")
+    if violation := find_violation(answer):
+        raise FindingError(f"JSON that is not of its schema: {violation}")
 
 
 def check_svg(text: str) -> None:

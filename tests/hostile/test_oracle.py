@@ -25,7 +25,7 @@ def test_an_unescaped_name_on_stdout_is_found(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_exception_in_a_command_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torchprof_tui.commands.info.main.summary", lambda *_: [][1])
+    monkeypatch.setattr("torchprof_tui.commands.info.main.build_document", lambda *_: [][1])
     with pytest.raises(IndexError):
         run_command_case(CommandCase(Inputs(GOOD), ("info", TRACE)))
 
@@ -87,6 +87,8 @@ def test_faults_on_stderr_are_found(text: str, status: int) -> None:
     [
         lambda: oracle.check_json('{"a": NaN}'),
         lambda: oracle.check_json("{}{}"),
+        lambda: oracle.check_json("[]"),
+        lambda: oracle.check_json('{"schema": "torchprof-tui/cache/1", "folder": null}'),
         lambda: oracle.check_svg("<svg>\x07</svg>"),
         lambda: oracle.check_svg("<svg>"),
         lambda: oracle.check_strips(["a\nb"]),

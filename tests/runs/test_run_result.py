@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.helpers.json_schemas import check_answer
+from torchprof_tui.commands.common.json_document import as_fields
+from torchprof_tui.commands.run.document import build_document
 from torchprof_tui.runs.run_result import read_result
 
 
@@ -16,7 +19,8 @@ def test_traces_and_tables_with_their_folder(tmp_path: Path) -> None:
     kept = [{"trace": "a.json.gz", "table": "t.txt"}, {"trace": "a.cycle2.json.gz", "table": None}]
     manifest(tmp_path, kept=kept, ended="stopped", rank=None)
     result = read_result(str(tmp_path), 0, 1.23456, ("mlp",))
-    assert result.as_json() == {
+    assert as_fields(build_document(result)) == {
+        "schema": "torchprof-tui/run/1",
         "traces": [str(tmp_path / "a.json.gz"), str(tmp_path / "a.cycle2.json.gz")],
         "table": str(tmp_path / "t.txt"),
         "tables": [str(tmp_path / "t.txt")],
@@ -26,6 +30,9 @@ def test_traces_and_tables_with_their_folder(tmp_path: Path) -> None:
         "folder": str(tmp_path),
         "command": ["mlp"],
     }
+    failed = as_fields(build_document(result, None, "not compared: no trace was recorded"))
+    check_answer(failed, "run", "RunDocument")
+    assert (failed["diff"], failed["cannot_tell"]) == (None, "not compared: no trace was recorded")
 
 
 def test_ranks_in_their_order(tmp_path: Path) -> None:
@@ -69,7 +76,12 @@ def test_a_run_that_left_nothing(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{")
     for folder in (None, str(tmp_path), str(tmp_path / "gone")):
         result = read_result(folder, 2, 0.1, ())
-        assert (result.traces, result.as_json()["table"], result.exit_status, result.end_reason) == ((), None, 2, None)
+        assert (result.traces, build_document(result).table, result.exit_status, result.end_reason) == (
+            (),
+            None,
+            2,
+            None,
+        )
 
 
 def test_a_manifest_of_the_wrong_types_is_one_line(tmp_path: Path) -> None:

@@ -111,13 +111,16 @@ def test_memory_belongs_to_the_innermost_operator() -> None:
     calls = Profile(shown).calls
     sheet = build_memory_sheet(shown, calls)
     row_of = {(row["name"], row["device"]): row for row in records_of(sheet)}
-    assert {key: (row["allocations"], row["allocated"], row["freed"], row["net"]) for key, row in row_of.items()} == {
+    assert {
+        key: (row["allocations"], row["allocated_bytes"], row["freed_bytes"], row["net_bytes"])
+        for key, row in row_of.items()
+    } == {
         ("aten::empty", "GPU 0"): (2, 768, 0, 768),
         ("aten::empty", "CPU"): (1, 64, 0, 64),
         ("outer", "GPU 0"): (0, 0, 512, -512),
         ("(outside of all calls)", "CPU"): (1, 32, 0, 32),
     }
-    assert row_of["aten::empty", "GPU 0"]["largest"] == 512
+    assert row_of["aten::empty", "GPU 0"]["largest_bytes"] == 512
     for row in range(len(sheet)):
         events = sheet.members_of(row).tolist()
         assert {shown.names[shown.name[event]] for event in events} <= {sheet.columns["name"][row]}
@@ -166,7 +169,7 @@ def test_what_an_operator_holds_is_told_from_what_it_frees() -> None:
     shown = trace(*entries)
     sheet = build_memory_sheet(shown, Profile(shown).calls)
     rows = {(row["name"], row["device"]): row for row in records_of(sheet)}
-    assert {key: (row["held"], row["net"], row["freed"]) for key, row in rows.items()} == {
+    assert {key: (row["held_bytes"], row["net_bytes"], row["freed_bytes"]) for key, row in rows.items()} == {
         ("forward", "GPU 0"): (0, 576, 0),
         ("leak", "GPU 0"): (256, 256, 0),
         ("backward", "GPU 0"): (0, -4672, 4672),
@@ -179,13 +182,13 @@ def test_what_an_operator_holds_is_told_from_what_it_frees() -> None:
 def test_a_free_that_was_not_recorded_ends_with_the_next_allocation() -> None:
     shown = trace(cpu("a", 0, 10), cpu("b", 20, 10), memory(1, 512, 512, address=7), memory(21, 128, 640, address=7))
     sheet = build_memory_sheet(shown, Profile(shown).calls)
-    assert {row["name"]: row["held"] for row in records_of(sheet)} == {"a": 0, "b": 128}
+    assert {row["name"]: row["held_bytes"] for row in records_of(sheet)} == {"a": 0, "b": 128}
 
 
 def test_without_addresses_nothing_is_claimed() -> None:
     entries = [cpu("a", 0, 10), memory(1, 512, 512, device=0, address=0), memory(2, 64, 64, address=5)]
     sheet = build_memory_sheet(shown := trace(*entries), Profile(shown).calls)
-    assert {row["device"]: row["held"] for row in records_of(sheet)} == {"GPU 0": None, "CPU": 64}
+    assert {row["device"]: row["held_bytes"] for row in records_of(sheet)} == {"GPU 0": None, "CPU": 64}
     assert sheet.totals == ("held at end is unknown for GPU 0: this trace records no addresses",)
 
 
@@ -200,7 +203,7 @@ def test_held_memory_against_a_dictionary(steps: list[tuple[int, int, int]]) -> 
     sheet = build_memory_sheet(shown, Profile(shown).calls)
     found: Counter[str] = Counter()
     for row in records_of(sheet):
-        found[row["name"]] += int(row["held"])
+        found[row["name"]] += int(row["held_bytes"])
     assert +found == +Counter(held_by_dictionary(entries))
 
 
@@ -224,10 +227,10 @@ def test_held_memory_of_a_sample_against_a_loop() -> None:
     rows = records_of(build_memory_sheet(shown, Profile(shown).calls))
     found = Counter({"CPU": 0, "GPU 0": 0})
     for row in rows:
-        found[row["device"]] += row["held"]
+        found[row["device"]] += row["held_bytes"]
     assert found == expected
-    assert any(row["net"] < 0 <= row["held"] for row in rows)
-    assert any(row["net"] > row["held"] for row in rows)  # freed by somebody else
+    assert any(row["net_bytes"] < 0 <= row["held_bytes"] for row in rows)
+    assert any(row["net_bytes"] > row["held_bytes"] for row in rows)  # freed by somebody else
 
 
 def test_sheets_of_samples_lose_nothing() -> None:

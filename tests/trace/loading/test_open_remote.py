@@ -549,4 +549,4 @@ def test_commands_with_remote_folders(
     assert [rank["rank"] for rank in answer["ranks"]] == [0, 1, 2]
     assert next(pattern for pattern in answer["patterns"] if pattern["id"] == "straggler")["state"] == "fired"
     assert main(["table", f"shared:{run}/", "--of", "arrivals", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)
+    assert json.loads(capsys.readouterr().out)["rows"]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.json_schemas import check_answer
 from torchprof_tui.cli import main
 from torchprof_tui.commands.info.remote_folder import print_folder
 from torchprof_tui.trace.core.errors import TraceError
@@ -250,4 +251,6 @@ def test_printed_listing_has_a_rank_column_if_needed(capsys: pytest.CaptureFixtu
     print_folder(FolderError("box:a/", ranked[1:]), as_json=False)
     assert "rank" not in capsys.readouterr().out
     print_folder(FolderError("box:a/", ranked), as_json=True)
-    assert [each["rank"] for each in json.loads(capsys.readouterr().out)["traces"]] == [1, None]
+    answer = json.loads(capsys.readouterr().out)
+    check_answer(answer, "info", "FolderDocument")
+    assert [each["rank"] for each in answer["traces"]] == [1, None]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from torchprof_tui.runs.run_files import MANIFEST_FILE, MANIFEST_VERSION, MAX_MANIFEST_BYTES, Manifest
 from torchprof_tui.trace.core.errors import UnreadableFileError
@@ -37,19 +36,6 @@ class RunResult:
     """The traces to show: the first one, or with several ranks the first of each, which cover the same time."""
     problems: tuple[str, ...] = ()
     """One line for each manifest that is unreadable or of a newer version."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return what `run --json` prints."""
-        return {
-            "traces": list(self.traces),
-            "table": self.tables[0] if self.tables else None,
-            "tables": list(self.tables),
-            "exit_status": self.exit_status,
-            "seconds": round(self.seconds, 3),
-            "ended": self.end_reason,
-            "folder": self.folder,
-            "command": list(self.command),
-        }
 
 
 def read_result(folder: str | None, status: int, seconds: float, command: tuple[str, ...]) -> RunResult:

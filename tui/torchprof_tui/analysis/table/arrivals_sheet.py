@@ -9,6 +9,7 @@ import numpy as np
 from torchprof_tui.analysis.collectives.communication_records import ELEMENT_BYTES
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.table.sheets import NAME_FIELD, Field, Sheet, Unit
+from torchprof_tui.analysis.table.totals import ArrivalTotals, RankArrivals
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 
@@ -76,7 +77,8 @@ def build_arrivals_sheet(arrivals: Arrivals) -> Sheet:
             f"{present} of {expected}"
             for present, expected in zip(present_ranks.tolist(), expected_ranks.tolist(), strict=True)
         ]
-    return Sheet("Arrivals", fields, dict(columns), members, first, tuple(_format_totals(arrivals)))
+    totals = measure_totals(arrivals)
+    return Sheet("Arrivals", fields, dict(columns), members, first, tuple(_format_totals(totals)), totals)
 
 
 def _expected_ranks(arrivals: Arrivals) -> I64:
@@ -113,34 +115,45 @@ def format_rank_arrivals(arrivals: Arrivals, row: int) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _format_totals(arrivals: Arrivals) -> list[str]:
+def measure_totals(arrivals: Arrivals) -> ArrivalTotals:
+    """Measure for each rank how often it came last and how long it waited, and count what was not matched."""
+    matched = arrivals.ranks.matched_collectives
+    last_count = np.bincount(arrivals.last_rank, minlength=len(arrivals.ranks))
+    ranks = []
+    for rank_index, rank in enumerate(arrivals.ranks.all):
+        present = int(arrivals.present[:, rank_index].sum())
+        is_absent = bool(len(arrivals)) and not present
+        waited = None if is_absent else int(arrivals.wait_intervals(rank_index).total)
+        ranks.append(RankArrivals(rank.number, rank.label, present, int(last_count[rank_index]), waited))
+    return ArrivalTotals(
+        tuple(ranks),
+        unmatched=int(matched.unmatched.sum()),
+        before_recording=int(matched.before_recording.sum()),
+        incomplete=int(np.count_nonzero(matched.missing_ranks)),
+        mismatched=int(np.count_nonzero(matched.is_mismatched)),
+    )
+
+
+def _format_totals(totals: ArrivalTotals) -> list[str]:
     """Format for each rank how often it came last and how long it waited; then what was not matched."""
     lines = []
-    last_count = np.bincount(arrivals.last_rank, minlength=len(arrivals.ranks))
-    for rank_index, rank in enumerate(arrivals.ranks.all):
-        if len(arrivals) and not arrivals.present[:, rank_index].any():
+    for rank in totals.ranks:
+        if rank.waited is None:
             lines.append(f"{rank.label}: took part in none of these collectives; waits are computed without it")
             continue
-        wait_text = format_duration(arrivals.wait_intervals(rank_index).total)
-        lines.append(
-            f"{rank.label}: last {int(last_count[rank_index])} of {int(arrivals.present[:, rank_index].sum())}, "
-            f"waited {wait_text}"
-        )
-    return [*lines, *format_unmatched(arrivals)]
+        lines.append(f"{rank.label}: last {rank.last} of {rank.collectives}, waited {format_duration(rank.waited)}")
+    return [*lines, *_format_unmatched(totals)]
 
 
-def format_unmatched(arrivals: Arrivals) -> list[str]:
+def _format_unmatched(totals: ArrivalTotals) -> list[str]:
     """Format what could not be matched, one line per reason; empty where all was."""
-    matched = arrivals.ranks.matched_collectives
     lines = []
-    unmatched, before_recording = int(matched.unmatched.sum()), int(matched.before_recording.sum())
-    incomplete, mismatched = int(np.count_nonzero(matched.missing_ranks)), int(np.count_nonzero(matched.is_mismatched))
-    if unmatched:
-        lines.append(f"{unmatched} without a match on another rank")
-    if before_recording:
-        lines.append(f"{before_recording} launched before the recording, left out")
-    if incomplete:
-        lines.append(f"{incomplete} missing on a rank of the group")
-    if mismatched:
-        lines.append(f"{mismatched} with another type or size on some ranks")
+    if totals.unmatched:
+        lines.append(f"{totals.unmatched} without a match on another rank")
+    if totals.before_recording:
+        lines.append(f"{totals.before_recording} launched before the recording, left out")
+    if totals.incomplete:
+        lines.append(f"{totals.incomplete} missing on a rank of the group")
+    if totals.mismatched:
+        lines.append(f"{totals.mismatched} with another type or size on some ranks")
     return lines

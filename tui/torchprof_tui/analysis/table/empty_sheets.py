@@ -42,3 +42,17 @@ def explain_empty_sheet(trace: Trace, table: str, is_restricted: bool = False) -
     if table in _KINDS_BY_TABLE and not np.isin(trace.kind, [int(kind) for kind in GPU_WORK]).any():
         return f"no GPU work was recorded; {_RECORD_GPU}"
     return _REASONS.get(table, "no calls were recorded")
+
+
+def explain_missing_records(trace: Trace, table: str, is_restricted: bool = False) -> str:
+    """Explain why an empty table cannot answer, "" where it does: none were there, and they would have been recorded.
+
+    `is_restricted` as above.
+    """
+    if table == "memory":
+        is_missing = trace.memory is None
+    elif table in _KINDS_BY_TABLE:
+        is_missing = not np.isin(trace.kind, [int(kind) for kind in GPU_WORK]).any()
+    else:
+        is_missing = not is_restricted
+    return explain_empty_sheet(trace, table, is_restricted) if is_missing else ""

@@ -20,7 +20,9 @@ _FRAME_SEPARATOR = " < "
 
 
 def column_key(field: Field) -> str:
-    """Return the name of a column in a file."""
+    """Return the name of a column in a file: it ends in its unit."""
+    if field.unit is Unit.BYTES and field.key != "bytes":
+        return f"{field.key}_bytes"
     return f"{field.key}_us" if field.unit is Unit.NS else field.key
 
 
@@ -72,10 +74,14 @@ def to_markdown(sheet: Sheet, order: Iterable[int], clean: CleanText) -> str:
 def _cell_value(sheet: Sheet, field: Field, row: int) -> Any:
     value: Any = sheet.columns[field.key][row]
     if field.unit is Unit.TEXT:
-        return str(value).split("\n") if field.key == "stack" and value else value
+        if field.key == "stack":
+            return str(value).split("\n") if value else []
+        return value
     number = value.item() if isinstance(value, np.generic) else value
     if isinstance(number, float) and math.isnan(number):
         return None
+    if field.unit in (Unit.COUNT, Unit.BYTES) and isinstance(number, float) and number.is_integer():
+        return int(number)  # float64 only because another row is unknown
     return number / 1000 if field.unit is Unit.NS else number
 
 

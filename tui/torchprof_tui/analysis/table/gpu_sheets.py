@@ -20,6 +20,7 @@ from torchprof_tui.analysis.table.sheets import (
     group_events,
     ratio,
 )
+from torchprof_tui.analysis.table.totals import WorkTotals
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -137,4 +138,8 @@ def _build_sheet(
             "gb_s": ratio(total_bytes, timed_duration),  # bytes per ns = GB per second
             "max_gb_s": np.where(best_rate > 0, best_rate, np.nan),
         }
-    return Sheet(title, fields, dict(columns), members, first, gpu_mask=np.ones(len(first) - 1, np.bool_))
+    moved_bytes = int(moved.sum()) if moved is not None and moved.any() else None
+    sums_of_all = WorkTotals(len(events), int(total.sum()), moved_bytes)
+    return Sheet(
+        title, fields, dict(columns), members, first, sums=sums_of_all, gpu_mask=np.ones(len(first) - 1, np.bool_)
+    )

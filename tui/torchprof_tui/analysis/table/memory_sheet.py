@@ -16,6 +16,7 @@ from torchprof_tui.analysis.dispatch.ancestry import find_ancestor_ending_after,
 from torchprof_tui.analysis.table.counted_calls import Calls
 from torchprof_tui.analysis.table.memory_lifetimes import MemoryLifetimes, match_frees
 from torchprof_tui.analysis.table.sheets import NAME_FIELD, Field, Sheet, Unit, group_events
+from torchprof_tui.analysis.table.totals import MemoryTotals
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace
 
@@ -61,6 +62,7 @@ def build_memory_sheet(trace: Trace, calls: Calls, event_mask: Bool | None = Non
             {field.key: _empty_column(field) for field in _FIELDS},
             _no_events(),
             np.zeros(1, np.int64),
+            sums=MemoryTotals(0, 0, 0, 0, None, 0),
         )
     owner = _find_owners(trace, calls, memory)
     lifetimes = match_frees(trace, memory)
@@ -98,18 +100,31 @@ def build_memory_sheet(trace: Trace, calls: Calls, event_mask: Bool | None = Non
         "net": sums(sizes),
         "largest": largest,
     }
-    return Sheet("Memory", _FIELDS, columns, members, first, _format_totals(memory, lifetimes))
+    totals = _sum_totals(memory, lifetimes, sizes, held)
+    return Sheet("Memory", _FIELDS, columns, members, first, _format_totals(totals), totals)
 
 
-def _format_totals(memory: MemoryEvents, lifetimes: MemoryLifetimes) -> tuple[str, ...]:
+def _sum_totals(memory: MemoryEvents, lifetimes: MemoryLifetimes, sizes: I64, held: F64) -> MemoryTotals:
+    """Sum the counted records; `sizes` int64[k]: their bytes, negative for frees; `held`: bytes by row, NaN unknown."""
+    without_address = np.flatnonzero(~lifetimes.has_address).tolist()
+    return MemoryTotals(
+        allocations=int((sizes > 0).sum()),
+        allocated=int(np.maximum(sizes, 0).sum()),
+        frees=int((sizes < 0).sum()),
+        freed=int(np.maximum(-sizes, 0).sum()),
+        held=None if np.isnan(held).all() else int(np.nansum(held)),
+        freed_foreign=-int(memory.bytes[lifetimes.is_foreign].sum()),
+        unknown_devices=tuple(sorted({_format_device(memory, record) for record in without_address})),
+    )
+
+
+def _format_totals(totals: MemoryTotals) -> tuple[str, ...]:
     """Format the footer: what "held at end" leaves out."""
     lines = []
-    if not lifetimes.has_address.all():
-        devices = {_format_device(memory, record) for record in np.flatnonzero(~lifetimes.has_address).tolist()}
-        lines.append(f"held at end is unknown for {', '.join(sorted(devices))}: this trace records no addresses")
-    foreign = -int(memory.bytes[lifetimes.is_foreign].sum())
-    if foreign:
-        lines.append(f"{foreign / 2**20:,.1f} MiB freed here were allocated before the recording")
+    if totals.unknown_devices:
+        lines.append(f"held at end is unknown for {', '.join(totals.unknown_devices)}: this trace records no addresses")
+    if totals.freed_foreign:
+        lines.append(f"{totals.freed_foreign / 2**20:,.1f} MiB freed here were allocated before the recording")
     return tuple(lines)
 
 

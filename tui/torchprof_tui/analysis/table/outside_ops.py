@@ -9,6 +9,7 @@ import numpy as np
 from torchprof_tui.analysis.table.counted_calls import find_main_lane
 from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.analysis.table.table_sheet import DATA_LOADING_PREFIX
+from torchprof_tui.analysis.table.totals import CallTotals
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -63,4 +64,7 @@ def add_outside_ops(sheet: Sheet, trace: Trace, frames_hint: str, record_hint: s
         return sheet
     hint = frames_hint if outside.has_frames else record_hint
     line = f"outside ops: {format_duration(outside.time)} of {format_duration(outside.window)} ({hint})"
-    return replace(sheet, totals=(line, *sheet.totals))
+    sums = sheet.sums
+    if isinstance(sums, CallTotals):
+        sums = replace(sums, outside_ops=outside.time, outside_window=outside.window)
+    return replace(sheet, totals=(line, *sheet.totals), sums=sums)

@@ -15,6 +15,7 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
 from torchprof_tui.analysis.search.name_search import BadPattern
 from torchprof_tui.analysis.table.text_columns import TextColumn, match_rows
+from torchprof_tui.analysis.table.totals import SheetTotals
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
 
 
@@ -44,9 +45,10 @@ class Field:
 class Sheet:
     """k rows. `columns` by key: text as lists, numbers as int64 or float64 [k]; NaN is unknown.
 
-    `members_of(row)` are events (rows of the trace); `totals` are lines of the footer; `gpu_mask` bool[k] marks
-    the rows of GPU work, whose names can be decoded, None for sheets without such rows. `span_mask` bool[k] marks
-    annotations: spans that contain the work of other rows, listed after it; None for sheets without them.
+    `members_of(row)` are events (rows of the trace). `totals`: the lines of the footer; `sums`: their numbers.
+    `gpu_mask` bool[k] marks the rows of GPU work, whose names can be decoded, None for sheets without such rows.
+    `span_mask` bool[k] marks annotations: spans that contain the work of other rows, listed after it; None for sheets
+    without them.
     """
 
     title: str
@@ -55,6 +57,7 @@ class Sheet:
     members: I32
     first: I64
     totals: tuple[str, ...] = ()
+    sums: SheetTotals | None = None
     gpu_mask: Bool | None = None
     span_mask: Bool | None = None
 

@@ -11,6 +11,7 @@ from torchprof_tui.analysis.table.counted_calls import STEP_NAME, Calls
 from torchprof_tui.analysis.table.flops import RowFlops
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.table.sheets import CALLS_FIELD, NAME_FIELD, Field, Sheet, Unit, ratio
+from torchprof_tui.analysis.table.totals import CallTotals
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
 
 _DETAIL_FIELDS = {
@@ -88,15 +89,17 @@ def build_table_sheet(table: ProfilerTable, calls: Calls, flops: RowFlops | None
         columns |= {"flops": flops.flops, "tflops": flops.tflops, "peak_share": flops.share}
     keys = {field.key for field in fields}
     span_mask = _find_spans(table)
+    sums = CallTotals(int(table.self_cpu_total), int(table.self_gpu_total))
     return Sheet(
         title=_TITLES[table.group_by],
         fields=tuple(fields),
         columns={key: column for key, column in columns.items() if key in keys},
         members=calls.event[table.members],
         first=table.first,
+        sums=sums,
         totals=(
-            f"Self CPU time total: {format_torch_time(table.self_cpu_total)}",
-            f"{_GPU_TOTAL}: {format_torch_time(table.self_gpu_total)}",
+            f"Self CPU time total: {format_torch_time(sums.self_cpu)}",
+            f"{_GPU_TOTAL}: {format_torch_time(sums.self_gpu)}",
             *([NEGATIVE_SELF_TIME] if (table.self_cpu < 0).any() else []),
             *([NESTED_CALLS] if _has_share_above_one(table, span_mask) else []),
         ),

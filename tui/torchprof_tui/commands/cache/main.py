@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import json
 
+from torchprof_tui.commands.cache.document import NO_CACHE, build_document
+from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.trace.storage import disk_cache
 
 
 def run(options: argparse.Namespace) -> int:
-    folder = disk_cache.cache_folder()
-    removed = freed = 0
-    if options.clear:
-        removed, freed = disk_cache.clear_cache()
-    traces, size = disk_cache.cache_usage()
-    has_folder = folder != disk_cache.NO_FOLDER
+    removed, freed = disk_cache.clear_cache() if options.clear else (None, None)
+    document = build_document(removed, freed)
     if options.json:
-        answer = {
-            "folder": str(folder) if has_folder else None,
-            "traces": traces,
-            "bytes": size,
-            "limit_bytes": disk_cache.LIMIT_BYTES,
-        }
-        if options.clear:
-            answer |= {"removed": removed, "freed_bytes": freed}
-        print(json.dumps(answer))
+        print_document(document)
         return 0
-    if options.clear:
+    if removed is not None and freed is not None:
         print(f"removed {_format_trace_count(removed)}, {freed / 1e6:.1f} MB")
-    if not has_folder:
-        print("no home folder, so no cache; TORCHPROF_TUI_CACHE can name a folder for it")
+    if document.folder is None:
+        print(NO_CACHE)
         return 0
-    print(
-        f"{folder}: {_format_trace_count(traces)}, {size / 1e6:.1f} MB of at most {disk_cache.LIMIT_BYTES / 1e9:.1f} GB"
-    )
+    used, limit = document.bytes / 1e6, document.limit_bytes / 1e9
+    print(f"{document.folder}: {_format_trace_count(document.traces)}, {used:.1f} MB of at most {limit:.1f} GB")
     return 0
 
 

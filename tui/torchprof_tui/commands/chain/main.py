@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import json
 import sys
-from typing import Any
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.chain import Chain, find_chain
-from torchprof_tui.analysis.dispatch.source_line import SourceLine, SourceLineFinder
-from torchprof_tui.analysis.kernel.footprint import compute_footprint
-from torchprof_tui.analysis.kernel.memory_transfer import measure_transfer
+from torchprof_tui.analysis.dispatch.chain import find_chain
+from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
+from torchprof_tui.commands.chain.document import ChainQuestion, build_document
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs, select_rank
-from torchprof_tui.commands.common.partial_input import partial_as_json
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.lane_names import find_names_on_lanes, list_lane_names
 from torchprof_tui.ui.common.name_display import clean, truncate
-
-MAX_LISTED_WORK = 20
-"""Pieces of GPU work below the event that `--json` lists; count and total cover all of them."""
 
 _MAX_SUGGESTIONS = 3
 
@@ -38,9 +32,8 @@ def run(options: argparse.Namespace) -> int:
     found = find_chain(trace, event)
     line = SourceLineFinder(trace).find_chain_line(found)
     if options.json:
-        whose = {} if rank is None else {"rank": rank.number}
-        asked = {"event": options.event, "nth": options.nth, "of": of, **whose}
-        print(json.dumps({**asked, **build_document(trace, found, line), "partial": partial_as_json(trace)}))
+        asked = ChainQuestion(options.event, options.nth, of, None if rank is None else rank.number)
+        print_document(build_document(trace, asked, found, line))
         return 0
 
     if rank is not None and options.rank is None:
@@ -80,46 +73,3 @@ def _find_rows(trace: Trace, name: str) -> I64:
     raise UsageError(
         f"no event has the name '{truncate(clean(name), 60)}'" + (f"; did you mean {hint}?" if hint else "")
     )
-
-
-def build_document(trace: Trace, found: Chain, line: SourceLine | None) -> dict[str, Any]:
-    """Build the JSON of a chain; times in ns, starts from the first event of the trace."""
-    work = found.work[0].event if found.work else -1
-    resources = compute_footprint(trace, work) if work >= 0 else None
-    moved = measure_transfer(trace, work) if work >= 0 else None
-    return {
-        "chain": [
-            {
-                "role": hop.role.value,
-                "name": hop.name,
-                "start_ns": hop.start,
-                "duration_ns": hop.duration,
-                "self_ns": hop.self_duration,
-            }
-            for hop in found.hops
-        ],
-        "joined_by": found.join_method.value,
-        "note": found.note,
-        "launch_latency_ns": found.launch_latency,
-        "queue_delay_ns": found.queue_delay,
-        "held_up_ns": found.held_up,
-        "held_up_by": name_of(trace, found.held_up_by),
-        "backward_of": name_of(trace, found.forward_op),
-        "backward": name_of(trace, found.backward_node),
-        "line": line.location if line is not None else None,
-        "line_source": line.as_dict() if line is not None else None,
-        "gpu_work": {
-            "count": len(found.work),
-            "total_ns": found.work.total,
-            "heaviest": [
-                {"name": trace.event(piece.event).name, "duration_ns": piece.duration, "share": piece.share}
-                for piece in found.work[:MAX_LISTED_WORK]
-            ],
-        },
-        "footprint": resources.as_dict() if resources is not None else None,
-        "transfer": moved.as_dict() if moved is not None else None,
-    }
-
-
-def name_of(trace: Trace, event: int) -> str | None:
-    return trace.event(event).name if event >= 0 else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from difflib import get_close_matches
 
@@ -20,6 +19,7 @@ from torchprof_tui.commands.check.listing import print_patterns
 from torchprof_tui.commands.check.markdown import format_report
 from torchprof_tui.commands.check.report import CheckReport
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.commands.common.time_range import parse_time_range
 from torchprof_tui.trace.core.printable import clean
@@ -40,10 +40,9 @@ def run(options: argparse.Namespace) -> int:
     scope = scopes.default_scope(trace) if times is None else scopes.range_scope(*times)
     report = CheckReport(trace, scope, *_check_trace(trace, scope))
     if options.json:
-        document = build_document(report)
-        if wanted:
-            document["failed_on"] = [found.id for found in report.findings if matches_fail_on(found, wanted)]
-        print(json.dumps(document))
+        fired = [found.id for found in report.findings if matches_fail_on(found, wanted)]
+        undecided = [found.id for found in _find_undecidable(report.findings, wanted)]
+        print_document(build_document(report, fired if wanted else None, undecided))
     elif options.markdown:
         print(format_report(report, options.trace, options.range))
     else:
@@ -75,12 +74,21 @@ def _reject_contradictions(options: argparse.Namespace) -> None:
 def _report_undecidable(findings: list[Finding], wanted: frozenset[str]) -> None:
     """Report on stderr which patterns of `--fail-on` are undecidable, and why."""
     told: dict[str, list[str]] = {}
-    for found in findings:
-        asked = found.id in wanted or (ANY_FIRED in wanted and found.pattern.severity is Severity.PROBLEM)
-        if asked and found.state is State.CANNOT_TELL:
-            told.setdefault(found.answer.reason, []).append(found.id)
+    for found in _find_undecidable(findings, wanted):
+        told.setdefault(found.answer.reason, []).append(found.id)
     for reason, ids in told.items():
         print(f"torchprof-tui: --fail-on: undetermined: {', '.join(ids)}: {clean(reason)}", file=sys.stderr)
+
+
+def _find_undecidable(findings: list[Finding], wanted: frozenset[str]) -> list[Finding]:
+    """Find the patterns of `--fail-on` that cannot be checked."""
+    any_problem = ANY_FIRED in wanted
+    return [
+        found
+        for found in findings
+        if found.state is State.CANNOT_TELL
+        and (found.id in wanted or (any_problem and found.pattern.severity is Severity.PROBLEM))
+    ]
 
 
 def _check_trace(trace: Trace, scope: Scope) -> tuple[list[Finding], list[Verdict], list[LargestGap]]:

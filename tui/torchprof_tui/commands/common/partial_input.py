@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Annotated
 
 from torchprof_tui.analysis.completeness.data_loss import list_losses
 from torchprof_tui.analysis.doctor.read_problems import summarize_problem
+from torchprof_tui.commands.common.json_document import Record, about
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.model.trace import Trace
@@ -15,9 +16,21 @@ _MAX_LISTED_RANKS = 4
 """Ranks named in the line; the others are counted."""
 
 
-def partial_as_json(trace: Trace) -> list[dict[str, Any]]:
-    """Build the JSON field `partial`: what was lost, in the form of `problems` of `info`; [] if nothing was."""
-    return [{"kind": each.kind, "count": each.count, "example": each.example} for each in _data_loss(trace)]
+class ProblemRecord(Record, frozen=True, kw_only=True):
+    """Entries of the file that could not be read as intended."""
+
+    kind: Annotated[str, about("stable name of the problem")]
+    count: Annotated[int, about("entries concerned")]
+    example: Annotated[str, about("one of them, with its place in the file")]
+
+
+def build_partial(trace: Trace) -> list[ProblemRecord]:
+    """Build the field `partial`: what was lost, in the form of `problems` of `info`; [] if nothing was."""
+    return [build_problem(each) for each in _data_loss(trace)]
+
+
+def build_problem(problem: Problem) -> ProblemRecord:
+    return ProblemRecord(kind=problem.kind, count=problem.count, example=problem.example)
 
 
 def report_partial(trace: Trace) -> bool:

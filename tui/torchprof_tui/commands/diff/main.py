@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from typing import Any
 
 from torchprof_tui.analysis.compare.comparison import Comparison
+from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.diff.document import build_document
 from torchprof_tui.commands.diff.markdown import format_report
 from torchprof_tui.commands.diff.screen import open_screen
@@ -23,20 +22,12 @@ def run(options: argparse.Namespace) -> int:
     limit = None if options.fail_on is None else parse_time_limit(options.fail_on)
     comparison = load_comparison(options)
     if options.json:
-        print(json.dumps(build_answer(comparison, options.by, limit)))
+        print_document(build_document(comparison, options.by, limit))
     elif options.markdown:
         print("\n".join(format_report(comparison, options)))
     else:
         print("\n".join(format_comparison(comparison, options.by)))
     return report_limit(comparison, limit)
-
-
-def build_answer(comparison: Comparison, by: str, limit: TimeLimit | None) -> dict[str, Any]:
-    """Build the JSON document of a comparison, with what `--fail-on` found."""
-    document = build_document(comparison, by)
-    if limit is not None:
-        document["failed"] = limit.is_exceeded(comparison.account)
-    return document
 
 
 def report_limit(comparison: Comparison, limit: TimeLimit | None) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from datetime import datetime
 
+from torchprof_tui.commands.common.json_document import print_document
+from torchprof_tui.commands.info.document import build_folder_document
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.specs.folder_error import FolderError
 from torchprof_tui.trace.specs.runs_by_name import group_runs
@@ -17,12 +18,7 @@ def print_folder(folder: FolderError, as_json: bool) -> None:
     """Print one line per trace on stdout, ending with the argument that opens it; on stderr the arguments that open
     the ranks of a run together."""
     if as_json:
-        traces = [
-            {"trace": each.spec, "bytes": each.size, "modified": each.modified, "rank": each.rank}
-            for each in folder.traces
-        ]
-        found = [[each.spec for each in run.traces] for run in group_runs(folder.traces)]
-        print(json.dumps({"folder": folder.spec, "traces": traces, "runs": found, "omitted": folder.omitted}))
+        print_document(build_folder_document(folder))
         return
     runs = group_runs(folder.traces)
     ranked = any(each.rank is not None for each in folder.traces)

@@ -11,8 +11,10 @@ from typing import Any
 from torchprof_tui.analysis.compare.comparison import require_torch_trace
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.json_document import as_fields
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.commands.diff import main as diff_command
+from torchprof_tui.commands.diff.document import build_document
 from torchprof_tui.commands.diff.sides import load_comparison
 from torchprof_tui.commands.diff.time_limit import parse_time_limit
 from torchprof_tui.runs.history import MAX_FOLDERS, list_past_runs
@@ -52,7 +54,8 @@ class Baseline:
             comparison = load_comparison(options)
         except (UsageError, TraceError) as error:
             raise _explain_failure(options, error) from error
-        return diff_command.build_answer(comparison, _BY, limit), diff_command.report_limit(comparison, limit)
+        document = as_fields(build_document(comparison, _BY, limit))
+        return document, diff_command.report_limit(comparison, limit)
 
     def _diff_options(self, result: RunResult) -> argparse.Namespace:
         output = {

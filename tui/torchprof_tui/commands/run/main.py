@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import json
 import os
 import select
 import signal
@@ -14,8 +13,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.open import main as open_command
 from torchprof_tui.commands.run.arguments import add_recording_options
+from torchprof_tui.commands.run.document import build_document
 from torchprof_tui.runs.history import save_request
 from torchprof_tui.runs.last_interpreter import remember_interpreter
 from torchprof_tui.runs.recording_request import (
@@ -60,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     if baseline is not None:
         return _report_comparison(baseline, result, options.json)
     if options.json:
-        print(json.dumps(result.as_json()))
+        print_document(build_document(result))
     elif result.folder is not None:
         _print_result(result)
     opens = not (options.json or options.no_open) and os.isatty(0) and os.isatty(2)
@@ -98,7 +99,7 @@ def _report_comparison(baseline: Baseline, result: RunResult, as_json: bool) -> 
         except UsageError as error:
             failure = str(error)
     if as_json:
-        print(json.dumps({**result.as_json(), "diff": document}))
+        print_document(build_document(result, document, failure))
     if failure:
         _report(failure)
     return result.exit_status or status

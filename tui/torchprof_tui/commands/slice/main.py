@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -13,9 +12,10 @@ from torchprof_tui.analysis.slicing.slice_writer import (
     write_slice,
 )
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs, select_rank
-from torchprof_tui.commands.common.partial_input import partial_as_json
 from torchprof_tui.commands.common.time_range import parse_time_range
+from torchprof_tui.commands.slice.document import build_document
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.explorer.slice_messages import format_slice_result
@@ -40,17 +40,7 @@ def run(options: argparse.Namespace) -> int:
     if rank is not None and options.rank is None:
         print(f"{rank.label}; another: --rank N", file=sys.stderr)
     if options.json:
-        answer = {
-            "trace": options.output,
-            "entries": sliced.entries,
-            "entries_of": sliced.total_entries,
-            "events": sliced.events,
-            "bytes": sliced.size,
-            "starts_ns": sliced.first_start,
-            "left_out": list(sliced.skipped_keys),
-            "partial": partial_as_json(trace),
-        }
-        print(json.dumps(answer))
+        print_document(build_document(trace, options.output, sliced))
         return 0
 
     print(clean(format_slice_result(sliced)))

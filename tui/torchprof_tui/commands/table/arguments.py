@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_trace_arguments(parser)
     add_rank_option(parser)
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print one JSON document: a list of rows, times in µs")
+    form.add_argument("--json", action="store_true", help="print one JSON document: rows and totals, times in µs")
     form.add_argument("--csv", action="store_true", help="print comma-separated values with a header line, times in µs")
     form.add_argument("--markdown", action="store_true", help="print a Markdown table")
     parser.add_argument(

@@ -21,8 +21,10 @@ from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.analysis.table.table_sheet import build_table_sheet, drop_empty_gpu_columns
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.table.arguments import DEFAULT_ROWS
+from torchprof_tui.commands.table.document import TableQuestion, build_document
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.model.trace import Trace
@@ -44,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--by and --flops work only with the table of calls, not with --of {options.of}")
 
     loaded = load_specs(options.trace, cache=not options.no_cache)
-    trace = loaded.trace
+    trace, rank = loaded.trace, None
     if options.of == "arrivals":
         sheet = _build_arrivals_sheet(trace)
     else:
@@ -59,7 +61,12 @@ def run(options: argparse.Namespace) -> int:
     order = np.arange(len(sheet))
     if key:
         order, work_count = sheet.sort_work_first(key) if for_people else (sheet.sort_rows(key), len(sheet))
-    _print_sheet(options, sheet, order.tolist(), work_count, trace)
+    rows = order.tolist()
+    if options.json:
+        asked = TableQuestion(options.of, options.by, options.step, None if rank is None else rank.number)
+        print_document(build_document(trace, asked, sheet, rows[: options.limit or None]))
+    else:
+        _print_sheet(options, sheet, rows, work_count, trace)
     return 0
 
 
@@ -78,9 +85,7 @@ def _format_rank_count(trace: Trace) -> str:
 def _print_sheet(options: argparse.Namespace, sheet: Sheet, order: list[int], work_count: int, trace: Trace) -> None:
     """Print rows `order` of a sheet; those from `work_count` on are annotations."""
     limit = options.limit or None
-    if options.json:
-        print(export.to_json(sheet, order[:limit]))
-    elif options.csv:
+    if options.csv:
         print(export.to_csv(sheet, order[:limit], clean), end="")
     elif options.markdown:
         print(export.to_markdown(drop_empty_gpu_columns(sheet), order[:limit], clean), end="")
@@ -139,7 +144,7 @@ def _sort_key(sheet: Sheet, wanted: str | None, default: bool) -> str | None:
         # The first column with a value: a trace without a GPU is sorted by CPU time.
         of_interest = ("self_gpu", "self_cpu", "total", "allocated", "waited")
         return next((key for key in of_interest if key in keys and bool(sheet.columns[key].any())), None)  # type: ignore[union-attr]
-    key = _SORT_ALIASES.get(wanted, wanted.removesuffix("_us"))
+    key = _SORT_ALIASES.get(wanted, wanted.removesuffix("_us").removesuffix("_bytes"))
     if key not in keys:
         raise UsageError(f"--sort: no column {wanted!r} (there are {', '.join(keys)})")
     return key

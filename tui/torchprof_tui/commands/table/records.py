@@ -1,0 +1,230 @@
+"""The records of `table --json`. Which table a document has is in `of`; the fields of rows and totals depend on it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, UnsetType, field
+
+from torchprof_tui.commands.common.json_document import Document, Record, about
+from torchprof_tui.commands.table.arguments import GROUPINGS
+
+SCHEMA = "torchprof-tui/table/1"
+
+Grouping = Literal["name", "shape", "stack", "module", "class", "step"]
+assert Grouping.__args__ == GROUPINGS  # type: ignore[attr-defined]
+
+
+class CallRow(Record, frozen=True, kw_only=True):
+    """A row of the profiler's table. Times as in `prof.key_averages()`."""
+
+    name: Annotated[str, about("op, kernel, annotation, … as recorded; a module, class or step with --by")]
+    input_shapes: Annotated[str | UnsetType, about("shapes of the inputs; only with --by shape")] = UNSET
+    stack: Annotated[list[str] | UnsetType, about("Python frames, innermost first; only with --by stack")] = UNSET
+    device: Annotated[
+        Literal["CPU", "GPU"] | UnsetType, about("where it ran; not with --by module, class and step")
+    ] = UNSET
+    calls: Annotated[int, about("calls; with --by class kernels")]
+    self_cpu_us: Annotated[float | UnsetType, about("without what it calls; not with --by class")] = UNSET
+    self_cpu_share: Annotated[float | UnsetType | None, about("of the total self CPU time; null if that is 0")] = UNSET
+    cpu_us: Annotated[float | UnsetType, about("with what it calls; not with --by class")] = UNSET
+    cpu_share: Annotated[
+        float | UnsetType | None, about("of the total self CPU time, so that it may exceed 1; null if that is 0")
+    ] = UNSET
+    cpu_avg_us: Annotated[float | UnsetType, about("of one call; not with --by class")] = UNSET
+    self_gpu_us: Annotated[float, about("GPU work that it launched itself, or that it is")]
+    self_gpu_share: Annotated[float | None, about("of the total self GPU time; null if that is 0")]
+    gpu_us: Annotated[float, about("with the GPU work of what it calls")]
+    gpu_share: Annotated[float | None, about("of the total self GPU time, so that it may exceed 1; null if that is 0")]
+    gpu_avg_us: Annotated[float, about("of one call")]
+    flops: Annotated[float | UnsetType | None, about("sum over the calls; null if unknown; only with --flops")] = UNSET
+    tflops: Annotated[float | UnsetType | None, about("over the GPU time; null if unknown; only with --flops")] = UNSET
+    peak_share: Annotated[
+        float | UnsetType | None, about("of the device's peak rate; null if unknown; only with --flops")
+    ] = UNSET
+    display: Annotated[str | UnsetType, about("name to read: decoded for GPU work")] = UNSET
+    annotation: Annotated[bool | UnsetType, about("a span that contains the work of other rows")] = UNSET
+
+
+class WorkRow(Record, frozen=True, kw_only=True):
+    """Times of GPU work of one name."""
+
+    calls: Annotated[int, about("events")]
+    total_us: Annotated[float, about("sum of the durations")]
+    share: Annotated[float | None, about("of all rows; null if their time is 0")]
+    avg_us: Annotated[float, about("mean")]
+    median_us: Annotated[float, about("median")]
+    min_us: Annotated[float, about("shortest")]
+    max_us: Annotated[float, about("longest")]
+    display: Annotated[str, about("name to read: decoded")]
+
+
+class KernelRow(WorkRow, frozen=True, kw_only=True):
+    """Kernels and collectives of one name."""
+
+    name: Annotated[str, about("as recorded")]
+    kernel_class: Annotated[str, about("kind of work: gemm, attention, …")] = field(name="class")
+
+
+class MovedRow(WorkRow, frozen=True, kw_only=True):
+    """GPU work that moves data."""
+
+    bytes: Annotated[int | None, about("moved; null if unknown")]
+    gb_s: Annotated[float | None, about("bytes over time, 10⁹ bytes per second; null if unknown")]
+    max_gb_s: Annotated[float | None, about("of the fastest one; null if unknown")]
+
+
+class CopyRow(MovedRow, frozen=True, kw_only=True):
+    """Copies and fills of one name."""
+
+    name: Annotated[str, about("as recorded")]
+
+
+class CollectiveRow(MovedRow, frozen=True, kw_only=True):
+    """Collectives of one operation, data type and group. Their time includes waiting for other ranks."""
+
+    name: Annotated[str, about("operation; the kernel where it was not recorded")]
+    dtype: Annotated[str, about("data type; empty if not recorded")]
+    group: Annotated[str, about("process group and its size; empty if not recorded")]
+
+
+class MemoryRow(Record, frozen=True, kw_only=True):
+    """Allocations and frees inside the calls of one op, on one device."""
+
+    name: Annotated[str, about("op, or (outside of all calls)")]
+    device: Annotated[str, about("CPU, GPU 0, …")]
+    allocations: Annotated[int, about("number of allocations")]
+    allocated_bytes: Annotated[int, about("sum of the allocations")]
+    held_bytes: Annotated[int | None, about("never freed in the trace; null without recorded addresses")]
+    frees: Annotated[int, about("number of frees during its calls")]
+    freed_bytes: Annotated[int, about("sum of these frees, also of what others allocated")]
+    net_bytes: Annotated[int, about("allocated less freed")]
+    largest_bytes: Annotated[int, about("largest allocation")]
+
+
+class ArrivalRow(Record, frozen=True, kw_only=True):
+    """One collective over several ranks, in the order in which they began."""
+
+    name: Annotated[str, about("operation")]
+    step: Annotated[str, about("#3; empty outside the steps")]
+    start_us: Annotated[float, about("when the first rank arrived")]
+    last_rank: Annotated[int, about("the rank that came last")]
+    ranks: Annotated[str | UnsetType, about("ranks present of those expected; only if any are missing")] = UNSET
+    late_by_us: Annotated[float, about("how long the last rank came after the one before it")]
+    longest_wait_us: Annotated[float, about("how long the first rank waited")]
+    waited_us: Annotated[float, about("sum over the ranks")]
+    after_us: Annotated[float, about("how long it took once all ranks had arrived")]
+    bytes: Annotated[int | None, about("of the message; null if unknown")]
+    dtype: Annotated[str, about("data type; empty if not recorded")]
+    group: Annotated[str, about("process group; empty if not recorded")]
+
+
+class CallTotalsRecord(Record, frozen=True, kw_only=True):
+    """Torch's totals."""
+
+    self_cpu_us: Annotated[float, about("shares of CPU time are of it")]
+    self_gpu_us: Annotated[float, about("shares of GPU time are of it")]
+    outside_ops_us: Annotated[
+        float | UnsetType, about("of the main thread, in which no op ran; only without GPU work and if it is long")
+    ] = UNSET
+    outside_ops_of_us: Annotated[float | UnsetType, about("the time that this is a part of")] = UNSET
+    notes: Annotated[list[str], about("the lines below the printed table")]
+
+
+class WorkTotalsRecord(Record, frozen=True, kw_only=True):
+    """Sums over all rows."""
+
+    calls: Annotated[int, about("events")]
+    total_us: Annotated[float, about("sum of the durations")]
+    bytes: Annotated[int | None, about("moved; null for kernels, and if unknown")]
+    notes: Annotated[list[str], about("the lines below the printed table")]
+
+
+class MemoryTotalsRecord(Record, frozen=True, kw_only=True):
+    """Sums over all rows."""
+
+    allocations: Annotated[int, about("number of allocations")]
+    allocated_bytes: Annotated[int, about("sum of the allocations")]
+    held_bytes: Annotated[int | None, about("never freed in the trace; null without recorded addresses")]
+    frees: Annotated[int, about("number of frees")]
+    freed_bytes: Annotated[int, about("sum of the frees")]
+    freed_foreign_bytes: Annotated[int, about("of the whole trace: freed, but allocated before the recording")]
+    notes: Annotated[list[str], about("the lines below the printed table")]
+
+
+class RankArrivalsRecord(Record, frozen=True, kw_only=True):
+    """How often a rank came last, and how long it waited."""
+
+    rank: Annotated[int, about("number of the rank")]
+    collectives: Annotated[int, about("those that it took part in")]
+    last: Annotated[int, about("those at which it came last")]
+    waited_us: Annotated[float | None, about("for other ranks; null if it took part in none")]
+
+
+class ArrivalTotalsRecord(Record, frozen=True, kw_only=True):
+    """Sums by rank, and what was not matched."""
+
+    ranks: Annotated[list[RankArrivalsRecord], about("by number")]
+    unmatched: Annotated[int, about("collectives without a match on another rank")]
+    before_recording: Annotated[int, about("launched before the recording; left out")]
+    incomplete: Annotated[int, about("missing on a rank of the group")]
+    mismatched: Annotated[int, about("with another type or size on some ranks")]
+    notes: Annotated[list[str], about("the lines below the printed table")]
+
+
+class TableDocument(Document, frozen=True, kw_only=True, tag=SCHEMA):
+    """What all tables have."""
+
+    step: Annotated[int | None, about("number of the only step that is counted; null for the whole trace")]
+    rank: Annotated[int | UnsetType, about("rank of the trace; only with several")] = UNSET
+    row_count: Annotated[int, about("rows before --limit; totals cover all of them")]
+    cannot_tell: Annotated[str | UnsetType, about("why the table is empty though the answer may not be")] = UNSET
+
+
+class CallsDocument(TableDocument, frozen=True, kw_only=True, tag=SCHEMA):
+    """The profiler's table (`--of calls`, the default)."""
+
+    of: Annotated[Literal["calls"], about("which table")]
+    by: Annotated[Grouping, about("what calls are grouped by")]
+    rows: Annotated[list[CallRow], about("in torch's order, else as --sort says")]
+    totals: Annotated[CallTotalsRecord, about("as below the printed table")]
+
+
+class KernelsDocument(TableDocument, frozen=True, kw_only=True, tag=SCHEMA):
+    """Kernels (`--of kernels`)."""
+
+    of: Annotated[Literal["kernels"], about("which table")]
+    rows: Annotated[list[KernelRow], about("longest first, else as --sort says")]
+    totals: Annotated[WorkTotalsRecord, about("of all rows")]
+
+
+class CopiesDocument(TableDocument, frozen=True, kw_only=True, tag=SCHEMA):
+    """Copies and fills (`--of copies`)."""
+
+    of: Annotated[Literal["copies"], about("which table")]
+    rows: Annotated[list[CopyRow], about("longest first, else as --sort says")]
+    totals: Annotated[WorkTotalsRecord, about("of all rows")]
+
+
+class CollectivesDocument(TableDocument, frozen=True, kw_only=True, tag=SCHEMA):
+    """Collectives (`--of collectives`)."""
+
+    of: Annotated[Literal["collectives"], about("which table")]
+    rows: Annotated[list[CollectiveRow], about("longest first, else as --sort says")]
+    totals: Annotated[WorkTotalsRecord, about("of all rows")]
+
+
+class MemoryDocument(TableDocument, frozen=True, kw_only=True, tag=SCHEMA):
+    """Memory by op (`--of memory`)."""
+
+    of: Annotated[Literal["memory"], about("which table")]
+    rows: Annotated[list[MemoryRow], about("most allocated first, else as --sort says")]
+    totals: Annotated[MemoryTotalsRecord, about("of all rows")]
+
+
+class ArrivalsDocument(TableDocument, frozen=True, kw_only=True, tag=SCHEMA):
+    """Collectives over several ranks (`--of arrivals`)."""
+
+    of: Annotated[Literal["arrivals"], about("which table")]
+    rows: Annotated[list[ArrivalRow], about("longest waits first, else as --sort says")]
+    totals: Annotated[ArrivalTotalsRecord, about("by rank")]
