@@ -48,6 +48,8 @@ SEARCHES = ("mat", "cuda", "sum", "add", "x")
 
 KEYS_PER_ROUND = 60
 QUIET_SECONDS = 0.4
+SAMPLE_QUIET_SECONDS = 1.2
+"""Seconds without output before a sample: a full collection of garbage waits for 0.3 s without a frame."""
 MAX_SETTLE_SECONDS = 3.0
 MAX_BACKLOG_SECONDS = 60.0
 """Seconds within which the keys of a round are done with: a sample before that counts the keys that wait."""
@@ -147,7 +149,7 @@ class Session:
         """Play a round; return whether the program did what was waited for."""
         try:
             play(self)
-            self.forget_output()
+            self.forget_output(SAMPLE_QUIET_SECONDS)
         except TimeoutError as error:
             print(f"{self.name}: {error}", file=sys.stderr)
             return False
