@@ -1,16 +1,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 
 import pytest
 
 from tests.analysis.flame.test_fold import training
 from tests.helpers.flame_reference import list_tree_paths
+from tests.helpers.paths import FIXTURES
 from tests.helpers.trace_builder import cpu, trace
 from torchprof_tui.analysis.flame.flame_export import build_speedscope, format_speedscope, iterate_folded_lines
 from torchprof_tui.analysis.flame.flame_tree import FoldBy, FoldTime
 from torchprof_tui.analysis.flame.fold import fold_trace
+from torchprof_tui.trace.loading.load_in_process import load_opened_trace
+
+RECORDED = FIXTURES / "export_stacks"
+OMITTED_BY_TORCH = re.compile(r"autograd/__init__.*(backward|_make_grads)")
 
 
 @pytest.mark.parametrize("fold_by", list(FoldBy))
@@ -51,3 +57,19 @@ def test_speedscope_document_follows_the_published_schema() -> None:
     assert len(profile["samples"]) == len(profile["weights"])
     assert document["activeProfileIndex"] == 0
     assert document["exporter"].startswith("torchprof-tui@")
+
+
+def test_folded_lines_have_the_stacks_of_export_stacks() -> None:
+    """The same frames in the same order. Torch leaves out two frames of autograd, and a frame's own time in its stack.
+
+    (The stack of an event there is that of its caller, so a frame's self time is one level too high.)
+    """
+    whole = load_opened_trace(str(RECORDED / "cpu_backward.pt.trace.json.gz"), cache=False).trace
+    ours = set()
+    for line in iterate_folded_lines(fold_trace(whole, FoldBy.STACK, FoldTime.CPU)):
+        frames = [frame for frame in line.rpartition(" ")[0].split(";") if not OMITTED_BY_TORCH.search(frame)]
+        ours.add(";".join(frames).replace(" ", "_"))
+    lines = (RECORDED / "cpu_backward.stacks.txt").read_text(encoding="utf-8").splitlines()
+    theirs = {line.rpartition(" ")[0] for line in lines}
+    assert len(theirs) > 30
+    assert theirs <= ours

@@ -122,7 +122,9 @@ def test_values_of_samples_sum_to_the_self_time(sample: str, fold_by: FoldBy, ti
         return
     assert folded.value_ns.sum() == folded.total == select_timed_events(whole, time)[1].sum()
     first, second = range_mask(whole, 0, whole.span[1] // 3), range_mask(whole, whole.span[1] // 3, 1 << 62)
-    assert fold_trace(whole, fold_by, time, first).total + fold_trace(whole, fold_by, time, second).total == folded.total
+    assert (
+        fold_trace(whole, fold_by, time, first).total + fold_trace(whole, fold_by, time, second).total == folded.total
+    )
 
 
 def test_says_what_to_record() -> None:
