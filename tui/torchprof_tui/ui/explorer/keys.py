@@ -160,6 +160,14 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     ),
     Binding("T", "tree", "tree", id="panels.tree", tooltip="dispatch tree: all calls by their path, heaviest first"),
     Binding(
+        "F",
+        "flame",
+        "flame graph",
+        id="panels.flame",
+        tooltip="flame graph: stacks, modules or ops by self GPU or CPU time",
+        show=False,
+    ),
+    Binding(
         "enter",
         "jump",
         "jump",
@@ -237,6 +245,7 @@ HINTS = (
     ("space", "fold"),
     ("tab", "panel"),
     ("T", "tree"),
+    ("F", "flame graph"),
     ("D", "compare"),
     ("R", "record"),
 )
