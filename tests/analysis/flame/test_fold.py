@@ -19,7 +19,7 @@ BOTH = list(itertools.product(FoldBy, FoldTime))
 
 
 def training() -> Trace:
-    """Two steps: a forward below two modules, a backward on another thread, work without launch, an op without stack."""
+    """Build two steps: a forward in two modules, its backward on another thread, work without launch or stack."""
     events = []
     for number in (0, 1):
         t = number * 1000

@@ -1,4 +1,4 @@
-"""Factory of the screens that keys of the explorer open: guess, table, tree, flame graph and source, for the current range and rank.
+"""Factory of the screens that keys of the explorer open, for the current range and rank: table, tree, flame graph, …
 
 All but the small source screen are imported when they are first opened (`app.py` imports them earlier, on a thread
 after the first frame), so that the first frame does not wait for them.
@@ -6,6 +6,7 @@ after the first frame), so that the first frame does not wait for them.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -44,9 +45,9 @@ class ChildScreens:
         return TableScreen(self._get_profile(), self._view_state)
 
     def create_flame_screen(self) -> FlameScreen:
-        from torchprof_tui.ui.flame.flame_screen import FlameScreen
-
-        return FlameScreen(self._get_profile(), self._view_state)
+        flame_screen = importlib.import_module("torchprof_tui.ui.flame.flame_screen")
+        screen: FlameScreen = flame_screen.FlameScreen(self._get_profile(), self._view_state)
+        return screen
 
     def _get_profile(self) -> Profile:
         """Return the profile of the current rank, built when it is first needed."""

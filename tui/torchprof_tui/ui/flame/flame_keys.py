@@ -21,7 +21,9 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         tooltip="zoom into the frame; into ░, frames too narrow to draw; again: show it on the lanes",
         show=False,
     ),
-    Binding("backspace", "go_back", "view back", id="flame.back", tooltip="the view before the last change", show=False),
+    Binding(
+        "backspace", "go_back", "view back", id="flame.back", tooltip="the view before the last change", show=False
+    ),
     Binding("0", "zoom_out", "all", id="flame.all", tooltip="zoom out to all frames", show=False),
     Binding("f", "show", "on the lanes", id="flame.show", tooltip="show the frame's first event on the lanes"),
     Binding("tab", "frames(1)", "frames", id="flame.next", tooltip="stacks, modules or ops", show=False, priority=True),
@@ -55,7 +57,9 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding("n", "match(1)", "next match", id="find.next", tooltip="next match", show=False),
     Binding("N", "match(-1)", "previous match", id="find.previous", tooltip="previous match", show=False),
     Binding("y", "copy(False)", "copy", id="rows.copy", tooltip="copy the frame's full name", show=False),
-    Binding("Y", "copy(True)", "copy path", id="rows.copy-all", tooltip="copy the frames from the outermost", show=False),
+    Binding(
+        "Y", "copy(True)", "copy path", id="rows.copy-all", tooltip="copy the frames from the outermost", show=False
+    ),
     Binding(
         "e",
         "ask_export",

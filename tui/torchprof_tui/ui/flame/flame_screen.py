@@ -253,7 +253,10 @@ class FlameScreen(FlameScreenView):
             self._status.show_message("several frames: enter zooms into them")
             return
         if everything:
-            text, label = "".join(f"{tree.label(node)}\n" for node in tree.list_path(box.node)), "the path of this frame"
+            text, label = (
+                "".join(f"{tree.label(node)}\n" for node in tree.list_path(box.node)),
+                "the path of this frame",
+            )
         else:
             text = label = tree.label(box.node)
         self.app.copy_to_clipboard(text)

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 
 from torchprof_tui.analysis.flame.flame_tree import FoldBy, FoldTime
-from torchprof_tui.analysis.flame.timed_events import has_frames, is_on_thread
+from torchprof_tui.analysis.flame.timed_events import has_frames
 from torchprof_tui.analysis.search.name_search import BadPattern, is_case_sensitive
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.core.time_format import format_duration
@@ -31,6 +31,9 @@ from torchprof_tui.ui.flame.icicle_layout import Zoom
 from torchprof_tui.ui.table.scope_choices import TableScope, list_table_scopes
 
 TABS = {FoldBy.STACK: "stacks", FoldBy.MODULE: "modules", FoldBy.OP: "ops"}
+OTHER_FRAMES = {FoldBy.STACK: "shift+tab: ops. ", FoldBy.MODULE: "tab: ops. ", FoldBy.OP: "g: GPU or CPU time. "}
+"""What to press where a trace has no frames of a sort."""
+
 NO_FRAMES_SHORT = {FoldBy.STACK: "without a stack", FoldBy.MODULE: "in no module", FoldBy.OP: "in no op"}
 TIME_NAMES = {FoldTime.GPU: "GPU time", FoldTime.CPU: "CPU time"}
 
@@ -95,15 +98,9 @@ class FlameScreenView(Screen[Any]):
 
     def _explain_empty(self, message: FlameMade) -> str:
         """Say why there is nothing to see, and which key shows something."""
-        fold_by, time, _ = message.query
+        time = message.query.time
         if message.problem:
-            has_gpu = self.trace.links.gpu_events > 0
-            no_time = time is FoldTime.GPU and not has_gpu
-            other = "" if no_time else ". tab: the next kind of frames; ops are there without with_stack"
-            if fold_by is FoldBy.OP or no_time:
-                cpu = bool(is_on_thread(self.trace).any())
-                other = ". g: CPU time" if no_time and cpu else ". g: GPU time" if has_gpu and not no_time else ""
-            return f"{message.problem}{other}. q: back to the lanes."
+            return f"{message.problem}. {OTHER_FRAMES[message.query.fold_by]}q: back to the lanes."
         if message.tree is not None and not message.tree.total:
             scope = self._scopes[self._query.scope].label
             return f"no {TIME_NAMES[time]} in this scope ({scope}). v: another scope; g: the other time."
@@ -117,12 +114,12 @@ class FlameScreenView(Screen[Any]):
             self._summary.show_message(" · ".join(parts))
             return
         parts[0] += f" {format_duration(tree.total)}"
+        zoom = self.icicle.zoom
+        if zoom.node or zoom.first_child >= 0:
+            parts.append("zoomed in, esc: all")
         if tree.missing_ns:
             parts.append(f"{format_share(tree.missing_ns / tree.total)} {NO_FRAMES_SHORT[tree.fold_by]}")
         parts.append(f"{len(tree) - 1:,} paths")
-        zoom = self.icicle.zoom
-        if zoom.node or zoom.first_child >= 0:
-            parts.append("zoomed in, esc shows all")
         self._summary.show_message(" · ".join(parts))
 
     # -- the frame under the cursor ------------------------------------------------------------------------

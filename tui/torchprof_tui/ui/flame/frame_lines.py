@@ -43,7 +43,7 @@ def describe_box(tree: FlameTree, box: Box) -> str:
     if box.merged:
         return f"{total} together · enter: zoom into them"
     own, count = int(tree.value_ns[box.node]), int(tree.count[box.node])
-    own_text = f" · self {format_duration(own)}, {format_share(own / tree.total)}" if own != box.total_ns else ""
+    own_text = f" · self {format_duration(own)}, {format_share(own / tree.total)}" if 0 < own < box.total_ns else ""
     calls = f" · {count:,} {'event' if count == 1 else 'events'}" if count else ""
     return f"{total}{own_text}{calls}"
 

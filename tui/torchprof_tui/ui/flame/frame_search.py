@@ -14,7 +14,7 @@ from torchprof_tui.trace.core.arrays import I64, Bool
 
 @dataclass(frozen=True, slots=True)
 class FrameMatches:
-    """The nodes that match a text: `nodes` int64[m] ascending, `mask` bool[n], their time without counting any twice."""
+    """The nodes that match a text: `nodes` int64[m] ascending, `mask` bool[n]; `total_ns`: their time, none twice."""
 
     text: str
     mask: Bool

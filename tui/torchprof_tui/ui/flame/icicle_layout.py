@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 
 from torchprof_tui.analysis.flame.flame_tree import FlameTree
 
+READABLE_CELLS = 12
+"""Width of the widest frame of a rest that was zoomed into, where all of them would be too narrow otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Zoom:
@@ -103,11 +106,11 @@ def _lay_out_children(tree: FlameTree, box: Box) -> list[Box]:
 
 
 def _lay_out_rest(tree: FlameTree, zoom: Zoom, width: int) -> list[Box]:
-    """Lay out the children from the first one of a zoom on, which gets two cells at least."""
+    """Lay out the children from the first one of a zoom on, which gets READABLE_CELLS at least."""
     first, parent = zoom.first_child, zoom.node
     left = int(tree.total_ns[parent]) - int(tree.value_ns[parent])
     span = left - (int(tree.offset_ns[first]) - int(tree.offset_ns[parent]))
-    span = min(span, int(tree.total_ns[first]) * max(width // 2, 1))
+    span = min(span, int(tree.total_ns[first]) * max(width // READABLE_CELLS, 1))
     return _divide(tree, parent, first, span, 0, width)
 
 
