@@ -16,6 +16,7 @@ from torchprof_tui.analysis.completeness.data_loss import list_losses
 from torchprof_tui.analysis.completeness.slice_metadata import SLICE_KEY, build_slice_metadata
 from torchprof_tui.analysis.slicing.entry_survey import ProgressCallback, get_text_index, read_chunks, survey_entries
 from torchprof_tui.analysis.slicing.event_selection import select_events
+from torchprof_tui.analysis.slicing.source_files import check_not_source
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, open_atomically
 from torchprof_tui.trace.core.bounded_json import dump_bounded
@@ -90,16 +91,9 @@ def check_request(trace: Trace, t0: int, t1: int, out: Path) -> None:
         raise SliceError("the range ends before it begins")
     if not out.name.endswith(OUTPUT_SUFFIXES):
         raise OutputError(f"{out}: the name must end in .json or .json.gz")
-    if any(_is_same_file(out, source) for source in (Path(trace.label), get_text_index(trace).path)):
-        raise OutputError(f"{out}: this is the trace itself, and was not overwritten; choose another name")
+    get_text_index(trace)
+    check_not_source(trace, out)
     check_target(out)
-
-
-def _is_same_file(path: Path, other: Path) -> bool:
-    try:
-        return path.samefile(other)
-    except (OSError, ValueError):  # one of them does not exist, or is no valid file name
-        return False
 
 
 @contextlib.contextmanager
