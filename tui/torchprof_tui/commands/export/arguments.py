@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from torchprof_tui.commands.common.arguments import add_trace_arguments
+from torchprof_tui.commands.common.arguments import add_keep_metadata_option, add_trace_arguments
 from torchprof_tui.commands.export.formats import FORMATS
 
 
@@ -26,9 +26,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             const=name,
             help=f"{each.help} ({', '.join(each.suffixes)})",
         )
-    parser.add_argument(
-        "--keep-metadata",
-        action="store_true",
-        help="Chrome files: keep environment variables and other private metadata of the file",
-    )
+    add_keep_metadata_option(parser)
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
