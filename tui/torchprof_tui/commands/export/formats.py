@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from torchprof_tui.commands.common.errors import UsageError
 
 if TYPE_CHECKING:
+    from torchprof_tui.analysis.completeness.private_metadata import PrivateValue
     from torchprof_tui.trace.model.trace import Trace
 
 
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
 class ExportResult:
     """What was written: `count` things called `unit` ("events", "entries", "stacks").
 
-    `left_out`: what the file does not hold, in one line for stderr; "" for nothing.
+    `left_out`: what the file does not hold, for stderr. `private_values`: environment variables and secrets that it
+    does not hold.
     """
 
     count: int
     unit: str
-    left_out: str = ""
+    left_out: tuple[str, ...] = ()
+    private_values: tuple[PrivateValue, ...] = ()
 
 
 Writer = Callable[["Trace", Path, argparse.Namespace], ExportResult]
@@ -49,6 +52,7 @@ FORMATS = {
     "parquet": Format((".parquet",), "arrow_file", "all events as rows, for pandas, polars, DuckDB, …"),
     "arrow": Format((".arrow", ".feather"), "arrow_file", "the same as an Arrow file"),
     "csv": Format((".csv",), "csv_file", "the same as comma-separated values"),
+    "chrome": Format((".json", ".json.gz"), "chrome_file", "one Chrome trace file, also of several ranks"),
 }
 """Formats by the name of their flag. To add one: an entry here, and its module."""
 

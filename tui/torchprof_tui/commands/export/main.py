@@ -11,6 +11,7 @@ from torchprof_tui.analysis.slicing.source_files import check_not_source
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.partial_input import partial_as_json
+from torchprof_tui.commands.common.private_values import private_values_as_json, report_private_values
 from torchprof_tui.commands.export.formats import choose_format, import_writer
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target
 from torchprof_tui.trace.core.printable import clean
@@ -33,7 +34,8 @@ def run(options: argparse.Namespace) -> int:
     except OutputError as error:
         raise UsageError(f"-o: {error}") from error
     if result.left_out:
-        print(f"torchprof-tui: {clean(result.left_out)}", file=sys.stderr)
+        print(clean(f"torchprof-tui: left out: {', '.join(result.left_out)}"), file=sys.stderr)
+    report_private_values(result.private_values)
     size = out.stat().st_size
     if options.json:
         answer = {
@@ -42,7 +44,8 @@ def run(options: argparse.Namespace) -> int:
             "format": name,
             result.unit: result.count,
             "bytes": size,
-            "left_out": result.left_out or None,
+            "left_out": list(result.left_out),
+            "private_left_out": private_values_as_json(result.private_values),
             "partial": partial_as_json(trace),
         }
         print(json.dumps(answer))
