@@ -96,7 +96,7 @@ def find_private_values(values: Mapping[str, Any]) -> list[PrivateValue]:
 
 def _walk(values: Mapping[str, Any]) -> Iterator[PrivateValue]:
     # A stack, because a hostile file nests deeper than Python recurses.
-    stack: list[tuple[tuple[str | int, ...], Any]] = [((key,), value) for key, value in reversed(values.items())]
+    stack: list[tuple[tuple[str | int, ...], Any]] = [((key,), value) for key, value in reversed([*values.items()])]
     while stack:
         keys, value = stack.pop()
         variables = _count_variables(keys[-1], value)

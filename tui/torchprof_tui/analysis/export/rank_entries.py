@@ -13,8 +13,8 @@ from torchprof_tui.trace.core.problems import ProblemTally
 from torchprof_tui.trace.decode.interning import text_of
 from torchprof_tui.trace.decode.timestamps import parse_times
 from torchprof_tui.trace.json_text.salvage import parse_chunk
-from torchprof_tui.trace.model.raw_events import ARGS, NO_TIME
 from torchprof_tui.trace.model.ranks import Rank
+from torchprof_tui.trace.model.raw_events import ARGS, NO_TIME
 
 PIDS_PER_RANK = 10_000_000
 """The process of rank N with the id p gets N · PIDS_PER_RANK + p; Linux has at most 4,194,304 processes."""
@@ -57,9 +57,9 @@ class RankEntries:
                     entry["ts"] = _format_microseconds(times[place] + self._shift)
                 self._rewrite(entry)
                 yield entry
-        for text, pid in self._pids.items():
+        for own_pid, pid in self._pids.items():
             if pid not in self._named_pids:
-                yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": self._name_process(text)}}
+                yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": self._name_process(own_pid)}}
 
     def _rewrite(self, entry: dict[str, Any]) -> None:
         pid = text_of(entry.get("pid"))
