@@ -52,9 +52,8 @@ def build_arrow_table(columns: EventColumns) -> pa.Table:
 
 
 def _build_dictionary_array(arrow: pa, column: DictionaryColumn) -> pa.DictionaryArray:
-    # A lone surrogate, which JSON can spell, is no text in UTF-8.
-    values = [value.encode(errors="replace").decode() for value in column.values]
-    return arrow.DictionaryArray.from_arrays(arrow.array(column.codes), arrow.array(values, arrow.string()))
+    used = column.compact()
+    return arrow.DictionaryArray.from_arrays(arrow.array(used.codes), arrow.array(used.values, arrow.string()))
 
 
 def write_parquet(columns: EventColumns, out: Path) -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from torchprof_tui.analysis.table.event_scope import compute_request_times
 from torchprof_tui.analysis.table.groups import step_index_at
@@ -20,6 +22,7 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.trace import Trace
 
+_Integers = TypeVar("_Integers", I32, I64)
 _LaneText = Callable[[Lane], str]
 
 MISSING = -1
@@ -34,13 +37,27 @@ COLUMNS = (*TEXT_COLUMNS[:3], *TIME_COLUMNS, *TEXT_COLUMNS[3:], *NUMBER_COLUMNS)
 
 @dataclass(frozen=True, slots=True)
 class DictionaryColumn:
-    """A column of texts: row i has `values[codes[i]]`. `codes` are integers [n]; values may repeat."""
+    """A column of texts: row i has `values[codes[i]]`. `codes`: int32[n]."""
 
     codes: I32
     values: list[str]
 
     def __len__(self) -> int:
         return len(self.codes)
+
+    def compact(self) -> DictionaryColumn:
+        """Return the column with values that occur, each once, as text that UTF-8 can encode."""
+        used = np.flatnonzero(np.bincount(self.codes, minlength=len(self.values)))
+        index: dict[str, int] = {}
+        new_codes = np.zeros(len(self.values), np.int32)
+        for code in used.tolist():
+            text = self.values[code].encode(errors="backslashreplace").decode()  # JSON can spell lone surrogates
+            new_codes[code] = index.setdefault(text, len(index))
+        return DictionaryColumn(new_codes[self.codes], list(index))
+
+    def to_numpy(self) -> npt.NDArray[np.object_]:
+        """Return the texts of all rows: object[n]."""
+        return np.array(self.values, dtype=object)[self.codes]
 
     def texts(self, begin: int, end: int) -> list[str]:
         """Return the texts of rows begin..end-1."""
@@ -50,41 +67,44 @@ class DictionaryColumn:
 
 @dataclass(frozen=True)
 class EventColumns:
-    """The columns of n events; arrays may be memory-mapped: never write to them."""
+    """The columns of n events. Arrays are read-only."""
 
     trace: Trace
 
     def __len__(self) -> int:
         return len(self.trace)
 
+    def _text_columns(self) -> list[tuple[str, DictionaryColumn]]:
+        return [(name, getattr(self, name)) for name in TEXT_COLUMNS]
+
     @property
     def name(self) -> DictionaryColumn:
-        return DictionaryColumn(self.trace.name, self.trace.names)
+        return DictionaryColumn(_protect(self.trace.name), self.trace.names)
 
     @cached_property
     def category(self) -> DictionaryColumn:
         """`cat` of the file: cpu_op, kernel, …"""
-        return DictionaryColumn(self.trace.category.astype(np.int32), self.trace.categories)
+        return DictionaryColumn(_protect(self.trace.category.astype(np.int32)), self.trace.categories)
 
     @cached_property
     def kind(self) -> DictionaryColumn:
         """The kind of event, in one vocabulary for all vendors and versions: op, kernel, copy, … (`Kind`)."""
-        return DictionaryColumn(self.trace.kind.astype(np.int32), [kind.name.lower() for kind in Kind])
+        return DictionaryColumn(_protect(self.trace.kind.astype(np.int32)), [kind.name.lower() for kind in Kind])
 
     @property
     def start_ns(self) -> I64:
         """int64[n] ns from the first event of the trace."""
-        return self.trace.start
+        return _protect(self.trace.start)
 
     @property
     def duration_ns(self) -> I64:
         """int64[n] ns, 0 for marks."""
-        return self.trace.duration
+        return _protect(self.trace.duration)
 
     @property
     def self_ns(self) -> I64:
         """int64[n] ns: duration without that of the events directly below."""
-        return self.trace.self_duration
+        return _protect(self.trace.self_duration)
 
     @cached_property
     def lane(self) -> DictionaryColumn:
@@ -120,9 +140,11 @@ class EventColumns:
     def rank(self) -> I32:
         """int32[n]: the rank of the process; MISSING where the file names none."""
         if self.trace.merged_ranks is None:
-            return np.full(len(self), MISSING if self.trace.rank is None else self.trace.rank, np.int32)
+            number = MISSING if self.trace.rank is None else self.trace.rank
+            return _protect(np.full(len(self), number, np.int32))
         ranks = self.trace.merged_ranks.all
-        return np.repeat(np.array([rank.number for rank in ranks], np.int32), [len(rank.trace) for rank in ranks])
+        numbers = np.array([rank.number for rank in ranks], np.int32)
+        return _protect(np.repeat(numbers, [len(rank.trace) for rank in ranks]))
 
     @cached_property
     def step(self) -> I32:
@@ -133,33 +155,44 @@ class EventColumns:
             index = step_index_at(rank.trace, times[rank.first : rank.last])
             numbers = np.array([*(each.number for each in rank.trace.steps), MISSING])
             step[rank.first : rank.last] = np.where(numbers > np.iinfo(np.int32).max, MISSING, numbers)[index]
-        return step
+        return _protect(step)
 
     @cached_property
     def correlation(self) -> I64:
         """int64[n]: `args.correlation` of the file, unique within one rank."""
         merged = self.trace.merged_ranks
         if merged is None:
-            return self.trace.correlation
-        return np.concatenate([np.zeros(0, np.int64), *(rank.trace.correlation for rank in merged.all)])
+            return _protect(self.trace.correlation)
+        return _protect(np.concatenate([rank.trace.correlation for rank in merged.all]))
 
     @property
     def parent(self) -> I32:
         """int32[n]: the row of the event directly above on its lane."""
-        return self.trace.parent
+        return _protect(self.trace.parent)
 
     @property
     def launch(self) -> I32:
         """int32[n]: the row of the runtime call that launched this GPU work."""
-        return self.trace.links.launch_of
+        return _protect(self.trace.links.launch_of)
 
     def _text_of_lane(self, text: _LaneText) -> DictionaryColumn:
         index: dict[str, int] = {}
         codes = np.array([index.setdefault(text(lane), len(index)) for lane in self.trace.lanes], np.int32)
-        return DictionaryColumn(codes[self.trace.lane] if len(self) else np.zeros(0, np.int32), list(index))
+        return DictionaryColumn(_protect(self._take_by_lane(codes)), list(index))
 
     def _number_of_lane(self, numbers: list[int]) -> I32:
-        return np.array(numbers, np.int32)[self.trace.lane] if len(self) else np.zeros(0, np.int32)
+        return _protect(self._take_by_lane(np.array(numbers, np.int32)))
+
+    def _take_by_lane(self, numbers: I32) -> I32:
+        """Return the number of the lane of each event."""
+        return numbers[self.trace.lane] if len(self) else np.zeros(0, np.int32)
+
+
+def _protect(column: _Integers) -> _Integers:
+    """Return a view of a column of the trace that cannot be written to."""
+    view = column[:]
+    view.flags.writeable = False
+    return view
 
 
 def _stream_of_lane(lane: Lane) -> int:
