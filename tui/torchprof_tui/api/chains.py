@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from torchprof_tui.analysis.dispatch import chain as analysis
-from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
+from torchprof_tui.analysis.dispatch.source_line import SourceLine, SourceLineFinder
 from torchprof_tui.analysis.kernel.footprint import compute_footprint
 from torchprof_tui.trace.model.trace import Trace
 
@@ -81,13 +81,23 @@ class Chain:
     footprint: Footprint | None
 
 
-def build_chain(trace: Trace, lines: SourceLineFinder, event: int) -> Chain:
-    """Build the chain through an event. Raises IndexError outside the trace, OSError, LookupError."""
-    found = analysis.find_chain(trace, event)
-    line = lines.find_chain_line(found)
+class ChainFinder:
+    """Find the chains of a trace; what is needed for several is computed once."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._lines = SourceLineFinder(trace)
+
+    def build_chain(self, event: int) -> Chain:
+        """Build the chain through an event. Raises IndexError outside the trace, OSError, LookupError."""
+        found = analysis.find_chain(self._trace, event)
+        return _build_chain(self._trace, found, self._lines.find_chain_line(found))
+
+
+def _build_chain(trace: Trace, found: analysis.Chain, line: SourceLine | None) -> Chain:
     resources = compute_footprint(trace, found.work[0].event) if found.work else None
     return Chain(
-        event=event,
+        event=found.event,
         hops=tuple(
             Hop(hop.role.value, hop.event, hop.name, hop.start, hop.duration, hop.self_duration) for hop in found.hops
         ),

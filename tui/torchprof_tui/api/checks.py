@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from torchprof_tui.analysis.doctor.examination import diagnose_trace
+from torchprof_tui.analysis.doctor.remark import Remark
+from torchprof_tui.analysis.patterns.engine.check_scope import default_scope, range_scope
 from torchprof_tui.analysis.patterns.engine.code_location import find_code_location
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.pattern import Finding as AnalysedFinding
-from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport
+from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport, check_trace
 from torchprof_tui.analysis.patterns.verdict.own_time import NO_TIME
 from torchprof_tui.analysis.patterns.verdict.time_tree import TimePart as AnalysedPart
 from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict as AnalysedVerdict
 from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.model.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +126,23 @@ class Check:
         raise KeyError(pattern_id)
 
 
-def build_check(report: CheckReport) -> Check:
-    """Build the result of a check."""
+def check_range(trace: Trace, start_ns: int | None, end_ns: int | None) -> Check:
+    """Check a range of a trace, by default all of it. Raises TraceError for an empty range, OSError, LookupError."""
+    if start_ns is None and end_ns is None:
+        return _build_check(check_trace(trace, default_scope(trace)))
+    first, last = trace.span
+    t0, t1 = first if start_ns is None else start_ns, last if end_ns is None else end_ns
+    if t1 <= t0:
+        raise TraceError(f"no time between {t0} and {t1} ns; the trace goes from {first} to {last} ns")
+    return _build_check(check_trace(trace, range_scope(t0, t1)))
+
+
+def list_remarks(trace: Trace) -> tuple[Remark, ...]:
+    """List what the doctor says of a file."""
+    return tuple(diagnose_trace(trace).remarks)
+
+
+def _build_check(report: CheckReport) -> Check:
     merged = report.trace.merged_ranks
     ranks = [None] * len(report.verdicts) if merged is None else [rank.number for rank in merged.all]
     return Check(

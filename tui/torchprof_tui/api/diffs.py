@@ -16,11 +16,14 @@ from torchprof_tui.analysis.compare.side_choice import (
     format_label,
     select_ranks,
 )
-from torchprof_tui.analysis.compare.step_selection import Selections
+from torchprof_tui.analysis.compare.step_selection import StepSelection
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.model.trace import Trace
 
 By = Literal["op", "module", "kernel"]
+StepNumbers = tuple[int, int] | None
+"""Numbers of the first and the last step, None for the steady ones."""
+
 _BY = ("op", "module", "kernel")
 
 
@@ -117,16 +120,17 @@ class Diff:
     launches_per_step_b: float
 
 
-def compare_traces(a: Trace, b: Trace, ranks: RankNumbers, steps: Selections, by: By) -> Diff:
+def compare_traces(a: Trace, b: Trace, ranks: RankNumbers, steps: tuple[StepNumbers, StepNumbers], by: By) -> Diff:
     """Compare two traces. Raises ComparisonError, TraceError, OSError, LookupError."""
     if by not in _BY:
         raise TraceError(f"by={by!r}: rows are matched by {', '.join(_BY)}")
     traces = select_ranks(a, b, ranks)
+    selections = StepSelection(numbers=steps[0]), StepSelection(numbers=steps[1])
     sides = [
         analyse_side(trace, f"{name} ({original.label})", format_label(original.label, original, trace), selection)
-        for name, original, trace, selection in zip(("A", "B"), (a, b), traces, steps, strict=True)
+        for name, original, trace, selection in zip(("A", "B"), (a, b), traces, selections, strict=True)
     ]
-    return _build_diff(Comparison(sides[0], sides[1], compare_ranks_of_runs(a, b, ranks, steps)), by)
+    return _build_diff(Comparison(sides[0], sides[1], compare_ranks_of_runs(a, b, ranks, selections)), by)
 
 
 def _build_diff(comparison: Comparison, by: By) -> Diff:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
-from torchprof_tui.analysis.table.groups import NotRecordedError
+from torchprof_tui.analysis.table.not_recorded import NotRecordedError
 from torchprof_tui.trace.core.atomic_file import OutputError
 from torchprof_tui.trace.core.errors import TraceError, format_error
 from torchprof_tui.trace.loading.errors import LoadError

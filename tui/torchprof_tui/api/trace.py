@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torchprof_tui.analysis.compare.step_selection import StepSelection
-from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
-from torchprof_tui.analysis.doctor.examination import diagnose_trace
-from torchprof_tui.analysis.doctor.remark import Remark
-from torchprof_tui.analysis.patterns.engine.check_scope import default_scope, range_scope
-from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
-from torchprof_tui.analysis.table.trace_profile import Profile
-from torchprof_tui.api import chains, checks, diffs, tables
 from torchprof_tui.api.errors import translate_errors
 from torchprof_tui.api.events import Event, Events
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.model.trace import Trace as TraceModel
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
+
+if TYPE_CHECKING:
+    from torchprof_tui.analysis.doctor.remark import Remark
+    from torchprof_tui.analysis.table.trace_profile import Profile
+    from torchprof_tui.api import tables
+    from torchprof_tui.api.chains import Chain, ChainFinder
+    from torchprof_tui.api.checks import Check
+    from torchprof_tui.api.diffs import By as DiffBy
+    from torchprof_tui.api.diffs import Diff
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,8 @@ class Trace:
         with FLOPs and rates, which reads the args of all ops.
         """
         with translate_errors():
-            return tables.build_table(self._profile, by, step, flops)
+            table: tables.Table = _import("tables").build_table(self._profile, by, step, flops)
+            return table
 
     def memory(self, *, step: int | None = None) -> tables.Memory:
         """Return allocations by operator and the peak of each device: `torchprof-tui table --of memory`.
@@ -136,64 +139,66 @@ class Trace:
         Raises TraceError where memory was not recorded (profile_memory=True).
         """
         with translate_errors():
-            return tables.build_memory(self._profile, step)
+            memory: tables.Memory = _import("tables").build_memory(self._profile, step)
+            return memory
 
-    def chain(self, event: int | Event) -> chains.Chain:
+    def chain(self, event: int | Event) -> Chain:
         """Return the dispatch chain of an event, a row or an `Event`: `torchprof-tui chain`."""
         with translate_errors():
-            return chains.build_chain(self._model, self._lines, self._row_of(event))
+            return self._chains.build_chain(self._row_of(event))
 
     def args(self, event: int | Event) -> dict[str, Any]:
         """Read all args of an event from the file."""
         with translate_errors():
             return self._model.event(self._row_of(event)).read_args()
 
-    def check(self, start_ns: int | None = None, end_ns: int | None = None) -> checks.Check:
+    def check(self, start_ns: int | None = None, end_ns: int | None = None) -> Check:
         """Check the trace, or a range of it, for everything of the cheatsheet: `torchprof-tui check`."""
-        if start_ns is None and end_ns is None:
-            scope = default_scope(self._model)
-        else:
-            first, last = self._model.span
-            t0, t1 = first if start_ns is None else start_ns, last if end_ns is None else end_ns
-            if t1 <= t0:
-                raise TraceError(f"no time between {t0} and {t1} ns; the trace goes from {first} to {last} ns")
-            scope = range_scope(t0, t1)
         with translate_errors():
-            return checks.build_check(check_trace(self._model, scope))
+            check: Check = _import("checks").check_range(self._model, start_ns, end_ns)
+            return check
 
     def diff(
         self,
         other: Trace,
         *,
-        by: diffs.By = "op",
+        by: DiffBy = "op",
         steps: tuple[int, int] | None = None,
         other_steps: tuple[int, int] | None = None,
         ranks: tuple[int | None, int | None] = (None, None),
-    ) -> diffs.Diff:
+    ) -> Diff:
         """Return what changed from this trace to another: `torchprof-tui diff`.
 
         `by`: how calls are matched: op, module or kernel. `steps`, `other_steps`: numbers of the first and the last
         compared step, by default the steady ones. `ranks`: the rank of each side, by default the first common one.
         """
-        selections = StepSelection(numbers=steps), StepSelection(numbers=other_steps)
         with translate_errors():
-            return diffs.compare_traces(self._model, other._model, ranks, selections, by)
+            diff: Diff = _import("diffs").compare_traces(self._model, other._model, ranks, (steps, other_steps), by)
+            return diff
 
     def remarks(self) -> tuple[Remark, ...]:
         """Return what the doctor says of the file: lost, repaired, odd, not recorded (`torchprof-tui info`)."""
         with translate_errors():
-            return tuple(diagnose_trace(self._model).remarks)
+            remarks: tuple[Remark, ...] = _import("checks").list_remarks(self._model)
+            return remarks
 
     @cached_property
     def _profile(self) -> Profile:
-        return Profile(self._model.all_ranks[0].trace)
+        profile: Profile = _import("tables").Profile(self._model.all_ranks[0].trace)
+        return profile
 
     @cached_property
-    def _lines(self) -> SourceLineFinder:
-        return SourceLineFinder(self._model)
+    def _chains(self) -> ChainFinder:
+        finder: ChainFinder = _import("chains").ChainFinder(self._model)
+        return finder
 
     def _row_of(self, event: int | Event) -> int:
         row = event.index if isinstance(event, Event) else int(event)
         if not 0 <= row < len(self._model):
             raise TraceError(f"no event {row}: {self.label} has {len(self._model):,}")
         return row
+
+
+def _import(module: str) -> Any:
+    """Import a module of the API that answers a question: to open a trace and read its columns needs none of them."""
+    return importlib.import_module(f"torchprof_tui.api.{module}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from torchprof_tui.analysis.export.event_columns import (
     COLUMNS,
@@ -13,6 +15,7 @@ from torchprof_tui.analysis.export.event_columns import (
     DictionaryColumn,
     EventColumns,
 )
+from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.core.atomic_file import open_atomically
 from torchprof_tui.trace.core.optional_modules import import_extra
 
@@ -44,16 +47,32 @@ def build_arrow_table(columns: EventColumns) -> pa.Table:
         column = getattr(columns, name)
         if name in TEXT_COLUMNS:
             arrays.append(_build_dictionary_array(arrow, column))
-        elif name in TIME_COLUMNS:
-            arrays.append(arrow.array(column))
         else:
-            arrays.append(arrow.array(column, mask=column == MISSING))
+            arrays.append(_build_number_array(arrow, column, name not in TIME_COLUMNS))
     return arrow.Table.from_arrays(arrays, names=list(COLUMNS))
 
 
-def _build_dictionary_array(arrow: pa, column: DictionaryColumn) -> pa.DictionaryArray:
+# Arrays are built of buffers: `pyarrow.array` imports pandas where it is installed, which takes longer than the rest.
+
+
+def _build_number_array(arrow: Any, column: I32 | I64, is_nullable: bool) -> Any:
+    valid = None
+    if is_nullable:
+        is_valid = column != MISSING
+        valid = None if is_valid.all() else arrow.py_buffer(np.packbits(is_valid, bitorder="little"))
+    kind = arrow.int32() if column.dtype == np.int32 else arrow.int64()
+    return arrow.Array.from_buffers(kind, len(column), [valid, arrow.py_buffer(np.ascontiguousarray(column))])
+
+
+def _build_dictionary_array(arrow: Any, column: DictionaryColumn) -> Any:
     used = column.compact()
-    return arrow.DictionaryArray.from_arrays(arrow.array(used.codes), arrow.array(used.values, arrow.string()))
+    texts = [value.encode() for value in used.values]
+    bounds = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    is_large = bounds[-1] > np.iinfo(np.int32).max
+    offsets = arrow.py_buffer(bounds if is_large else bounds.astype(np.int32))
+    kind = arrow.large_string() if is_large else arrow.string()
+    values = arrow.Array.from_buffers(kind, len(texts), [None, offsets, arrow.py_buffer(b"".join(texts))])
+    return arrow.DictionaryArray.from_arrays(_build_number_array(arrow, used.codes, False), values)
 
 
 def write_parquet(columns: EventColumns, out: Path) -> None:

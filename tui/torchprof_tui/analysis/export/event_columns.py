@@ -15,8 +15,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from torchprof_tui.analysis.table.event_scope import compute_request_times
-from torchprof_tui.analysis.table.groups import step_index_at
+from torchprof_tui.analysis.table.event_scope import compute_request_times, step_index_at
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Lane, Role

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchprof_tui.analysis.table.event_scope import step_mask
 from torchprof_tui.analysis.table.flops import sum_row_flops
-from torchprof_tui.analysis.table.groups import NotRecordedError
+from torchprof_tui.analysis.table.not_recorded import NotRecordedError
 from torchprof_tui.analysis.table.outside_ops import add_outside_ops
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import Sheet

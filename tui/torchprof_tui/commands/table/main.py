@@ -12,8 +12,8 @@ from torchprof_tui.analysis.table import export, gpu_sheets
 from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet
 from torchprof_tui.analysis.table.calls_sheet import build_calls_sheet, find_step_mask
 from torchprof_tui.analysis.table.empty_sheets import explain_empty_sheet
-from torchprof_tui.analysis.table.groups import NotRecordedError
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet
+from torchprof_tui.analysis.table.not_recorded import NotRecordedError
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.analysis.table.table_sheet import drop_empty_gpu_columns
