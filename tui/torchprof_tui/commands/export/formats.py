@@ -1,0 +1,81 @@
+"""The formats of `torchprof-tui export`: how each is chosen, and the function that writes it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchprof_tui.commands.common.errors import UsageError
+
+if TYPE_CHECKING:
+    from torchprof_tui.analysis.completeness.private_metadata import PrivateValue
+    from torchprof_tui.trace.model.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """What was written: `count` things called `unit` ("events", "entries", "stacks").
+
+    `left_out`: what the file does not hold, for stderr. `private_values`: environment variables and secrets that it
+    does not hold.
+    """
+
+    count: int
+    unit: str
+    left_out: tuple[str, ...] = ()
+    private_values: tuple[PrivateValue, ...] = ()
+
+
+Writer = Callable[["Trace", Path, argparse.Namespace], ExportResult]
+"""Writes a trace (of one rank, or merged) to a path; raises OutputError, TraceError, OSError, LookupError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format. `suffixes`: endings of its file name. `needs_flag`: chosen by `--NAME` alone, not by the file name.
+
+    `module`: module of this package that is imported when the format is chosen; its `write` is a `Writer`. Its
+    `check_packages`, where there is one, raises MissingExtraError before the trace is read.
+    """
+
+    suffixes: tuple[str, ...]
+    module: str
+    help: str
+    needs_flag: bool = False
+
+
+FORMATS = {
+    "parquet": Format((".parquet",), "arrow_file", "all events as rows, for pandas, polars, DuckDB, …"),
+    "arrow": Format((".arrow", ".feather"), "arrow_file", "the same as an Arrow file"),
+    "csv": Format((".csv",), "csv_file", "the same as comma-separated values"),
+    "chrome": Format((".json", ".json.gz"), "chrome_file", "one Chrome trace file, also of several ranks"),
+}
+"""Formats by the name of their flag. To add one: an entry here, and its module."""
+
+
+def choose_format(chosen: str | None, out: Path) -> tuple[str, Format]:
+    """Choose the format by its flag, else by the file name; return its name and itself. Raises UsageError."""
+    if chosen is not None:
+        wanted = FORMATS[chosen]
+        if not out.name.endswith(wanted.suffixes):
+            raise UsageError(f"-o: a file of --{chosen} ends in {' or '.join(wanted.suffixes)}")
+        return chosen, wanted
+    for name, each in FORMATS.items():
+        if not each.needs_flag and out.name.endswith(each.suffixes):
+            return name, each
+    known = [suffix for each in FORMATS.values() if not each.needs_flag for suffix in each.suffixes]
+    raise UsageError(f"-o: the format is unknown: the name ends in none of {', '.join(known)}")
+
+
+def import_writer(wanted: Format) -> Writer:
+    """Import the function that writes a format. Raises MissingExtraError where it needs a package that is missing."""
+    module = importlib.import_module(f"torchprof_tui.commands.export.{wanted.module}")
+    check = getattr(module, "check_packages", None)
+    if check is not None:
+        check()
+    writer: Writer = module.write
+    return writer
