@@ -12,23 +12,27 @@ from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.partial_input import partial_as_json
 from torchprof_tui.commands.common.private_values import private_values_as_json, report_private_values
-from torchprof_tui.commands.export.formats import choose_format, import_writer
+from torchprof_tui.commands.export.formats import Format, choose_format, import_writer, print_format
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.number_format import format_file_size
 
 SCHEMA = "torchprof-tui/export/1"
+FLAME_OPTIONS = ("by", "time", "range", "step")
 
 
 def run(options: argparse.Namespace) -> int:
-    out = Path(options.output)
+    out = None if options.output in (None, "-") else Path(options.output)
     name, chosen = choose_format(options.format, out)
+    if not chosen.can_print and (flag := next((flag for flag in FLAME_OPTIONS if _has_option(options, flag)), "")):
+        raise UsageError(f"--{flag} works only with --folded and --speedscope")
+    if out is None:
+        return _print_trace(options, chosen)
     write = import_writer(chosen)
     try:
         check_target(out)  # before a large trace is read
-        trace = load_specs(options.trace, cache=not options.no_cache).trace
-        if options.rank is not None:
-            trace, _ = select_rank(trace, options.rank)
+        trace = _load(options)
         check_not_source(trace, out)
         result = write(trace, out, options)
     except OutputError as error:
@@ -52,3 +56,20 @@ def run(options: argparse.Namespace) -> int:
         return 0
     print(clean(f"wrote {out}: {result.count:,} {result.unit}, {format_file_size(size)}"))
     return 0
+
+
+def _load(options: argparse.Namespace) -> Trace:
+    """Load what the user named: all ranks of a run, or one."""
+    trace = load_specs(options.trace, cache=not options.no_cache).trace
+    return trace if options.rank is None else select_rank(trace, options.rank)[0]
+
+
+def _print_trace(options: argparse.Namespace, chosen: Format) -> int:
+    if options.json:
+        raise UsageError("--json describes the file that was written: it needs -o OUT")
+    print_format(chosen, _load(options), options)
+    return 0
+
+
+def _has_option(options: argparse.Namespace, flag: str) -> bool:
+    return getattr(options, flag) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 from torchprof_tui.analysis.flame.flame_tree import FlameTree, FoldBy, FoldTime
 from torchprof_tui.ui.common.list_keys import switch_child_screen
@@ -238,7 +239,7 @@ class FlameScreen(FlameScreenView):
         if not name or tree is None:
             self._close_prompt()
             return
-        line, written = write_flame(tree, name, self.trace.label)
+        line, written = write_flame(tree, name, Path(self.trace.label).name)
         if written:
             self._close_prompt()
             self._status.show_message(line)
