@@ -20,18 +20,18 @@ class FrameLines(PaintedWidget):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._name = ("", "")  # full, short
+        self._frame_name = ("", "")  # full, short
         self._numbers = ""
 
     def show_box(self, tree: FlameTree | None, box: Box | None, name: tuple[str, str]) -> None:
         """Show a box, whose node has the names (full, short)."""
         lines = (("", ""), "") if tree is None or box is None else (_name_box(box, name), describe_box(tree, box))
-        if lines != (self._name, self._numbers):
-            self._name, self._numbers = lines
+        if lines != (self._frame_name, self._numbers):
+            self._frame_name, self._numbers = lines
             self.repaint()
 
     def paint(self, y: int, width: int) -> Strip:
-        full, short = self._name
+        full, short = self._frame_name
         text = (full if cell_len(full) <= width - 2 else short) if y == 0 else self._numbers
         style = self.palette.strong if y == 0 else self.palette.text
         return build_strip([(" ", self.palette.text), (truncate(text, width - 2), style)], width, self.palette.text)
