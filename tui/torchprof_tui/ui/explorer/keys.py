@@ -244,8 +244,7 @@ HINTS = (
     ("m", "mark"),
     ("space", "fold"),
     ("tab", "panel"),
-    ("T", "tree"),
-    ("F", "flame graph"),
+    ("T F", "tree, flame"),
     ("D", "compare"),
     ("R", "record"),
 )

@@ -140,7 +140,7 @@ GUIDES: dict[str, Guide] = {
             ("CPU time", "events on CPU threads, without what is nested in them; waiting counts too"),
             ("(no …)", "time for which no such frame was recorded"),
         ),
-        ("self time", "scope", "launch"),
+        ("flame graph", "self time", "scope", "launch"),
     ),
     "guess": Guide(
         "Guess, then look",
