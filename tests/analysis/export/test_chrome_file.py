@@ -38,12 +38,12 @@ def test_one_trace_is_unchanged(tmp_path: Path, name: str) -> None:
     assert (written.skipped_keys, written.private_values) == ((), ())
 
 
-def list_calls(trace: Trace) -> Counter[tuple[str, int, int, int, str]]:
-    """Count the events by name, time, duration and step-independent facts: the name of the launch."""
+def list_calls(trace: Trace, shift: int = 0) -> Counter[tuple[str, int, int, int, str]]:
+    """Count the events by name, start (plus `shift` ns), duration, kind and the name of their launch."""
     launch = trace.links.launch_of
     names = [trace.names[name] for name in trace.name.tolist()]
     return Counter(
-        (name, start, duration, kind, names[call] if call >= 0 else "")
+        (name, start + shift, duration, kind, names[call] if call >= 0 else "")
         for name, start, duration, kind, call in zip(
             names, trace.start.tolist(), trace.duration.tolist(), trace.kind.tolist(), launch.tolist(), strict=True
         )
@@ -68,9 +68,7 @@ def check_reopened(merged: Trace, out: Path) -> Trace:
     assert merged.merged_ranks is not None
     # Times count from the first event of the run in both, but for the events of the profiler.
     shift = merged.span[0] - again.span[0]
-    expected, found = list_calls(merged), Counter[tuple[str, int, int, int, str]]()
-    for (name, start, *rest), count in list_calls(again).items():
-        found[(name, start + shift, *rest)] = count  # type: ignore[index]
+    expected, found = list_calls(merged), list_calls(again, shift)
     assert found == expected
     assert again.links.linked_gpu_events == merged.links.linked_gpu_events
     assert len(again.links.forward) == len(merged.links.forward)
