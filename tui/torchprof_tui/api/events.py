@@ -74,7 +74,7 @@ class Events(EventColumns):
         return (self[index] for index in range(len(self)))
 
     def __repr__(self) -> str:
-        return f"<{len(self):,} events of {self.trace.label!r}>"
+        return f"<{len(self):,} events>"
 
     def find(self, name: str) -> I64:
         """Find the rows of the events of this name, by start: int64[k]. Raises TraceError if there is none."""
