@@ -16,10 +16,10 @@ from tests.helpers.trace_builder import annotation, cpu, step, trace
 from torchprof_tui.analysis.dispatch.line_model import SourceLine
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Section
-from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport
 from torchprof_tui.cli import main
 from torchprof_tui.commands.check.document import build_document
 from torchprof_tui.commands.check.markdown import format_report
+from torchprof_tui.commands.check.report import CheckReport
 from torchprof_tui.commands.check.text import print_report
 
 SLOW = "sample:matmul_add_64_cold_eager"

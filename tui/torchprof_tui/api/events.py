@@ -74,7 +74,7 @@ class Events(EventColumns):
         return (self[index] for index in range(len(self)))
 
     def __repr__(self) -> str:
-        return f"<{len(self):,} events of {self.trace.label!r}>"
+        return f"<{len(self):,} events>"
 
     def find(self, name: str) -> I64:
         """Find the rows of the events of this name, by start: int64[k]. Raises TraceError if there is none."""
@@ -92,7 +92,7 @@ class Events(EventColumns):
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a pandas.DataFrame: texts categorical, missing numbers <NA>. Needs the extra `arrow` and pandas."""
-        pandas: Any = import_extra("pandas", EXTRA)
+        pandas: Any = import_extra("pandas")
         arrow: Any = import_extra("pyarrow", EXTRA)
         table = self.to_arrow()
         nullable = {arrow.int32(): pandas.Int32Dtype()}
@@ -102,6 +102,6 @@ class Events(EventColumns):
 
     def to_polars(self) -> pl.DataFrame:
         """Return a polars.DataFrame: texts categorical, missing numbers null. Needs the extra `arrow` and polars."""
-        polars: Any = import_extra("polars", EXTRA)
+        polars: Any = import_extra("polars")
         frame: pl.DataFrame = polars.from_arrow(self.to_arrow())
         return frame

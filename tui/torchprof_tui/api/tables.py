@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -74,7 +74,11 @@ class Table:
     def __iter__(self) -> Iterator[TableRow]:
         return iter(self.rows)
 
-    def __getitem__(self, index: int) -> TableRow:
+    @overload
+    def __getitem__(self, index: int) -> TableRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[TableRow, ...]: ...
+    def __getitem__(self, index: int | slice) -> TableRow | tuple[TableRow, ...]:
         return self.rows[index]
 
     def __repr__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
@@ -49,7 +50,7 @@ class Trace:
 
     def __repr__(self) -> str:
         ranks = f", {len(self.ranks)} ranks" if len(self.ranks) > 1 else ""
-        return f"<trace {self.label!r}: {len(self._model):,} events{ranks}>"
+        return f"<trace {os.path.basename(self.label.rstrip('/'))!r}: {len(self._model):,} events{ranks}>"
 
     def __enter__(self) -> Trace:
         return self

@@ -43,6 +43,11 @@ class SliceResult:
     skipped_keys: tuple[str, ...] = ()
     private_values: tuple[PrivateValue, ...] = ()
 
+    @property
+    def left_out(self) -> list[str]:
+        """What of the file's metadata is not in the slice: keys, with dots where only a part of a key is missing."""
+        return [*self.skipped_keys, *(value.path for value in self.private_values)]
+
 
 def write_slice(
     trace: Trace, t0: int, t1: int, out: Path, report: ProgressCallback | None = None, keep_private: bool = False

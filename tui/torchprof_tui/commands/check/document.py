@@ -6,10 +6,10 @@ from typing import Any
 
 from torchprof_tui.analysis.patterns.engine.code_location import find_code_location
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Pattern
-from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport
 from torchprof_tui.analysis.patterns.verdict.own_time import GENERAL_PATTERN_IDS, NO_TIME
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.commands.check.gaps import gap_as_json
+from torchprof_tui.commands.check.report import CheckReport
 from torchprof_tui.commands.common.partial_input import partial_as_json
 from torchprof_tui.commands.common.time_tree import time_tree_as_json
 from torchprof_tui.trace.model.trace import Trace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap, select_long_gaps
-from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport
+from torchprof_tui.commands.check.report import CheckReport
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.ui.common.number_format import format_share
 

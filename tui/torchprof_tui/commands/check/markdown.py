@@ -9,7 +9,6 @@ from statistics import median
 
 from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line, find_code_location
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
-from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport
 from torchprof_tui.analysis.patterns.verdict.time_tree import TimePart, TimeTree
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.commands.check.gaps import (
@@ -18,7 +17,7 @@ from torchprof_tui.commands.check.gaps import (
     describe_gap_times,
     select_shown_gaps,
 )
-from torchprof_tui.commands.check.report import format_rank_prefix, format_scope_times
+from torchprof_tui.commands.check.report import CheckReport, format_rank_prefix, format_scope_times
 from torchprof_tui.commands.common.time_tree import format_device_count
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration

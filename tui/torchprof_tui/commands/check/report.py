@@ -1,9 +1,12 @@
-"""Format parts of a check that several outputs share: the times of its scope, ranks."""
+"""What a check found (`CheckReport`), and parts that several outputs share: the times of its scope, ranks."""
 
 from __future__ import annotations
 
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
+from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport
 from torchprof_tui.trace.core.time_format import format_time
+
+__all__ = ["CheckReport", "format_number_ranges", "format_rank_prefix", "format_scope_times"]
 
 
 def format_scope_times(scope: Scope) -> str:

@@ -9,7 +9,6 @@ from rich.text import Text
 from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line, find_code_location
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
 from torchprof_tui.analysis.patterns.engine.undecidable_groups import describe_group, group_undecidable
-from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.commands.check.gaps import (
     describe_device,
@@ -17,7 +16,7 @@ from torchprof_tui.commands.check.gaps import (
     describe_gap_times,
     select_shown_gaps,
 )
-from torchprof_tui.commands.check.report import format_rank_prefix, format_scope_times
+from torchprof_tui.commands.check.report import CheckReport, format_rank_prefix, format_scope_times
 from torchprof_tui.commands.common.tables import create_console
 from torchprof_tui.commands.common.time_tree import format_device_count, format_time_tree
 from torchprof_tui.trace.core.printable import clean

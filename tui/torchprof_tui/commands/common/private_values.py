@@ -1,10 +1,9 @@
-"""Report which environment variables and secrets were left out of a written trace: on stderr and as JSON."""
+"""Report which environment variables and secrets were left out of a written trace."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from torchprof_tui.analysis.completeness.private_metadata import PrivateValue, describe_private_values
 from torchprof_tui.trace.core.printable import clean
@@ -15,8 +14,3 @@ def report_private_values(left_out: Sequence[PrivateValue]) -> None:
     if left_out:
         text = clean(describe_private_values(left_out))
         print(f"torchprof-tui: left out: {text}; --keep-metadata keeps it", file=sys.stderr)
-
-
-def private_values_as_json(left_out: Sequence[PrivateValue]) -> list[dict[str, Any]]:
-    """Build the JSON field `private_left_out`: what was left out, without values."""
-    return [{"key": each.path, "kind": each.kind.value, "count": each.count} for each in left_out]

@@ -11,7 +11,7 @@ from torchprof_tui.analysis.slicing.source_files import check_not_source
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.partial_input import partial_as_json
-from torchprof_tui.commands.common.private_values import private_values_as_json, report_private_values
+from torchprof_tui.commands.common.private_values import report_private_values
 from torchprof_tui.commands.export.formats import Format, choose_format, import_writer, print_format
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target
 from torchprof_tui.trace.core.printable import clean
@@ -48,8 +48,7 @@ def run(options: argparse.Namespace) -> int:
             "format": name,
             result.unit: result.count,
             "bytes": size,
-            "left_out": list(result.left_out),
-            "private_left_out": private_values_as_json(result.private_values),
+            "left_out": [*result.left_out, *(value.path for value in result.private_values)],
             "partial": partial_as_json(trace),
         }
         print(json.dumps(answer))

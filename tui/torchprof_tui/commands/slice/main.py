@@ -15,7 +15,7 @@ from torchprof_tui.analysis.slicing.slice_writer import (
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.partial_input import partial_as_json
-from torchprof_tui.commands.common.private_values import private_values_as_json, report_private_values
+from torchprof_tui.commands.common.private_values import report_private_values
 from torchprof_tui.commands.common.time_range import parse_time_range
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target
 from torchprof_tui.ui.common.name_display import clean
@@ -49,8 +49,7 @@ def run(options: argparse.Namespace) -> int:
             "events": sliced.events,
             "bytes": sliced.size,
             "starts_ns": sliced.first_start,
-            "left_out": list(sliced.skipped_keys),
-            "private_left_out": private_values_as_json(sliced.private_values),
+            "left_out": sliced.left_out,
             "partial": partial_as_json(trace),
         }
         print(json.dumps(answer))

@@ -9,11 +9,11 @@ from torchprof_tui.trace.core.errors import TraceError
 
 
 class MissingExtraError(TraceError, ImportError):
-    """A package that this question needs is not installed; `str()` is one line that names the extra."""
+    """A package that this question needs is not installed; `str()` is one line that says what to install."""
 
 
-def import_extra(module: str, extra: str) -> Any:
-    """Import a package (or a module of it) that belongs to an extra. Raises MissingExtraError."""
+def import_extra(module: str, extra: str = "") -> Any:
+    """Import a package (or a module of it) of an extra, or one that no extra has. Raises MissingExtraError."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -22,4 +22,5 @@ def import_extra(module: str, extra: str) -> Any:
             reason = f"{package} is not installed"
         else:
             reason = f"{package} cannot be imported ({error})"
-        raise MissingExtraError(f"{reason}: pip install 'torchprof-tui[{extra}]'", name=package) from error
+        wanted = f"'torchprof-tui[{extra}]'" if extra else package
+        raise MissingExtraError(f"{reason}: pip install {wanted}") from error
