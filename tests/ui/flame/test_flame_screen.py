@@ -204,6 +204,15 @@ async def test_writes_folded_stacks_and_speedscope(tmp_path: Path, monkeypatch: 
     assert json.loads((tmp_path / "a.speedscope.json").read_text())["profiles"][0]["endValue"] == 341_000
 
 
+async def test_screens_lead_to_each_other() -> None:
+    async with explorer(training(), (80, 24)) as (screen, pilot):
+        for key, name in (("t", "TableScreen"), ("F", "FlameScreen"), ("T", "TreeScreen"), ("F", "FlameScreen")):
+            await press(pilot, key)
+            assert type(screen.app.screen).__name__ == name
+        await press(pilot, "q")
+        assert screen.app.screen is screen
+
+
 async def test_a_click_selects_and_a_second_one_zooms() -> None:
     async with explorer(training(), (80, 24)) as (screen, pilot):
         flame = await opened(screen, pilot)

@@ -239,7 +239,7 @@ HINTS = (
     ("wasd", "zoom, pan"),
     ("←→↑↓", "events"),
     ("f 0", "fit"),
-    ("] [", "follow link"),
+    ("] [", "link"),
     ("{ }", "steps"),
     ("m", "mark"),
     ("space", "fold"),
