@@ -45,6 +45,8 @@ def test_every_command_answers_or_says_why_not(
         for name, *options in COMMANDS:
             _call(capsys, name, path, *options)
         _call(capsys, "slice", path, "--range", "0:300", "-o", folder / "slice.json")
+        for name in ("events.csv", "events.parquet", "events.arrow", "all.json.gz"):
+            _call(capsys, "export", path, "-o", folder / name)
 
 
 def _call(capsys: pytest.CaptureFixture[str], *words: object) -> None:

@@ -41,6 +41,7 @@ def test_lanes_do_not_wait_for_what_only_the_panels_will_ask() -> None:
         "later |= {'table', 'kernel.memory_transfer', 'doctor.examination'}\n"
         "later = {f'torchprof_tui.analysis.{name}' for name in later}\n"
         "later |= {'torchprof_tui.ui.table.table_screen', 'torchprof_tui.ui.tree.tree_screen'}\n"
+        "later |= {'torchprof_tui.ui.flame.flame_screen'}\n"
         "patterns = 'torchprof_tui.analysis.patterns.'\n"
         "later |= {name for name in sys.modules if name.startswith(patterns) and name.count('.') > 3}\n"
         "later -= {f'{patterns}engine.{name}' for name in light}\n"
@@ -78,7 +79,7 @@ async def main():
             await pilot.pause(0.05)
             await app.workers.wait_for_complete()
         await pilot.press("l", "down", "k", "c", "n", "tab")
-        for key in ("t", "T", "G", "question_mark", "R", "o"):
+        for key in ("t", "T", "F", "G", "question_mark", "R", "o"):
             await pilot.press(key)
             await pilot.pause(0.05)
             shown.append(type(app.screen).__name__)
@@ -101,7 +102,7 @@ def test_no_key_waits_for_an_import() -> None:
     command = [sys.executable, "-c", PRESS_KEYS, str(trace)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == [
-        "screens: TableScreen TreeScreen GuessScreen HelpScreen RecordScreen StartScreen",
+        "screens: TableScreen TreeScreen FlameScreen GuessScreen HelpScreen RecordScreen StartScreen",
         "in threads: True True",
         "on the UI thread: []",
     ], done.stdout + done.stderr

@@ -32,6 +32,7 @@ from torchprof_tui.ui.diff.diff_screen import DiffScreen
 from torchprof_tui.ui.diff.locked_view import LockedView
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.keys import BINDINGS
+from torchprof_tui.ui.flame.flame_screen import FlameScreen
 from torchprof_tui.ui.guess.guess_screen import GuessScreen
 from torchprof_tui.ui.record.record_screen import RecordScreen
 from torchprof_tui.ui.source.source_screen import SourceScreen
@@ -44,6 +45,7 @@ SCREENS = (
     ExplorerScreen,
     TableScreen,
     TreeScreen,
+    FlameScreen,
     GuessScreen,
     SourceScreen,
     HelpScreen,
@@ -211,7 +213,15 @@ async def test_every_key_on_the_lanes(name: str) -> None:
         assert not silent, silent
 
 
-OPENERS = {"t": TableScreen, "T": TreeScreen, "G": GuessScreen, "R": RecordScreen, "?": HelpScreen, "o": StartScreen}
+OPENERS = {
+    "t": TableScreen,
+    "T": TreeScreen,
+    "F": FlameScreen,
+    "G": GuessScreen,
+    "R": RecordScreen,
+    "?": HelpScreen,
+    "o": StartScreen,
+}
 
 
 @pytest.mark.parametrize("key", list(OPENERS))

@@ -1,4 +1,4 @@
-"""The table, tree, guess and help screens as text at six sizes, compared with golden files."""
+"""The table, tree, flame graph, guess and help screens as text at six sizes, compared with golden files."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ CASES = {
     "table-charts": ("train_gpt_starved", ("t", "shift+tab")),
     "tree": ("train_gpt_stack_memory", ("T", "down", "right")),
     "tree-search": ("train_gpt_stack_memory", ("T", "/", *"mul", "enter", "n")),
+    "flame": ("train_gpt_stack_memory", ("F", "down", "down")),
+    "flame-zoomed": ("train_gpt_stack_memory", ("F", "tab", "down", "down", "enter", "/", *"linear", "enter")),
+    "flame-ops-cpu": ("matmul_add_64_cold_eager", ("F", "g", "down", "right")),
+    "flame-empty": ("matmul_add_64_cold_eager", ("F", "tab")),
+    "help-flame": ("matmul_add_64_cold_eager", ("F", "question_mark")),
     "help": ("matmul_add_64_cold_eager", ("question_mark",)),
     "help-lanes": ("matmul_add_64_cold_eager", ("question_mark", "tab")),
     "help-words": ("matmul_add_64_cold_eager", ("question_mark", "tab", "tab")),

@@ -19,10 +19,11 @@ from tests.helpers.golden_files import at_every_size, load_sample
 from torchprof_tui.ui.common import painted_widget
 from torchprof_tui.ui.common.help_screen import HelpScreen
 from torchprof_tui.ui.common.painted_widget import TextRun
+from torchprof_tui.ui.flame.flame_screen import FlameScreen
 from torchprof_tui.ui.table.table_screen import TableScreen
 from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
-LATER_SCREENS = (HelpScreen, TableScreen, TreeScreen)
+LATER_SCREENS = (HelpScreen, TableScreen, TreeScreen, FlameScreen)
 """Imported here, so that the fixture finds their modules."""
 
 FILLERS = set(" ─━═│┬┴├┤▁▂▃▄▅▆▇█░▒▓")
@@ -69,6 +70,8 @@ STATES = {
     "panels only": ("z", "z"),
     "table": ("t",),
     "tree": ("T",),
+    "flame": ("F",),
+    "flame-empty": ("F", "g", "v"),
     "help": ("?",),
 }
 

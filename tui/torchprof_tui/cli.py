@@ -33,12 +33,16 @@ COMMANDS = {
     "diff": "say what changed between two traces, part by part of a step",
     "chain": "print the dispatch chain of an event: step, ops, launch, kernel, occupancy",
     "slice": "write a time range of a trace as a smaller trace",
+    "export": "write all events as Parquet, Arrow or CSV, or ranks as one Chrome trace file",
+    "perfetto": "open a trace, or a part of it, in Perfetto's UI in the browser",
     "snapshot": "save the screen after some keys, as SVG or text",
     "cache": "list or clear the cache of opened traces",
 }
 """Packages of `torchprof_tui.commands`: `arguments.add_arguments(parser)`, `main.run(options) -> exit status`."""
 
-TRACE_COMMANDS = frozenset(("open", "info", "table", "check", "diff", "chain", "slice", "snapshot"))
+TRACE_COMMANDS = frozenset(
+    ("open", "info", "table", "check", "diff", "chain", "slice", "export", "perfetto", "snapshot")
+)
 """Commands that read a trace."""
 
 EPILOG = f"""\

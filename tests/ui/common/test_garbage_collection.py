@@ -44,7 +44,14 @@ async def open_screen(pilot: Pilot[None], key: str, name: str) -> Screen[object]
 
 @pytest.mark.parametrize(
     ("key", "name"),
-    [("t", "TableScreen"), ("T", "TreeScreen"), ("G", "GuessScreen"), ("?", "HelpScreen"), ("o", "StartScreen")],
+    [
+        ("t", "TableScreen"),
+        ("T", "TreeScreen"),
+        ("F", "FlameScreen"),
+        ("G", "GuessScreen"),
+        ("?", "HelpScreen"),
+        ("o", "StartScreen"),
+    ],
 )
 async def test_a_screen_that_was_left_is_freed(key: str, name: str) -> None:
     """Screens were freed by no collection: they are cycles that have survived the young generations."""

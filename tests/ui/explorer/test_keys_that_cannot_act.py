@@ -17,6 +17,7 @@ from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.text_panel import TextPanel
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.keys import BINDINGS
+from torchprof_tui.ui.flame.flame_screen import FlameScreen
 from torchprof_tui.ui.table.table_screen import TableScreen
 from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
@@ -43,7 +44,19 @@ PREPARATIONS: dict[str, tuple[str, ...]] = {
     "marked": ("right", "m", "m"),
     "zoomed in": ("right", *("W",) * 12),
 }
-OPENING_ACTIONS = ("table", "tree", "guess", "slice", "compare", "search", "go_to", "ask_filter", "ask_export")
+OPENING_ACTIONS = (
+    "table",
+    "tree",
+    "flame",
+    "child",
+    "guess",
+    "slice",
+    "compare",
+    "search",
+    "go_to",
+    "ask_filter",
+    "ask_export",
+)
 
 
 def actions_of(bindings: object, left_out: Iterable[str]) -> list[str]:
@@ -103,15 +116,15 @@ async def test_each_key_of_the_explorer_acts_or_says_why(
 
 
 @pytest.mark.parametrize("shown", TRACES)
-@pytest.mark.parametrize("key", ["t", "T"])
-async def test_each_key_of_table_and_tree_acts_or_says_why(
+@pytest.mark.parametrize("key", ["t", "T", "F"])
+async def test_each_key_of_a_child_screen_acts_or_says_why(
     shown: str, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with explorer(TRACES[shown]()) as (lanes, pilot):
         await pilot.press(key)
         await settled(pilot)
         screen = lanes.app.screen
-        assert isinstance(screen, TableScreen | TreeScreen)
+        assert isinstance(screen, TableScreen | TreeScreen | FlameScreen)
         messages = collect_messages(screen._status, monkeypatch)
         silent = []
         for action in actions_of(screen.BINDINGS, (*OPENING_ACTIONS, "back", "leave", "app.help", "app.quit")):
@@ -127,7 +140,7 @@ async def test_each_key_of_table_and_tree_acts_or_says_why(
         assert silent == [], silent
 
 
-def painted_rows(screen: TableScreen | TreeScreen) -> str:
+def painted_rows(screen: TableScreen | TreeScreen | FlameScreen) -> str:
     """Return what is painted, without the status line."""
     return "\n".join(strip.text for strip in screen._compositor.render_strips()[:-1])
 

@@ -208,6 +208,12 @@ async def test_a_row_of_a_rank_leads_to_its_own_event(shown: Trace) -> None:
         await pilot.press("down", "enter")
         await pilot.pause()
         assert screen.trace.event(screen.view_state.selected).lane.rank == 2
+        await pilot.press("F")
+        await settled(pilot)
+        await pilot.press("pagedown", "f")
+        await pilot.pause()
+        assert screen.app.screen is screen
+        assert screen.trace.event(screen.view_state.selected).lane.rank == 2
 
 
 async def test_the_app_opens_a_folder(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def import_screens() -> None:
     for screen in (
         "table.table",
         "tree.tree",
+        "flame.flame",
         "guess.guess",
         "diff.diff",
         "common.help",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torchprof_tui.analysis.doctor.missing_recordings import find_missing_recordings
 from torchprof_tui.analysis.doctor.oddities import find_oddities
+from torchprof_tui.analysis.doctor.private_metadata_remarks import find_private_metadata
 from torchprof_tui.analysis.doctor.read_problems import find_read_problems
 from torchprof_tui.analysis.doctor.remark import Diagnosis, Section
 from torchprof_tui.trace.model.trace import Trace
@@ -14,6 +15,11 @@ def diagnose_trace(trace: Trace) -> Diagnosis:
 
     Costs a few passes over the columns (50 ms for a million events) and reads one chunk of the text.
     """
-    remarks = [*find_read_problems(trace), *find_oddities(trace), *find_missing_recordings(trace)]
+    remarks = [
+        *find_read_problems(trace),
+        *find_private_metadata(trace),
+        *find_oddities(trace),
+        *find_missing_recordings(trace),
+    ]
     order = list(Section)
     return Diagnosis(sorted(remarks, key=lambda remark: (order.index(remark.section), -remark.count)))

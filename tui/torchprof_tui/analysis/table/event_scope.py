@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Step, Trace
 
@@ -51,3 +51,14 @@ def compute_request_times(trace: Trace) -> I64:
             ids.events[is_annotation][first_index[index[has_annotation]]]
         ]
     return times
+
+
+def step_index_at(trace: Trace, times: I64) -> I32:
+    """Return the index in `trace.steps` of the step that contains each time: int32[k]; -1 for none."""
+    if not trace.steps:
+        return np.full(len(times), -1, np.int32)
+    start = np.array([step.start for step in trace.steps], np.int64)
+    end = start + np.array([step.duration for step in trace.steps], np.int64)
+    index = np.searchsorted(start, times, side="right") - 1
+    is_inside = (index >= 0) & (times < np.maximum(end, start + 1)[np.maximum(index, 0)])
+    return np.where(is_inside, index, -1).astype(np.int32)

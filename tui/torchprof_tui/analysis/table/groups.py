@@ -8,6 +8,8 @@ from torchprof_tui.analysis.kernel.names.classes import classify_names
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.table.call_sites import CallSites
 from torchprof_tui.analysis.table.counted_calls import Calls
+from torchprof_tui.analysis.table.event_scope import step_index_at
+from torchprof_tui.analysis.table.not_recorded import NotRecordedError
 from torchprof_tui.analysis.table.op_args import OpArgs
 from torchprof_tui.analysis.table.profiler_table import GroupBy, Groups
 from torchprof_tui.trace.core.arrays import I32, I64
@@ -15,10 +17,6 @@ from torchprof_tui.trace.model.trace import Trace
 
 OUTSIDE_STEPS = "(outside of all steps)"
 NO_MODULE = "(no module)"
-
-
-class NotRecordedError(Exception):
-    """The trace lacks the requested data; the text says how to record it."""
 
 
 def group_by_name(calls: Calls) -> Groups:
@@ -73,17 +71,6 @@ def group_by_step(trace: Trace, calls: Calls, request_times: I64) -> Groups:
     names = [*(step.name for step in trace.steps), OUTSIDE_STEPS]
     row = np.where(step >= 0, step, len(trace.steps)).astype(np.int32)
     return Groups(GroupBy.STEP, row, names, [""] * len(names), per_name=False)
-
-
-def step_index_at(trace: Trace, times: I64) -> I32:
-    """Return the index in `trace.steps` of the step that contains each time: int32[k]; -1 for none."""
-    if not trace.steps:
-        return np.full(len(times), -1, np.int32)
-    start = np.array([step.start for step in trace.steps], np.int64)
-    end = start + np.array([step.duration for step in trace.steps], np.int64)
-    index = np.searchsorted(start, times, side="right") - 1
-    is_inside = (index >= 0) & (times < np.maximum(end, start + 1)[np.maximum(index, 0)])
-    return np.where(is_inside, index, -1).astype(np.int32)
 
 
 def _group_per_name(group_by: GroupBy, calls: Calls, detail: I32, details: list[str]) -> Groups:

@@ -8,8 +8,8 @@ from torchprof_tui.commands.check.report import CheckReport
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.ui.common.number_format import format_share
 
-JSON_GAPS, SHOWN_GAPS = 10, 3
-"""Gaps in JSON, and those that a reader is shown, if they are long enough."""
+SHOWN_GAPS = 3
+"""Gaps that a reader is shown, if they are long enough; JSON has all of a report."""
 
 
 def select_shown_gaps(report: CheckReport) -> list[LargestGap]:

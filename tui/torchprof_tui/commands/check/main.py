@@ -7,23 +7,17 @@ import sys
 from difflib import get_close_matches
 
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
-from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
-from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
-from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
+from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
-from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
 from torchprof_tui.commands.check.document import build_document
-from torchprof_tui.commands.check.gaps import JSON_GAPS
 from torchprof_tui.commands.check.listing import print_patterns
 from torchprof_tui.commands.check.markdown import format_report
-from torchprof_tui.commands.check.report import CheckReport
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.commands.common.time_range import parse_time_range
 from torchprof_tui.trace.core.printable import clean
-from torchprof_tui.trace.model.trace import Trace
 
 ANY_FIRED = "fired"
 
@@ -38,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
 
     trace = load_specs(options.trace, cache=not options.no_cache).trace
     scope = scopes.default_scope(trace) if times is None else scopes.range_scope(*times)
-    report = CheckReport(trace, scope, *_check_trace(trace, scope))
+    report = check_trace(trace, scope)
     if options.json:
         fired = [found.id for found in report.findings if matches_fail_on(found, wanted)]
         undecided = [found.id for found in _find_undecidable(report.findings, wanted)]
@@ -89,18 +83,6 @@ def _find_undecidable(findings: list[Finding], wanted: frozenset[str]) -> list[F
         if found.state is State.CANNOT_TELL
         and (found.id in wanted or (any_problem and found.pattern.severity is Severity.PROBLEM))
     ]
-
-
-def _check_trace(trace: Trace, scope: Scope) -> tuple[list[Finding], list[Verdict], list[LargestGap]]:
-    """Check the scope; return the findings, worst first, a verdict per rank, and the largest gaps."""
-    if trace.merged_ranks is not None:
-        ranks = MultiRankChecker(trace)
-        return *ranks.check(scope), ranks.list_largest_gaps(scope, JSON_GAPS)
-
-    checker = Checker(trace)
-    findings = checker.check(scope)
-    verdict = checker.decide_verdict(scope, findings)
-    return findings, [verdict], checker.list_largest_gaps(scope, JSON_GAPS)
 
 
 def _parse_fail_on(fail_on: str | None) -> frozenset[str]:

@@ -1,82 +1,12 @@
-"""What a check found, as the input of every output: text, Markdown and JSON."""
+"""What a check found (`CheckReport`), and parts that several outputs share: the times of its scope, ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
-from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
-from torchprof_tui.analysis.patterns.verdict.own_time import OwnTime, find_divided_tree, find_own_times
-from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree
-from torchprof_tui.analysis.patterns.verdict.tree_lines import merge_trees
-from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport
 from torchprof_tui.trace.core.time_format import format_time
-from torchprof_tui.trace.model.trace import Trace
 
-
-@dataclass(frozen=True)
-class CheckReport:
-    """A checked scope: `findings`, worst first, one verdict per rank (one without ranks), the largest `gaps`."""
-
-    trace: Trace
-    scope: Scope
-    findings: list[Finding]
-    verdicts: list[Verdict]
-    gaps: Sequence[LargestGap] = ()
-
-    @property
-    def problems(self) -> list[Finding]:
-        """The fired problems that cost enough time, worst first."""
-        return [finding for finding in self.findings if finding.is_significant]
-
-    @property
-    def notes(self) -> list[Finding]:
-        """Everything else that fired: small problems, notices, artefacts."""
-        return [finding for finding in self.findings if finding.has_fired and not finding.is_significant]
-
-    @property
-    def undecidable(self) -> list[Finding]:
-        return [finding for finding in self.findings if finding.state is State.CANNOT_TELL]
-
-    @property
-    def share_base(self) -> str:
-        """The time that shares refer to."""
-        return "the trace" if self.scope.is_whole_trace else "the range"
-
-    @cached_property
-    def tree(self) -> TimeTree | None:
-        """The time of the scope by cause, over all ranks; None where it is unknown."""
-        return merge_trees([verdict.tree for verdict in self.verdicts if verdict.tree is not None])
-
-    @cached_property
-    def divided_tree(self) -> TimeTree | None:
-        """The part of `tree` that is divided by pattern as well: that of scopes with GPU work."""
-        return find_divided_tree(self.verdicts)
-
-    @cached_property
-    def own_times(self) -> dict[str, OwnTime]:
-        """The time that each fired pattern alone explains, by id; those without any are left out."""
-        fired = [finding.id for finding in self.findings if finding.has_fired]
-        return {} if self.divided_tree is None else find_own_times(self.divided_tree, fired)
-
-    @cached_property
-    def ranks_by_verdict(self) -> list[tuple[Verdict, list[int]]]:
-        """The distinct verdicts, each with the numbers of its ranks; [] of numbers where all have the same."""
-        if self.trace.merged_ranks is None:
-            return [(self.verdicts[0], [])]
-        numbers_by_text: dict[str, tuple[Verdict, list[int]]] = {}
-        for rank, verdict in zip(self.trace.merged_ranks.all, self.verdicts, strict=True):
-            numbers_by_text.setdefault(verdict.text, (verdict, []))[1].append(rank.number)
-        distinct = list(numbers_by_text.values())
-        return distinct if len(distinct) > 1 else [(distinct[0][0], [])]
-
-    def format_counts(self) -> str:
-        fired = sum(finding.has_fired for finding in self.findings)
-        absent = sum(finding.state is State.ABSENT for finding in self.findings)
-        return f"{fired} found · {absent} not present · {len(self.undecidable)} undetermined"
+__all__ = ["CheckReport", "format_number_ranges", "format_rank_prefix", "format_scope_times"]
 
 
 def format_scope_times(scope: Scope) -> str:

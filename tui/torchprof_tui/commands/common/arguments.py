@@ -26,3 +26,12 @@ def add_trace_arguments(
 def add_rank_option(parser: argparse.ArgumentParser) -> None:
     """Add --rank, for commands about one process."""
     parser.add_argument("--rank", metavar="N", type=int, help="which rank of a run (default: the first)")
+
+
+def add_keep_metadata_option(parser: argparse.ArgumentParser) -> None:
+    """Add --keep-metadata, for commands that write trace files."""
+    parser.add_argument(
+        "--keep-metadata",
+        action="store_true",
+        help="keep environment variables and secrets in the metadata of the file",
+    )

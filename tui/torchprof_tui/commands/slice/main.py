@@ -14,6 +14,7 @@ from torchprof_tui.analysis.slicing.slice_writer import (
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs, select_rank
+from torchprof_tui.commands.common.private_values import report_private_values
 from torchprof_tui.commands.common.time_range import parse_time_range
 from torchprof_tui.commands.slice.document import build_document
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target
@@ -32,16 +33,17 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"-o: {error}") from error
     trace, rank = select_rank(load_specs(options.trace, cache=not options.no_cache).trace, options.rank)
     try:
-        sliced = write_slice(trace, *times, out)
+        sliced = write_slice(trace, *times, out, keep_private=options.keep_metadata)
     except OutputError as error:
         raise UsageError(f"-o: {error}") from error
     except (SliceError, LookupError) as error:
         raise UsageError(f"{trace.label}: {error.args[0]}") from error
     if rank is not None and options.rank is None:
         print(f"{rank.label}; another: --rank N", file=sys.stderr)
+    report_private_values(sliced.private_values)
     if options.json:
         print_document(build_document(trace, options.output, sliced))
         return 0
 
-    print(clean(format_slice_result(sliced)))
+    print(clean(format_slice_result(sliced, with_private=False)))
     return 0

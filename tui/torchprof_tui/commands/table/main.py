@@ -10,15 +10,13 @@ import numpy as np
 from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
 from torchprof_tui.analysis.table import export, gpu_sheets
 from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet
+from torchprof_tui.analysis.table.calls_sheet import build_calls_sheet, find_step_mask
 from torchprof_tui.analysis.table.empty_sheets import explain_empty_sheet
-from torchprof_tui.analysis.table.event_scope import step_mask
-from torchprof_tui.analysis.table.flops import sum_row_flops
-from torchprof_tui.analysis.table.groups import NotRecordedError
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet
-from torchprof_tui.analysis.table.outside_ops import add_outside_ops
+from torchprof_tui.analysis.table.not_recorded import NotRecordedError
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import Sheet
-from torchprof_tui.analysis.table.table_sheet import build_table_sheet, drop_empty_gpu_columns
+from torchprof_tui.analysis.table.table_sheet import drop_empty_gpu_columns
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.json_document import print_document
@@ -115,25 +113,19 @@ def _build_sheet(profile: Profile, options: argparse.Namespace) -> Sheet:
     if options.of == "memory":
         return build_memory_sheet(trace, calls, only)
     try:
-        table = profile.build_table(GroupBy(options.by), only)
+        return build_calls_sheet(profile, GroupBy(options.by), only, options.flops)
     except NotRecordedError as error:
         raise UsageError(str(error)) from error
-    sheet = build_table_sheet(table, calls, sum_row_flops(table, calls, profile.flops()) if options.flops else None)
-    if only is not None:
-        return sheet
-    return add_outside_ops(sheet, trace, "T in the app shows the frames", "record with --with-stack to see the code")
 
 
 def _step_mask(profile: Profile, number: int | None) -> Bool | None:
     if number is None:
         return None
 
-    steps = profile.trace.steps
-    for step in steps:
-        if step.number == number:
-            return step_mask(profile.trace, step, profile.request_times)
-    known = f"it has {steps[0].number} to {steps[-1].number}" if steps else "it has none"
-    raise UsageError(f"no step {number} in this trace ({known})")
+    try:
+        return find_step_mask(profile, number)
+    except NotRecordedError as error:
+        raise UsageError(str(error)) from error
 
 
 def _sort_key(sheet: Sheet, wanted: str | None, default: bool) -> str | None:

@@ -15,7 +15,7 @@ from torchprof_tui.trace.core.factorize import bincount_chunked
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind, kind_of_category, refine_kind
 from torchprof_tui.trace.model.raw_events import RawEvents
 
-_PROFILER_PIDS = ("Spans", "Traces", "")
+PROFILER_PIDS = ("Spans", "Traces", "")
 _PROFILER_MARKS = ("Iteration Start", "Record Window End")
 
 
@@ -58,7 +58,7 @@ def _classify_kinds(
     for base in (Kind.ANNOTATION, Kind.OP, Kind.KERNEL):
         indexes = flatnonzero_int32(kind == base)
         kind[indexes] = _map_names_to_kinds(events.names, events.name[ordinals[indexes]], partial(refine_kind, base))
-    profiler = np.array([pid in _PROFILER_PIDS for pid, _ in events.tracks], np.bool_)
+    profiler = np.array([pid in PROFILER_PIDS for pid, _ in events.tracks], np.bool_)
     kind[indexes_on_tracks(~profiler, kind == Kind.PROFILER)] = Kind.OTHER
     is_async = take_chunked(classified.is_async, ordinals)
     is_mark = take_chunked(classified.is_instant, ordinals) & ~is_async

@@ -1,4 +1,4 @@
-"""Factory of the screens that keys of the explorer open: guess, table, tree and source, for the current range and rank.
+"""Factory of the screens that keys of the explorer open, for the current range and rank: table, tree, flame graph, …
 
 All but the small source screen are imported when they are first opened (`app.py` imports them earlier, on a thread
 after the first frame), so that the first frame does not wait for them.
@@ -6,6 +6,7 @@ after the first frame), so that the first frame does not wait for them.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.source_line import SourceLine
     from torchprof_tui.analysis.table.trace_profile import Profile
     from torchprof_tui.trace.model.ranks import Rank
+    from torchprof_tui.ui.flame.flame_screen import FlameScreen
     from torchprof_tui.ui.guess.guess_screen import GuessScreen
     from torchprof_tui.ui.table.table_screen import TableScreen
     from torchprof_tui.ui.tree.tree_screen import TreeScreen
@@ -38,13 +40,23 @@ class ChildScreens:
         return GuessScreen(rank.trace, t0, t1, rank.label_prefix(", ") + label)
 
     def create_table_screen(self) -> TableScreen:
-        from torchprof_tui.analysis.table.trace_profile import Profile
         from torchprof_tui.ui.table.table_screen import TableScreen
+
+        return TableScreen(self._get_profile(), self._view_state)
+
+    def create_flame_screen(self) -> FlameScreen:
+        flame_screen = importlib.import_module("torchprof_tui.ui.flame.flame_screen")
+        screen: FlameScreen = flame_screen.FlameScreen(self._get_profile(), self._view_state)
+        return screen
+
+    def _get_profile(self) -> Profile:
+        """Return the profile of the current rank, built when it is first needed."""
+        from torchprof_tui.analysis.table.trace_profile import Profile
 
         rank = self._view_state.current_rank()
         if rank.number not in self._profiles:
             self._profiles[rank.number] = Profile(rank.trace)
-        return TableScreen(self._profiles[rank.number], self._view_state)
+        return self._profiles[rank.number]
 
     def create_source_screen(self, line: SourceLine, rank: Rank, count_lines_below: Callable[[], int]) -> SourceScreen:
         """Create the screen of a line's source; `rank`: whose trace names it, and whose host has the file."""

@@ -58,6 +58,7 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding("escape", "back", "back", id="table.clear", tooltip="clear the filter; again: leave", show=False),
     Binding("q,t", "leave", "lanes", id="table.leave", tooltip="back to the lanes", show=False),
     Binding("T", "tree", "tree", id="table.tree", tooltip="the dispatch tree", show=False),
+    Binding("F", "flame", "flame graph", id="table.flame", tooltip="the flame graph", show=False),
 ]
 
 HINTS = (

@@ -186,6 +186,9 @@ class TableScreen(TableScreenView):
     def action_tree(self) -> None:
         switch_child_screen(self, "tree")
 
+    def action_flame(self) -> None:
+        switch_child_screen(self, "flame")
+
     def on_row_picked(self, message: RowPicked) -> None:
         self.handle_cursor_move()
 

@@ -32,6 +32,7 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding("escape", "back", "back", id="tree.clear", tooltip="show all nodes again; again: leave", show=False),
     Binding("q,T", "leave", "lanes", id="tree.leave", tooltip="back to the lanes", show=False),
     Binding("t", "table", "table", id="tree.table", tooltip="the profiler table", show=False),
+    Binding("F", "flame", "flame graph", id="tree.flame", tooltip="the flame graph", show=False),
 ]
 
 HINTS = (

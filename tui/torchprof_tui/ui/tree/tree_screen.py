@@ -278,6 +278,9 @@ class TreeScreen(ListScreen):
     def action_table(self) -> None:
         switch_child_screen(self, "table")
 
+    def action_flame(self) -> None:
+        switch_child_screen(self, "flame")
+
     def action_copy(self, everything: bool) -> None:
         node = self._cursor_node
         if self.call_tree is None or node < 0:

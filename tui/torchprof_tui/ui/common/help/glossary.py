@@ -80,6 +80,11 @@ GLOSSARY: tuple[Word, ...] = (
         "cheatsheet (c); check",
     ),
     Word(
+        "flame graph",
+        "Calls with the same path of frames as one box, as wide as their time; boxes below it are what it calls.",
+        "flame graph (F); export --folded",
+    ),
+    Word(
         "footprint",
         "What one kernel takes of the GPU: grid, block, registers, shared memory, and the resulting occupancy.",
         "kernel panel (k); chain",

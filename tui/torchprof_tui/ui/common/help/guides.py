@@ -128,6 +128,20 @@ GUIDES: dict[str, Guide] = {
         ),
         ("dispatch chain", "self time", "total time"),
     ),
+    "flame": Guide(
+        "Flame graph",
+        (
+            ("box", "all events with the same path of frames; its width is their time and that of what they call"),
+            ("below it", "the frames that it calls, heaviest first; the empty part to their right is its self time"),
+            ("░", "frames narrower than a cell, added up; enter zooms into them"),
+            ("stacks", "Python frames, down to the GPU work; backward ops are below their forward ops"),
+            ("modules, ops", "calls of nn.Modules; annotations, ops and runtime calls as they nest"),
+            ("GPU time", "kernels, copies and memsets, below the frame that launched them"),
+            ("CPU time", "events on CPU threads, without what is nested in them; waiting counts too"),
+            ("(no …)", "time for which no such frame was recorded"),
+        ),
+        ("flame graph", "self time", "scope", "launch"),
+    ),
     "guess": Guide(
         "Guess, then look",
         (

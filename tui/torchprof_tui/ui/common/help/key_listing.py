@@ -21,6 +21,7 @@ SECTION_TITLES = {
     "rows": "Rows",
     "table": "Table",
     "tree": "Tree",
+    "flame": "Flame graph",
     "diff": "Comparison",
     "start": "Traces",
     "path": "Typing a path",

@@ -1,0 +1,201 @@
+"""The columns of all events of a trace, one row per event, as other programs want them.
+
+A row is an event on a lane: a span or a mark. Counter points and `[memory]` records are no events. Rows have the order
+of the trace: by lane, then start, then longest first, so that the index of a row is the number of its event. Columns
+are computed when they are first asked for; those of times and links are the trace's own arrays, not copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from torchprof_tui.analysis.table.event_scope import compute_request_times, step_index_at
+from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.lanes import Lane, Role
+from torchprof_tui.trace.model.trace import Trace
+
+_Integers = TypeVar("_Integers", I32, I64)
+_LaneText = Callable[[Lane], str]
+
+MISSING = -1
+"""Value of a row that has none, in columns of numbers; null in files."""
+
+TEXT_COLUMNS = ("name", "category", "kind", "lane", "group", "process", "thread")
+TIME_COLUMNS = ("start_ns", "duration_ns", "self_ns")
+NUMBER_COLUMNS = ("stream", "device", "rank", "step", "correlation", "parent", "launch")
+COLUMNS = (*TEXT_COLUMNS[:3], *TIME_COLUMNS, *TEXT_COLUMNS[3:], *NUMBER_COLUMNS)
+"""All columns, in the order of files."""
+
+
+@dataclass(frozen=True, slots=True)
+class DictionaryColumn:
+    """A column of texts: row i has `values[codes[i]]`. `codes`: int32[n]."""
+
+    codes: I32
+    values: list[str]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def compact(self) -> DictionaryColumn:
+        """Return the column with values that occur, each once, as text that UTF-8 can encode."""
+        used = np.flatnonzero(np.bincount(self.codes, minlength=len(self.values)))
+        index: dict[str, int] = {}
+        new_codes = np.zeros(len(self.values), np.int32)
+        for code in used.tolist():
+            text = self.values[code].encode(errors="backslashreplace").decode()  # JSON can spell lone surrogates
+            new_codes[code] = index.setdefault(text, len(index))
+        return DictionaryColumn(new_codes[self.codes], list(index))
+
+    def to_numpy(self) -> npt.NDArray[np.object_]:
+        """Return the texts of all rows: object[n]."""
+        return np.array(self.values, dtype=object)[self.codes]
+
+    def texts(self, begin: int, end: int) -> list[str]:
+        """Return the texts of rows begin..end-1."""
+        values = self.values
+        return [values[code] for code in self.codes[begin:end].tolist()]
+
+
+@dataclass(frozen=True)
+class EventColumns:
+    """The columns of n events. Arrays are read-only."""
+
+    trace: Trace
+
+    def __len__(self) -> int:
+        return len(self.trace)
+
+    def _text_columns(self) -> list[tuple[str, DictionaryColumn]]:
+        return [(name, getattr(self, name)) for name in TEXT_COLUMNS]
+
+    @property
+    def name(self) -> DictionaryColumn:
+        return DictionaryColumn(_protect(self.trace.name), self.trace.names)
+
+    @cached_property
+    def category(self) -> DictionaryColumn:
+        """`cat` of the file: cpu_op, kernel, …"""
+        return DictionaryColumn(_protect(self.trace.category.astype(np.int32)), self.trace.categories)
+
+    @cached_property
+    def kind(self) -> DictionaryColumn:
+        """The kind of event, in one vocabulary for all vendors and versions: op, kernel, copy, … (`Kind`)."""
+        return DictionaryColumn(_protect(self.trace.kind.astype(np.int32)), [kind.name.lower() for kind in Kind])
+
+    @property
+    def start_ns(self) -> I64:
+        """int64[n] ns from the first event of the trace."""
+        return _protect(self.trace.start)
+
+    @property
+    def duration_ns(self) -> I64:
+        """int64[n] ns, 0 for marks."""
+        return _protect(self.trace.duration)
+
+    @property
+    def self_ns(self) -> I64:
+        """int64[n] ns: duration without that of the events directly below."""
+        return _protect(self.trace.self_duration)
+
+    @cached_property
+    def lane(self) -> DictionaryColumn:
+        """The label of the lane: "CPU 431 python3", "stream 7"."""
+        return self._text_of_lane(lambda lane: lane.label)
+
+    @cached_property
+    def group(self) -> DictionaryColumn:
+        """The heading of the lane: "CPU", "GPU 0 NVIDIA H200", the name of a process."""
+        return self._text_of_lane(lambda lane: lane.group)
+
+    @cached_property
+    def process(self) -> DictionaryColumn:
+        """`pid` of the file."""
+        return self._text_of_lane(lambda lane: lane.pid)
+
+    @cached_property
+    def thread(self) -> DictionaryColumn:
+        """`tid` of the file; of GPU work, the stream."""
+        return self._text_of_lane(lambda lane: lane.tid)
+
+    @cached_property
+    def stream(self) -> I32:
+        """int32[n]: the stream of GPU work."""
+        return self._number_of_lane([_stream_of_lane(lane) for lane in self.trace.lanes])
+
+    @cached_property
+    def device(self) -> I32:
+        """int32[n]: the number of the GPU, for events on GPU lanes."""
+        return self._number_of_lane([MISSING if lane.device is None else lane.device for lane in self.trace.lanes])
+
+    @cached_property
+    def rank(self) -> I32:
+        """int32[n]: the rank of the process; MISSING where the file names none."""
+        if self.trace.merged_ranks is None:
+            number = MISSING if self.trace.rank is None else self.trace.rank
+            return _protect(np.full(len(self), number, np.int32))
+        ranks = self.trace.merged_ranks.all
+        numbers = np.array([rank.number for rank in ranks], np.int32)
+        return _protect(np.repeat(numbers, [len(rank.trace) for rank in ranks]))
+
+    @cached_property
+    def step(self) -> I32:
+        """int32[n]: the number of the `ProfilerStep#N` that requested the event; GPU work has that of its launch."""
+        times = compute_request_times(self.trace)
+        step = np.full(len(self), MISSING, np.int32)
+        for rank in self.trace.all_ranks:
+            index = step_index_at(rank.trace, times[rank.first : rank.last])
+            numbers = np.array([*(each.number for each in rank.trace.steps), MISSING])
+            step[rank.first : rank.last] = np.where(numbers > np.iinfo(np.int32).max, MISSING, numbers)[index]
+        return _protect(step)
+
+    @cached_property
+    def correlation(self) -> I64:
+        """int64[n]: `args.correlation` of the file, unique within one rank."""
+        merged = self.trace.merged_ranks
+        if merged is None:
+            return _protect(self.trace.correlation)
+        return _protect(np.concatenate([rank.trace.correlation for rank in merged.all]))
+
+    @property
+    def parent(self) -> I32:
+        """int32[n]: the row of the event directly above on its lane."""
+        return _protect(self.trace.parent)
+
+    @property
+    def launch(self) -> I32:
+        """int32[n]: the row of the runtime call that launched this GPU work."""
+        return _protect(self.trace.links.launch_of)
+
+    def _text_of_lane(self, text: _LaneText) -> DictionaryColumn:
+        index: dict[str, int] = {}
+        codes = np.array([index.setdefault(text(lane), len(index)) for lane in self.trace.lanes], np.int32)
+        return DictionaryColumn(_protect(self._take_by_lane(codes)), list(index))
+
+    def _number_of_lane(self, numbers: list[int]) -> I32:
+        return _protect(self._take_by_lane(np.array(numbers, np.int32)))
+
+    def _take_by_lane(self, numbers: I32) -> I32:
+        """Return the number of the lane of each event."""
+        return numbers[self.trace.lane] if len(self) else np.zeros(0, np.int32)
+
+
+def _protect(column: _Integers) -> _Integers:
+    """Return a view of a column of the trace that cannot be written to."""
+    view = column[:]
+    view.flags.writeable = False
+    return view
+
+
+def _stream_of_lane(lane: Lane) -> int:
+    """Return the number of a stream, MISSING for other lanes and for streams without a number."""
+    is_stream = lane.role in (Role.STREAM, Role.GPU_ANNOTATIONS, Role.SYNC) and not lane.merged_lanes
+    digits = lane.tid.isascii() and lane.tid.isdecimal() and len(lane.tid) < 10
+    return int(lane.tid) if is_stream and digits else MISSING

@@ -1,0 +1,28 @@
+"""The one exception of the API, and the errors of lower layers that become it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from torchprof_tui.analysis.compare.comparison_error import ComparisonError
+from torchprof_tui.analysis.table.not_recorded import NotRecordedError
+from torchprof_tui.trace.core.atomic_file import OutputError
+from torchprof_tui.trace.core.errors import TraceError, format_error
+from torchprof_tui.trace.loading.errors import LoadError
+
+_ERRORS_FOR_USERS = (ComparisonError, NotRecordedError, OutputError, LoadError)
+"""Their text is one line that says what is wrong."""
+
+
+@contextlib.contextmanager
+def translate_errors() -> Iterator[None]:
+    """Raise TraceError in place of errors about the input: files that are gone, data that was not recorded, …"""
+    try:
+        yield
+    except TraceError:
+        raise
+    except _ERRORS_FOR_USERS as error:
+        raise TraceError(str(error)) from error
+    except (OSError, LookupError) as error:
+        raise TraceError(format_error(error)) from error

@@ -1,0 +1,205 @@
+"""An opened trace: its events, and the questions that the commands answer, as methods."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from torchprof_tui.api.errors import translate_errors
+from torchprof_tui.api.events import Event, Events
+from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.model.trace import Trace as TraceModel
+from torchprof_tui.trace.storage.disk_cache import CacheEntry
+
+if TYPE_CHECKING:
+    from torchprof_tui.analysis.doctor.remark import Remark
+    from torchprof_tui.analysis.table.trace_profile import Profile
+    from torchprof_tui.api import tables
+    from torchprof_tui.api.chains import Chain, ChainFinder
+    from torchprof_tui.api.checks import Check
+    from torchprof_tui.api.diffs import By as DiffBy
+    from torchprof_tui.api.diffs import Diff
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One `ProfilerStep#N` on a CPU thread. `event`: its row. `rank`: None for a trace without a rank."""
+
+    name: str
+    number: int
+    event: int
+    start_ns: int
+    duration_ns: int
+    rank: int | None
+
+
+class Trace:
+    """An opened trace, of one process or of several ranks on one clock; made by `open`.
+
+    Questions about one process (`table`, `memory`) are answered for the first of several ranks, as by the commands;
+    `select_rank` chooses another one. All methods raise TraceError where the trace cannot answer.
+    """
+
+    def __init__(self, model: TraceModel, cache_entry: CacheEntry | None = None) -> None:
+        self._model = model
+        self._cache_entry = cache_entry
+
+    def __repr__(self) -> str:
+        ranks = f", {len(self.ranks)} ranks" if len(self.ranks) > 1 else ""
+        return f"<trace {os.path.basename(self.label.rstrip('/'))!r}: {len(self._model):,} events{ranks}>"
+
+    def __enter__(self) -> Trace:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the trace's entry in the cache; at the latest the end of the program does. May be called again."""
+        if self._cache_entry is not None:
+            self._cache_entry.close()
+
+    @property
+    def label(self) -> str:
+        """What it was opened as."""
+        return self._model.label
+
+    @property
+    def rank(self) -> int | None:
+        """The rank that the file says it is of; None where it says none, and for several ranks."""
+        return self._model.rank
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The numbers of the ranks, ascending; () for a trace without a rank."""
+        if self._model.merged_ranks is None:
+            return () if self.rank is None else (self.rank,)
+        return tuple(rank.number for rank in self._model.merged_ranks.all)
+
+    @property
+    def lost_ranks(self) -> tuple[str, ...]:
+        """Why ranks are missing, one line each."""
+        return () if self._model.merged_ranks is None else tuple(map(str, self._model.merged_ranks.lost))
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The names of the devices that the file describes."""
+        return tuple(device.name for device in self._model.devices)
+
+    @property
+    def duration_ns(self) -> int:
+        """From the start of the first event to the end of the last, without the profiler's own."""
+        first, last = self._model.span
+        return last - first
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps by time, of several ranks one rank after the other."""
+        merged = self._model.merged_ranks is not None
+        return tuple(
+            Step(step.name, step.number, step.event, step.start, step.duration, rank.number if merged else self.rank)
+            for rank in self._model.all_ranks
+            for step in rank.steps
+        )
+
+    @cached_property
+    def events(self) -> Events:
+        """All events: columns, records, Arrow, pandas, polars."""
+        return Events(self._model)
+
+    def select_rank(self, number: int) -> Trace:
+        """Return one rank of a run, on the clock of the run, with its own rows. Raises TraceError."""
+        merged = self._model.merged_ranks
+        rank = None if merged is None else merged.find_rank(number)
+        if rank is not None:
+            return Trace(rank.trace)
+        if merged is None and number == self.rank:
+            return self
+        known = f"ranks {', '.join(map(str, self.ranks))}" if self.ranks else "one trace without a rank number"
+        raise TraceError(f"no rank {number}: {self.label} holds {known}")
+
+    def table(self, by: tables.By = "name", *, step: int | None = None, flops: bool = False) -> tables.Table:
+        """Return the profiler's table, as `key_averages()`: the rows of `torchprof-tui table --by …`.
+
+        `by`: name, shape, stack, module, class or step. `step`: only what ProfilerStep#N did and launched. `flops`:
+        with FLOPs and rates, which reads the args of all ops.
+        """
+        with translate_errors():
+            table: tables.Table = _import("tables").build_table(self._profile, by, step, flops)
+            return table
+
+    def memory(self, *, step: int | None = None) -> tables.Memory:
+        """Return allocations by operator and the peak of each device: `torchprof-tui table --of memory`.
+
+        Raises TraceError where memory was not recorded (profile_memory=True).
+        """
+        with translate_errors():
+            memory: tables.Memory = _import("tables").build_memory(self._profile, step)
+            return memory
+
+    def chain(self, event: int | Event) -> Chain:
+        """Return the dispatch chain of an event, a row or an `Event`: `torchprof-tui chain`."""
+        with translate_errors():
+            return self._chains.build_chain(self._row_of(event))
+
+    def args(self, event: int | Event) -> dict[str, Any]:
+        """Read all args of an event from the file."""
+        with translate_errors():
+            return self._model.event(self._row_of(event)).read_args()
+
+    def check(self, start_ns: int | None = None, end_ns: int | None = None) -> Check:
+        """Check the trace, or a range of it, for everything of the cheatsheet: `torchprof-tui check`."""
+        with translate_errors():
+            check: Check = _import("checks").check_range(self._model, start_ns, end_ns)
+            return check
+
+    def diff(
+        self,
+        other: Trace,
+        *,
+        by: DiffBy = "op",
+        steps: tuple[int, int] | None = None,
+        other_steps: tuple[int, int] | None = None,
+        ranks: tuple[int | None, int | None] = (None, None),
+    ) -> Diff:
+        """Return what changed from this trace to another: `torchprof-tui diff`.
+
+        `by`: how calls are matched: op, module or kernel. `steps`, `other_steps`: numbers of the first and the last
+        compared step, by default the steady ones. `ranks`: the rank of each side, by default the first common one.
+        """
+        with translate_errors():
+            diff: Diff = _import("diffs").compare_traces(self._model, other._model, ranks, (steps, other_steps), by)
+            return diff
+
+    def remarks(self) -> tuple[Remark, ...]:
+        """Return what the doctor says of the file: lost, repaired, odd, not recorded (`torchprof-tui info`)."""
+        with translate_errors():
+            remarks: tuple[Remark, ...] = _import("checks").list_remarks(self._model)
+            return remarks
+
+    @cached_property
+    def _profile(self) -> Profile:
+        profile: Profile = _import("tables").Profile(self._model.all_ranks[0].trace)
+        return profile
+
+    @cached_property
+    def _chains(self) -> ChainFinder:
+        finder: ChainFinder = _import("chains").ChainFinder(self._model)
+        return finder
+
+    def _row_of(self, event: int | Event) -> int:
+        row = event.index if isinstance(event, Event) else int(event)
+        if not 0 <= row < len(self._model):
+            raise TraceError(f"no event {row}: {self.label} has {len(self._model):,}")
+        return row
+
+
+def _import(module: str) -> Any:
+    """Import a module of the API that answers a question: to open a trace and read its columns needs none of them."""
+    return importlib.import_module(f"torchprof_tui.api.{module}")

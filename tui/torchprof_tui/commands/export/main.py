@@ -1,0 +1,74 @@
+"""Write a trace for other programs: `torchprof-tui export`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from torchprof_tui.analysis.slicing.source_files import check_not_source
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.load import load_specs, select_rank
+from torchprof_tui.commands.common.partial_input import partial_as_json
+from torchprof_tui.commands.common.private_values import report_private_values
+from torchprof_tui.commands.export.formats import Format, choose_format, import_writer, print_format
+from torchprof_tui.trace.core.atomic_file import OutputError, check_target
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.number_format import format_file_size
+
+SCHEMA = "torchprof-tui/export/1"
+FLAME_OPTIONS = ("by", "time", "range", "step")
+
+
+def run(options: argparse.Namespace) -> int:
+    out = None if options.output in (None, "-") else Path(options.output)
+    name, chosen = choose_format(options.format, out)
+    if not chosen.can_print and (flag := next((flag for flag in FLAME_OPTIONS if _has_option(options, flag)), "")):
+        raise UsageError(f"--{flag} works only with --folded and --speedscope")
+    if out is None:
+        return _print_trace(options, chosen)
+    write = import_writer(chosen)
+    try:
+        check_target(out)  # before a large trace is read
+        trace = _load(options)
+        check_not_source(trace, out)
+        result = write(trace, out, options)
+    except OutputError as error:
+        raise UsageError(f"-o: {error}") from error
+    if result.left_out:
+        print(clean(f"torchprof-tui: left out: {', '.join(result.left_out)}"), file=sys.stderr)
+    report_private_values(result.private_values)
+    size = out.stat().st_size
+    if options.json:
+        answer = {
+            "schema": SCHEMA,
+            "trace": options.output,
+            "format": name,
+            result.unit: result.count,
+            "bytes": size,
+            "left_out": [*result.left_out, *(value.path for value in result.private_values)],
+            "partial": partial_as_json(trace),
+        }
+        print(json.dumps(answer))
+        return 0
+    print(clean(f"wrote {out}: {result.count:,} {result.unit}, {format_file_size(size)}"))
+    return 0
+
+
+def _load(options: argparse.Namespace) -> Trace:
+    """Load what the user named: all ranks of a run, or one."""
+    trace = load_specs(options.trace, cache=not options.no_cache).trace
+    return trace if options.rank is None else select_rank(trace, options.rank)[0]
+
+
+def _print_trace(options: argparse.Namespace, chosen: Format) -> int:
+    if options.json:
+        raise UsageError("--json describes the file that was written: it needs -o OUT")
+    print_format(chosen, _load(options), options)
+    return 0
+
+
+def _has_option(options: argparse.Namespace, flag: str) -> bool:
+    return getattr(options, flag) is not None
