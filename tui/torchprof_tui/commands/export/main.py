@@ -28,7 +28,8 @@ def run(options: argparse.Namespace) -> int:
         check_target(out)  # before a large trace is read
         trace = load_specs(options.trace, cache=not options.no_cache).trace
         if options.rank is not None:
-            trace, _ = select_rank(trace, options.rank)
+            trace, rank = select_rank(trace, options.rank)
+            trace = trace if rank is None else rank.numbered_trace
         check_not_source(trace, out)
         result = write(trace, out, options)
     except OutputError as error:
