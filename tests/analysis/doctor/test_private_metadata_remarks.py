@@ -1,4 +1,4 @@
-"""Test the doctor's remarks on environment variables and secrets: of ranks, of large values, and in the app's message."""
+"""Test the remarks on environment variables and secrets: of ranks, of large values, and in the app's message."""
 
 from __future__ import annotations
 
