@@ -35,6 +35,7 @@ EXAMPLES = {
     "chain": "chain sample:geglu_mlp_eager --event aten::mm --json",
     "diff": "diff sample:geglu_mlp_eager sample:geglu_mlp_compile --json",
     "slice": "slice sample:geglu_mlp_eager --range 0ms:0.5ms -o small.json --json",
+    "export": "export sample:geglu_mlp_eager -o events.csv --json",
     "run": "run --json --active 3 -- python train.py",
     "cache": "cache --json",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import pickle
 import subprocess
 import sys
@@ -65,6 +66,19 @@ def test_ranks(tmp_path: Path) -> None:
         tt.open(tmp_path, rank=7)
     with pytest.raises(tt.TraceError, match=r"no rank 1: .* holds one trace without a rank number"):
         tt.open(LINEAR, rank=1)
+
+
+def test_ranks_by_the_names_of_their_files(tmp_path: Path) -> None:
+    for path in late_rank(ranks=2).write(tmp_path):
+        document = json.loads(path.read_text())
+        del document["distributedInfo"]
+        path.write_text(json.dumps(document))
+    run = tt.open(tmp_path)
+    assert (run.ranks, run.table().rank) == ((0, 1), 0)
+    one = run.select_rank(1)
+    assert (one.rank, one.ranks, {step.rank for step in one.steps}) == (1, (1,), {1})
+    assert set(one.events.rank.tolist()) == {1}
+    assert one.diff(run.select_rank(0)).steps_a == (0, 1, 2)
 
 
 def test_ranks_open_where_an_event_loop_runs(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,21 @@ def test_ranks_with_clocks_of_their_own(tmp_path: Path) -> None:
     marks = [entry for entry in document["traceEvents"] if entry["pid"] == "Traces"]
     assert [mark["tid"] for mark in marks] == [f"rank {rank} Trace x" for rank in range(3)]
     assert (again.kind == Kind.PROFILER).sum() == 3
+
+
+def test_numbers_of_processes_fit_for_any_number_of_ranks(tmp_path: Path) -> None:
+    merged = load_merged_ranks(late_rank(ranks=2).write(tmp_path))
+    assert merged.merged_ranks is not None
+    first, second = merged.merged_ranks.all
+    ranks = replace(merged.merged_ranks, all=(first, replace(second, number=20_000)))
+    out = tmp_path / "all.json"
+    write_chrome_file(replace(merged, merged_ranks=ranks), out)
+    entries = read(out)["traceEvents"]
+    pids = {entry["pid"] for entry in entries}
+    assert {pid // 10_000 for pid in pids} == {0, 20_000}
+    assert max(pids) < 2**31
+    names = {entry["args"]["name"] for entry in entries if entry["ph"] == "M" and entry["name"] == "process_name"}
+    assert all(name.startswith(("rank 0 ", "rank 20000 ")) for name in names)
 
 
 def test_steps_of_a_rank_stay_together(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ class Trace:
         merged = self._model.merged_ranks
         rank = None if merged is None else merged.find_rank(number)
         if rank is not None:
-            return Trace(rank.trace)
+            return Trace(rank.numbered_trace)
         if merged is None and number == self.rank:
             return self
         known = f"ranks {', '.join(map(str, self.ranks))}" if self.ranks else "one trace without a rank number"
@@ -185,7 +185,7 @@ class Trace:
 
     @cached_property
     def _profile(self) -> Profile:
-        profile: Profile = _import("tables").Profile(self._model.all_ranks[0].trace)
+        profile: Profile = _import("tables").Profile(self._model.all_ranks[0].numbered_trace)
         return profile
 
     @cached_property

@@ -18,6 +18,7 @@ from torchprof_tui.commands.chain.records import ChainDocument
 from torchprof_tui.commands.check.records import CheckDocument, PatternListDocument
 from torchprof_tui.commands.common.json_document import Document
 from torchprof_tui.commands.diff.records import DiffDocument
+from torchprof_tui.commands.export.document import ExportDocument
 from torchprof_tui.commands.info.records import FolderDocument, InfoDocument
 from torchprof_tui.commands.run.document import RunDocument
 from torchprof_tui.commands.slice.document import SliceDocument
@@ -44,6 +45,7 @@ DOCUMENTS: dict[str, tuple[type[Document], ...]] = {
     "chain": (ChainDocument,),
     "diff": (DiffDocument,),
     "slice": (SliceDocument,),
+    "export": (ExportDocument,),
     "run": (RunDocument,),
     "cache": (CacheDocument,),
 }

@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 
 from torchprof_tui.analysis.completeness.private_metadata import PrivateValue
-from torchprof_tui.analysis.export.rank_entries import RankEntries
+from torchprof_tui.analysis.export.rank_entries import RankEntries, choose_process_numbers
 from torchprof_tui.analysis.slicing.document_writer import open_trace_file, write_document, write_header
 from torchprof_tui.analysis.slicing.entry_survey import map_entries_to_events
 from torchprof_tui.trace.core.bounded_json import dump_bounded
@@ -71,8 +71,9 @@ def _write_ranks(ranks: Ranks, file: IO[bytes], keep_private: bool) -> ChromeFil
 
 def _read_entries(ranks: Ranks) -> Iterator[dict[str, Any]]:
     origin = ranks.all[0].trace.origin
+    numbers = choose_process_numbers(max(rank.number for rank in ranks.all))
     for index, rank in enumerate(ranks.all):
-        yield from RankEntries(rank, index, origin - rank.trace.origin).read()
+        yield from RankEntries(rank, index, origin - rank.trace.origin, numbers).read()
 
 
 def _merge_devices(ranks: Sequence[Rank]) -> list[Any]:

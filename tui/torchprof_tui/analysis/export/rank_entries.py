@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -16,11 +17,34 @@ from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.raw_events import ARGS, NO_TIME
 
-PIDS_PER_RANK = 10_000_000
-"""The process of rank N with the id p gets N · PIDS_PER_RANK + p; Linux has at most 4,194,304 processes."""
+_MAX_PROCESS = 2**31 - 1
+"""Largest number of a process that readers of the format take."""
 
-_FIRST_NAMED_PID = 9_000_000
-"""From here on are the processes whose id is no number."""
+
+@dataclass(frozen=True, slots=True)
+class ProcessNumbers:
+    """How processes are numbered: rank N has the numbers from N · `per_rank` on.
+
+    Processes keep their own number below `first_new`; all others are counted from there.
+    """
+
+    per_rank: int
+    first_new: int
+
+    def number_process(self, rank: int, own: str, known: int) -> int:
+        """Return the number of a process that is called `own` in its file, where `known` others have one."""
+        is_kept = own.isascii() and own.isdecimal() and len(own) < 9 and int(own) < self.first_new
+        return rank * self.per_rank + (int(own) if is_kept else self.first_new + known)
+
+
+_KEPT = ProcessNumbers(10_000_000, 9_000_000)  # Linux has at most 4,194,304 processes
+_COUNTED = ProcessNumbers(10_000, 0)
+
+
+def choose_process_numbers(largest_rank: int) -> ProcessNumbers:
+    """Choose how to number processes: recognizable where there is room for all ranks, else counted."""
+    return _KEPT if (largest_rank + 1) * _KEPT.per_rank <= _MAX_PROCESS else _COUNTED
+
 
 _RANK_SHIFT_BITS = 40
 """As when ranks are merged in memory: above these bits of a number is the index of the rank. 8,192 ranks stay below
@@ -38,9 +62,10 @@ _FLOW_KEYS = ("id", "bind_id")
 class RankEntries:
     """The entries of a rank. `index`: its place among the ranks. `shift`: ns to add to times of its file."""
 
-    def __init__(self, rank: Rank, index: int, shift: int) -> None:
+    def __init__(self, rank: Rank, index: int, shift: int, numbers: ProcessNumbers) -> None:
         self._rank = rank
         self._shift = shift
+        self._numbers = numbers
         self._number_shift = index << _RANK_SHIFT_BITS
         self._pids: dict[str, int] = {}
         self._named_pids: set[int] = set()
@@ -84,8 +109,9 @@ class RankEntries:
         if name == "process_name" and isinstance(args.get("name"), str) and isinstance(pid, int):
             args["name"] = self._name_process(args["name"])
             self._named_pids.add(pid)
-        elif name == "process_sort_index" and type(args.get("sort_index")) is int:
-            args["sort_index"] += self._rank.number * PIDS_PER_RANK
+        elif name == "process_sort_index" and type(args.get("sort_index")) is int and isinstance(pid, int):
+            own = min(max(args["sort_index"], 0), self._numbers.per_rank - 1)
+            args["sort_index"] = self._rank.number * self._numbers.per_rank + own
 
     def _name_process(self, name: str) -> str:
         return f"{self._rank.label} {name}"
@@ -94,9 +120,7 @@ class RankEntries:
         """Return the process number in the written file."""
         pid = self._pids.get(text)
         if pid is None:
-            is_number = text.isascii() and text.isdecimal() and len(text) < 9 and int(text) < _FIRST_NAMED_PID
-            own = int(text) if is_number else _FIRST_NAMED_PID + len(self._pids)
-            pid = self._pids[text] = self._rank.number * PIDS_PER_RANK + own
+            pid = self._pids[text] = self._numbers.number_process(self._rank.number, text, len(self._pids))
         return pid
 
     def _renumber(self, value: Any) -> Any:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 from torchprof_tui.analysis.slicing.source_files import check_not_source
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs, select_rank
-from torchprof_tui.commands.common.partial_input import partial_as_json
 from torchprof_tui.commands.common.private_values import report_private_values
+from torchprof_tui.commands.export.document import build_document
 from torchprof_tui.commands.export.formats import Format, choose_format, import_writer, print_format
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.number_format import format_file_size
 
-SCHEMA = "torchprof-tui/export/1"
 FLAME_OPTIONS = ("by", "time", "range", "step")
 
 
@@ -42,16 +41,7 @@ def run(options: argparse.Namespace) -> int:
     report_private_values(result.private_values)
     size = out.stat().st_size
     if options.json:
-        answer = {
-            "schema": SCHEMA,
-            "trace": options.output,
-            "format": name,
-            result.unit: result.count,
-            "bytes": size,
-            "left_out": [*result.left_out, *(value.path for value in result.private_values)],
-            "partial": partial_as_json(trace),
-        }
-        print(json.dumps(answer))
+        print_document(build_document(trace, options.output, name, size, result))
         return 0
     print(clean(f"wrote {out}: {result.count:,} {result.unit}, {format_file_size(size)}"))
     return 0
@@ -60,7 +50,10 @@ def run(options: argparse.Namespace) -> int:
 def _load(options: argparse.Namespace) -> Trace:
     """Load what the user named: all ranks of a run, or one."""
     trace = load_specs(options.trace, cache=not options.no_cache).trace
-    return trace if options.rank is None else select_rank(trace, options.rank)[0]
+    if options.rank is None:
+        return trace
+    trace, rank = select_rank(trace, options.rank)
+    return trace if rank is None else rank.numbered_trace
 
 
 def _print_trace(options: argparse.Namespace, chosen: Format) -> int:

@@ -19,7 +19,7 @@ class SliceDocument(Document, frozen=True, kw_only=True, tag="torchprof-tui/slic
     events: Annotated[int, about("its events on lanes")]
     bytes: Annotated[int, about("its size")]
     starts_ns: Annotated[int, about("start of its first event in the whole trace")]
-    left_out: Annotated[list[str], about("keys of the file that are not in it: too large, or unreadable")]
+    left_out: Annotated[list[str], about("keys that are not in it: too large, unreadable, or private")]
     partial: Annotated[list[ProblemRecord], about("what was lost of the whole trace; [] for nothing")]
 
 
@@ -32,6 +32,6 @@ def build_document(trace: Trace, output: str, sliced: SliceResult) -> SliceDocum
         events=sliced.events,
         bytes=sliced.size,
         starts_ns=sliced.first_start,
-        left_out=list(sliced.skipped_keys),
+        left_out=sliced.left_out,
         partial=build_partial(trace),
     )

@@ -83,6 +83,13 @@ class Rank:
         return f"{self.label}{separator}" if self.label else ""
 
     @cached_property
+    def numbered_trace(self) -> Trace:
+        """Its trace, with its number as `Trace.rank` also where only the name of the file has it."""
+        if not self.is_merged or self.trace.rank == self.number:
+            return self.trace
+        return replace(self.trace, metadata=replace(self.trace.metadata, rank=self.number))
+
+    @cached_property
     def partial(self) -> bool:
         """Whether its file or connection ended early, so that part of the recording is missing."""
         return any(problem.kind in INCOMPLETE_STREAM_KINDS for problem in self.trace.problems)
