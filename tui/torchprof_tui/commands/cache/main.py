@@ -20,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
             "folder": str(folder) if has_folder else None,
             "traces": traces,
             "bytes": size,
-            "limit_bytes": disk_cache.LIMIT_BYTES,
+            "limit_bytes": disk_cache.cache_limit(),
         }
         if options.clear:
             answer |= {"removed": removed, "freed_bytes": freed}
@@ -31,9 +31,8 @@ def run(options: argparse.Namespace) -> int:
     if not has_folder:
         print("no home folder, so no cache; TORCHPROF_TUI_CACHE can name a folder for it")
         return 0
-    print(
-        f"{folder}: {_format_trace_count(traces)}, {size / 1e6:.1f} MB of at most {disk_cache.LIMIT_BYTES / 1e9:.1f} GB"
-    )
+    limit = disk_cache.cache_limit()
+    print(f"{folder}: {_format_trace_count(traces)}, {size / 1e6:.1f} MB of at most {limit / 1e9:.1f} GB")
     return 0
 
 
