@@ -29,9 +29,10 @@ for _sign, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHU
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests, and the programs that they start, keep out of the user's cache and list of recent traces."""
+    """Tests, and the programs that they start, keep out of the user's cache, configuration and recent traces."""
     home = tmp_path_factory.mktemp("home")
     ours = {"TORCHPROF_TUI_CACHE": str(home / "cache"), "XDG_STATE_HOME": str(home / "state")}
+    ours["XDG_CONFIG_HOME"] = str(home / "config")
     before = {name: os.environ.get(name) for name in ours}
     os.environ.update(ours)
     yield

@@ -21,6 +21,8 @@ from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 
+from torchprof_tui.program.config_file import summarize_problems
+from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.errors import UnreadableFileError, format_error
 from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE
@@ -34,6 +36,7 @@ from torchprof_tui.ui.common.terminal_driver import TerminalDriver
 from torchprof_tui.ui.common.themes import THEMES
 from torchprof_tui.ui.diff.comparing_app import ComparingApp
 from torchprof_tui.ui.later_screens import (
+    check_keys,
     create_start_screen,
     import_explorer,
     import_screens,
@@ -42,6 +45,7 @@ from torchprof_tui.ui.later_screens import (
 from torchprof_tui.ui.start.loading_screen import LoadingScreen
 
 if TYPE_CHECKING:
+    from torchprof_tui.program.settings import Configuration
     from torchprof_tui.runs.recording_request import RecordingRequest
     from torchprof_tui.trace.loading.opener import TraceOpener
     from torchprof_tui.trace.model.trace import Trace
@@ -60,8 +64,8 @@ SWITCH_INTERVAL_SECONDS = 0.0002
 class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
     """The app. `opener`: opens the first trace, already started. `at`: the time or step to show first.
 
-    `comparison`: what to compare it with. `connections`: those of the session to ssh hosts. `failure`: why the first
-    trace could not be opened, one line.
+    `comparison`: what to compare it with. `connections`: those of the session to ssh hosts. `configuration`: the
+    user's file. `failure`: why the first trace could not be opened, one line.
     `lanes_ready` is set when lanes are on screen, or when it is certain that there will be none.
     """
 
@@ -71,7 +75,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
     every style sheet once more when the screen is first shown."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "leave", "leave", id="program.leave", tooltip="leave this screen; from the lanes: quit"),
-        Binding("ctrl+c", "quit", "quit", show=False, system=True),
+        Binding("ctrl+c", "quit", "quit", id="program.quit", show=False, system=True),
         Binding(
             "ctrl+z",
             "suspend_process",
@@ -96,6 +100,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
         debug: bool = False,
         connections: SshConnections | None = None,
         comparison: ComparisonRequest | None = None,
+        configuration: Configuration | None = None,
     ) -> None:
         super().__init__()
         self.pending_comparison = comparison
@@ -110,7 +115,12 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
         self._connections = connections
         self._start_position = at
         self._debug_errors = debug
+        self._crash_details: tuple[str, ...] = ()
         self._switch_interval = contextlib.ExitStack()  # restored on unmount
+        self._configuration = configuration
+        if configuration is not None:
+            self.remapped_keys = dict(configuration.keys)
+            self.set_keymap(self.remapped_keys)
         self._original_environment = dict(os.environ)  # for recordings: the app changes some of it for itself
 
     def on_mount(self) -> None:
@@ -118,6 +128,9 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
         self.push_screen(
             create_start_screen() if self._initial_opener is None else self._create_loading_screen(self._initial_opener)
         )
+        note_phase("first screen", columns=self.size.width, lines=self.size.height)
+        if self._configuration is not None:
+            self._report_configuration(self._configuration)
         # Where the ssh session is closed or the app killed, restore the terminal and remove temporary folders.
         loop = asyncio.get_running_loop()
         if not self.is_headless:
@@ -128,6 +141,18 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
     def get_driver_class(self) -> type[Driver]:
         driver_class = super().get_driver_class()
         return TerminalDriver if driver_class is LinuxDriver else driver_class
+
+    @work(group="configuration")
+    async def _report_configuration(self, configuration: Configuration) -> None:
+        """Notify what is wrong with the configuration file; find conflicts of keys when all screens are imported."""
+        lines = [problem.line for problem in configuration.problems]
+        if configuration.keys:
+            if self._initial_opener is not None:
+                await self.lanes_ready.wait()
+            lines += await asyncio.to_thread(check_keys, type(self), configuration.keys)
+        if lines:
+            text = summarize_problems(lines)
+            self.notify(text, title="configuration", severity="warning", timeout=10, markup=False)
 
     # -- opening a trace -------------------------------------------------------------------------------------------
 
@@ -166,6 +191,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
     async def on_loading_screen_opened(self, message: LoadingScreen.Opened) -> None:
         previous, self._current_opener = self._current_opener, message.opener
         self.failure = None
+        note_phase("trace opened", events=len(message.trace), cached=message.opener.cached)
         if previous is None:
             self.freeze_program()
         from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen  # deferred: imports numpy
@@ -328,6 +354,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
         self.start_pending_comparison(screen.trace)
         self._switch_interval.enter_context(use_switch_interval(SWITCH_INTERVAL_SECONDS))
         self.defer_garbage_collection()
+        note_phase("lanes on screen")
         self.lanes_ready.set()
 
     def on_unmount(self) -> None:
@@ -354,7 +381,10 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
         self.theme = THEMES[name].name
 
     def _handle_exception(self, error: Exception) -> None:
+        screens = " > ".join(type(screen).__name__ for screen in self.screen_stack) if self._running else ""
+        self._crash_details = (f"app {self.size.width}x{self.size.height}, screens {screens or 'none'}",)
         super()._handle_exception(error)
+        self._return_code = 2  # 1 is an answer of a command
         self.lanes_ready.set()  # ends what waits for lanes; the error is raised when the app ends
 
     def _print_error_renderables(self) -> None:
@@ -362,5 +392,5 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
             super()._print_error_renderables()
             return
         if self._exit_renderables and self._exception is not None:
-            print_crash(self._exception)
+            print_crash(self._exception, self._crash_details)
         self._exit_renderables.clear()

@@ -11,7 +11,7 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from torchprof_tui import __version__
@@ -21,7 +21,10 @@ from torchprof_tui.commands.common.standard_streams import (
     replace_closed_streams,
     tolerate_encoding,
 )
-from torchprof_tui.trace.core.errors import format_error
+from torchprof_tui.commands.common.termination import exit_on_signals
+from torchprof_tui.program.config_file import apply_configuration, load_configuration, report_problems
+from torchprof_tui.program.phase_log import close_log, note_phase, open_log
+from torchprof_tui.trace.core.errors import format_error, is_expected
 
 PROGRAM = "torchprof-tui"
 
@@ -37,6 +40,8 @@ COMMANDS = {
     "perfetto": "open a trace, or a part of it, in Perfetto's UI in the browser",
     "snapshot": "save the screen after some keys, as SVG or text",
     "cache": "list or clear the cache of opened traces",
+    "config": "print the settings in force, check or create the configuration file",
+    "completion": "print a completion script for bash, zsh or fish",
 }
 """Packages of `torchprof_tui.commands`: `arguments.add_arguments(parser)`, `main.run(options) -> exit status`."""
 
@@ -66,18 +71,24 @@ class _Parser(argparse.ArgumentParser):
     """Parse arguments as argparse does, and raise UsageError with one line instead of printing the usage."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message} (see: {self.prog} --help)")
+        hints = []
+        if message.startswith("unrecognized arguments: --"):
+            word = message.split()[2].partition("=")[0]
+            hints = [_suggest(word, [flag for action in self._actions for flag in action.option_strings])]
+        raise UsageError(f"{message} ({'; '.join([*filter(None, hints), f'see: {self.prog} --help'])})")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program and return its exit status: 0 done, 1 the answer is no, 2 wrong call or input, 130 Ctrl-C."""
+    """Run the program and return its exit status: 0 done, 1 the answer is no, 2 wrong call or input, 128 + signal."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     replace_closed_streams()
     tolerate_encoding()
     try:
-        status = _run_command(words)
-        sys.stdout.flush()
+        with exit_on_signals():
+            status = _run_command(words)
+            sys.stdout.flush()
+        note_phase("end", status=status)
         return status
     except UsageError as error:
         return _report_error(str(error))
@@ -88,8 +99,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        return _report_error(format_error(error))
+        return _report_error(format_error(error) if is_expected(error) else _report_crash(error))
     finally:
+        close_log()
         drop_unwritten_output()
 
 
@@ -103,13 +115,17 @@ def _run_command(words: list[str]) -> int:
         return 0
     if name == "open":
         _reject_unknown_command(rest)
-    # Arguments and command are separate modules: --help and a wrong call import nothing else.
-    parser = _build_parser(name)
-    importlib.import_module(f"torchprof_tui.commands.{name}.arguments").add_arguments(parser)
-    parser.add_argument("--debug", action="store_true", help="print the traceback of an error")
-    if name in TRACE_COMMANDS:
-        parser.add_argument("--unpack-all", action="store_true", help="allow compression ratios above 200:1")
+    parser = build_parser(name)
+    configuration = None if name == "completion" else load_configuration()
+    if configuration is not None:
+        apply_configuration(configuration, parser)
     options = parser.parse_args(rest)
+    if configuration is not None and name not in ("open", "config"):  # the app notifies, `config` prints all
+        report_problems(configuration, name)
+    options.configuration, options.build_parser, options.commands = configuration, build_parser, COMMANDS
+    if options.log is not None:
+        _start_log(options.log)
+    note_phase(f"command {name}")
     if getattr(options, "unpack_all", False):
         os.environ["TORCHPROF_TUI_UNPACK_ALL"] = "1"  # worker processes inherit it
     if name == "open":
@@ -120,7 +136,27 @@ def _run_command(words: list[str]) -> int:
     return status
 
 
-def _build_parser(name: str) -> argparse.ArgumentParser:
+def build_parser(name: str) -> argparse.ArgumentParser:
+    """Create the complete parser of a command; "open" is the program without a command."""
+    parser = _create_parser(name)
+    # Arguments and command are separate modules: --help and a wrong call import nothing else.
+    importlib.import_module(f"torchprof_tui.commands.{name}.arguments").add_arguments(parser)
+    parser.add_argument("--debug", action="store_true", help="print the traceback of an error")
+    parser.add_argument("--log", metavar="FILE", help="write phases with times, sizes and versions, for a bug report")
+    if name in TRACE_COMMANDS:
+        parser.add_argument("--unpack-all", action="store_true", help="allow compression ratios above 200:1")
+    return parser
+
+
+def _start_log(path: str) -> None:
+    describe = importlib.import_module("torchprof_tui.program.versions")
+    try:
+        open_log(path, [*describe.describe_program(), *describe.describe_terminal()])
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--log {path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _create_parser(name: str) -> argparse.ArgumentParser:
     if name != "open":
         return _Parser(prog=f"{PROGRAM} {name}", description=COMMANDS[name], allow_abbrev=False)
     parser = _Parser(
@@ -142,8 +178,18 @@ def _reject_unknown_command(words: list[str]) -> None:
     if first in COMMANDS:
         raise UsageError(f"options come after the command: {PROGRAM} {first} … (for a file of that name: ./{first})")
     if first.isidentifier() and not os.path.exists(first):
-        known = ", ".join(map(repr, COMMANDS))
-        raise UsageError(f"invalid choice: {first!r} (no file of that name, and the commands are {known})")
+        hint = _suggest(first, COMMANDS) or f"the commands are {', '.join(map(repr, COMMANDS))}"
+        raise UsageError(f"invalid choice: {first!r} (no file of that name; {hint})")
+
+
+def _suggest(word: str, known: Iterable[str]) -> str:
+    hint: str = importlib.import_module("torchprof_tui.commands.common.suggestions").suggest(word, known)
+    return hint
+
+
+def _report_crash(error: Exception) -> str:
+    line: str = importlib.import_module("torchprof_tui.program.crash_report").report_crash(error)
+    return line
 
 
 def _report_error(line: str) -> int:

@@ -194,6 +194,11 @@ def _search_default_python(environment: Mapping[str, str]) -> Iterator[tuple[str
             yield f"${variable}", None, "not set"
         else:
             yield f"${variable}", python if os.access(python, os.X_OK) else None, f"no {python}"
+    python = environment.get("TORCHPROF_TUI_PYTHON", "")  # set from the configuration file as well
+    if python:
+        python = os.path.join(python, "bin", "python") if os.path.isdir(python) else python
+        usable = os.path.isfile(python) and os.access(python, os.X_OK)
+        yield "the configured interpreter", python if usable else None, f"no {python}"
     has_torch = importlib.util.find_spec("torch") is not None  # does not import torch
     yield "torchprof-tui's own", sys.executable if has_torch else None, "no torch"
     yield "python3 on the PATH", shutil.which("python3", path=environment.get("PATH")) or sys.executable, ""

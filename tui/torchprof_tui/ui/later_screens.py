@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.storage.disk_cache import prune_cache
 
 if TYPE_CHECKING:
+    from textual.app import App
+
     from torchprof_tui.trace.loading.opener import TraceOpener
     from torchprof_tui.trace.model.trace import Trace
     from torchprof_tui.trace.specs.address import ListedTrace
@@ -40,6 +43,12 @@ def import_screens() -> None:
         "record.recording",
     ):
         importlib.import_module(f"torchprof_tui.ui.{screen}_screen")
+
+
+def check_keys(app: type[App[None]], keymap: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with remapped keys, one line each; in a thread, because it imports every screen."""
+    problems: list[str] = importlib.import_module("torchprof_tui.ui.key_catalog").check_keymap(app, keymap)
+    return problems
 
 
 def create_diff_screen(asked: CompareAsked, other: Trace, opener: TraceOpener | None) -> DiffScreen:

@@ -34,7 +34,7 @@ def build_document(removed: int | None = None, freed_bytes: int | None = None) -
         folder=str(folder) if has_folder else None,
         traces=traces,
         bytes=size,
-        limit_bytes=disk_cache.LIMIT_BYTES,
+        limit_bytes=disk_cache.cache_limit(),
         removed=UNSET if removed is None else removed,
         freed_bytes=UNSET if freed_bytes is None else freed_bytes,
         cannot_tell=UNSET if has_folder else NO_CACHE,

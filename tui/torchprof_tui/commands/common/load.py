@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.partial_input import report_partial
 from torchprof_tui.commands.common.progress_line import ProgressLine
+from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.problems import UNRELATED_RANKS
 from torchprof_tui.trace.loading.load_resolved import load_resolved
@@ -36,6 +37,7 @@ def load_specs(specs: Sequence[str], cache: bool, list_folders: bool = False) ->
             )
         finally:
             progress_line.clear()
+    note_phase("trace opened", events=len(opened.trace), cached=str(opened.cached), seconds=opened.seconds)
     if opened.was_damaged:
         print(f"torchprof-tui: {DAMAGED_CACHE_MESSAGE}", file=sys.stderr)
     _report_rank_problems(opened.trace)

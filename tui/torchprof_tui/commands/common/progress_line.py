@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TextIO
 
+from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.loading.progress import Phase, Progress, RanksProgress
 
 DELAY_SECONDS = 0.5
@@ -21,9 +22,13 @@ class ProgressLine:
         self._is_terminal = out.isatty()
         self._next_redraw = time.monotonic() + DELAY_SECONDS
         self._shown = False
+        self._phase: Phase | None = None
 
     def __call__(self, progress: Progress) -> None:
         now = time.monotonic()
+        if progress.phase != self._phase:
+            self._phase = progress.phase
+            note_phase(f"load: {progress.phase}", bytes=progress.bytes, events=progress.events)
         if not self._is_terminal or now < self._next_redraw or progress.phase == Phase.CONNECTING:
             return
         self._next_redraw = now + REDRAW_SECONDS

@@ -33,3 +33,6 @@ def add_appearance_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-mouse", action="store_true", help="do not use the mouse, so that the terminal can select text"
     )
+    parser.add_argument(
+        "--mouse", action="store_false", dest="no_mouse", help="use the mouse where the configuration file says no"
+    )

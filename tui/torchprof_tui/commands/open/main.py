@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING
 
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.open.arguments import COLOR_SYSTEMS
+from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_specs
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
 if TYPE_CHECKING:
     from torchprof_tui.ui.diff.comparison_request import ComparisonRequest
+
+LINE_TERMINALS = ("dumb", "unknown")
+"""Values of TERM of terminals that cannot place the cursor."""
 
 ERASE_LINE = "\r\x1b[K"
 
@@ -25,7 +29,7 @@ def run(options: argparse.Namespace, comparison: ComparisonRequest | None = None
     if options.at is not None and not options.trace:
         raise UsageError("--at needs a trace")
     meant = resolve_specs(options.trace) if options.trace else None
-    _require_terminal(None if meant is None else meant.path)
+    require_terminal(None if meant is None else meant.path)
     set_color_environment(options.color)
     # Nothing allocated before the first frame is garbage; the app collects by its own policy.
     gc.disable()
@@ -52,6 +56,7 @@ def _run_app(
     try:
         from torchprof_tui.app import TorchprofApp
 
+        note_phase("app imported")
         if opening is not None:
             opening.wait_until_connected()  # ssh may ask for a password on the terminal before the app draws on it
         app = TorchprofApp(
@@ -62,6 +67,7 @@ def _run_app(
             debug=options.debug,
             connections=connections,
             comparison=comparison,
+            configuration=getattr(options, "configuration", None),
         )
         app.run(mouse=not options.no_mouse)
     finally:
@@ -90,16 +96,30 @@ def _describe_start(meant: ResolvedInput | None) -> str:
 
 def _show_line(text: str) -> None:
     """Replace the line of the shell in which the command was typed; the app draws on another screen."""
+    if not os.isatty(2):  # served to a browser
+        return
     with contextlib.suppress(OSError):  # the terminal is gone: the exit status still says why the program ended
         os.write(2, f"{ERASE_LINE}{text}".encode())
 
 
-def _require_terminal(spec: str | None) -> None:
+def require_terminal(spec: str | None) -> None:
+    """Raise UsageError where the app cannot draw."""
+    problem = find_terminal_problem(spec == "-")
+    if problem:
+        works = f"torchprof-tui info {spec or 'TRACE'}, check, table, or snapshot -o OUT.svg"
+        raise UsageError(f"{problem}; what works here: {works}")
+
+
+def find_terminal_problem(is_trace_piped: bool = False) -> str:
+    """Say why the app cannot draw: there is no terminal, or one that only prints lines; "" where it can."""
+    if os.environ.get("TEXTUAL_DRIVER"):  # textual-serve: a browser is the terminal
+        return ""
     # Textual draws on stderr: stdout may be a pipe.
-    if os.isatty(2) and (spec == "-" or os.isatty(0)):
-        return
-    named = spec or "TRACE"
-    raise UsageError(f"the explorer needs a terminal; without one: torchprof-tui info {named}, or snapshot")
+    if not os.isatty(2) or not (is_trace_piped or os.isatty(0)):
+        return "the explorer needs a terminal"
+    if os.environ.get("TERM") in LINE_TERMINALS:
+        return f"TERM={os.environ['TERM']}: this terminal cannot show the explorer"
+    return ""
 
 
 def _replace_stdin_with_terminal() -> int:

@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         print_document(build_document(result))
     elif result.folder is not None:
         _print_result(result)
-    opens = not (options.json or options.no_open) and os.isatty(0) and os.isatty(2)
+    opens = not (options.json or options.no_open) and not open_command.find_terminal_problem()
     if opens and result.traces:
         _open_explorer(result, options)
     return result.exit_status

@@ -28,6 +28,12 @@ class ConnectionLostError(Exception):
     """The connection ended before the data did; `str()` is the reason. The bytes received before are valid."""
 
 
+def is_expected(error: BaseException) -> bool:
+    """Return whether an error is about the input or the machine, so that its line is all there is to say."""
+    known = (TraceError, TraceChangedError, UnreadableFileError, ConnectionLostError, OSError, MemoryError)
+    return isinstance(error, known) or "start new thread" in str(error)
+
+
 def format_error(error: BaseException) -> str:
     """Format an error as one line for the user. The text of errors for the user is used as it is."""
     if isinstance(error, (TraceError, TraceChangedError)):

@@ -7,11 +7,13 @@ import os
 import secrets
 from pathlib import Path
 
+from torchprof_tui.trace.core.home_folder import find_home
+
 
 def find_home_folder() -> Path | None:
     """Return the user's home folder; None if HOME is empty or relative, or if HOME is unset and the user has none."""
-    home = os.path.expanduser("~")
-    return Path(home) if os.path.isabs(home) and os.environ.get("HOME") != "" else None
+    home = find_home()
+    return None if home is None else Path(home)
 
 
 def find_state_folder() -> Path | None:

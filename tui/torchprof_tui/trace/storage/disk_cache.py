@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchprof_tui import __version__
+from torchprof_tui.trace.core.byte_size import parse_byte_size
 from torchprof_tui.trace.core.user_files import find_home_folder
 
 FORMAT_VERSION = 2
@@ -35,7 +36,7 @@ FORMAT_VERSION = 2
 NO_FOLDER = Path(os.devnull, "torchprof-tui")
 """A folder that cannot exist, because what is above it is no folder: nothing is found in it and nothing written."""
 
-LIMIT_BYTES = 4 << 30
+DEFAULT_LIMIT_BYTES = 4 << 30
 """Bytes of all entries, at most; the oldest are removed first. Columns take a fifth of their JSON: some 20 GB of it."""
 
 ORPHAN_SECONDS = 3600
@@ -148,6 +149,13 @@ def cache_folder() -> Path:
     return NO_FOLDER if home is None else home / ".cache" / "torchprof-tui"
 
 
+def cache_limit() -> int:
+    """Return the bytes of all entries, at most: `$TORCHPROF_TUI_CACHE_LIMIT` (bytes, or `20 GB`), else the default."""
+    with contextlib.suppress(ValueError):
+        return parse_byte_size(os.environ.get("TORCHPROF_TUI_CACHE_LIMIT", "").strip())
+    return DEFAULT_LIMIT_BYTES
+
+
 def find_or_create_entry(spec: str, cache: bool = True) -> CacheEntry:
     """Return the entry of a trace: ready where it was opened before and has not changed, else an empty draft.
 
@@ -192,8 +200,9 @@ def create_draft(spec: str, key: str | None = None, cache: bool = True) -> Cache
     return _register_entry(CacheEntry(spec, Path(tempfile.mkdtemp(prefix="torchprof-tui-")), None))
 
 
-def prune_cache(limit: int = LIMIT_BYTES) -> int:
+def prune_cache(limit: int | None = None) -> int:
     """Remove the entries opened longest ago until the rest fits, and orphaned drafts. Returns the bytes freed."""
+    limit = cache_limit() if limit is None else limit
     freed = 0
     now = time.time()
     entries = []

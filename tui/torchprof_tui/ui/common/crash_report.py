@@ -1,21 +1,22 @@
-"""Report a bug of the program: one line on stderr, and the traceback in a file that can be sent."""
+"""Report a bug of the app: one line on stderr, and a report that can be sent."""
 
 from __future__ import annotations
 
+import importlib
 import sys
 import tempfile
-import traceback
+from collections.abc import Sequence
 
 from textual.worker import WorkerFailed
 
 
-def print_crash(error: BaseException) -> None:
-    """Print one line about an error that ended the app, and write its traceback to a temporary file."""
+def print_crash(error: BaseException, details: Sequence[str] = ()) -> None:
+    """Print one line about an error that ended the app, and write the report. `details`: lines about the screen."""
     if isinstance(error, WorkerFailed):  # does not say where the worker failed
         error = error.error
-    path = write_log("".join(traceback.format_exception(error)))
-    name = type(error).__name__
-    print(f"torchprof-tui: crashed ({name}); please report it, the details are in {path}", file=sys.stderr)
+    # Imported by name: only a program that has failed needs it.
+    line = importlib.import_module("torchprof_tui.program.crash_report").report_crash(error, details)
+    print(f"torchprof-tui: {line}", file=sys.stderr)
 
 
 def write_log(text: str) -> str:

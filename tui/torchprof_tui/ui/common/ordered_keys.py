@@ -25,6 +25,7 @@ class OrderedKeysApp(App[None]):
 
     def __init__(self) -> None:
         super().__init__()
+        self.remapped_keys: dict[str, str] = {}  # by binding id, as in the configuration file
         self._handled_keys = 0
         self._forwarded: WeakKeyDictionary[events.Key, tuple[ref[Widget], int]] = WeakKeyDictionary()
         """By key: the widget that it went to, and how many keys had been handled by then; -1: it was not mounted.
@@ -62,7 +63,7 @@ class OrderedKeysApp(App[None]):
 
     def explain_key(self, event: events.Key) -> None:
         """Tell the user why a key without a binding does nothing."""
-        self.say(explain_unbound_key(event))
+        self.say(explain_unbound_key(event, self.remapped_keys))
 
     def say(self, reason: str) -> None:
         """Show for a moment why a key does nothing, in place of an earlier such message."""

@@ -21,9 +21,10 @@ class Prompt(Horizontal):
     """
 
     BINDINGS = [
-        Binding("escape,ctrl+c", "close", "close", show=False),  # ctrl+c copies where text is selected
-        Binding("up", "recall(1)", "earlier", show=False),
-        Binding("down", "recall(-1)", "later", show=False),
+        # ctrl+c copies where text is selected
+        Binding("escape,ctrl+c", "close", "close", id="prompt.close", show=False),
+        Binding("up", "recall(1)", "earlier", id="prompt.earlier", show=False),
+        Binding("down", "recall(-1)", "later", id="prompt.later", show=False),
     ]
     DEFAULT_CSS = """
     Prompt { height: 1; display: none; }

@@ -9,6 +9,7 @@ from textual.strip import Strip
 
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
+from torchprof_tui.ui.common.remapped_keys import list_bindings, rename_hints
 
 
 def format_copy_message(label: str) -> str:
@@ -49,6 +50,9 @@ class StatusLine(PaintedWidget):
 
     def show_keys(self, keys: Sequence[tuple[str, str]]) -> None:
         """Show as many of these (key, description) hints as fit; the most useful come first."""
+        keymap = getattr(self.app, "remapped_keys", None) if self.is_attached else None
+        if keymap:
+            keys = rename_hints(keys, [*list_bindings(type(self.screen)), *list_bindings(type(self.app))], keymap)
         if tuple(keys) != self._key_hints:
             self._key_hints = tuple(keys)
             self.repaint()

@@ -16,6 +16,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
+from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.errors import NOT_A_TRACE
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.cleanup import clean_up_in_thread
@@ -156,6 +157,8 @@ class LoadingScreen(Screen[None]):
             return await self.opener.load_trace(self._store_progress)
 
     def _store_progress(self, progress: Progress) -> None:
+        if progress.phase != self._progress.phase:
+            note_phase(f"load: {progress.phase}", bytes=progress.bytes, events=progress.events)
         self._progress = progress
 
     def _show_progress(self) -> None:

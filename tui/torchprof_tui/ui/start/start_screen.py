@@ -110,8 +110,8 @@ class StartScreen(Screen[None]):
         Binding(
             "backspace", "parent", "up", id="start.parent", tooltip="the parent folder, or the trace below", show=False
         ),
-        Binding("up", "scroll_guide(-1)", show=False),
-        Binding("down", "scroll_guide(1)", show=False),
+        Binding("up", "scroll_guide(-1)", "up", id="start.up", show=False),
+        Binding("down", "scroll_guide(1)", "down", id="start.down", show=False),
     ]
 
     @dataclass

@@ -91,4 +91,9 @@ def _describe_action(group: list[ActiveBinding]) -> KeyHelp:
 
 
 def _format_key(binding: Binding) -> str:
-    return binding.key_display or _SYMBOLS.get(binding.key, binding.key)
+    return binding.key_display or format_key_name(binding.key)
+
+
+def format_key_name(key: str) -> str:
+    """Format textual's name of a key as it is on a keyboard: `/` for slash, `←` for left."""
+    return _SYMBOLS.get(key, key)

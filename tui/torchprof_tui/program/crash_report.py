@@ -1,0 +1,112 @@
+"""Write a report about a bug of the program that can be sent: versions, terminal, phases, traceback.
+
+The report holds nothing of a trace and no path: messages of exceptions may quote both, so only those of types whose
+messages are about code are kept, and files in the traceback are named from their package on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from torchprof_tui.program.phase_log import list_phases
+from torchprof_tui.program.versions import describe_program, describe_terminal
+from torchprof_tui.trace.core.user_files import create_state_folder
+
+FOLDER_NAME = "crashes"
+MAX_REPORTS = 20
+"""Reports that are kept; the oldest are removed."""
+
+MAX_FRAMES = 200
+"""Frames of a traceback that are written; endless recursion has thousands."""
+
+MESSAGES_ABOUT_CODE = (AttributeError, ImportError, IndexError, NameError, RecursionError, TypeError, ZeroDivisionError)
+"""Types of exceptions whose messages name code, types and indices, never what a trace holds."""
+
+LEFT_OUT = "(message left out: it may quote a trace; --debug prints it)"
+
+
+def report_crash(error: BaseException, details: Sequence[str] = ()) -> str:
+    """Write the report to a new file and return one line that says where. `details`: lines about the screen."""
+    name = type(error).__name__
+    try:
+        path = write_crash_report(error, details)
+    except OSError:
+        return f"crashed ({name}); please report it with the output of --debug: no report could be written"
+    return f"crashed ({name}); please report it, the details are in {path}"
+
+
+def write_crash_report(error: BaseException, details: Sequence[str] = ()) -> str:
+    """Write the report in the state folder, else in the temporary folder; return its path. Raises OSError."""
+    text = format_crash_report(error, details)
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    try:
+        folder = create_state_folder() / FOLDER_NAME
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _remove_old_reports(folder)
+    except OSError:
+        folder = Path(tempfile.gettempdir())
+    descriptor, path = tempfile.mkstemp(prefix=f"crash-{stamp}-", suffix=".txt", dir=folder)
+    with open(descriptor, "w", encoding="utf-8", errors="replace") as file:
+        file.write(text)
+    return path
+
+
+def format_crash_report(error: BaseException, details: Sequence[str] = ()) -> str:
+    """Format the report as text."""
+    command = next((word for word in sys.argv[1:] if word.isidentifier()), "")
+    sections = (
+        ("program", [*describe_program(), f"command {command or '(none)'}, {max(len(sys.argv) - 1, 0)} arguments"]),
+        ("terminal", [*describe_terminal(), *details]),
+        ("phases", list_phases()),
+        ("traceback", format_traceback(error)),
+    )
+    return "\n".join(f"[{title}]\n" + "\n".join(lines) + "\n" for title, lines in sections)
+
+
+def format_traceback(error: BaseException) -> list[str]:
+    """Format an exception and its causes, oldest first, without messages that may quote a trace."""
+    chain: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in chain and len(chain) < 10:
+        chain.append(current)
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    lines: list[str] = []
+    for link in reversed(chain):
+        frames = traceback.extract_tb(link.__traceback__)
+        if len(frames) > MAX_FRAMES:
+            frames = traceback.StackSummary.from_list([*frames[: MAX_FRAMES // 2], *frames[-MAX_FRAMES // 2 :]])
+        for frame in frames:
+            lines.append(f"  {_shorten_path(frame.filename)}:{frame.lineno} in {frame.name}")
+            lines += [f"    {frame.line}"] if frame.line else []
+        lines.append(f"{type(link).__name__}: {_keep_message(link)}")
+    return lines
+
+
+def _keep_message(error: BaseException) -> str:
+    if not isinstance(error, MESSAGES_ABOUT_CODE):
+        return LEFT_OUT
+    words = " ".join(str(error).split())[:500].split(" ")
+    return " ".join(os.path.basename(word) if word.startswith(("/", "'/", '"/')) else word for word in words)
+
+
+def _shorten_path(path: str) -> str:
+    """Return a file's path from its package on: `torchprof_tui/ui/…`, `textual/app.py`; else its last part."""
+    parts = Path(path).parts
+    for marker in ("site-packages", "dist-packages", "tui"):
+        if marker in parts[:-1]:
+            return "/".join(parts[len(parts) - parts[::-1].index(marker) :])
+    return parts[-1] if parts else path
+
+
+def _remove_old_reports(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        reports = sorted(folder.glob("crash-*.txt"), key=lambda path: path.stat().st_mtime)
+        for path in reports[: max(len(reports) - MAX_REPORTS + 1, 0)]:
+            path.unlink()

@@ -1,0 +1,114 @@
+"""Keys that the user has remapped by the id of their binding: their names on hints, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from textual.binding import Binding, BindingsMap
+from textual.dom import DOMNode
+from textual.keys import _character_to_key
+
+from torchprof_tui.ui.common.help.key_listing import format_key_name
+
+
+def list_bindings(owner: type[DOMNode]) -> list[Binding]:
+    """List the bindings of a screen, a widget or the app with those of its base classes, one for each key."""
+    merged: BindingsMap = owner._merge_bindings()
+    return [binding for group in merged.key_to_bindings.values() for binding in group]
+
+
+def normalize_keys(keys: str) -> list[str]:
+    """Return textual's names of keys that are separated by commas: `?,ctrl+b` are question_mark and ctrl+b."""
+    return [_character_to_key(key) if len(key) == 1 else key for key in keys.split(",") if key]
+
+
+def find_new_names(bindings: Iterable[Binding], keymap: Mapping[str, str]) -> dict[str, str]:
+    """Return the remapped keys of these bindings: by the name on a hint before, the name of the first key now."""
+    names: dict[str, str] = {}
+    for binding in bindings:
+        if binding.id and binding.id in keymap:
+            new = normalize_keys(keymap[binding.id])
+            names[format_key_name(binding.key)] = format_key_name(new[0]) if new else ""
+    return names
+
+
+def rename_hint(keys: str, names: Mapping[str, str]) -> str:
+    """Return the keys of a hint as they are now; `wasd` and `←→` are several keys in one word."""
+    if not names:
+        return keys
+    return " ".join(_rename_word(word, names) for word in keys.split(" "))
+
+
+def rename_hints(
+    hints: Sequence[tuple[str, str]], bindings: Iterable[Binding], keymap: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """Return (keys, label) hints with the keys as they are now."""
+    names = find_new_names(bindings, keymap) if keymap else {}
+    return [(rename_hint(keys, names), label) for keys, label in hints]
+
+
+def _rename_word(word: str, names: Mapping[str, str]) -> str:
+    if word in names:
+        return names[word]
+    if (word.isalpha() and word in _KEY_WORDS) or not any(character in names for character in word):
+        return word
+    renamed = [names.get(character, character) for character in word]
+    return ("" if all(len(name) == 1 for name in renamed) else " ").join(renamed)
+
+
+_KEY_WORDS = {"space", "tab", "enter", "esc", "backspace", "home", "end", "delete", "page", "up", "down"}
+"""Words on hints that are one key."""
+
+
+def find_remappable_ids(owners: Sequence[Sequence[Binding]]) -> set[str]:
+    """Return the ids that stand for one action on each screen or widget; `owners`: the bindings of each."""
+    actions: dict[str, set[str]] = {}
+    several = set()
+    for bindings in owners:
+        actions.clear()
+        for binding in bindings:
+            if binding.id:
+                actions.setdefault(binding.id, set()).add(binding.action)
+        several |= {name for name, done in actions.items() if len(done) > 1}
+    known = {binding.id for bindings in owners for binding in bindings if binding.id}
+    return known - several
+
+
+def find_keymap_problems(
+    keymap: Mapping[str, str], screens: Mapping[str, Sequence[Binding]], app_bindings: Sequence[Binding]
+) -> list[str]:
+    """Return one line for each unknown id and for each key that would do two things on a screen.
+
+    `screens`: by title, the bindings of a screen or a widget, without the app's, which are active on every screen.
+    """
+    known = find_remappable_ids([*screens.values(), app_bindings])
+    problems = [
+        f'keys."{name}": no binding has this id; torchprof-tui config --keys lists them'
+        for name in keymap
+        if name not in known
+    ]
+    conflicts: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for title, bindings in screens.items():
+        for key, ids in _collect_ids([*bindings, *app_bindings], keymap).items():
+            for name in ids:
+                if name in keymap and len(ids) > 1:
+                    other = next(each for each in ids if each != name)
+                    if other in keymap and (key, other, name) in conflicts:
+                        continue
+                    conflicts[key, name, other].append(title)
+    for (key, name, other), titles in conflicts.items():
+        where = ", ".join(titles[:3]) + (" …" if len(titles) > 3 else "")
+        problems.append(f'keys."{name}": {format_key_name(key)} is also the key of {other} ({where})')
+    return problems
+
+
+def _collect_ids(bindings: Iterable[Binding], keymap: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the ids (without one: the description or the action) of what each key does."""
+    ids: dict[str, list[str]] = defaultdict(list)
+    for binding in bindings:
+        name = binding.id or binding.description or binding.action
+        for key in normalize_keys(keymap[name]) if name in keymap else [binding.key]:
+            if name not in ids[key]:
+                ids[key].append(name)
+    return ids
