@@ -76,10 +76,10 @@ def test_memory(capsys: pytest.CaptureFixture[str]) -> None:
     spec = "sample:train_gpt_stack_memory"
     rows = list_rows(read_json_answer(capsys, "table", spec, "--of", "memory", "--json"))
     memory = tt.open(spec).memory()
-    key = {"name": "name", "device": "device", "allocations": "allocations", "frees": "frees"}
-    key |= {name: f"{name}_bytes" for name in ("allocated", "held", "freed", "net", "largest")}
-    told = sorted([tuple(str(row[name]) for name in key) for row in rows])
-    assert sorted(tuple(str(getattr(row, name)) for name in key.values()) for row in memory.rows) == told
+    keys = ["name", "device", "allocations", "frees"]
+    keys += [f"{name}_bytes" for name in ("allocated", "held", "freed", "net", "largest")]
+    told = sorted([tuple(str(row[key]) for key in keys) for row in rows])
+    assert sorted(tuple(str(getattr(row, key)) for key in keys) for row in memory.rows) == told
     gpu = next(peak for peak in memory.peaks if peak.device == "GPU 0")
     assert gpu.allocated_bytes is not None
     assert gpu.reserved_bytes is not None

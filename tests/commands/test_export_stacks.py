@@ -43,16 +43,16 @@ def test_writes_a_file_by_its_name_or_flag(name: str, tmp_path: Path, capsys: py
     out = tmp_path / name
     assert main(["export", SAMPLE, *flags, "-o", str(out), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert answer["stacks"] > 10
+    assert answer["count"] > 10
     text = out.read_text(encoding="utf-8")
     if name.endswith(".json"):
         document = json.loads(text)
         assert document["name"].startswith("train_gpt_stack_memory")
-        assert len(document["profiles"][0]["samples"]) == answer["stacks"]
+        assert len(document["profiles"][0]["samples"]) == answer["count"]
         main(["export", SAMPLE, "--speedscope"])
         assert json.loads(capsys.readouterr().out) == document
     else:
-        assert text.count("\n") == answer["stacks"]
+        assert text.count("\n") == answer["count"]
 
 
 @pytest.mark.parametrize(

@@ -169,9 +169,4 @@ def build_memory(profile: Profile, step: int | None) -> Memory:
         )
         for peak in find_memory_peaks(trace)
     )
-    return Memory(step, trace.rank, tuple(map(_build_memory_row, records)), peaks, sheet.totals)
-
-
-def _build_memory_row(record: dict[str, Any]) -> MemoryRow:
-    sizes = {f"{key}_bytes": record.pop(key) for key in ("allocated", "held", "freed", "net", "largest")}
-    return MemoryRow(**record, **sizes)
+    return Memory(step, trace.rank, tuple(MemoryRow(**record) for record in records), peaks, sheet.totals)
