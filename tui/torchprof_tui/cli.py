@@ -104,7 +104,9 @@ def _run_command(words: list[str]) -> int:
     importlib.import_module(f"torchprof_tui.commands.{name}.arguments").add_arguments(parser)
     parser.add_argument("--debug", action="store_true", help="print the traceback of an error")
     if name in TRACE_COMMANDS:
-        parser.add_argument("--unpack-all", action="store_true", help="allow compression ratios above 200:1, and text without an end")
+        parser.add_argument(
+            "--unpack-all", action="store_true", help="allow compression ratios above 200:1, and text without an end"
+        )
     options = parser.parse_args(rest)
     if getattr(options, "unpack_all", False):
         os.environ["TORCHPROF_TUI_UNPACK_ALL"] = "1"  # worker processes inherit it
