@@ -13,9 +13,7 @@ import os
 import signal
 from typing import Any
 
-CUT_FILE_LINE = (
-    "torchprof-tui: a cached file was cut short while it was read, or the disk is full; run the command again"
-)
+CUT_FILE_LINE = "torchprof-tui: a cached file was cut short while it was read; run the command again"
 
 _kept_handlers: list[Any] = []  # C calls them for as long as the process lives
 
