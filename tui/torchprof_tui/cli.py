@@ -144,7 +144,9 @@ def build_parser(name: str) -> argparse.ArgumentParser:
     parser.add_argument("--debug", action="store_true", help="print the traceback of an error")
     parser.add_argument("--log", metavar="FILE", help="write phases with times, sizes and versions, for a bug report")
     if name in TRACE_COMMANDS:
-        parser.add_argument("--unpack-all", action="store_true", help="allow compression ratios above 200:1")
+        parser.add_argument(
+            "--unpack-all", action="store_true", help="allow compression ratios above 200:1, and text without an end"
+        )
     return parser
 
 

@@ -85,6 +85,10 @@ ENDLESS = {
     "space after a key": b'{"traceEvents": [{"ph": "X", "name"' + b"\t" * MANY + b'"a"}]}',
     "space in a list": b'{"traceEvents": [{"ph": "X", "args": {"a": ["b"c"' + b" " * MANY + b"]}}]}",
     "space before all": b" " * MANY + b'{"traceEvents": [{"ph": "X"}',
+    "beginnings": b'{"traceEvents": [' + b'{"ph": \xff, ' * (MANY // 11),
+    "nested events": b'{"traceEvents": [' + b'{"ph": "X", "args": [1, ' * (MANY // 24) + b"\xff",
+    "escaped quotes": b'{"traceEvents": [{"ph": ' + b'\\"' * (MANY // 2) + b"}]}",
+    "a key without a colon": b'{"traceEvents": [{a' + b" " * MANY + b"}]}",
     "deep args": b'{"traceEvents": [{"ph": "X", "args": ' + b"[" * MANY + b"]" * MANY + b"}]}",
 }
 

@@ -19,6 +19,7 @@ LOSS_KINDS = frozenset(
         problems.CUT_SHORT,
         problems.CUT_CONNECTION,
         problems.DAMAGED_COMPRESSION,
+        problems.ENDLESS_TEXT,
         problems.UNREADABLE_ENTRY,
         problems.UNREADABLE_HEADER,
         problems.TEXT_AFTER_END,
@@ -30,7 +31,12 @@ LOSS_KINDS = frozenset(
 """Problems that lost data; all others were repaired or are merely odd."""
 
 _COUNTED_PROBLEMS = (problems.UNREADABLE_ENTRY, problems.BAD_TIME)
-_TRUNCATING_PROBLEMS = (problems.CUT_SHORT, problems.CUT_CONNECTION, problems.DAMAGED_COMPRESSION)
+_TRUNCATING_PROBLEMS = (
+    problems.CUT_SHORT,
+    problems.CUT_CONNECTION,
+    problems.DAMAGED_COMPRESSION,
+    problems.ENDLESS_TEXT,
+)
 """The number of entries lost after one of these is unknown."""
 
 

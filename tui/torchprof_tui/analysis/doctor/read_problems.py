@@ -29,6 +29,10 @@ _LOSS_MEANINGS = {
         "the compressed data is damaged; everything before the damage was read",
         "copy it again; damaged compressed files cannot be repaired",
     ),
+    problems.ENDLESS_TEXT: (
+        "reading stopped at a limit; everything before that point was read",
+        "if the trace really is that long, --unpack-all reads all of it",
+    ),
     problems.UNREADABLE_ENTRY: ("these entries could not be read or repaired, and are on no lane", ""),
     problems.UNREADABLE_HEADER: ("a key of the file beside traceEvents could not be read", ""),
     problems.TEXT_AFTER_END: ("text after the end of the JSON object was ignored", ""),
@@ -153,7 +157,7 @@ def summarize_problem(problem: Problem) -> str:
             return f"{problem.count:,} {'entry' if problem.count == 1 else 'entries'} unreadable"
         case problems.CUT_CONNECTION:
             return f"{problem.kind}, {problem.example.partition(';')[0]}"
-        case problems.CUT_SHORT | problems.DAMAGED_COMPRESSION:
+        case problems.CUT_SHORT | problems.DAMAGED_COMPRESSION | problems.ENDLESS_TEXT:
             return problem.kind
         case _:
             return f"{problem.kind} ×{problem.count:,}" if problem.count > 1 else problem.kind

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from torchprof_tui.commands.common.cut_file_guard import guard_mapped_files
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.partial_input import report_partial
 from torchprof_tui.commands.common.progress_line import ProgressLine
@@ -29,6 +30,7 @@ def load_specs(specs: Sequence[str], cache: bool, list_folders: bool = False) ->
     A remote folder that holds the ranks of one run and nothing else is that run; with `list_folders` it raises
     FolderError, as every other remote folder does. Raises TraceError.
     """
+    guard_mapped_files()
     progress_line = ProgressLine(sys.stderr)
     with SshConnections() as connections:
         try:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 CUT_SHORT = "cut short"  # the file ends before its text does: a killed job, a full disk
 CUT_CONNECTION = "connection cut"  # the connection ended early; the data received before is shown
 DAMAGED_COMPRESSION = "damaged compression"  # the compressed stream is damaged from some byte on
+ENDLESS_TEXT = "text without an end"  # reading stopped at a limit: see `decode/text_limits.py`
 UNREADABLE_ENTRY = "unreadable entry"  # cannot be repaired; counted, never drawn
 NOT_AN_OBJECT = "not an object"  # an entry of traceEvents that is null, a number, a list, …
 UNREADABLE_HEADER = "unreadable header"  # a top-level key or value that cannot be repaired
@@ -59,7 +60,7 @@ REPAIRED_NUMBER = "repaired: NaN"  # NaN, Infinity, 1e999 and their spellings, r
 REPAIRED_COMMA = "repaired: comma"  # an extra comma
 REPAIRED_QUOTE = "repaired: quote"  # unescaped quotes in a string, or a missing quote around a key
 
-INCOMPLETE_STREAM_KINDS = frozenset((CUT_SHORT, CUT_CONNECTION, DAMAGED_COMPRESSION))
+INCOMPLETE_STREAM_KINDS = frozenset((CUT_SHORT, CUT_CONNECTION, DAMAGED_COMPRESSION, ENDLESS_TEXT))
 """Kinds of an incomplete stream: that the text then ends inside an entry is not counted as another problem. A trace
 with one of these is not all that was recorded."""
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.decode.text_limits import TextLimits
 from torchprof_tui.trace.json_text.repair import parse_values
 from torchprof_tui.trace.json_text.salvage import (
     SalvageResult,
@@ -44,15 +45,19 @@ _MAX_SKIPPED_CHUNKS = 64
 class TextWindow:
     """A sliding buffer over a stream of blocks. `text[position:]` is not used yet.
 
-    `base`: the offset of `text` in the whole text; at first, that of the first block.
+    `base`: the offset of `text` in the whole text; at first, that of the first block. `stop_reason`: why reading
+    stopped at `limits`, before the end of the stream; "" if it did not.
     """
 
-    def __init__(self, blocks: Iterator[bytes], base: int = 0) -> None:
+    def __init__(self, blocks: Iterator[bytes], base: int = 0, limits: TextLimits | None = None) -> None:
         self.text = b""
         self.position = 0
         self.base = base
         self.ended = False
+        self.stop_reason = ""
         self._blocks = blocks
+        self._limits = limits
+        self._events_end = base
 
     def jump(self, base: int, text: bytes) -> None:
         """Continue at offset `base` of the whole text, of which `text` is all the rest."""
@@ -62,6 +67,10 @@ class TextWindow:
     def offset(self) -> int:
         """The offset of `position` in the whole text."""
         return self.base + self.position
+
+    def mark_events(self) -> None:
+        """Note that events were read up to `position`."""
+        self._events_end = self.offset
 
     def fill(self, size: int) -> None:
         """Read blocks until at least `size` unused bytes are in the buffer, or all that are left."""
@@ -76,6 +85,12 @@ class TextWindow:
                 break
             parts.append(block)
             held += len(block)
+            if self._limits is not None:
+                read = self.offset + held
+                self.stop_reason = self._limits.explain_stop(read, read - self._events_end)
+                if self.stop_reason:
+                    self.ended = True
+                    break
         self.base += self.position
         self.position = 0
         self.text = b"".join(parts)

@@ -111,11 +111,14 @@ class EntryDecoder:
             self._checksums.append(crc32(chunk.text))
         else:
             self._block_writer.put(chunk.text)
+        count = self.entry_count
         if isinstance(chunk, DecodedChunk):
             self.entry_count += chunk.entry_count
         else:
             self.columns.add_chunk(chunk.entries, chunk.text)
             self.entry_count = len(self.columns)
+        if self.entry_count > count:
+            self._window.mark_events()
         self._report(self.entry_count)
 
     def _report_damage(self, chunk: Chunk) -> None:

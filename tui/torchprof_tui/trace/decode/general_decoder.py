@@ -14,12 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.core.problems import CUT_SHORT, INCOMPLETE_STREAM_KINDS, REPAIRED_COMMA, ProblemTally
+from torchprof_tui.trace.core.problems import (
+    CUT_SHORT,
+    ENDLESS_TEXT,
+    INCOMPLETE_STREAM_KINDS,
+    REPAIRED_COMMA,
+    Problem,
+    ProblemTally,
+)
 from torchprof_tui.trace.core.process_state import pause_garbage_collection, use_switch_interval
 from torchprof_tui.trace.decode.chunker import CHUNK_BYTES, TextWindow
 from torchprof_tui.trace.decode.entry_decoder import EntryDecoder
 from torchprof_tui.trace.decode.json_document import JsonDocument
 from torchprof_tui.trace.decode.parallel import ParallelDecoder, SplitNotVerifiedError, choose_process_count
+from torchprof_tui.trace.decode.text_limits import choose_text_limits
 from torchprof_tui.trace.model.raw_events import DecodedTrace, RawEvents
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.text.block_writer import BlockWriter
@@ -114,7 +122,8 @@ class _TraceDecoder:
         self._tally = ProblemTally()
         self._blocks = source.blocks()
         self._window = TextWindow(
-            self._blocks if parallel is None else parallel.split_point.blocks_before(self._blocks)
+            self._blocks if parallel is None else parallel.split_point.blocks_before(self._blocks),
+            limits=choose_text_limits(source),
         )
         self._path = source.plain_path or text_dir / TEXT_FILE
         self._large_keys = LargeValueWriter(source.plain_path, text_dir)
@@ -152,6 +161,8 @@ class _TraceDecoder:
 
     def _truncation_error(self) -> TraceError | None:
         """Build the error for a stream that ended before its first event, None where that is not what happened."""
+        if self._window.stop_reason:
+            return TraceError(f"{self._source.name}: {self._window.stop_reason}")
         ended = next((problem for problem in self._source.problems if problem.kind in INCOMPLETE_STREAM_KINDS), None)
         if ended is None or not self._document.json_like:
             return None
@@ -173,8 +184,12 @@ class _TraceDecoder:
         if document.is_bare_list and not events.phase.any() and (len(events) or columns.not_objects):
             raise document.not_a_trace_error("a JSON list whose items are not events")
         problems = ProblemTally()
-        part_problems = self._parallel.problems if self._parallel is not None else []
-        for problem in [*self._source.problems, *part_problems, *self._tally.problems()]:
+        stream_problems = self._source.problems
+        if self._parallel is not None:
+            stream_problems += self._parallel.problems
+        if self._window.stop_reason:
+            stream_problems.append(Problem(ENDLESS_TEXT, 1, self._window.stop_reason))
+        for problem in [*stream_problems, *self._tally.problems()]:
             if problem.kind == CUT_SHORT and any(problems.count(kind) for kind in INCOMPLETE_STREAM_KINDS):
                 continue  # the same end of the file, noticed in its text as well
             problems.add(problem.kind, problem.example, problem.count)

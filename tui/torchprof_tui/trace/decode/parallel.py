@@ -35,6 +35,7 @@ from torchprof_tui.trace.core.problems import Problem, ProblemTally
 from torchprof_tui.trace.decode.chunker import TextWindow
 from torchprof_tui.trace.decode.entry_decoder import DecodedPart, EntryDecoder, ListEnd
 from torchprof_tui.trace.decode.template.template_decoder import ENTRY_SEPARATOR
+from torchprof_tui.trace.decode.text_limits import choose_text_limits
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.text.block_writer import BlockWriter
 
@@ -323,7 +324,8 @@ def _decode_part(
             os.write(progress_out, _PROGRESS_STRUCT.pack(source.consumed - skipped, entries))
 
     tally = ProblemTally()
-    window = TextWindow(blocks if end is None else end.blocks_before(blocks, start.offset), start.offset)
+    blocks = blocks if end is None else end.blocks_before(blocks, start.offset)
+    window = TextWindow(blocks, start.offset, choose_text_limits(source))
     block_writer = None if blocks_path is None else BlockWriter(blocks_path)
     decoder = EntryDecoder(window, tally, chunk_size, True, block_writer, report)
     list_end = decoder.decode_list()
@@ -332,7 +334,7 @@ def _decode_part(
         window.fill(_MAX_TRAILING_BYTES)
     trailing_text = window.text[window.position :]
     # What is lost to damage depends on where chunks begin and end, and so would depend on the number of processes.
-    if not window.ended or decoder.damaged or (end is not None and end.offset < 0):
+    if not window.ended or window.stop_reason or decoder.damaged or (end is not None and end.offset < 0):
         raise SplitNotVerifiedError
     last_report = 0.0
     report(decoder.entry_count)

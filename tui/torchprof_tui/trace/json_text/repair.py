@@ -134,7 +134,9 @@ def repair_surrogates(body: str, kinds: RepairKinds) -> str:
 _NOT_FINITE = r"[-+]?(?:nan|inf(?:inity)?|1\.#\w+)(?:\(\w*\))?|-?\d+(?:\.\d+)?e\+?\d{3,}|-?\d{309,}(?:\.\d+)?"
 _NOT_FINITE_WORD = re.compile(_NOT_FINITE, re.IGNORECASE)
 _TOKEN = re.compile(
-    rf'"(?P<string>[^"\\]*(?:\\.[^"\\]*)*)"|(?P<number>(?<![\w.])(?:{_NOT_FINITE})(?![\w.]))|(?P<comma>,(?=\s*[,\]}}]))',
+    # A string without an end is matched up to the end of the text: tried again at each quote in it, it would cost the
+    # square of its length.
+    rf'"(?P<string>[^"\\]*(?:\\.[^"\\]*)*)(?P<end>"?)|(?P<number>(?<![\w.])(?:{_NOT_FINITE})(?![\w.]))|(?P<comma>,(?=\s*[,\]}}]))',
     re.DOTALL | re.IGNORECASE,
 )
 
@@ -144,6 +146,8 @@ def repair_tokens(text: str, kinds: RepairKinds) -> str:
 
     def replace(match: re.Match[str]) -> str:
         if match["string"] is not None:
+            if not match["end"]:
+                return match[0]  # the string has no end, so the text does not parse
             return f'"{repair_string(match["string"], kinds)}"'
         if match["comma"] is not None:
             kinds[REPAIRED_COMMA] = None
@@ -157,7 +161,7 @@ def repair_tokens(text: str, kinds: RepairKinds) -> str:
 _SPACE = re.compile(r"\s*")
 _WORD = re.compile(r'[^\s,:{}\[\]"]+')
 _KEY = re.compile(r'"([^"\\\n]*)"\s*:')
-_KEY_MISSING_A_QUOTE = re.compile(r'"?([A-Za-z_][\w .%/()#-]*?)"?\s*:')
+_KEY_MISSING_A_QUOTE = re.compile(r'"?(?P<key>[A-Za-z_][\w .%/()#-]*)(?P<quote>"?)\s*')  # then a colon; see below
 _NEXT_KEY = r'(?:"[^"\\\n]*"|[A-Za-z_][\w .%/()#-]*")\s*:'
 _ENDS_IN_OBJECT = re.compile(rf'"\s*(?:,+\s*{_NEXT_KEY}|(?:,+\s*)?\}}\s*[,}}\]])')
 _ENDS_IN_LIST = re.compile(r'"\s*(?:,+\s*(?:["\[{\d-]|true|false|null|nan|inf)|(?:,+\s*)?\])', re.IGNORECASE)
@@ -248,12 +252,17 @@ class _QuoteRepairer:
 
     def _parse_key(self) -> str | None:
         match = _KEY.match(self._text, self._offset)
-        if not match:
+        if match:
+            key, end = match[1], match.end()
+        else:
             match = _KEY_MISSING_A_QUOTE.match(self._text, self._offset)
-            if not match:
+            # A colon in the expression would have each shorter key tried, with all white space after it.
+            if not match or not self._text.startswith(":", match.end()):
                 return None
+            key = match["key"] if match["quote"] else match["key"].rstrip(" ")
+            end = match.end() + 1
             self._kinds[REPAIRED_QUOTE] = None
-        self._emit(f'"{repair_string(match[1], self._kinds)}":', match.end())
+        self._emit(f'"{repair_string(key, self._kinds)}":', end)
         return "only value"
 
     def _parse_string(self) -> str | None:

@@ -89,6 +89,9 @@ def _look_like_entries(values: list[Any]) -> bool:
 _MIN_RUN_BYTES, _MAX_RUN_BYTES = 64 * 1024, 4 << 20
 """Text without a beginning of an entry is parsed in runs from this size on, and up to this size at once; bytes."""
 
+_MAX_SCANNED_SHARE = 128
+"""Most bytes scanned for the ends of entries, in bytes of text: text of beginnings only has an end nowhere."""
+
 _SEPARATOR_SPACE = re.compile(rb"[\s,]*")
 _CLOSING_CANDIDATE = re.compile(rb'\}\s*(?:,\s*)?(\])(?=\s*(?:(?:\}\s*)?\Z|,\s*"[^"\\\n]*"\s*:))')
 
@@ -102,6 +105,7 @@ class _Salvager:
         self._result = SalvageResult()
         self._offset = 0
         self._bound_index = 0
+        self._scan_budget = _MAX_SCANNED_SHARE * len(text)  # bytes
         first = _FIRST_KEY.match(text)
         self._usual_start = re.compile(rb',\s*\{\s*"%b"\s*:' % re.escape(first[1] if first else b"ph"))
 
@@ -199,6 +203,9 @@ class _Salvager:
             return None, -1
         for size in _SCAN_BYTES:
             text = self._text[start : start + size].rstrip(b"\\")
+            self._scan_budget -= len(text)
+            if self._scan_budget < 0:
+                break
             scan = scan_structure(text)
             end = int(scan.commas[0]) if len(scan.commas) else scan.close_offset
             if end >= 0:

@@ -46,7 +46,9 @@ fill any memory.
 """
 
 UNPACK_ALL = "TORCHPROF_TUI_UNPACK_ALL"
-"""Environment variable, set by `--unpack-all`: disables the limit on the decompressed size."""
+"""Environment variable, set by `--unpack-all`: disables the limits on the decompressed size and on endless text."""
+
+UNPACK_ALL_OPTION = "--unpack-all"
 
 
 class Stream(Protocol):
@@ -68,7 +70,7 @@ class Source:
     place; None for anything else. `identity`: identifies the content of a remote file, None if unknown.
 
     `compressed_in_transit`: the file is stored as plain text and compressed only for the transfer; `consumed` counts
-    text. `stop`: unblocks a read in progress on another thread. `unpack_all`: disables the size limit.
+    text. `stop`: unblocks a read in progress on another thread. `unpack_all`: disables the size limits.
     """
 
     def __init__(
@@ -120,6 +122,11 @@ class Source:
     def connection_lost(self) -> bool:
         """Whether the connection ended before all of the file was received."""
         return bool(self._connection_error)
+
+    @property
+    def is_local_file(self) -> bool:
+        """Whether this is a regular file on this machine, which has an end."""
+        return self._path is not None
 
     @property
     def local_gzip(self) -> tuple[Path, int] | None:
@@ -228,4 +235,4 @@ class Source:
                 f"more than {text_bytes // compressed_bytes:,} times its size "
                 f"({text_bytes / 1e6:,.0f} MB from {compressed_bytes / 1e6:,.1f} MB so far)"
             )
-            raise TraceError(f"{self.name}: unpacks to {size}; --unpack-all reads it anyway")
+            raise TraceError(f"{self.name}: unpacks to {size}; {UNPACK_ALL_OPTION} reads it anyway")

@@ -44,10 +44,16 @@ _FAMILY_DECODERS = (
 _MAX_DISPLAY_LENGTH = 40
 """Characters of an undecoded name that fit into a bar or a table cell."""
 
+MAX_DECODED_LENGTH = 1 << 14
+"""Characters of the longest name that is decoded; real ones have some thousand. Searches in a name may cost the square
+of its length."""
+
 
 @lru_cache(maxsize=8192)  # distinct kernel names of a trace: rarely a thousand
 def decode_kernel_name(name: str) -> KernelName:
     """Decode the name of a kernel, copy or fill. Never raises; unknown names have `known=False`."""
+    if len(name) > MAX_DECODED_LENGTH:
+        return KernelName(name, display=name[: _MAX_DISPLAY_LENGTH - 1] + "…", summary="name too long to decode")
     parsed = parse_function(name)
     for decode in _FAMILY_DECODERS:
         decoded = decode(name, parsed)
