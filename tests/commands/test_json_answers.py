@@ -267,6 +267,7 @@ def test_a_refused_call_leaves_stdout_empty(command: str, tmp_path: Path, capsys
         "chain": ["--event", "x"],
         "diff": [tmp_path / "other.json"],
         "slice": ["--range", "0ms:1ms", "-o", tmp_path / "out.json"],
+        "export": ["-o", tmp_path / "out.csv"],
     }
     assert "gone.json" in read_error_line(capsys, command, tmp_path / "gone.json", *more.get(command, []), "--json")
     (tmp_path / "gone.json").write_text("no trace")
