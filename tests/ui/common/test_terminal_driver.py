@@ -180,3 +180,19 @@ def test_an_ended_program_says_nothing_about_an_end() -> None:
         os.read(master, 1)
     os.close(master)
     os.close(slave)
+
+
+KILLED_WHILE_WRITING = """
+import os, signal, sys, termios
+from torchprof_tui.ui.common.terminal_guard import TerminalGuard
+TerminalGuard().start(1, termios.tcgetattr(1))
+os.write(1, b"\\x1b[?1000h\\x1b[?1003h\\x1b[38;5;1")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_program_killed_in_the_middle_of_a_control_sequence_leaves_no_mouse_reports() -> None:
+    with Terminal([sys.executable, "-c", KILLED_WHILE_WRITING]) as terminal:
+        terminal.wait_for_end()
+        terminal.wait_for(KILLED_LINE[:80])
+        assert not terminal.screen.mode & {1000 << 5, 1003 << 5}

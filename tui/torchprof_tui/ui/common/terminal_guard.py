@@ -16,13 +16,16 @@ RESET_MODES = "".join(f"\\033[?{mode}l" for mode in (1000, 1002, 1003, 1006, 101
 
 KILLED_LINE = "torchprof-tui: the program was killed: out of memory, or a cached file was cut short while open"
 
+_CANCEL = "\\030"
+"""Ends a control sequence that the program was killed in the middle of, which would swallow the first mode."""
+
 # The word arrives when the terminal has been restored; without it, the pipe was closed by the end of the program.
 _SCRIPT = f"""
 trap '' HUP INT TERM
 read -r word
 [ "$word" = restored ] && exit
 stty "$1" <&1 || stty sane <&1
-printf '{RESET_MODES}\\033[<u\\033[?7h\\033[?25h\\033[0m\\r\\n%s\\r\\n' "$2"
+printf '{_CANCEL}{RESET_MODES}\\033[<u\\033[?7h\\033[?25h\\033[0m\\r\\n%s\\r\\n' "$2"
 """
 
 _END_SECONDS = 1.0
