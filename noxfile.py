@@ -125,7 +125,7 @@ def wheel(session: nox.Session) -> None:
 
 def check_contents(session: nox.Session, archive: str, names: Iterable[str], folder: str) -> None:
     """End the session where the licence, the notice of the samples or a sample is missing."""
-    for need in (f"{folder}LICENSE", f"{folder}NOTICE", f"{SAMPLE.removeprefix('sample:')}.json.gz"):
+    for need in (f"{folder}LICENSE", f"{folder}NOTICE", f"{SAMPLE.removeprefix('sample:')}.pt.trace.json.gz"):
         if not any(name.endswith(need) for name in names):
             session.error(f"{archive} has no {need}")
 
