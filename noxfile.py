@@ -81,7 +81,7 @@ def without_torch(session: nox.Session) -> None:
 def lowest(session: nox.Session) -> None:
     """Run the tests with the lowest versions that pyproject.toml allows, on the lowest Python."""
     session.install("uv")
-    pins = str(Path(session.create_tmp()) / "lowest.txt")
+    pins = str(session.cache_dir / "lowest.txt")  # no folder of temporary files: its length would reach the tests
     resolve = ("uv", "pip", "compile", "-q", "pyproject.toml", "--resolution", "lowest-direct", "--extra", "remote")
     session.run(*resolve, "--python-version", LOWEST_PYTHON, "--no-header", "--no-annotate", "-o", pins)
     session.install("-c", pins, "-e", ".", *group("dev"))
@@ -155,7 +155,7 @@ def constraints(session: nox.Session) -> None:
     path = ROOT / "constraints.txt"
     comments = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
     resolve = ("uv", "pip", "compile", "-q", "pyproject.toml", "--universal", "--python-version", LOWEST_PYTHON)
-    needs = ("--extra", "remote", "--extra", "s3", "--group", "dev", "--group", "ci", "--group", "publish")
+    needs = ("--extra", "remote", "--extra", "s3", "--extra", "arrow", "--group", "dev", "--group", "ci", "--group", "publish")
     session.run(*resolve, *needs, "--no-header", "--no-annotate", "-o", str(path), *session.posargs)
     pins = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([*comments, *(pin for pin in pins if not pin.startswith(CUDA_PACKAGES)), ""]))
