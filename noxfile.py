@@ -155,7 +155,8 @@ def constraints(session: nox.Session) -> None:
     path = ROOT / "constraints.txt"
     comments = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
     resolve = ("uv", "pip", "compile", "-q", "pyproject.toml", "--universal", "--python-version", LOWEST_PYTHON)
-    needs = ("--extra", "remote", "--extra", "s3", "--extra", "arrow", "--group", "dev", "--group", "ci", "--group", "publish")
+    extras = [f"--extra={name}" for name in ("remote", "s3", "arrow")]  # those that CI installs
+    needs = (*extras, *(f"--group={name}" for name in ("dev", "ci", "publish")))
     session.run(*resolve, *needs, "--no-header", "--no-annotate", "-o", str(path), *session.posargs)
     pins = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([*comments, *(pin for pin in pins if not pin.startswith(CUDA_PACKAGES)), ""]))
