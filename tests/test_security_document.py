@@ -30,4 +30,4 @@ def test_each_threat_has_a_defence_and_a_test() -> None:
 
 
 def test_the_readme_links_it() -> None:
-    assert "](SECURITY.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "/SECURITY.md)" in (ROOT / "README.md").read_text(encoding="utf-8")

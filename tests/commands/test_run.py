@@ -197,7 +197,7 @@ def test_the_ranks_of_a_run_open_as_one(monkeypatch: pytest.MonkeyPatch, capfd: 
         (["--", "no_such_program"], "neither a workload"),
         (["--python", "/no/such/python", "mlp"], "no interpreter /no/such/python"),
         (["--python", sys.executable, "--step", "none", "--active", "3", "mlp"], "--step none has none"),
-        (["--python", sys.executable, "--", "no_such_file.py"], "no_such_file.py"),
+        pytest.param(["--python", sys.executable, "--", "no_such_file.py"], "no_such_file.py", marks=needs_torch),
     ],
 )
 def test_a_wrong_call_is_one_line(words: list[str], says: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import orjson
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +30,7 @@ from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.sources.source import Source
+from torchprof_tui.trace.sources.zstd_codec import zstd
 from torchprof_tui.trace.text.block_text import BlockText
 from torchprof_tui.trace.text.plain_text import PlainText
 
@@ -74,7 +74,7 @@ COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "two gzip members": lambda text: gzip.compress(text[:5000]) + gzip.compress(text[5000:]),
     "xz": lzma.compress,
-    "zstd": zstandard.ZstdCompressor().compress,
+    "zstd": zstd.compress,
 }
 
 

@@ -1,6 +1,6 @@
 """Tests of traces in an S3-compatible store: moto's server on loopback, read through fsspec and s3fs.
 
-Skipped without moto, flask and s3fs; `.ci/run` installs them (the extra `s3`).
+Skipped without moto, flask and s3fs; `.ci/run` installs them (the dependency group `ci`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import zstandard
 from textual.widgets import OptionList
 
 from tests.helpers import sshd
@@ -29,6 +28,7 @@ from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.load_in_process import load_opened_trace
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.zstd_codec import zstd
 from torchprof_tui.trace.specs.folder_error import FolderError
 from torchprof_tui.ui.start.start_screen import StartScreen
 
@@ -57,7 +57,7 @@ PACK = {
     ".json": bytes,
     ".json.gz": lambda data: gzip.compress(data, 1),
     ".json.xz": lambda data: lzma.compress(data, preset=0),
-    ".json.zst": lambda data: zstandard.ZstdCompressor(1).compress(data),
+    ".json.zst": lambda data: zstd.compress(data, 1),
 }
 
 

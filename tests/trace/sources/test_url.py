@@ -298,16 +298,22 @@ def test_other_file_systems(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "module"),
-    [("s3", "s3fs"), ("gs", "gcsfs"), ("gcs", "gcsfs"), ("hf", "huggingface_hub"), ("abfs", "adlfs")],
+    ("protocol", "module", "package"),
+    [
+        ("s3", "s3fs", "'torchprof-tui[s3]'"),
+        ("gs", "gcsfs", "'torchprof-tui[gcs]'"),
+        ("gcs", "gcsfs", "'torchprof-tui[gcs]'"),
+        ("hf", "huggingface_hub", "huggingface_hub"),
+        ("abfs", "adlfs", "adlfs"),
+    ],
 )
-def test_missing_backend_is_named(protocol: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_backend_is_named(protocol: str, module: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether it is installed here or not."""
     for name in [name for name in sys.modules if name.partition(".")[0] == module]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, protocol, raising=False)
-    assert refusal(f"{protocol}://bucket/t.json") == f"{protocol}:// needs {module}: pip install {module}"
+    assert refusal(f"{protocol}://bucket/t.json") == f"{protocol}:// needs {module}: pip install {package}"
 
 
 def test_unknown_protocol() -> None:
@@ -327,4 +333,4 @@ def test_missing_http_client_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("fsspec.implementations.http")]:
         monkeypatch.delitem(sys.modules, name)
     check_readable("https://x.org/t.json")
-    assert refusal("https://x.org/t.json") == "https:// needs aiohttp: pip install aiohttp"
+    assert refusal("https://x.org/t.json") == "https:// needs aiohttp: pip install 'torchprof-tui[remote]'"

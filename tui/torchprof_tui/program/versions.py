@@ -9,7 +9,7 @@ import shutil
 
 from torchprof_tui import __version__
 
-PACKAGES = ("textual", "rich", "numpy", "msgspec", "orjson", "isal", "zstandard", "backports.zstd", "fsspec")
+PACKAGES = ("textual", "rich", "numpy", "msgspec", "orjson", "isal", "backports.zstd", "fsspec")
 
 TERMINAL_VARIABLES = (
     "TERM",

@@ -13,11 +13,8 @@ from torchprof_tui.trace.sources import gzip_codec
 from torchprof_tui.trace.sources.damaged_stream import ReplayBuffer
 
 BLOCK_BYTES = 1 << 20
-"""Largest block of text that one call returns (zstd: approximately). The thread takes the GIL once per block, so blocks
+"""Largest block of text that one call returns. The thread takes the GIL once per block, so blocks
 are large; malloc returns larger ones to the kernel each time, which costs more than it saves."""
-
-
-_ZSTD_INPUT_BYTES = 2 << 10
 
 
 class DamagedStreamError(Exception):
@@ -110,51 +107,32 @@ class _GzipDecompressor(_BaseDecompressor):
         return gzip_codec.create_byte_exact_decompressor()
 
 
-class _XzDecompressor(_BaseDecompressor):
-    def __init__(self, replay: ReplayBuffer) -> None:
-        super().__init__(replay, lzma.LZMADecompressor(), lzma.LZMAError)
+class _BoundedDecompressor(_BaseDecompressor):
+    """Base of the formats whose library takes a limit on the text of one call and keeps the rest of its input."""
 
     def _decompress(self, data: bytes) -> Iterator[bytes]:
         yield self._decompressor.decompress(data, BLOCK_BYTES)
         while not self.eof and not self._decompressor.needs_input:
             yield self._decompressor.decompress(b"", BLOCK_BYTES)
 
+
+class _XzDecompressor(_BoundedDecompressor):
+    def __init__(self, replay: ReplayBuffer) -> None:
+        super().__init__(replay, lzma.LZMADecompressor(), lzma.LZMAError)
+
     def _create_byte_exact(self) -> Any:
         return lzma.LZMADecompressor()
 
 
-class _ZstdDecompressor(_BaseDecompressor):
+class _ZstdDecompressor(_BoundedDecompressor):
     def __init__(self, replay: ReplayBuffer) -> None:
-        import zstandard  # deferred: 20 ms, and few traces are packed with it
+        from torchprof_tui.trace.sources import zstd_codec  # deferred: few traces are packed with it
 
-        self._library = zstandard
-        super().__init__(replay, zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError)
-        self._unfed_data = b""  # not fed, because the frame had ended
-
-    def _decompress(self, data: bytes) -> Iterator[bytes]:
-        """Feed a little at a time: zstd does not bound its output, and four bytes may expand to 128 KB."""
-        parts: list[bytes] = []
-        size = 0
-        for begin in range(0, len(data), _ZSTD_INPUT_BYTES):
-            if self.eof:
-                break
-            text = self._decompressor.decompress(data[begin : begin + _ZSTD_INPUT_BYTES])
-            parts.append(text)
-            size += len(text)
-            if size >= BLOCK_BYTES:
-                yield b"".join(parts)
-                parts, size = [], 0
-            if self.eof:
-                self._unfed_data = data[begin + _ZSTD_INPUT_BYTES :]
-        if parts:
-            yield b"".join(parts)
-
-    @property
-    def unused_data(self) -> bytes:
-        return bytes(self._decompressor.unused_data) + self._unfed_data
+        self._codec = zstd_codec
+        super().__init__(replay, zstd_codec.ZstdDecompressor(), zstd_codec.ZstdError)
 
     def _create_byte_exact(self) -> Any:
-        return self._library.ZstdDecompressor().decompressobj()
+        return self._codec.ZstdDecompressor()
 
 
 DECOMPRESSORS: dict[str, Callable[[ReplayBuffer], Decompressor]] = {

@@ -50,6 +50,13 @@ _BACKENDS = {
     "oci": "ocifs",
 }
 
+_EXTRAS = {
+    **dict.fromkeys(("s3", "s3a"), "'torchprof-tui[s3]'"),
+    **dict.fromkeys(("gs", "gcs"), "'torchprof-tui[gcs]'"),
+    **dict.fromkeys(("http", "https"), "'torchprof-tui[remote]'"),
+}
+"""Protocol → the extra that brings its backend."""
+
 
 def require_fsspec(spec: str) -> None:
     """Raise TraceError if fsspec is not installed."""
@@ -169,7 +176,8 @@ def _resolve_file_system(spec: str) -> tuple[Any, str]:
     except ImportError as error:
         backend = _BACKENDS.get(protocol)
         message = " ".join(str(error).split()) or str(error.__cause__)
-        hint = f"needs {backend}: pip install {backend}" if backend else f"its fsspec backend is missing ({message})"
+        package = _EXTRAS.get(protocol, backend)
+        hint = f"needs {backend}: pip install {package}" if backend else f"its fsspec backend is missing ({message})"
         raise TraceError(f"{spec}: {protocol}:// {hint}") from error
     except ValueError as error:
         if "Protocol not known" in str(error):
