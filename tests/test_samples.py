@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.paths import ROOT
 from tests.helpers.paths import SAMPLES as FOLDER
 from tools.record_samples import RECORDINGS, remove_machine_names
 from torchprof_samples import CPU_ORIGIN, SAMPLES, Sample, find
@@ -75,9 +76,10 @@ def test_the_cpu_samples_name_no_machine(sample: Sample) -> None:
 
 def test_machine_names_are_removed_from_a_new_sample(tmp_path: Path) -> None:
     path = tmp_path / "new.json.gz"
-    events = [{"name": "host_name", "args": {"path": "/kept"}}]
+    events = [{"name": "host_name", "args": {"path": "/kept"}}, {"name": f"{ROOT}/profiler_runs/x.py(3): f"}]
     with gzip.open(path, "wt") as file:
         json.dump({"host_name": "my-laptop", "traceEvents": events, "traceName": "/home/me/runs/x.json"}, file)
     remove_machine_names(str(path))
+    events[1]["name"] = "/repo/profiler_runs/x.py(3): f"
     expected = {"host_name": "", "traceEvents": events, "traceName": "x.json"}
     assert json.loads(gzip.decompress(path.read_bytes())) == expected

@@ -134,10 +134,10 @@ def _copy_files(manifest: dict[str, Any], run_folder: str, path: str, rank: int 
 
 
 def remove_machine_names(path: str) -> None:
-    """Remove the folder of the file and the name of the machine from the compressed trace at `path`."""
+    """Remove the folders of the file and of the program and the name of the machine from the trace at `path`."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         text = file.read()
-    text = _HOST_NAME.sub("", _TRACE_FOLDER.sub("", text))
+    text = _HOST_NAME.sub("", _TRACE_FOLDER.sub("", text)).replace(f"{ROOT}/", "/repo/")
     with gzip.GzipFile(path, "wb", mtime=0) as file:
         file.write(text.encode())
 

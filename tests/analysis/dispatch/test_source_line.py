@@ -279,7 +279,7 @@ def test_the_library_and_the_forward_of_most_of_the_time_are_kept() -> None:
 
 REAL = {
     "gpt2_train_stack_memory": (SHARED_TRACES, ("make_traces.py",)),
-    "train_gpt_stack_memory": (SAMPLES, ("/work/main/profiler_runs/",)),
+    "train_gpt_stack_memory": (SAMPLES, ("/repo/profiler_runs/",)),
 }
 """Traces with stacks, and what the files of the user's own code begin with, as read from their names."""
 
