@@ -1,0 +1,207 @@
+"""Join each replay with the capture that it was made from. Equal replays are matched once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from torchprof_tui.analysis.graphs.capture_sequences import (
+    CaptureSequence,
+    list_captures,
+    list_eager_runs,
+    node_types,
+)
+from torchprof_tui.analysis.graphs.node_matching import NameCodes, NodeMatch, ReplayedSequence, match_nodes
+from torchprof_tui.analysis.graphs.replays import Replays
+from torchprof_tui.trace.core.arrays import I8, I32, I64, U8, Bool
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Trace
+
+MAX_COMPARED = 6
+"""Captures that are aligned with one replay, those that share most names; the others are left out."""
+
+_BATCH_OF_STEP = re.compile(r"generation_(\d+)|\bbs=(\d+)")
+"""Batch size in the step annotations of vLLM (`execute_32_context_0(…)_generation_32(…)`) and SGLang."""
+
+
+class Reason(IntEnum):
+    """Why a piece of replayed work has no op."""
+
+    MATCHED = 0
+    NO_CAPTURE = 1
+    OTHER_KERNELS = 2
+    NOT_IN_CAPTURE = 3
+    SEVERAL_STREAMS = 4
+    SEVERAL_CAPTURES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """For each of W pieces of replayed work: the source trace and the call in it, or the reason why there is none.
+
+    `capture` int32[W]: index of the trace; `launch` int32[W]: row of the call there; both -1 for none. `reason`
+    uint8[W]. `is_eager` bool[W]: the call started work in an eager run. `same_grid` int8[W]: 1, 0, -1 for unknown.
+    """
+
+    capture: I32
+    launch: I32
+    reason: U8
+    is_eager: Bool
+    same_grid: I8
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    trace_index: int
+    sequence: CaptureSequence
+    names: frozenset[int]
+
+
+def join_replays(trace: Trace, replays: Replays, sources: Sequence[Trace], own_index: int) -> Join:
+    """Join all replays with the captures in `sources`; of `sources[own_index]`, the trace itself, eager work is no
+    source. Raises OSError, LookupError where a file can no longer be read."""
+    size = len(replays.work)
+    join = Join(
+        np.full(size, -1, np.int32),
+        np.full(size, -1, np.int32),
+        np.full(size, Reason.NO_CAPTURE, np.uint8),
+        np.zeros(size, np.bool_),
+        np.full(size, -1, np.int8),
+    )
+    if not size:
+        return join
+    codes = NameCodes()
+    candidates = _list_candidates(sources, own_index, codes)
+    if not candidates:
+        return join
+    columns = _read_columns(trace, replays, codes)
+    for members in _group_equal_replays(replays, columns).values():
+        sequence = _slice(replays, columns, members[0])
+        batch = _find_step_batch(trace, int(replays.launch[members[0]]))
+        chosen, match, reason = _choose_match(sequence, candidates, codes, batch)
+        work = (replays.first[members][:, None] + np.arange(len(sequence))).astype(np.int64)
+        if chosen is None or match is None:
+            join.reason[work.ravel()] = reason
+        else:
+            _store(join, work, chosen, match, columns.grid)
+    return join
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    name: I64
+    node_type: U8
+    grid: I64
+
+
+def _read_columns(trace: Trace, replays: Replays, codes: NameCodes) -> _Columns:
+    names, inverse = np.unique(trace.name[replays.work], return_inverse=True)
+    code = codes.encode([trace.names[name] for name in names.tolist()])[inverse]
+    grid = trace.args.get("grid")
+    grids = np.full((len(replays.work), 3), -1, np.int64) if grid is None else grid.values_at(replays.work, -1)
+    return _Columns(code, node_types(trace, replays.work), grids.astype(np.int64))
+
+
+def _slice(replays: Replays, columns: _Columns, replay: int) -> ReplayedSequence:
+    part = slice(int(replays.first[replay]), int(replays.first[replay + 1]))
+    return ReplayedSequence(
+        columns.name[part],
+        columns.node_type[part],
+        replays.stream[part],
+        columns.grid[part],
+        bool(replays.has_node_ids[replay]),
+    )
+
+
+def _group_equal_replays(replays: Replays, columns: _Columns) -> dict[bytes, I64]:
+    """Group the replays with the same kernels, grids and changes of stream: key → replays int64[k], ascending."""
+    change = np.diff(replays.stream, prepend=-1) != 0
+    change[replays.first[:-1][replays.sizes > 0]] = False
+    key = np.column_stack([columns.name * 2 + change, columns.grid])
+    groups: dict[bytes, list[int]] = {}
+    for replay, (begin, end) in enumerate(zip(replays.first[:-1].tolist(), replays.first[1:].tolist(), strict=True)):
+        groups.setdefault(key[begin:end].tobytes(), []).append(replay)
+    return {digest: np.array(members, np.int64) for digest, members in groups.items()}
+
+
+def _list_candidates(sources: Sequence[Trace], own_index: int, codes: NameCodes) -> list[_Candidate]:
+    """List the captures of all traces, and the eager runs of those that have no capture."""
+    candidates = []
+    for index, source in enumerate(sources):
+        sequences = list_captures(source)
+        if not sequences and index != own_index:
+            sequences = list_eager_runs(source)
+        candidates += [
+            _Candidate(index, sequence, frozenset(codes.encode(sequence.names).tolist())) for sequence in sequences
+        ]
+    return candidates
+
+
+def _choose_match(
+    replay: ReplayedSequence, candidates: list[_Candidate], codes: NameCodes, batch: int
+) -> tuple[_Candidate | None, NodeMatch | None, Reason]:
+    """Choose the capture that fits a replay best: by names in order, then grids, then the batch size."""
+    own_names = frozenset(replay.name.tolist())
+    ordered = sorted(
+        candidates,
+        key=lambda each: (-len(own_names & each.names), abs(len(each.sequence) - len(replay))),
+    )
+    named = [each for each in ordered if each.sequence.has_names][:MAX_COMPARED]
+    matches = []
+    for candidate in [*named, *(each for each in ordered if not each.sequence.has_names)]:
+        match = match_nodes(replay, candidate.sequence, codes)
+        if match is not None:
+            matches.append((candidate, match))
+    if not matches:
+        return None, None, Reason.OTHER_KERNELS
+    best = max(match.rank for _, match in matches)
+    equal = [(candidate, match) for candidate, match in matches if match.rank == best]
+    if len(equal) > 1:
+        equal = _select_batch(equal, batch)
+    candidate, match = equal[-1]
+    if len(equal) > 1 and not candidate.sequence.has_names:
+        return None, None, Reason.SEVERAL_CAPTURES
+    return candidate, match, Reason.MATCHED
+
+
+def _select_batch(equal: list[tuple[_Candidate, NodeMatch]], batch: int) -> list[tuple[_Candidate, NodeMatch]]:
+    """Select the captures of the smallest batch size that holds a step's batch; all where sizes are unknown."""
+    sizes = [candidate.sequence.batch for candidate, _ in equal]
+    fitting = [size for size in sizes if size >= batch > 0]
+    if not fitting:
+        return equal
+    return [each for each, size in zip(equal, sizes, strict=True) if size == min(fitting)]
+
+
+def _store(join: Join, work: I64, chosen: _Candidate, match: NodeMatch, grid: I64) -> None:
+    """Write the match of one replay to all equal replays: `work` int64[replays, n]."""
+    found = np.flatnonzero(match.position >= 0)
+    paired = match.position[found]
+    rows = work[:, found].ravel()
+    count = len(work)
+    join.reason[work.ravel()] = Reason.SEVERAL_STREAMS if match.is_ambiguous else Reason.NOT_IN_CAPTURE
+    join.reason[rows] = Reason.MATCHED
+    join.capture[rows] = chosen.trace_index
+    join.launch[rows] = np.tile(chosen.sequence.launch[paired], count)
+    join.is_eager[rows] = chosen.sequence.is_eager
+    own, other = grid[work[0, found]], chosen.sequence.grid[paired]
+    is_known = (own[:, 0] >= 0) & (other[:, 0] >= 0)
+    same = np.where(is_known, (own == other).all(axis=1), -1).astype(np.int8)
+    join.same_grid[rows] = np.tile(same, count)
+
+
+def _find_step_batch(trace: Trace, launch: int) -> int:
+    """Find the batch size in an annotation that is open while the graph is launched; -1 for none."""
+    time = trace.start[launch]
+    is_annotation = np.flatnonzero(trace.kind == Kind.ANNOTATION)
+    starts = trace.start[is_annotation]
+    is_open = (starts <= time) & (time < starts + trace.duration[is_annotation])
+    for name in trace.name[is_annotation[is_open]].tolist():
+        found = _BATCH_OF_STEP.search(trace.names[name])
+        if found:
+            return int(found[1] or found[2])
+    return -1
