@@ -14,6 +14,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -45,13 +46,15 @@ class CaptureSequence:
     """k launches in program order that one graph may have been captured from.
 
     `launch` int32[k]: runtime calls of the trace. `node_type` uint8[k]. `names`: of the kernels, "" where the trace has
-    none. `grid` int64[k, 3], -1 where it is not recorded. `is_eager`: the launches started work. `batch`: the batch
-    size that the capture's annotation names, -1 for none.
+    none. `op_names`: of the innermost op around each call of a capture, "" for none. `grid` int64[k, 3], -1 where it is
+    not recorded. `is_eager`: the launches started work. `batch`: the batch size that the capture's annotation names, -1
+    for none.
     """
 
     launch: I32
     node_type: U8
     names: Sequence[str]
+    op_names: Sequence[str]
     grid: I64
     is_eager: bool
     batch: int = -1
@@ -92,6 +95,7 @@ def list_captures(trace: Trace) -> list[CaptureSequence]:
                 group,
                 _call_types(trace, group),
                 [names.get(call, "") for call in group.tolist()],
+                _find_op_names(trace, group),
                 _grids(trace, group),
                 False,
                 batch,
@@ -137,7 +141,7 @@ def _helper_type(name: str) -> NodeType:
 
 def _build_eager_run(trace: Trace, work: I32, launch: I32) -> CaptureSequence:
     names = [trace.names[name] for name in trace.name[work].tolist()]
-    return CaptureSequence(launch, node_types(trace, work), names, _grids(trace, work), True)
+    return CaptureSequence(launch, node_types(trace, work), names, [""] * len(work), _grids(trace, work), True)
 
 
 def _find_node_calls(trace: Trace) -> I32:
@@ -196,6 +200,11 @@ _PROBED_CALLS = 16
 
 def _has_kernel_arg(trace: Trace, calls: I32) -> bool:
     return any(_kernel_of(entry) for _, entry in read_entries(trace, calls[:_PROBED_CALLS]))
+
+
+def _find_op_names(trace: Trace, calls: I32) -> list[str]:
+    op = find_nearest_ancestor(trace.parent, calls, np.asarray(trace.kind == Kind.OP))
+    return [trace.names[trace.name[event]] if event >= 0 else "" for event in op.tolist()]
 
 
 def _kernel_of(entry: object) -> str:

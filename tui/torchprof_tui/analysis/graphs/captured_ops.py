@@ -6,12 +6,13 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import Enum
 
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor_or_self
 from torchprof_tui.analysis.graphs.node_annotations import NodeAnnotations, read_node_annotations
+from torchprof_tui.analysis.graphs.node_matching import Doubt
 from torchprof_tui.analysis.graphs.replay_join import Join, Reason, join_replays
 from torchprof_tui.analysis.graphs.replays import Replays, find_graph_launches, find_replays
 from torchprof_tui.trace.core.arrays import I32, I64
@@ -29,7 +30,7 @@ class OpSource(str, Enum):
 
 
 REASON_TEXT = {
-    Reason.NO_CAPTURE: "no trace of the capture: name one with --capture, or put it into capture_traces/ beside the file",
+    Reason.NO_CAPTURE: "no trace of the capture: name one with --capture, or put it into capture_traces/ beside",
     Reason.OTHER_KERNELS: "no capture has these kernels in this order",
     Reason.NOT_IN_CAPTURE: "the capture has no such kernel at this place",
     Reason.SEVERAL_STREAMS: "several streams ran at once, and the capture does not name its kernels",
@@ -37,20 +38,27 @@ REASON_TEXT = {
 }
 """Why a kernel has no op, for people."""
 
+DOUBT_TEXT = {
+    Doubt.OTHER_GRID: "the kernel's grid was another one there: its shapes may differ",
+    Doubt.OTHER_NAME: "another kernel of the same kind was used there: its shapes may differ",
+    Doubt.OTHER_CAPTURE: "another capture fits as well: its shapes may differ",
+}
+"""Why the shapes of an op may be others, for people."""
+
 
 @dataclass(frozen=True, slots=True)
 class CapturedOp:
     """The op of one replayed kernel. `trace`: that of the capture, None where only an annotation is known.
 
-    `launch`, `op`: rows of that trace, -1 for none. `has_same_grid`: False where the grids differ, so that the shapes
-    may, too; None where either is not recorded. `annotation`: of the node in the trace itself, "" for none.
+    `launch`, `op`: rows of that trace, -1 for none. `doubt`: why its shapes may be others. `annotation`: of the node in
+    the trace itself, "" for none.
     """
 
     source: OpSource
     trace: Trace | None
     launch: int
     op: int
-    has_same_grid: bool | None
+    doubt: Doubt
     annotation: str
 
     @property
@@ -66,9 +74,9 @@ class CapturedOps:
     """The W pieces of work of all replays, and what was captured for each.
 
     `join.capture` int32[W]: index into `captures`, their number for the trace itself (which is not kept here: a cycle
-    would keep its mapped columns until a collection), -1 for none. `launch` int32[W]: the captured call, `op` int32[W]: the
-    innermost op around it; rows of that capture's trace, -1 for none. `reason` uint8[W]: a `Reason`, MATCHED for work
-    with a launch or an annotation. `same_grid` int8[W]: 1 equal, 0 different, -1 unknown.
+    would keep its mapped columns until a collection), -1 for none. `join.launch` int32[W]: the captured call, `op`
+    int32[W]: the innermost op around it; rows of that capture's trace, -1 for none. `join.reason` uint8[W]: a `Reason`,
+    MATCHED for work with a launch or an annotation.
     """
 
     replays: Replays
@@ -94,11 +102,10 @@ class CapturedOps:
         capture = int(self.join.capture[index])
         annotation = self.annotations.text_of(index)
         if capture < 0:
-            return CapturedOp(OpSource.ANNOTATIONS, None, -1, -1, None, annotation)
+            return CapturedOp(OpSource.ANNOTATIONS, None, -1, -1, Doubt.NONE, annotation)
         source = OpSource.EAGER if self.join.is_eager[index] else OpSource.CAPTURE
-        same_grid = {1: True, 0: False}.get(int(self.join.same_grid[index]))
-        launch = int(self.join.launch[index])
-        return CapturedOp(source, self.source_trace(trace, capture), launch, int(self.op[index]), same_grid, annotation)
+        launch, doubt = int(self.join.launch[index]), Doubt(int(self.join.doubt[index]))
+        return CapturedOp(source, self.source_trace(trace, capture), launch, int(self.op[index]), doubt, annotation)
 
     def source_trace(self, trace: Trace, capture: int) -> Trace:
         """Return the trace that an index in `join.capture` stands for."""

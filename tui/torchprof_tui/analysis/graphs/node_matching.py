@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 
 from torchprof_tui.analysis.alignment.sequence_alignment import align_sequences
 from torchprof_tui.analysis.graphs.capture_sequences import CaptureSequence, NodeType
+from torchprof_tui.analysis.graphs.stream_order import FORBIDDEN, match_two_streams, score_calls
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 
@@ -31,15 +33,26 @@ class ReplayedSequence:
         return len(self.name)
 
 
+class Doubt(IntEnum):
+    """Why the shapes of a matched kernel may be others than those of its capture."""
+
+    NONE = 0
+    OTHER_GRID = 1  # the same kernel with another grid
+    OTHER_NAME = 2  # matched by class and place: another kernel was chosen for other shapes
+    OTHER_CAPTURE = 3  # another capture with the same ops fits as well
+
+
 @dataclass(frozen=True, slots=True)
 class NodeMatch:
     """`position` int32[n]: the launch of each piece in the capture's sequence, -1 for none.
 
-    `same_names`: pairs of the same name; `same_grids`: pairs of the same grid. `is_ambiguous`: the capture has no
-    names, and the pieces without a launch ran while several streams were busy. `size`: launches of the sequence.
+    `same_names`: pairs of the same name; `same_grids`: pairs of the same grid. `doubt` uint8[n]: a `Doubt` of each
+    pair. `is_ambiguous`: the capture has no
+    names, and the pieces without a launch ran on one of several streams. `size`: launches of the sequence.
     """
 
     position: I32
+    doubt: U8
     same_names: int
     same_grids: int
     size: int
@@ -57,12 +70,17 @@ class NameCodes:
 
     def __init__(self) -> None:
         self._code: dict[str, int] = {}
+        self._text: list[str] = []
         self._label: list[int] = []
         self._number_of_label: dict[object, int] = {}
 
     def encode(self, names: Sequence[str]) -> I64:
         """Return the number of each name: int64[k]; -1 for ""."""
         return np.fromiter((self._encode(name) for name in names), np.int64, len(names))
+
+    def text(self, code: int) -> str:
+        """Return the name with a number, "" for a negative one."""
+        return self._text[code] if code >= 0 else ""
 
     def labels(self, codes: I64, node_type: U8) -> I64:
         """Return a label for the class of each kernel, and one each for copies and fills: int64[k]."""
@@ -77,6 +95,7 @@ class NameCodes:
             code = self._code[name] = len(self._code)
             decoded = decode_kernel_name(name)
             key = (decoded.kernel_class, decoded.family) if decoded.known else name
+            self._text.append(name)
             self._label.append(self._number_of_label.setdefault(key, len(self._number_of_label)))
         return code
 
@@ -84,26 +103,43 @@ class NameCodes:
 def match_nodes(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> NodeMatch | None:
     """Match a replay with a capture; None where they have too little in common."""
     if not capture.has_names:
-        return _match_by_order(replay, capture)
+        return _match_by_order(replay, capture, codes)
     return _match_by_name(replay, capture, codes)
 
 
-def _match_by_order(replay: ReplayedSequence, capture: CaptureSequence) -> NodeMatch | None:
+def _match_by_order(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> NodeMatch | None:
     """Match with a capture that has no kernel names: as many kernels, copies and fills, in the same order.
 
-    Where the replay ran on several streams its order of capture is unknown; what ran before the second stream began
-    and after the others ended is matched.
+    Where the replay ran on several streams the order of capture is found as `stream_order` describes.
     """
     size = len(replay)
-    if size != len(capture) or (np.bincount(replay.node_type, minlength=3) != np.bincount(capture.node_type, minlength=3)).any():
+    if size != len(capture) or (_count_types(replay.node_type) != _count_types(capture.node_type)).any():
         return None
-    position = np.arange(size, dtype=np.int32)
-    is_single = replay.is_ordered or bool((replay.stream == replay.stream[0]).all())
-    if is_single:
+    streams = np.unique(replay.stream)
+    if replay.is_ordered or len(streams) == 1:
         if (replay.node_type != capture.node_type).any():
             return None
-        return NodeMatch(position, 0, 0, size)
-    return None
+        return NodeMatch(np.arange(size, dtype=np.int32), np.zeros(size, np.uint8), 0, 0, size)
+    position = np.full(size, -1, np.int32)
+    if len(streams) == 2:
+        groups = [np.flatnonzero(replay.stream == stream) for stream in streams]
+        scores, row = _score_launches(replay, capture, codes)
+        for group, calls in zip(groups, match_two_streams(row[groups[0]], row[groups[1]], scores), strict=True):
+            position[group] = calls
+    return NodeMatch(position, np.zeros(size, np.uint8), 0, 0, size, is_ambiguous=True)
+
+
+def _count_types(node_type: U8) -> I64:
+    return np.bincount(node_type, minlength=len(NodeType))
+
+
+def _score_launches(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> tuple[I64, I64]:
+    """Return (the score of each call for each distinct kernel, int64[kinds, k]; the kind of each piece, int64[n])."""
+    key = np.where(replay.node_type == NodeType.KERNEL, replay.name, -2 - replay.node_type.astype(np.int64))
+    kinds, first, row = np.unique(key, return_index=True, return_inverse=True)
+    scores = score_calls([codes.text(code) for code in kinds.tolist()], capture.op_names)
+    differs = replay.node_type[first][:, None] != capture.node_type[None, :]
+    return np.where(differs, FORBIDDEN, scores), row
 
 
 def _match_by_name(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> NodeMatch | None:
@@ -123,8 +159,13 @@ def _match_by_name(replay: ReplayedSequence, capture: CaptureSequence, codes: Na
     same_kernels = int(np.count_nonzero(same & (replay.node_type[matched] == NodeType.KERNEL)))
     if same_kernels < MIN_SHARE * kernel_count or not len(matched):
         return None
-    same_grid = (replay.grid[matched] == capture.grid[paired]).all(axis=1) & (replay.grid[matched, 0] >= 0)
-    return NodeMatch(position, int(np.count_nonzero(same)), int(np.count_nonzero(same_grid)), len(capture))
+    same_grid = (replay.grid[matched] == capture.grid[paired]).all(axis=1)
+    has_grid = (replay.grid[matched, 0] >= 0) & (capture.grid[paired, 0] >= 0)
+    doubt = np.full(len(replay), Doubt.NONE, np.uint8)
+    doubt[matched[has_grid & ~same_grid]] = Doubt.OTHER_GRID
+    doubt[matched[~same]] = Doubt.OTHER_NAME
+    same_grids = int(np.count_nonzero(same_grid & has_grid))
+    return NodeMatch(position, doubt, int(np.count_nonzero(same)), same_grids, len(capture))
 
 
 def _find_last_occurrence(wanted: I64, sequence: I64) -> int:
@@ -146,9 +187,7 @@ def _probe_order(size: int) -> list[int]:
     return sorted(range(1, size), key=lambda k: (k % stride != 0, k))
 
 
-def _align(
-    replay: ReplayedSequence, own: I64, capture: CaptureSequence, names: I64, codes: NameCodes
-) -> I32:
+def _align(replay: ReplayedSequence, own: I64, capture: CaptureSequence, names: I64, codes: NameCodes) -> I32:
     """Align each stream of a replay, the busiest first, with the launches that are still free: int32[n]."""
     position = np.full(len(replay), -1, np.int32)
     is_free: Bool = np.ones(len(capture), np.bool_)

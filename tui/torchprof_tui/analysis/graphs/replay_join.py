@@ -15,9 +15,9 @@ from torchprof_tui.analysis.graphs.capture_sequences import (
     list_eager_runs,
     node_types,
 )
-from torchprof_tui.analysis.graphs.node_matching import NameCodes, NodeMatch, ReplayedSequence, match_nodes
+from torchprof_tui.analysis.graphs.node_matching import Doubt, NameCodes, NodeMatch, ReplayedSequence, match_nodes
 from torchprof_tui.analysis.graphs.replays import Replays
-from torchprof_tui.trace.core.arrays import I8, I32, I64, U8, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -44,14 +44,14 @@ class Join:
     """For each of W pieces of replayed work: the source trace and the call in it, or the reason why there is none.
 
     `capture` int32[W]: index of the trace; `launch` int32[W]: row of the call there; both -1 for none. `reason`
-    uint8[W]. `is_eager` bool[W]: the call started work in an eager run. `same_grid` int8[W]: 1, 0, -1 for unknown.
+    uint8[W]. `is_eager` bool[W]: the call started work in an eager run. `doubt` uint8[W]: a `Doubt` about its shapes.
     """
 
     capture: I32
     launch: I32
     reason: U8
     is_eager: Bool
-    same_grid: I8
+    doubt: U8
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def join_replays(trace: Trace, replays: Replays, sources: Sequence[Trace], own_i
         np.full(size, -1, np.int32),
         np.full(size, Reason.NO_CAPTURE, np.uint8),
         np.zeros(size, np.bool_),
-        np.full(size, -1, np.int8),
+        np.zeros(size, np.uint8),
     )
     if not size:
         return join
@@ -82,12 +82,14 @@ def join_replays(trace: Trace, replays: Replays, sources: Sequence[Trace], own_i
     for members in _group_equal_replays(replays, columns).values():
         sequence = _slice(replays, columns, members[0])
         batch = _find_step_batch(trace, int(replays.launch[members[0]]))
-        chosen, match, reason = _choose_match(sequence, candidates, codes, batch)
+        fitting = _find_fitting(sequence, candidates, codes, batch)
         work = (replays.first[members][:, None] + np.arange(len(sequence))).astype(np.int64)
-        if chosen is None or match is None:
-            join.reason[work.ravel()] = reason
+        if not fitting:
+            join.reason[work.ravel()] = Reason.OTHER_KERNELS
+        elif len({tuple(candidate.sequence.op_names) for candidate, _ in fitting}) > 1:
+            join.reason[work.ravel()] = Reason.SEVERAL_CAPTURES
         else:
-            _store(join, work, chosen, match, columns.grid)
+            _store(join, work, *fitting[-1], is_one_of_several=len(fitting) > 1)
     return join
 
 
@@ -141,10 +143,13 @@ def _list_candidates(sources: Sequence[Trace], own_index: int, codes: NameCodes)
     return candidates
 
 
-def _choose_match(
+def _find_fitting(
     replay: ReplayedSequence, candidates: list[_Candidate], codes: NameCodes, batch: int
-) -> tuple[_Candidate | None, NodeMatch | None, Reason]:
-    """Choose the capture that fits a replay best: by names in order, then grids, then the batch size."""
+) -> list[tuple[_Candidate, NodeMatch]]:
+    """Find the captures that fit a replay best: by names in order, then grids, then the batch size.
+
+    Several only where no capture names its kernels; [] where none fits.
+    """
     own_names = frozenset(replay.name.tolist())
     ordered = sorted(
         candidates,
@@ -157,15 +162,12 @@ def _choose_match(
         if match is not None:
             matches.append((candidate, match))
     if not matches:
-        return None, None, Reason.OTHER_KERNELS
+        return []
     best = max(match.rank for _, match in matches)
     equal = [(candidate, match) for candidate, match in matches if match.rank == best]
     if len(equal) > 1:
         equal = _select_batch(equal, batch)
-    candidate, match = equal[-1]
-    if len(equal) > 1 and not candidate.sequence.has_names:
-        return None, None, Reason.SEVERAL_CAPTURES
-    return candidate, match, Reason.MATCHED
+    return equal[-1:] if equal[-1][0].sequence.has_names else equal
 
 
 def _select_batch(equal: list[tuple[_Candidate, NodeMatch]], batch: int) -> list[tuple[_Candidate, NodeMatch]]:
@@ -177,7 +179,7 @@ def _select_batch(equal: list[tuple[_Candidate, NodeMatch]], batch: int) -> list
     return [each for each, size in zip(equal, sizes, strict=True) if size == min(fitting)]
 
 
-def _store(join: Join, work: I64, chosen: _Candidate, match: NodeMatch, grid: I64) -> None:
+def _store(join: Join, work: I64, chosen: _Candidate, match: NodeMatch, is_one_of_several: bool) -> None:
     """Write the match of one replay to all equal replays: `work` int64[replays, n]."""
     found = np.flatnonzero(match.position >= 0)
     paired = match.position[found]
@@ -188,10 +190,7 @@ def _store(join: Join, work: I64, chosen: _Candidate, match: NodeMatch, grid: I6
     join.capture[rows] = chosen.trace_index
     join.launch[rows] = np.tile(chosen.sequence.launch[paired], count)
     join.is_eager[rows] = chosen.sequence.is_eager
-    own, other = grid[work[0, found]], chosen.sequence.grid[paired]
-    is_known = (own[:, 0] >= 0) & (other[:, 0] >= 0)
-    same = np.where(is_known, (own == other).all(axis=1), -1).astype(np.int8)
-    join.same_grid[rows] = np.tile(same, count)
+    join.doubt[rows] = np.tile(np.where(is_one_of_several, Doubt.OTHER_CAPTURE, match.doubt[found]), count)
 
 
 def _find_step_batch(trace: Trace, launch: int) -> int:

@@ -22,7 +22,8 @@ class Replays:
 
     `launch` int32[L]: the runtime call of each replay, by time. `work` int32[W]: events of GPU work, replay by replay,
     each in the order of capture as far as it is known: by graph node id where all of a replay's work has one, else by
-    stream, then start. `first` int64[L + 1]: bounds of each replay in `work`. `stream` int64[W]. `has_node_ids` bool[L].
+    stream, then start. `first` int64[L + 1]: bounds of each replay in `work`. `stream` int64[W].
+    `has_node_ids` bool[L].
     """
 
     launch: I32

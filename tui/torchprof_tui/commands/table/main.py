@@ -108,7 +108,7 @@ def _build_sheet(profile: Profile, options: argparse.Namespace) -> Sheet:
     if options.of == "collectives":
         return gpu_sheets.build_collectives_sheet(trace, only)
     if options.of == "memory":
-        return build_memory_sheet(trace, calls, only)
+        return build_memory_sheet(trace, profile.own_calls, only)
     try:
         table = profile.build_table(GroupBy(options.by), only)
     except NotRecordedError as error:

@@ -119,13 +119,15 @@ class CaptureFiles:
             return {}
 
     def _open_all(self, paths: Sequence[str]) -> list[Trace]:
-        opened = []
-        for path in paths:
-            try:
-                opened.append(load_trace(path, cache=self._cache))
-            except (TraceError, OSError, LookupError, MemoryError) as error:
-                self._problems.append(f"{clean(os.path.basename(path))}: {clean(str(error))}")
-        return opened
+        opened = [self._open(path) for path in paths]
+        return [trace for trace in opened if trace is not None]
+
+    def _open(self, path: str) -> Trace | None:
+        try:
+            return load_trace(path, cache=self._cache)
+        except (TraceError, OSError, LookupError, MemoryError) as error:
+            self._problems.append(f"{clean(os.path.basename(path))}: {clean(str(error))}")
+            return None
 
 
 def find_step_batches(names: Sequence[str]) -> tuple[int, ...]:
@@ -154,7 +156,7 @@ def _batch_in_name(path: str) -> int:
 
 
 def _distance_to(batches: Sequence[int]) -> Callable[[int], tuple[bool, int]]:
-    """Return a sort key for batch sizes: how far above the nearest of `batches`; smaller and unknown sizes come last."""
+    """Return a sort key for batch sizes: how far above the nearest of `batches`; others come last."""
 
     def key(size: int) -> tuple[bool, int]:
         above = [size - batch for batch in batches if size >= batch]
