@@ -30,11 +30,12 @@ class OpSource(str, Enum):
 
 
 REASON_TEXT = {
-    Reason.NO_CAPTURE: "no trace of the capture: name one with --capture, or put it into capture_traces/ beside",
+    Reason.NO_CAPTURE: "no trace of its capture was found; name one with --capture, or put it into capture_traces/ "
+    "beside the trace",
     Reason.OTHER_KERNELS: "no capture has these kernels in this order",
     Reason.NOT_IN_CAPTURE: "the capture has no such kernel at this place",
     Reason.SEVERAL_STREAMS: "several streams ran at once, and the capture does not name its kernels",
-    Reason.SEVERAL_CAPTURES: "several captures fit equally well: name one with --capture",
+    Reason.SEVERAL_CAPTURES: "several captures fit equally well; name one with --capture",
 }
 """Why a kernel has no op, for people."""
 
@@ -163,13 +164,12 @@ def get_captured_ops(trace: Trace) -> CapturedOps | None:
     """Return the captured ops of a trace, None where it has no replays. The first call opens the captures.
 
     Blocks for as long as that takes: call it in a thread where a screen waits. The answer is kept with the trace.
-    Raises OSError, LookupError where the trace's own file can no longer be read.
     """
     with _LOCK:
         if _KEY not in trace.derived:
             answer = None
             if len(find_graph_launches(trace)):
-                captures = () if trace.captures is None else trace.captures.open_traces()
+                captures = () if trace.captures is None else trace.captures.open_traces(trace)
                 answer = build_captured_ops(trace, captures)
             trace.derived[_KEY] = answer
         kept = trace.derived[_KEY]

@@ -6,6 +6,7 @@ the fields of the annotation in the args of each kernel with that `graph node id
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,10 +49,11 @@ def read_node_annotations(trace: Trace, replays: Replays) -> NodeAnnotations:
     nodes, first, inverse = np.unique(node, return_index=True, return_inverse=True)
     texts = {"": 0}
     text_of_node = np.zeros(len(nodes), np.int32)
-    for position, entry in read_entries(trace, replays.work[first]):
-        if nodes[position] > 0:
-            text = _find_label(entry.get("args"))
-            text_of_node[position] = texts.setdefault(text, len(texts))
+    with contextlib.suppress(OSError, LookupError):  # the file is gone or has changed
+        for position, entry in read_entries(trace, replays.work[first]):
+            if nodes[position] > 0:
+                text = _find_label(entry.get("args"))
+                text_of_node[position] = texts.setdefault(text, len(texts))
     return NodeAnnotations(text_of_node[inverse].astype(np.int32), tuple(texts))
 
 

@@ -63,7 +63,7 @@ class _Candidate:
 
 def join_replays(trace: Trace, replays: Replays, sources: Sequence[Trace], own_index: int) -> Join:
     """Join all replays with the captures in `sources`; of `sources[own_index]`, the trace itself, eager work is no
-    source. Raises OSError, LookupError where a file can no longer be read."""
+    source."""
     size = len(replays.work)
     join = Join(
         np.full(size, -1, np.int32),
@@ -134,13 +134,20 @@ def _list_candidates(sources: Sequence[Trace], own_index: int, codes: NameCodes)
     """List the captures of all traces, and the eager runs of those that have no capture."""
     candidates = []
     for index, source in enumerate(sources):
-        sequences = list_captures(source)
-        if not sequences and index != own_index:
-            sequences = list_eager_runs(source)
+        sequences = _list_sequences(source, may_be_eager=index != own_index)
         candidates += [
             _Candidate(index, sequence, frozenset(codes.encode(sequence.names).tolist())) for sequence in sequences
         ]
     return candidates
+
+
+def _list_sequences(source: Trace, may_be_eager: bool) -> list[CaptureSequence]:
+    """List the captures in a trace, else its eager runs; [] where its file can no longer be read."""
+    try:
+        captures = list_captures(source)
+    except (OSError, LookupError):
+        return []
+    return captures or (list_eager_runs(source) if may_be_eager else [])
 
 
 def _find_fitting(

@@ -12,8 +12,11 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.chain import Chain, find_chain
 from torchprof_tui.analysis.dispatch.source_line import SourceLine, SourceLineFinder
+from torchprof_tui.analysis.graphs.captured_chain import find_captured_chain
 from torchprof_tui.analysis.kernel.footprint import compute_footprint
 from torchprof_tui.analysis.kernel.memory_transfer import measure_transfer
+from torchprof_tui.commands.chain.captured import captured_as_json
+from torchprof_tui.commands.common.captures import use_captures
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.partial_input import partial_as_json
@@ -33,21 +36,24 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--nth {options.nth}: the first event of a name is 0")
 
     trace, rank = select_rank(load_specs(options.trace, cache=not options.no_cache).trace, options.rank)
+    trace = use_captures(trace, options)
 
     event, of = find_event(trace, options.event, options.nth)
     found = find_chain(trace, event)
     line = SourceLineFinder(trace).find_chain_line(found)
+    captured = find_captured_chain(trace, found.hops[-1].event)
     if options.json:
         whose = {} if rank is None else {"rank": rank.number}
         asked = {"event": options.event, "nth": options.nth, "of": of, **whose}
-        print(json.dumps({**asked, **build_document(trace, found, line), "partial": partial_as_json(trace)}))
+        document = {**build_document(trace, found, line), "captured": captured_as_json(captured)}
+        print(json.dumps({**asked, **document, "partial": partial_as_json(trace)}))
         return 0
 
     if rank is not None and options.rank is None:
         print(f"{rank.label}; another: --rank N", file=sys.stderr)
     from torchprof_tui.commands.chain.text import print_chain  # deferred: JSON needs no rich
 
-    print_chain(trace, found, line, options.nth, of)
+    print_chain(trace, found, line, options.nth, of, captured)
     return 0
 
 

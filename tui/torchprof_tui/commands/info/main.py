@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from typing import Any
 
 from torchprof_tui.analysis.collectives.communication_card import build_communication_card
 from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
+from torchprof_tui.analysis.graphs.captured_ops import REASON_TEXT, get_captured_ops
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
@@ -17,6 +19,7 @@ from torchprof_tui.analysis.patterns.verdict.cpu_only import build_cpu_time_tree
 from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree, build_time_tree
 from torchprof_tui.analysis.patterns.verdict.tree_lines import merge_trees
 from torchprof_tui.analysis.time.gpu_time import compute_busy_ns_by_device
+from torchprof_tui.commands.common.captures import use_captures
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.commands.common.time_tree import time_tree_as_json
 from torchprof_tui.commands.info.remote_folder import print_folder
@@ -36,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
 
         print_folder(folder, options.json)
         return 0
+    loaded = replace(loaded, trace=use_captures(loaded.trace, options))
     tree = measure_time(loaded.trace)
     answer = summary(loaded) | {"time": time_tree_as_json(tree)}
     if options.json:
@@ -92,6 +96,7 @@ def summary(loaded: OpenedTrace) -> dict[str, Any]:
             "gpu_events": trace.links.gpu_events,
             "linked_gpu_events": trace.links.linked_gpu_events,
         },
+        "graphs": _graphs_as_json(trace),
         "problems": [
             {"kind": problem.kind, "count": problem.count, "example": problem.example} for problem in trace.problems
         ],
@@ -148,6 +153,26 @@ def _gpu_busy_ns(trace: Trace) -> dict[str, int]:
         for rank in trace.merged_ranks.all
         for device, busy in _gpu_busy_ns(rank.trace).items()
     }
+
+
+def _graphs_as_json(trace: Trace) -> list[dict[str, Any]]:
+    """Summarise the replays of graphs of each rank, of a single trace once; nothing where there are none."""
+    if trace.merged_ranks is not None:
+        ranks = trace.merged_ranks.all
+        return [{**graphs, "rank": rank.number} for rank in ranks for graphs in _graphs_as_json(rank.trace)]
+    ops = get_captured_ops(trace)
+    if ops is None:
+        return []
+    return [
+        {
+            "launches": len(ops.replays),
+            "kernels": len(ops.replays.work),
+            "matched": ops.matched_count,
+            "source": ops.source.value,
+            "unmatched": {REASON_TEXT[reason]: count for reason, count in ops.count_reasons().items()},
+            "captures": [capture.label for capture in ops.captures],
+        }
+    ]
 
 
 def _communication_as_json(trace: Trace) -> list[dict[str, Any]]:

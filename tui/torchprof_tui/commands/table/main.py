@@ -20,6 +20,7 @@ from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.analysis.table.table_sheet import build_table_sheet, drop_empty_gpu_columns
 from torchprof_tui.analysis.table.trace_profile import Profile
+from torchprof_tui.commands.common.captures import use_captures
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.table.arguments import DEFAULT_ROWS
@@ -52,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         if rank is not None and options.rank is None:
             print(f"{rank.label} of {_format_rank_count(loaded.trace)}; another: --rank N", file=sys.stderr)
 
-        sheet = _build_sheet(Profile(trace), options)
+        sheet = _build_sheet(Profile(use_captures(trace, options)), options)
     for_people = not (options.json or options.csv)
     key = _sort_key(sheet, options.sort, for_people or options.of != "calls")
     work_count = len(sheet)

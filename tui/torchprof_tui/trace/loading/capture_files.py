@@ -52,23 +52,20 @@ class CaptureFiles:
         self._lock = threading.Lock()
         self._opened: tuple[Trace, ...] | None = None
         self._problems: list[str] = []
-        self._batches: tuple[int, ...] = ()
-        self._rank: int | None = None
 
     @property
     def problems(self) -> Sequence[str]:
         """What could not be opened and why, one line each, after `open_traces`."""
         return tuple(self._problems)
 
-    def prefer(self, batches: Sequence[int], rank: int | None) -> None:
-        """Prefer captures of these batch sizes, and leave out those whose name has another rank."""
-        self._batches, self._rank = tuple(batches), rank
+    def open_traces(self, replayed: Trace) -> Sequence[Trace]:
+        """Open the captures on the first call, which blocks, and return those that could be opened.
 
-    def open_traces(self) -> Sequence[Trace]:
-        """Open the captures on the first call, which blocks, and return those that could be opened."""
+        Of many, those whose batch sizes are nearest to those of the steps in `replayed`; none of another rank.
+        """
         with self._lock:
             if self._opened is None:
-                paths = self._list_named() if self._named else self._find_beside()
+                paths = self._list_named() if self._named else self._find_beside(replayed)
                 self._opened = tuple(self._open_all(paths))
             return self._opened
 
@@ -81,15 +78,17 @@ class CaptureFiles:
                 self._problems.append(f"{clean(name)}: no traces in this folder")
         return paths
 
-    def _find_beside(self) -> list[str]:
+    def _find_beside(self, replayed: Trace) -> list[str]:
         if self._spec == "-" or is_remote(self._spec):
             return []
         folder = os.path.join(os.path.dirname(os.path.abspath(self._spec)), CAPTURE_FOLDER)
-        paths = [path for path in _list_traces(folder) if self._has_usable_size(path) and self._is_of_rank(path)]
+        paths = [
+            path for path in _list_traces(folder) if _is_of_rank(path, replayed.rank) and self._has_usable_size(path)
+        ]
         if len(paths) <= MAX_OPENED:
             return paths
         sizes = self._read_batch_sizes(folder)
-        key = _distance_to(self._batches)
+        key = _distance_to(find_step_batches(replayed.names))
         chosen = sorted(paths, key=lambda path: key(sizes.get(os.path.basename(path), _batch_in_name(path))))
         self._problems.append(
             f"{len(paths) - MAX_OPENED} of {len(paths)} captures in {CAPTURE_FOLDER}/ were not opened; name one "
@@ -102,10 +101,6 @@ class CaptureFiles:
         if size > MAX_BYTES:
             self._problems.append(f"{clean(os.path.basename(path))}: larger than 512 MiB; name it with --capture")
         return 0 < size <= MAX_BYTES
-
-    def _is_of_rank(self, path: str) -> bool:
-        match = RANK_IN_NAME.search(os.path.basename(path))
-        return match is None or self._rank is None or int(match[1]) == self._rank
 
     def _read_batch_sizes(self, folder: str) -> dict[str, int]:
         """Read the batch size of each file; {} where the list is missing or damaged."""
@@ -148,6 +143,11 @@ def _list_traces(folder: str) -> list[str]:
         for name in sorted(names)
         if name.endswith(TRACE_SUFFIXES) and name != DETAILS_FILE and not is_key_averages_file(name)
     ]
+
+
+def _is_of_rank(path: str, rank: int | None) -> bool:
+    match = RANK_IN_NAME.search(os.path.basename(path))
+    return match is None or rank is None or int(match[1]) == rank
 
 
 def _batch_in_name(path: str) -> int:

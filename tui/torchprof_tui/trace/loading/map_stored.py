@@ -11,6 +11,9 @@ from torchprof_tui.trace.storage.trace_store import OtherVersionError as OtherVe
 from torchprof_tui.trace.storage.trace_store import open_trace
 
 
-def map_stored(entry: CacheEntry, label: str, spec: str, verify: bool = False) -> Trace:
-    """Map the columns in an entry's folder; `verify` as in `open_trace`. `spec`: where captures are looked for."""
-    return replace(open_trace(entry.folder, verify), label=label, captures=CaptureFiles(spec))
+def map_stored(entry: CacheEntry, label: str, spec: str, cache: bool, verify: bool = False) -> Trace:
+    """Map the columns in an entry's folder; `verify` as in `open_trace`.
+
+    Captures are looked for beside `spec`, and kept in the cache with `cache`.
+    """
+    return replace(open_trace(entry.folder, verify), label=label, captures=CaptureFiles(spec, cache=cache))

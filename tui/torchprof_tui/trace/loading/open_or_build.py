@@ -94,7 +94,7 @@ class OpeningState:
             from torchprof_tui.trace.loading.map_stored import map_stored  # deferred: imports numpy
 
             self.entry.publish(result.identity)
-            return map_stored(self.entry, self.label, self.spec)
+            return map_stored(self.entry, self.label, self.spec, self._use_cache)
         self.entry.discard()
         stored = find_by_identity(self.spec, result.identity or "")
         trace = None if stored is None else self._try_map_stored(stored)
@@ -122,7 +122,7 @@ class OpeningState:
         try:
             if not entry.is_sealed:
                 raise ValueError("the entry of another trace")
-            return map_stored(entry, self.label, self.spec, verify=True)
+            return map_stored(entry, self.label, self.spec, self._use_cache, verify=True)
         except MemoryError:
             raise
         except Exception as error:

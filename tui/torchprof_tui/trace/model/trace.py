@@ -128,8 +128,8 @@ class Links:
 class CaptureTraces(Protocol):
     """Traces in which the graphs of a trace were captured, or of an eager run of the same model."""
 
-    def open_traces(self) -> Sequence[Trace]:
-        """Open them on the first call, which blocks, and return those that could be opened."""
+    def open_traces(self, replayed: Trace) -> Sequence[Trace]:
+        """Open those of `replayed` on the first call, which blocks, and return those that could be opened."""
 
     @property
     def problems(self) -> Sequence[str]:
