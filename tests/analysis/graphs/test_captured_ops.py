@@ -40,7 +40,7 @@ def capture(*nodes: tuple[str, str], named: bool = True, first: int = 500, batch
     if batch:
         entries.append(annotation(f"capture_{batch}_FULL", 0, 20 * len(nodes) + 20))
     for k, (op, name) in enumerate(nodes):
-        call_args = {"kernel": name} if named else {}
+        call_args: dict[str, Any] = {"kernel": name} if named else {}
         call = runtime("cudaLaunchKernel", 20 * k + 15, 2, first + k + 1, **call_args, **args)
         entries += [cpu(op, 20 * k + 10, 10), call]
     return [*entries, runtime("cudaStreamEndCapture", 20 * len(nodes) + 10, 1, first + 100)]

@@ -14,7 +14,8 @@ from torchprof_tui.analysis.graphs.stream_order import FORBIDDEN, match_two_stre
 def enumerate_calls(first: list[int], second: list[int], scores: np.ndarray) -> tuple[list[int], list[int]]:
     """Try every interleaving: the call of each kernel that all best ones agree on, else -1."""
     n, m = len(first), len(second)
-    best, found = FORBIDDEN // 2, []
+    best = FORBIDDEN // 2
+    found: list[tuple[list[int], list[int]]] = []
     for chosen in combinations(range(n + m), n):
         rest = [call for call in range(n + m) if call not in chosen]
         pairs = [*zip(first, chosen, strict=True), *zip(second, rest, strict=True)]

@@ -177,6 +177,11 @@ def get_captured_ops(trace: Trace) -> CapturedOps | None:
         return kept
 
 
+def is_ready(trace: Trace) -> bool:
+    """Tell whether `get_captured_ops` answers at once."""
+    return _KEY in trace.derived
+
+
 def find_captured_op(trace: Trace, event: int) -> CapturedOp | None:
     """Find the op that was captured for a replayed kernel, None for all other events. Blocks as `get_captured_ops`."""
     if Kind(int(trace.kind[event])) not in GPU_WORK:
