@@ -133,6 +133,12 @@ class CapturedOps:
         """Pieces of replayed work whose op is known."""
         return int(np.count_nonzero(self.join.reason == Reason.MATCHED))
 
+    @property
+    def first_unmatched(self) -> int:
+        """The first event without an op, in the order of the columns; -1 for none."""
+        unmatched = np.flatnonzero(self.join.reason != Reason.MATCHED)
+        return int(self.replays.work[unmatched[0]]) if len(unmatched) else -1
+
     def count_reasons(self) -> dict[Reason, int]:
         """Count the pieces of work without an op by reason, most first."""
         counts = Counter(self.join.reason[self.join.reason != Reason.MATCHED].tolist())
