@@ -17,7 +17,7 @@ from torchprof_tui.analysis.graphs.captured_ops import CapturedOps
 from torchprof_tui.analysis.table.call_sites import CallSites
 from torchprof_tui.analysis.table.counted_calls import Calls, CapturedCalls
 from torchprof_tui.analysis.table.op_args import OpArgs, concatenate_op_args, read_event_args
-from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.arrays import I32, I64, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import ReportChunks
@@ -110,12 +110,13 @@ class _Nodes:
         replay = np.repeat(np.arange(len(replays)), replays.sizes)[chosen]
         op = ops.op[chosen].astype(np.int64)
         size = len(source)
-        keys = _list_nested(source, replay * size + op)
+        above = _find_ops_above(source, op)
+        keys = _list_nested(above, replay * size + op)
         self.event = (keys % size).astype(np.int32)
         node_replay = keys // size
-        above = _op_above(source, self.event)
-        at = np.searchsorted(keys, node_replay * size + np.maximum(above, 0))
-        self.parent = np.where(above >= 0, at, -1).astype(np.int32)
+        outer = above[self.event]
+        at = np.searchsorted(keys, node_replay * size + np.maximum(outer, 0))
+        self.parent = np.where(outer >= 0, at, -1).astype(np.int32)
         self.launch_call = call_of_event[replays.launch[node_replay]]
         self.work_call = call_of_event[replays.work[chosen]]
         self.node_of_work = np.searchsorted(keys, replay * size + op)
@@ -130,23 +131,31 @@ class _Nodes:
         return np.where(self.parent >= 0, first + self.parent, self.launch_call)
 
 
-def _op_above(trace: Trace, events: I32) -> I64:
-    return find_nearest_ancestor(trace.parent, events, np.asarray(trace.kind == Kind.OP))
-
-
-def _list_nested(trace: Trace, keys: I64) -> I64:
-    """List these keys (replay times the trace's events plus op) and those of all ops above: int64[k], ascending."""
-    size = max(len(trace), 1)
-    keys = np.unique(keys)
-    found = [keys]
+def _find_ops_above(trace: Trace, ops: I64) -> I32:
+    """Find the op around each of these ops and around those above them: int32[events], -1 for none and all others."""
+    is_op = np.asarray(trace.kind == Kind.OP)
+    above = np.full(len(trace), -1, np.int32)
+    ops = sorted_unique(ops)
     for _ in range(_MAX_NESTING):
-        above = _op_above(trace, (keys % size).astype(np.int32))
-        has_above = above >= 0
-        keys = np.unique(keys[has_above] // size * size + above[has_above])
-        if not len(keys):
-            break
+        above[ops] = find_nearest_ancestor(trace.parent, ops, is_op)
+        ops = sorted_unique(above[ops]).astype(np.int64)
+        ops = ops[ops >= 0]
+        if not len(ops):
+            return above
+    above[ops] = -1
+    return above
+
+
+def _list_nested(above: I32, keys: I64) -> I64:
+    """List these keys (replay times the trace's events plus op) and those of all ops above: int64[k], ascending."""
+    size = max(len(above), 1)
+    keys = sorted_unique(keys)
+    found = [keys]
+    while len(keys):
+        outer = above[keys % size]
+        keys = sorted_unique((keys - keys % size + outer)[outer >= 0])
         found.append(keys)
-    return np.unique(np.concatenate(found))
+    return sorted_unique(np.concatenate(found))
 
 
 def _add_names(names: list[str], trace: Trace, events: I32) -> I32:
