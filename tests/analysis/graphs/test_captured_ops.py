@@ -21,6 +21,7 @@ from torchprof_tui.analysis.graphs.captured_ops import (
 )
 from torchprof_tui.analysis.graphs.node_matching import Doubt
 from torchprof_tui.analysis.graphs.replay_join import Reason
+from torchprof_tui.analysis.search.name_search import SearchResult, search_names
 from torchprof_tui.trace.model.trace import Trace
 
 GEMM = "nvjet_sm90_hsh_64x64_64x13_4x2_h_bz_bias_TNT"
@@ -231,6 +232,18 @@ def test_kernels_outside_of_replays_have_no_captured_op() -> None:
     made = trace(*eager(*MODEL))
     assert get_captured_ops(made) is None
     assert all(find_captured_op(made, event) is None for event in range(len(made)))
+
+
+def test_replayed_kernels_are_found_by_the_name_of_their_op() -> None:
+    made = trace(*capture(*MODEL), *replay(*KERNELS, start=1000))
+    before = search_names(made, "aten::addmm")
+    assert get_captured_ops(made) is not None
+    after = search_names(made, "aten::addmm")
+    assert isinstance(before, SearchResult)
+    assert isinstance(after, SearchResult)
+    added = sorted(set(after.events.tolist()) - set(before.events.tolist()))
+    assert [made.event(event).name for event in added] == [GEMM, GEMM]
+    assert after.starts.tolist() == sorted(after.starts.tolist())
 
 
 NAMES = st.sampled_from(["a", "b", "relu_kernel", GEMM, OTHER_GEMM])

@@ -15,6 +15,7 @@ from torchprof_tui.analysis.graphs.node_annotations import NodeAnnotations, read
 from torchprof_tui.analysis.graphs.node_matching import Doubt
 from torchprof_tui.analysis.graphs.replay_join import Join, Reason, join_replays
 from torchprof_tui.analysis.graphs.replays import Replays, find_graph_launches, find_replays
+from torchprof_tui.analysis.search.name_search import OP_LABELS, EventLabels
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -112,6 +113,19 @@ class CapturedOps:
         """Return the trace that an index in `join.capture` stands for."""
         return self.captures[capture] if capture < len(self.captures) else trace
 
+    def label_events(self, trace: Trace) -> EventLabels:
+        """Label the replayed work of `trace` with the names of its captured ops."""
+        texts: dict[str, int] = {}
+        label = np.full(len(self.op), -1, np.int32)
+        for capture in range(len(self.captures) + 1):
+            chosen = np.flatnonzero((self.join.capture == capture) & (self.op >= 0))
+            source = self.source_trace(trace, capture)
+            names, inverse = np.unique(source.name[self.op[chosen]], return_inverse=True)
+            numbers = [texts.setdefault(source.names[name], len(texts)) for name in names.tolist()]
+            label[chosen] = np.array(numbers, np.int32)[inverse]
+        known = np.flatnonzero(label >= 0)
+        return EventLabels(self.replays.work[known], label[known], list(texts))
+
     def find_reason(self, event: int) -> str:
         """Say why a replayed kernel has no op; "" where it has one, or is no work of a replay."""
         index = self.find_index(event)
@@ -178,6 +192,8 @@ def get_captured_ops(trace: Trace) -> CapturedOps | None:
                 captures = () if trace.captures is None else trace.captures.open_traces(trace)
                 answer = build_captured_ops(trace, captures)
             trace.derived[_KEY] = answer
+            if answer is not None:
+                trace.derived[OP_LABELS] = answer.label_events(trace)
         kept = trace.derived[_KEY]
         assert kept is None or isinstance(kept, CapturedOps)
         return kept
