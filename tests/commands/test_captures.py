@@ -26,6 +26,7 @@ def test_info_counts_replays_with_and_without_a_capture(capsys: pytest.CaptureFi
     (joined,) = read_json_answer(capsys, "info", REPLAY, "--capture", EAGER, "--json")["graphs"]
     assert (joined["matched"], joined["source"], joined["unmatched"]) == (116, "eager", {})
     assert joined["captures"] == [str(EAGER)]
+    assert sum(joined["uncertain"].values()) == 34  # of the replay with batch size 1
 
 
 def test_info_of_a_trace_without_graphs_has_none(capsys: pytest.CaptureFixture[str]) -> None:

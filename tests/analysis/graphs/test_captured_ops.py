@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -176,6 +177,50 @@ def test_each_of_several_replays_is_matched() -> None:
     names, ops = join([*replayed, *replay("cos_kernel", "cos_kernel", corr=9, start=900)], capture(*MODEL))
     assert len(ops.replays) == 4
     assert names == [*OPS * 3, "", ""]
+
+
+LAYERS = 3
+LAYER = [("aten::addmm", GEMM), ("aten::relu", "relu_kernel")]
+
+
+def captured_layers(named: bool) -> list[Entry]:
+    """A capture of each of three layers with the same kernels, one after the other."""
+    entries = []
+    for layer in range(LAYERS):
+        part = capture(*LAYER, named=named, first=500 + 200 * layer)
+        entries += [{**entry, "ts": entry["ts"] + 1000 * layer} for entry in part]
+    return entries
+
+
+def replayed_layers(count: int) -> list[Entry]:
+    kernels = [name for _, name in LAYER]
+    return [entry for k in range(count) for entry in replay(*kernels, corr=k + 1, start=100 * (k + 1))]
+
+
+def layers_of(ops: CapturedOps) -> list[int]:
+    """The layer that each replay was matched with."""
+    starts = ops.captures[0].start[ops.join.launch[ops.replays.first[:-1]]]
+    return [int(each) for each in starts // 1_000_000]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_layers_with_the_same_kernels_are_replayed_in_the_order_of_their_captures(named: bool) -> None:
+    names, ops = join(replayed_layers(2 * LAYERS), captured_layers(named))
+    assert names == ["aten::addmm", "aten::relu"] * 2 * LAYERS
+    assert layers_of(ops) == [0, 1, 2, 0, 1, 2]
+    assert not ops.join.doubt.any()
+
+
+def test_layers_of_incomplete_steps_are_uncertain() -> None:
+    names, ops = join(replayed_layers(2 * LAYERS + 1), captured_layers(True))
+    assert names == ["aten::addmm", "aten::relu"] * (2 * LAYERS + 1)
+    assert set(ops.join.doubt.tolist()) == {Doubt.OTHER_CALL}
+
+
+def test_layers_of_an_eager_run_are_replayed_in_their_order() -> None:
+    _, ops = join(replayed_layers(LAYERS), eager(*LAYER * LAYERS))
+    assert ops.join.launch.tolist() == sorted(ops.join.launch.tolist())
+    assert len(set(ops.join.launch.tolist())) == 2 * LAYERS
 
 
 def test_graph_node_ids_give_the_order_of_capture() -> None:

@@ -44,6 +44,7 @@ DOUBT_TEXT = {
     Doubt.OTHER_GRID: "the kernel's grid was another one there: its shapes may differ",
     Doubt.OTHER_NAME: "another kernel of the same kind was used there: its shapes may differ",
     Doubt.OTHER_CAPTURE: "another capture fits as well: its shapes may differ",
+    Doubt.OTHER_CALL: "the same kernels occur several times there: it may be another of those calls",
 }
 """Why the shapes of an op may be others, for people."""
 
@@ -157,6 +158,11 @@ class CapturedOps:
         """Count the pieces of work without an op by reason, most first."""
         counts = Counter(self.join.reason[self.join.reason != Reason.MATCHED].tolist())
         return {Reason(reason): count for reason, count in counts.most_common()}
+
+    def count_doubts(self) -> dict[Doubt, int]:
+        """Count the pieces of work with an op whose shapes are uncertain, by the cause, most first."""
+        counts = Counter(self.join.doubt[self.join.doubt != Doubt.NONE].tolist())
+        return {Doubt(doubt): count for doubt, count in counts.most_common()}
 
 
 def build_captured_ops(trace: Trace, captures: Sequence[Trace]) -> CapturedOps:

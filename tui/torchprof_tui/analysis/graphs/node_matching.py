@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
@@ -13,6 +13,9 @@ from torchprof_tui.analysis.graphs.capture_sequences import CaptureSequence, Nod
 from torchprof_tui.analysis.graphs.stream_order import FORBIDDEN, match_two_streams, score_calls
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+
+MAX_OCCURRENCES = 1024
+"""Places in an eager run at which the kernels of a replay are compared with it, the last ones."""
 
 MIN_SHARE = 0.5
 """Smallest share of a replay's kernels whose names a capture must have, in order, to be taken as its capture."""
@@ -40,15 +43,17 @@ class Doubt(IntEnum):
     OTHER_GRID = 1  # the same kernel with another grid
     OTHER_NAME = 2  # matched by class and place: another kernel was chosen for other shapes
     OTHER_CAPTURE = 3  # another capture with the same ops fits as well
+    OTHER_CALL = 4  # the same kernels occur several times there, and which of them it is, is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class NodeMatch:
     """`position` int32[n]: the launch of each piece in the capture's sequence, -1 for none.
 
-    `same_names`: pairs of the same name; `same_grids`: pairs of the same grid. `doubt` uint8[n]: a `Doubt` of each
-    pair. `is_ambiguous`: the capture has no
-    names, and the pieces without a launch ran on one of several streams. `size`: launches of the sequence.
+    `doubt` uint8[n]: a `Doubt` of each pair. `same_names`: pairs of the same name; `affinity`: how well the names suit
+    the ops, where the capture has none; `same_grids`: pairs of the same grid. `size`: launches of the sequence.
+    `is_ambiguous`: the capture has no names, and the pieces without a launch ran on one of several streams. `shifts`
+    int64[s]: what to add to `position` for other places that fit as well, ascending, the last one 0.
     """
 
     position: I32
@@ -56,13 +61,15 @@ class NodeMatch:
     same_names: int
     same_grids: int
     size: int
+    affinity: int = 0
     is_ambiguous: bool = False
+    shifts: tuple[int, ...] = (0,)
 
     @property
-    def rank(self) -> tuple[int, int, int, int]:
+    def rank(self) -> tuple[int, int, int, int, int]:
         """Sort key: the larger, the better the match."""
         matched = int(np.count_nonzero(self.position >= 0))
-        return (self.same_names, matched, self.same_grids, -self.size)
+        return (self.same_names, matched, self.affinity, self.same_grids, -self.size)
 
 
 class NameCodes:
@@ -100,14 +107,7 @@ class NameCodes:
         return code
 
 
-def match_nodes(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> NodeMatch | None:
-    """Match a replay with a capture; None where they have too little in common."""
-    if not capture.has_names:
-        return _match_by_order(replay, capture, codes)
-    return _match_by_name(replay, capture, codes)
-
-
-def _match_by_order(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> NodeMatch | None:
+def match_by_order(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> NodeMatch | None:
     """Match with a capture that has no kernel names: as many kernels, copies and fills, in the same order.
 
     Where the replay ran on several streams the order of capture is found as `stream_order` describes.
@@ -116,17 +116,21 @@ def _match_by_order(replay: ReplayedSequence, capture: CaptureSequence, codes: N
     if size != len(capture) or (_count_types(replay.node_type) != _count_types(capture.node_type)).any():
         return None
     streams = np.unique(replay.stream)
+    scores, row = _score_launches(replay, capture, codes)
+    no_doubt = np.zeros(size, np.uint8)
     if replay.is_ordered or len(streams) == 1:
         if (replay.node_type != capture.node_type).any():
             return None
-        return NodeMatch(np.arange(size, dtype=np.int32), np.zeros(size, np.uint8), 0, 0, size)
+        affinity = int(scores[row, np.arange(size)].sum())
+        return NodeMatch(np.arange(size, dtype=np.int32), no_doubt, 0, 0, size, affinity)
     position = np.full(size, -1, np.int32)
     if len(streams) == 2:
         groups = [np.flatnonzero(replay.stream == stream) for stream in streams]
-        scores, row = _score_launches(replay, capture, codes)
         for group, calls in zip(groups, match_two_streams(row[groups[0]], row[groups[1]], scores), strict=True):
             position[group] = calls
-    return NodeMatch(position, np.zeros(size, np.uint8), 0, 0, size, is_ambiguous=True)
+    found = np.flatnonzero(position >= 0)
+    affinity = int(scores[row[found], position[found]].sum())
+    return NodeMatch(position, no_doubt, 0, 0, size, affinity, is_ambiguous=True)
 
 
 def _count_types(node_type: U8) -> I64:
@@ -142,23 +146,42 @@ def _score_launches(replay: ReplayedSequence, capture: CaptureSequence, codes: N
     return np.where(differs, FORBIDDEN, scores), row
 
 
-def _match_by_name(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> NodeMatch | None:
-    """Match with a capture that names its kernels: exactly, else by aligning the names of each stream."""
-    names = codes.encode(capture.names)
-    names = np.where(capture.node_type == NodeType.KERNEL, names, -2 - capture.node_type.astype(np.int64))
-    own = np.where(replay.node_type == NodeType.KERNEL, replay.name, -2 - replay.node_type.astype(np.int64))
-    offset = _find_last_occurrence(own, names)
-    if offset >= 0:
-        position = np.arange(offset, offset + len(own), dtype=np.int32)
-    else:
-        position = _align(replay, own, capture, names, codes)
+def match_exactly(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> NodeMatch | None:
+    """Match with a capture that has the same kernels in the same order somewhere, None where it has not.
+
+    Of several such places those with the most equal grids are taken.
+    """
+    own, names = _node_keys(replay.name, replay.node_type), _node_keys(codes.encode(capture.names), capture.node_type)
+    offsets = _find_occurrences(own, names)[-MAX_OCCURRENCES:]
+    if not len(offsets):
+        return None
+    calls = offsets[:, None] + np.arange(len(own))
+    same = (capture.grid[calls] == replay.grid).all(axis=2) & (replay.grid[:, 0] >= 0)
+    same_grids = np.count_nonzero(same, axis=1)
+    offsets = offsets[same_grids == same_grids.max()]
+    match = _measure(replay, capture, np.arange(len(own), dtype=np.int32) + np.int32(offsets[-1]), codes)
+    return replace(match, shifts=tuple((offsets - offsets[-1]).tolist()))
+
+
+def match_by_alignment(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> NodeMatch | None:
+    """Match with a capture by aligning the names of each stream; None where they have too little in common."""
+    match = _measure(replay, capture, _align(replay, capture, codes), codes)
+    kernels = np.count_nonzero(replay.node_type == NodeType.KERNEL)
+    helpers = len(replay) - kernels
+    return match if match.same_names - helpers >= MIN_SHARE * kernels and match.same_names else None
+
+
+def _node_keys(names: I64, node_type: U8) -> I64:
+    """Return one number for each kernel's name, and one each for copies and fills: int64[k]."""
+    return np.where(node_type == NodeType.KERNEL, names, -2 - node_type.astype(np.int64))
+
+
+def _measure(replay: ReplayedSequence, capture: CaptureSequence, position: I32, codes: NameCodes) -> NodeMatch:
+    """Count what is equal in the pairs of a match, and note what is not."""
+    own, names = _node_keys(replay.name, replay.node_type), _node_keys(codes.encode(capture.names), capture.node_type)
     matched = np.flatnonzero(position >= 0)
     paired = position[matched]
     same = own[matched] == names[paired]
-    kernel_count = np.count_nonzero(replay.node_type == NodeType.KERNEL)
-    same_kernels = int(np.count_nonzero(same & (replay.node_type[matched] == NodeType.KERNEL)))
-    if same_kernels < MIN_SHARE * kernel_count or not len(matched):
-        return None
     same_grid = (replay.grid[matched] == capture.grid[paired]).all(axis=1)
     has_grid = (replay.grid[matched, 0] >= 0) & (capture.grid[paired, 0] >= 0)
     doubt = np.full(len(replay), Doubt.NONE, np.uint8)
@@ -168,17 +191,23 @@ def _match_by_name(replay: ReplayedSequence, capture: CaptureSequence, codes: Na
     return NodeMatch(position, doubt, int(np.count_nonzero(same)), same_grids, len(capture))
 
 
-def _find_last_occurrence(wanted: I64, sequence: I64) -> int:
-    """Find the last offset at which `wanted` is a part of `sequence`, -1 for none."""
+def _find_occurrences(wanted: I64, sequence: I64) -> I64:
+    """Find the offsets at which `wanted` is a part of `sequence`, without overlaps: int64[k], ascending."""
     size = len(wanted)
     if not size or size > len(sequence):
-        return -1
+        return np.empty(0, np.int64)
     candidates = np.flatnonzero(sequence[: len(sequence) - size + 1] == wanted[0])
     for k in _probe_order(size):
         candidates = candidates[sequence[candidates + k] == wanted[k]]
         if not len(candidates):
-            return -1
-    return int(candidates[-1])
+            break
+    if len(candidates) < 2 or (np.diff(candidates) >= size).all():
+        return candidates
+    kept: list[int] = []
+    for offset in candidates[::-1].tolist():
+        if not kept or kept[-1] - offset >= size:
+            kept.append(offset)
+    return np.array(kept[::-1], np.int64)
 
 
 def _probe_order(size: int) -> list[int]:
@@ -187,12 +216,14 @@ def _probe_order(size: int) -> list[int]:
     return sorted(range(1, size), key=lambda k: (k % stride != 0, k))
 
 
-def _align(replay: ReplayedSequence, own: I64, capture: CaptureSequence, names: I64, codes: NameCodes) -> I32:
+def _align(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> I32:
     """Align each stream of a replay, the busiest first, with the launches that are still free: int32[n]."""
     position = np.full(len(replay), -1, np.int32)
     is_free: Bool = np.ones(len(capture), np.bool_)
+    code = codes.encode(capture.names)
+    own, names = _node_keys(replay.name, replay.node_type), _node_keys(code, capture.node_type)
     own_label = codes.labels(replay.name, replay.node_type)
-    label = codes.labels(codes.encode(capture.names), capture.node_type)
+    label = codes.labels(code, capture.node_type)
     if replay.is_ordered:
         groups = [np.arange(len(replay))]
     else:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from math import gcd
 
 import numpy as np
 
@@ -15,7 +16,15 @@ from torchprof_tui.analysis.graphs.capture_sequences import (
     list_eager_runs,
     node_types,
 )
-from torchprof_tui.analysis.graphs.node_matching import Doubt, NameCodes, NodeMatch, ReplayedSequence, match_nodes
+from torchprof_tui.analysis.graphs.node_matching import (
+    Doubt,
+    NameCodes,
+    NodeMatch,
+    ReplayedSequence,
+    match_by_alignment,
+    match_by_order,
+    match_exactly,
+)
 from torchprof_tui.analysis.graphs.replays import Replays
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind
@@ -82,14 +91,12 @@ def join_replays(trace: Trace, replays: Replays, sources: Sequence[Trace], own_i
     for members in _group_equal_replays(replays, columns).values():
         sequence = _slice(replays, columns, members[0])
         batch = _find_step_batch(trace, int(replays.launch[members[0]]))
-        fitting = _find_fitting(sequence, candidates, codes, batch)
+        matches = _find_best_matches(sequence, candidates, codes)
         work = (replays.first[members][:, None] + np.arange(len(sequence))).astype(np.int64)
-        if not fitting:
-            join.reason[work.ravel()] = Reason.OTHER_KERNELS
-        elif len({tuple(candidate.sequence.op_names) for candidate, _ in fitting}) > 1:
-            join.reason[work.ravel()] = Reason.SEVERAL_CAPTURES
+        if matches:
+            _store_choice(join, work, matches, batch)
         else:
-            _store(join, work, *fitting[-1], is_one_of_several=len(fitting) > 1)
+            join.reason[work.ravel()] = Reason.OTHER_KERNELS
     return join
 
 
@@ -150,54 +157,83 @@ def _list_sequences(source: Trace, may_be_eager: bool) -> list[CaptureSequence]:
     return captures or (list_eager_runs(source) if may_be_eager else [])
 
 
-def _find_fitting(
-    replay: ReplayedSequence, candidates: list[_Candidate], codes: NameCodes, batch: int
-) -> list[tuple[_Candidate, NodeMatch]]:
-    """Find the captures that fit a replay best: by names in order, then grids, then the batch size.
+_Match = tuple[_Candidate, NodeMatch]
 
-    Several only where no capture names its kernels; [] where none fits.
+
+def _find_best_matches(replay: ReplayedSequence, candidates: list[_Candidate], codes: NameCodes) -> list[_Match]:
+    """Find the captures that fit a replay best: by names in order, then grids; [] where none fits.
+
+    Of several steps of one eager run the last one is taken.
     """
     own_names = frozenset(replay.name.tolist())
-    ordered = sorted(
-        candidates,
-        key=lambda each: (-len(own_names & each.names), abs(len(each.sequence) - len(replay))),
-    )
-    named = [each for each in ordered if each.sequence.has_names][:MAX_COMPARED]
-    matches = []
-    for candidate in [*named, *(each for each in ordered if not each.sequence.has_names)]:
-        match = match_nodes(replay, candidate.sequence, codes)
-        if match is not None:
-            matches.append((candidate, match))
+    named = [each for each in candidates if each.sequence.has_names]
+    matches = _match_all(match_exactly, replay, [each for each in named if own_names <= each.names], codes)
     if not matches:
-        return []
-    best = max(match.rank for _, match in matches)
+        closest = sorted(named, key=lambda each: (-len(own_names & each.names), abs(len(each.sequence) - len(replay))))
+        matches = _match_all(match_by_alignment, replay, closest[:MAX_COMPARED], codes)
+    if not matches:
+        unnamed = [each for each in candidates if not each.sequence.has_names]
+        matches = _match_all(match_by_order, replay, unnamed, codes)
+    best = max((match.rank for _, match in matches), default=None)
     equal = [(candidate, match) for candidate, match in matches if match.rank == best]
-    if len(equal) > 1:
-        equal = _select_batch(equal, batch)
-    return equal[-1:] if equal[-1][0].sequence.has_names else equal
+    last_run = {candidate.trace_index: candidate for candidate, _ in equal}
+    return [each for each in equal if not each[0].sequence.is_eager or last_run[each[0].trace_index] is each[0]]
 
 
-def _select_batch(equal: list[tuple[_Candidate, NodeMatch]], batch: int) -> list[tuple[_Candidate, NodeMatch]]:
+def _match_all(
+    match_one: Callable[[ReplayedSequence, CaptureSequence, NameCodes], NodeMatch | None],
+    replay: ReplayedSequence,
+    candidates: list[_Candidate],
+    codes: NameCodes,
+) -> list[_Match]:
+    found = ((candidate, match_one(replay, candidate.sequence, codes)) for candidate in candidates)
+    return [(candidate, match) for candidate, match in found if match is not None]
+
+
+def _store_choice(join: Join, work: I64, matches: list[_Match], batch: int) -> None:
+    """Choose among captures that fit alike, and write the match of each of the equal replays: `work` int64[replays, n].
+
+    The batch size decides first. What then fits in one trace are repetitions: layers with the same kernels, each a
+    graph of its own (vLLM's piecewise mode). They were captured in the order in which each step replays them, so the
+    replays are dealt out to them in turn, as far as whole steps were recorded: by the greatest common divisor.
+    """
+    matches = _select_batch(matches, batch)
+    groups: dict[tuple[int, int], list[tuple[_Candidate, NodeMatch, int]]] = {}
+    for candidate, match in matches:
+        group = groups.setdefault((candidate.trace_index, candidate.sequence.batch), [])
+        group += [(candidate, match, shift) for shift in match.shifts]
+    options = groups[list(groups)[-1]]
+    count = gcd(len(options), len(work))
+    has_other_ops = len({tuple(candidate.sequence.op_names) for candidate, _ in matches}) > 1
+    if has_other_ops and (len(groups) > 1 or count < len(options)):
+        join.reason[work.ravel()] = Reason.SEVERAL_CAPTURES
+        return
+    doubt = Doubt.OTHER_CAPTURE if len(groups) > 1 else Doubt.OTHER_CALL if count < len(options) else Doubt.NONE
+    for number, (candidate, match, shift) in enumerate(options[-count:]):
+        _store(join, work[number::count], candidate, match, shift, doubt)
+
+
+def _select_batch(matches: list[_Match], batch: int) -> list[_Match]:
     """Select the captures of the smallest batch size that holds a step's batch; all where sizes are unknown."""
-    sizes = [candidate.sequence.batch for candidate, _ in equal]
+    sizes = [candidate.sequence.batch for candidate, _ in matches]
     fitting = [size for size in sizes if size >= batch > 0]
     if not fitting:
-        return equal
-    return [each for each, size in zip(equal, sizes, strict=True) if size == min(fitting)]
+        return matches
+    return [each for each, size in zip(matches, sizes, strict=True) if size == min(fitting)]
 
 
-def _store(join: Join, work: I64, chosen: _Candidate, match: NodeMatch, is_one_of_several: bool) -> None:
-    """Write the match of one replay to all equal replays: `work` int64[replays, n]."""
+def _store(join: Join, work: I64, candidate: _Candidate, match: NodeMatch, shift: int, doubt: Doubt) -> None:
+    """Write the match of one replay to these replays: `work` int64[replays, n]."""
     found = np.flatnonzero(match.position >= 0)
-    paired = match.position[found]
+    paired = match.position[found] + shift
     rows = work[:, found].ravel()
     count = len(work)
     join.reason[work.ravel()] = Reason.SEVERAL_STREAMS if match.is_ambiguous else Reason.NOT_IN_CAPTURE
     join.reason[rows] = Reason.MATCHED
-    join.capture[rows] = chosen.trace_index
-    join.launch[rows] = np.tile(chosen.sequence.launch[paired], count)
-    join.is_eager[rows] = chosen.sequence.is_eager
-    join.doubt[rows] = np.tile(np.where(is_one_of_several, Doubt.OTHER_CAPTURE, match.doubt[found]), count)
+    join.capture[rows] = candidate.trace_index
+    join.launch[rows] = np.tile(candidate.sequence.launch[paired], count)
+    join.is_eager[rows] = candidate.sequence.is_eager
+    join.doubt[rows] = np.tile(np.where(doubt, doubt, match.doubt[found]), count)
 
 
 def _find_step_batch(trace: Trace, launch: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 from torchprof_tui.analysis.collectives.communication_card import build_communication_card
 from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
-from torchprof_tui.analysis.graphs.captured_ops import REASON_TEXT, get_captured_ops
+from torchprof_tui.analysis.graphs.captured_ops import DOUBT_TEXT, REASON_TEXT, get_captured_ops
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
@@ -170,6 +170,7 @@ def _graphs_as_json(trace: Trace) -> list[dict[str, Any]]:
             "matched": ops.matched_count,
             "source": ops.source.value,
             "unmatched": {REASON_TEXT[reason]: count for reason, count in ops.count_reasons().items()},
+            "uncertain": {DOUBT_TEXT[doubt]: count for doubt, count in ops.count_doubts().items()},
             "captures": [capture.label for capture in ops.captures],
         }
     ]

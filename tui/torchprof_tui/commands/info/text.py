@@ -131,6 +131,8 @@ def _overview_table(answer: dict[str, Any]) -> Table:
         table.add_row("graphs", _format_graphs(graphs))
         for reason, count in graphs["unmatched"].items():
             table.add_row("", Text(f"without an op: {count:,}, {reason}", style="dim"))
+        for reason, count in graphs["uncertain"].items():
+            table.add_row("", Text(f"uncertain: {count:,}, {reason}", style="dim"))
     kept = "from the cache" if answer["cached"] else "decoded now"
     size = format_file_size(answer["bytes"])
     table.add_row("size", f"{size} of JSON, opened in {answer['seconds']:.2f} s, {kept}")
