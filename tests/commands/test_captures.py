@@ -10,6 +10,13 @@ import pytest
 
 from tests.helpers.command_line import call_main, read_error_line, read_json_answer
 from tests.helpers.paths import FIXTURES
+from torchprof_tui.analysis.graphs.captured_ops import get_captured_ops
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.open.main import _use_captures as use_captures_on_opening
+from torchprof_tui.trace.loading.open_ranks import RanksOpener
+from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.loading.progress import ignore_progress
+from torchprof_tui.trace.specs.rank_files import RankFile
 
 GRAPHS = FIXTURES / "graphs"
 REPLAY, EAGER, CAPTURE = (GRAPHS / f"{name}.json.gz" for name in ("replay_1", "eager_1", "capture_1_bs8"))
@@ -135,3 +142,27 @@ def test_a_folder_of_captures_can_be_named(capsys: pytest.CaptureFixture[str]) -
     (graphs,) = read_json_answer(capsys, "info", REPLAY, "--capture", GRAPHS, "--json")["graphs"]
     assert graphs["matched"] == 116
     assert len(graphs["captures"]) == 8
+
+
+def test_the_explorer_takes_captures_of_one_trace() -> None:
+    opening = SingleTraceOpener(str(REPLAY))
+    use_captures_on_opening(opening, [str(EAGER)])
+    assert opening.captures == (str(EAGER),)
+    with pytest.raises(UsageError, match="missing.json: no such file or folder"):
+        use_captures_on_opening(opening, ["missing.json"])
+    several = RanksOpener([RankFile("a", 0), RankFile("b", 1)], "ranks", "", False)
+    with pytest.raises(UsageError, match="one trace"):
+        use_captures_on_opening(several, [str(EAGER)])
+
+
+async def test_an_opened_trace_has_the_captures_that_were_named() -> None:
+    opening = SingleTraceOpener(str(REPLAY))
+    opening.captures = (str(EAGER),)
+    opening.start()
+    try:
+        trace = await opening.load_trace(ignore_progress)
+        ops = get_captured_ops(trace)
+        assert ops is not None
+        assert ops.matched_count == 116
+    finally:
+        opening.cancel()

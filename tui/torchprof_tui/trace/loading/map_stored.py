@@ -11,9 +11,11 @@ from torchprof_tui.trace.storage.trace_store import OtherVersionError as OtherVe
 from torchprof_tui.trace.storage.trace_store import open_trace
 
 
-def map_stored(entry: CacheEntry, label: str, spec: str, cache: bool, verify: bool = False) -> Trace:
+def map_stored(entry: CacheEntry, label: str, spec: str, captures: tuple[str, ...] = (), verify: bool = False) -> Trace:
     """Map the columns in an entry's folder; `verify` as in `open_trace`.
 
-    Captures are looked for beside `spec`, and kept in the cache with `cache`.
+    `captures`: files and folders that the user named; without any, captures are looked for beside `spec`. A trace that
+    is not kept in the cache has captures that are not kept there either.
     """
-    return replace(open_trace(entry.folder, verify), label=label, captures=CaptureFiles(spec, cache=cache))
+    files = CaptureFiles(spec, captures, cache=entry.key is not None)
+    return replace(open_trace(entry.folder, verify), label=label, captures=files)

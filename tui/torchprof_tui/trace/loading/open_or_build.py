@@ -64,11 +64,20 @@ class OpeningState:
     """The cache entry of one trace that is being opened, and whether its columns came from the cache.
 
     `label`: the name that the trace gets, `spec` by default. `identity`: the key of a remote trace, where it is known.
+    `captures`: named traces of the captures of its graphs; without any they are looked for beside the trace.
     `entry` changes while the trace is being opened. All methods block. Raises OSError where no folder can be made.
     """
 
-    def __init__(self, spec: str, label: str | None = None, cache: bool = True, identity: str | None = None) -> None:
+    def __init__(
+        self,
+        spec: str,
+        label: str | None = None,
+        cache: bool = True,
+        identity: str | None = None,
+        captures: tuple[str, ...] = (),
+    ) -> None:
         self.spec = spec
+        self._captures = captures
         self.label = label or spec
         self._use_cache = cache
         entry = find_by_identity(spec, identity) if cache and identity is not None else None
@@ -94,7 +103,7 @@ class OpeningState:
             from torchprof_tui.trace.loading.map_stored import map_stored  # deferred: imports numpy
 
             self.entry.publish(result.identity)
-            return map_stored(self.entry, self.label, self.spec, self._use_cache)
+            return map_stored(self.entry, self.label, self.spec, self._captures)
         self.entry.discard()
         stored = find_by_identity(self.spec, result.identity or "")
         trace = None if stored is None else self._try_map_stored(stored)
@@ -122,7 +131,7 @@ class OpeningState:
         try:
             if not entry.is_sealed:
                 raise ValueError("the entry of another trace")
-            return map_stored(entry, self.label, self.spec, self._use_cache, verify=True)
+            return map_stored(entry, self.label, self.spec, self._captures, verify=True)
         except MemoryError:
             raise
         except Exception as error:

@@ -30,7 +30,7 @@ def format_captured(captured: CapturedChain | str | None, palette: Palette, widt
     lines = wrap_text(f"from the capture: {describe_captured(captured)}", width, palette.heading)
     hidden = len(captured.hops) - MAX_HOPS
     if hidden > 0:
-        lines.append([(f"  {hidden} outer calls", palette.muted)])
+        lines.append([(f"  {hidden} outer {'call' if hidden == 1 else 'calls'}", palette.muted)])
     for depth, hop in enumerate(captured.hops[-MAX_HOPS:]):
         lines.append(_format_hop(hop, depth, palette, width))
     if captured.doubt:
