@@ -148,7 +148,7 @@ def test_the_explorer_takes_captures_of_one_trace() -> None:
     opening = SingleTraceOpener(str(REPLAY))
     use_captures_on_opening(opening, [str(EAGER)])
     assert opening.captures == (str(EAGER),)
-    with pytest.raises(UsageError, match="missing.json: no such file or folder"):
+    with pytest.raises(UsageError, match=r"missing\.json: no such file or folder"):
         use_captures_on_opening(opening, ["missing.json"])
     several = RanksOpener([RankFile("a", 0), RankFile("b", 1)], "ranks", "", False)
     with pytest.raises(UsageError, match="one trace"):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.helpers.literal_text import readable_trace as trace
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, memcpy, memset, runtime
 from tests.helpers.trace_builder import trace as plain_trace
+from torchprof_tui.analysis.graphs import replay_join
 from torchprof_tui.analysis.graphs.captured_ops import (
     CapturedOps,
     OpSource,
@@ -221,6 +222,15 @@ def test_layers_of_an_eager_run_are_replayed_in_their_order() -> None:
     _, ops = join(replayed_layers(LAYERS), eager(*LAYER * LAYERS))
     assert ops.join.launch.tolist() == sorted(ops.join.launch.tolist())
     assert len(set(ops.join.launch.tolist())) == 2 * LAYERS
+
+
+def test_too_many_different_replays_are_not_all_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_join, "MAX_ALIGNED", 1)
+    replayed = [
+        entry for k, name in enumerate("abc") for entry in replay(name, *KERNELS[1:], corr=k + 1, start=100 * k)
+    ]
+    _, ops = join(replayed, capture(("aten::addmm", GEMM), *MODEL[1:]))
+    assert ops.count_reasons() == {Reason.TOO_MANY: 8, Reason.NOT_IN_CAPTURE: 1}
 
 
 def test_graph_node_ids_give_the_order_of_capture() -> None:

@@ -36,6 +36,7 @@ REASON_TEXT = {
     Reason.OTHER_KERNELS: "no capture has these kernels in this order",
     Reason.NOT_IN_CAPTURE: "the capture has no such kernel at this place",
     Reason.SEVERAL_STREAMS: "several streams ran at once, and the capture does not name its kernels",
+    Reason.TOO_MANY: "too many different replays: this one was not compared",
     Reason.SEVERAL_CAPTURES: "several captures fit equally well; name one with --capture",
 }
 """Why a kernel has no op, for people."""

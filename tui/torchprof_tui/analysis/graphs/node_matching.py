@@ -77,6 +77,7 @@ class NameCodes:
 
     def __init__(self) -> None:
         self._code: dict[str, int] = {}
+        self._captures: dict[int, I64] = {}
         self._text: list[str] = []
         self._label: list[int] = []
         self._number_of_label: dict[object, int] = {}
@@ -84,6 +85,13 @@ class NameCodes:
     def encode(self, names: Sequence[str]) -> I64:
         """Return the number of each name: int64[k]; -1 for ""."""
         return np.fromiter((self._encode(name) for name in names), np.int64, len(names))
+
+    def encode_capture(self, capture: CaptureSequence) -> I64:
+        """Return the numbers of a capture's names: int64[k]; computed once, as long as the capture is kept."""
+        known = self._captures.get(id(capture))
+        if known is None:
+            known = self._captures[id(capture)] = self.encode(capture.names)
+        return known
 
     def text(self, code: int) -> str:
         """Return the name with a number, "" for a negative one."""
@@ -151,7 +159,7 @@ def match_exactly(replay: ReplayedSequence, capture: CaptureSequence, codes: Nam
 
     Of several such places those with the most equal grids are taken.
     """
-    own, names = _node_keys(replay.name, replay.node_type), _node_keys(codes.encode(capture.names), capture.node_type)
+    own, names = _node_keys(replay.name, replay.node_type), _node_keys(codes.encode_capture(capture), capture.node_type)
     offsets = _find_occurrences(own, names)[-MAX_OCCURRENCES:]
     if not len(offsets):
         return None
@@ -178,7 +186,7 @@ def _node_keys(names: I64, node_type: U8) -> I64:
 
 def _measure(replay: ReplayedSequence, capture: CaptureSequence, position: I32, codes: NameCodes) -> NodeMatch:
     """Count what is equal in the pairs of a match, and note what is not."""
-    own, names = _node_keys(replay.name, replay.node_type), _node_keys(codes.encode(capture.names), capture.node_type)
+    own, names = _node_keys(replay.name, replay.node_type), _node_keys(codes.encode_capture(capture), capture.node_type)
     matched = np.flatnonzero(position >= 0)
     paired = position[matched]
     same = own[matched] == names[paired]
@@ -220,7 +228,7 @@ def _align(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes)
     """Align each stream of a replay, the busiest first, with the launches that are still free: int32[n]."""
     position = np.full(len(replay), -1, np.int32)
     is_free: Bool = np.ones(len(capture), np.bool_)
-    code = codes.encode(capture.names)
+    code = codes.encode_capture(capture)
     own, names = _node_keys(replay.name, replay.node_type), _node_keys(code, capture.node_type)
     own_label = codes.labels(replay.name, replay.node_type)
     label = codes.labels(code, capture.node_type)

@@ -33,6 +33,9 @@ from torchprof_tui.trace.model.trace import Trace
 MAX_COMPARED = 6
 """Captures that are aligned with one replay, those that share most names; the others are left out."""
 
+MAX_ALIGNED = 500
+"""Different replays without an equal capture that are aligned with captures, each for some milliseconds."""
+
 _BATCH_OF_STEP = re.compile(r"generation_(\d+)|\bbs=(\d+)")
 """Batch size in the step annotations of vLLM (`execute_32_context_0(…)_generation_32(…)`) and SGLang."""
 
@@ -46,6 +49,7 @@ class Reason(IntEnum):
     NOT_IN_CAPTURE = 3
     SEVERAL_STREAMS = 4
     SEVERAL_CAPTURES = 5
+    TOO_MANY = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +92,20 @@ def join_replays(trace: Trace, replays: Replays, sources: Sequence[Trace], own_i
     if not candidates:
         return join
     columns = _read_columns(trace, replays, codes)
+    aligned = 0
     for members in _group_equal_replays(replays, columns).values():
         sequence = _slice(replays, columns, members[0])
         batch = _find_step_batch(trace, int(replays.launch[members[0]]))
-        matches = _find_best_matches(sequence, candidates, codes)
+        matches = _find_equal_captures(sequence, candidates, codes)
+        is_compared = bool(matches) or aligned < MAX_ALIGNED
+        if not matches and is_compared:
+            aligned += 1
+            matches = _find_similar_captures(sequence, candidates, codes)
         work = (replays.first[members][:, None] + np.arange(len(sequence))).astype(np.int64)
         if matches:
             _store_choice(join, work, matches, batch)
         else:
-            join.reason[work.ravel()] = Reason.OTHER_KERNELS
+            join.reason[work.ravel()] = Reason.OTHER_KERNELS if is_compared else Reason.TOO_MANY
     return join
 
 
@@ -143,7 +152,7 @@ def _list_candidates(sources: Sequence[Trace], own_index: int, codes: NameCodes)
     for index, source in enumerate(sources):
         sequences = _list_sequences(source, may_be_eager=index != own_index)
         candidates += [
-            _Candidate(index, sequence, frozenset(codes.encode(sequence.names).tolist())) for sequence in sequences
+            _Candidate(index, sequence, frozenset(codes.encode_capture(sequence).tolist())) for sequence in sequences
         ]
     return candidates
 
@@ -160,20 +169,29 @@ def _list_sequences(source: Trace, may_be_eager: bool) -> list[CaptureSequence]:
 _Match = tuple[_Candidate, NodeMatch]
 
 
-def _find_best_matches(replay: ReplayedSequence, candidates: list[_Candidate], codes: NameCodes) -> list[_Match]:
-    """Find the captures that fit a replay best: by names in order, then grids; [] where none fits.
-
-    Of several steps of one eager run the last one is taken.
-    """
+def _find_equal_captures(replay: ReplayedSequence, candidates: list[_Candidate], codes: NameCodes) -> list[_Match]:
+    """Find the captures that have the kernels of a replay in the same order, those with the most equal grids."""
     own_names = frozenset(replay.name.tolist())
-    named = [each for each in candidates if each.sequence.has_names]
-    matches = _match_all(match_exactly, replay, [each for each in named if own_names <= each.names], codes)
-    if not matches:
-        closest = sorted(named, key=lambda each: (-len(own_names & each.names), abs(len(each.sequence) - len(replay))))
-        matches = _match_all(match_by_alignment, replay, closest[:MAX_COMPARED], codes)
+    named = [each for each in candidates if each.sequence.has_names and own_names <= each.names]
+    return _select_best(_match_all(match_exactly, replay, named, codes))
+
+
+def _find_similar_captures(replay: ReplayedSequence, candidates: list[_Candidate], codes: NameCodes) -> list[_Match]:
+    """Find the captures that fit a replay best: by aligned names, else, where they have none, by order."""
+    own_names = frozenset(replay.name.tolist())
+    closest = sorted(
+        (each for each in candidates if each.sequence.has_names),
+        key=lambda each: (-len(own_names & each.names), abs(len(each.sequence) - len(replay))),
+    )
+    matches = _match_all(match_by_alignment, replay, closest[:MAX_COMPARED], codes)
     if not matches:
         unnamed = [each for each in candidates if not each.sequence.has_names]
         matches = _match_all(match_by_order, replay, unnamed, codes)
+    return _select_best(matches)
+
+
+def _select_best(matches: list[_Match]) -> list[_Match]:
+    """Select the best of these matches; of several steps of one eager run the last one."""
     best = max((match.rank for _, match in matches), default=None)
     equal = [(candidate, match) for candidate, match in matches if match.rank == best]
     last_run = {candidate.trace_index: candidate for candidate, _ in equal}

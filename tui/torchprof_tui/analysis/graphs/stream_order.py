@@ -9,6 +9,7 @@ by dynamic programming; a kernel that other interleavings of that score place el
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -63,6 +64,7 @@ def score_calls(kernels: Sequence[str], ops: Sequence[str]) -> I64:
     return table.reshape(len(kernels), len(distinct))[:, [index[op] for op in ops]]
 
 
+@lru_cache(maxsize=1 << 16)
 def _score(kernel: str, op: str) -> int:
     base = op.rsplit("::", 1)[-1].lower().strip("_")
     base = _ALIASES.get(base, base)
