@@ -39,6 +39,7 @@ args = st.fixed_dictionaries(
         "grid": st.lists(st.integers(0, 2**31), min_size=3, max_size=3),
         "Sequence number": small_integers,
         "Python parent id": st.one_of(small_integers, st.none()),
+        "graph node id": st.one_of(small_integers, st.integers(1 << 32, 1 << 40)),
         "Python id": small_integers,
         "other": values,
         "list": st.lists(st.fixed_dictionaries({"ph": texts, "ts": micros}), max_size=3),

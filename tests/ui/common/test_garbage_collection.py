@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from weakref import ref
@@ -137,3 +140,25 @@ def test_memory_is_given_back_where_the_c_library_can(monkeypatch: pytest.Monkey
     assert calls == [0]
     monkeypatch.setattr(garbage_collection, "_malloc_trim", None)
     garbage_collection.trim_heap()
+
+
+def test_threads_share_one_heap() -> None:
+    """Each thread that allocates had an arena of its own, whose gaps no other thread used."""
+    script = (
+        "import threading, sys\n"
+        "from torchprof_tui.ui.common.garbage_collection import GarbageCollectingApp\n"
+        "GarbageCollectingApp()\n"
+        "import ctypes, tempfile\n"
+        "threads = [threading.Thread(target=lambda: [bytearray(4000) for _ in range(99)]) for _ in range(4)]\n"
+        "[thread.start() for thread in threads]; [thread.join() for thread in threads]\n"
+        "libc = ctypes.CDLL(None)\n"
+        "with tempfile.NamedTemporaryFile() as file:\n"
+        "    libc.fopen.restype = ctypes.c_void_p\n"
+        "    stream = libc.fopen(file.name.encode(), b'w')\n"
+        "    libc.malloc_info(0, ctypes.c_void_p(stream)); libc.fclose(ctypes.c_void_p(stream))\n"
+        "    print(file.read().decode().count('<heap nr='))\n"
+    )
+    if not hasattr(ctypes.CDLL(None), "malloc_info"):
+        pytest.skip("only glibc has arenas")
+    heaps = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert int(heaps) == 1

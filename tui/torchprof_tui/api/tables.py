@@ -159,7 +159,7 @@ def build_memory(profile: Profile, step: int | None) -> Memory:
     if trace.memory is None:
         raise TraceError(f"{trace.label}: {explain_empty_sheet(trace, 'memory')}")
     mask = None if step is None else find_step_mask(profile, step)
-    sheet = build_memory_sheet(trace, profile.calls, mask)
+    sheet = build_memory_sheet(trace, profile.own_calls, mask)
     records = export.to_records(sheet, np.arange(len(sheet)).tolist())
     peaks = tuple(
         MemoryPeak(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from tests.helpers.explorer_app import event_of, explorer, settled, text_of, two_steps, until
-from tests.helpers.paths import SAMPLES
+from tests.helpers.paths import FIXTURES, SAMPLES
 from tests.helpers.trace_builder import Entry, cpu, kernel, python, runtime, step, trace
+from torchprof_tui.trace.loading.capture_files import CaptureFiles
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.program_file import ProgramFile
@@ -105,6 +107,31 @@ async def test_a_real_kernel_and_what_limits_it(size: tuple[int, int]) -> None:
             assert part in panel, part
         await pilot.press("l")
         await until(pilot, lambda: "⇢ gemm bf16 64×8" in text_of(screen) or "⇢ nvjet" in text_of(screen))
+
+
+async def test_a_replayed_kernel_shows_its_op_in_the_capture() -> None:
+    graphs = FIXTURES / "graphs"
+    captures = CaptureFiles("-", [str(graphs / "capture_1_bs8.json.gz")])
+    shown = replace(load_trace(str(graphs / "replay_1.json.gz")), captures=captures)
+    name = next(each for each in shown.names if "cos_kernel" in each)
+    async with explorer(shown, (160, 60)) as (screen, pilot):
+        select(screen, event_of(shown, name))
+        await pilot.press("l")
+        await until(pilot, lambda: chained(screen))
+        panel = screen.query_one(ChainPanel).text()
+        assert "from the capture: aten::cos [[8, 64, 256]] · capture_1_bs8.json.gz" in panel
+        assert "line in the capture: " in panel
+        await pilot.press("i")
+        await until(pilot, lambda: "captured   aten::cos [[8, 64, 256]]" in text_of(screen))
+
+
+async def test_a_replayed_kernel_without_a_capture_says_so() -> None:
+    shown = load_trace(str(FIXTURES / "graphs" / "replay_1.json.gz"))
+    async with explorer(shown, (160, 60)) as (screen, pilot):
+        select(screen, event_of(shown, "cudaGraphLaunch"))
+        await pilot.press("l")
+        await until(pilot, lambda: chained(screen))
+        assert "captured op unknown: no trace of its capture was found" in screen.query_one(ChainPanel).text()
 
 
 async def test_the_link_is_drawn_between_launch_and_kernel() -> None:

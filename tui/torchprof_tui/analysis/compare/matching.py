@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from torchprof_tui.analysis.alignment.sequence_alignment import Pairs, align_sequences
 from torchprof_tui.analysis.compare.compared_tree import ComparedTree, SharedLabels
 from torchprof_tui.analysis.compare.input_digests import InputDigests
 from torchprof_tui.analysis.compare.op_tree import MAX_NODES, OpTree, build_op_tree, list_annotations, select_events
 from torchprof_tui.analysis.compare.region_matching import match_region
-from torchprof_tui.analysis.compare.sequence_alignment import Pairs, align_sequences
 from torchprof_tui.analysis.compare.side import Side
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.arrays import I32, I64, Bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchprof_tui.analysis.doctor.graph_remarks import find_graph_remarks
 from torchprof_tui.analysis.doctor.missing_recordings import find_missing_recordings
 from torchprof_tui.analysis.doctor.oddities import find_oddities
 from torchprof_tui.analysis.doctor.private_metadata_remarks import find_private_metadata
@@ -13,13 +14,15 @@ from torchprof_tui.trace.model.trace import Trace
 def diagnose_trace(trace: Trace) -> Diagnosis:
     """Collect all remarks on a trace, most severe first.
 
-    Costs a few passes over the columns (50 ms for a million events) and reads one chunk of the text.
+    Costs a few passes over the columns (50 ms for a million events) and reads one chunk of the text; opens the captures
+    of a trace that replays graphs.
     """
     remarks = [
         *find_read_problems(trace),
         *find_private_metadata(trace),
         *find_oddities(trace),
         *find_missing_recordings(trace),
+        *find_graph_remarks(trace),
     ]
     order = list(Section)
     return Diagnosis(sorted(remarks, key=lambda remark: (order.index(remark.section), -remark.count)))

@@ -20,6 +20,19 @@ class BadPattern:
 
 
 @dataclass(frozen=True, slots=True)
+class EventLabels:
+    """Further texts of k events: `events` int32[k], `label` int32[k] index into `texts`, such as captured ops."""
+
+    events: I32
+    label: I32
+    texts: Sequence[str]
+
+
+OP_LABELS = "op labels"
+"""Key of the `EventLabels` in `Trace.derived` that name the captured ops of replayed kernels, once they are known."""
+
+
+@dataclass(frozen=True, slots=True)
 class SearchResult:
     """The k matching events. `name_mask` bool[distinct names]: the names that match. `events` int32[k] by start, then
     lane, then row; `starts` int64[k] ns.
@@ -69,6 +82,7 @@ def search_names(
 
     Case-sensitive if `text` contains a capital. An empty text matches nothing. Each distinct name is matched once;
     events are then selected by name index. `lane_names`: by name index, the other forms in which the lanes print it.
+    Replayed kernels are found by the name of their captured op as well, once it is known.
     """
     matches = compile_matcher(text)
     if isinstance(matches, BadPattern):
@@ -79,6 +93,10 @@ def search_names(
             name_mask[index] = True
     # Columns are ordered by lane, then start: few sorted runs, which a stable sort merges quickly.
     events = np.flatnonzero(name_mask[trace.name]) if name_mask.any() else np.empty(0, dtype=np.int64)
+    labels = trace.derived.get(OP_LABELS)
+    if isinstance(labels, EventLabels):
+        is_match = np.fromiter(map(matches, labels.texts), np.bool_, len(labels.texts))
+        events = np.union1d(events, labels.events[is_match[labels.label]]) if is_match.any() else events
     starts = trace.start[events]
     order = np.argsort(starts, kind="stable")
     return SearchResult(name_mask, events[order].astype(np.int32), starts[order])

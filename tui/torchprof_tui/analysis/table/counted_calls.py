@@ -71,6 +71,21 @@ _SPAN_PADDING = 1
 
 
 @dataclass(frozen=True)
+class CapturedCalls:
+    """What m calls have from captures; see `captured_calls`.
+
+    `source` int32[m]: index into `traces`, -1 for none. `event` int32[m]: the row there: of a captured op, or of the
+    captured launch of a replayed kernel. `is_op` bool[m]: the call is a captured op, and its own `event` is the launch
+    of the graph.
+    """
+
+    traces: tuple[Trace, ...]
+    source: I32
+    event: I32
+    is_op: Bool
+
+
+@dataclass(frozen=True)
 class Calls:
     """m calls: first those on the CPU by thread and start, then those on the GPU in the trace's order. Times ns.
 
@@ -93,6 +108,7 @@ class Calls:
     cpu_call_count: int
     top_level_memory_records: int
     """`[memory]` records outside of all CPU calls: a row of their own in torch's table."""
+    captured: CapturedCalls | None = None
 
     def __len__(self) -> int:
         return len(self.event)

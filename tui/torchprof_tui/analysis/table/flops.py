@@ -14,6 +14,7 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.ancestry import include_ancestors
 from torchprof_tui.analysis.kernel.footprint import find_device
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.analysis.table.captured_calls import remove_mark
 from torchprof_tui.analysis.table.counted_calls import Calls
 from torchprof_tui.analysis.table.flop_kernels import find_flop_kernels
 from torchprof_tui.analysis.table.op_args import Inputs, OpArgs
@@ -107,7 +108,7 @@ def sum_row_flops(table: ProfilerTable, calls: Calls, call_flops: CallFlops) -> 
 def _count_operator_flops(calls: Calls, args: OpArgs) -> tuple[F64, I64]:
     """Count the FLOPs of each call, 0 where there are none; return them and the index into DTYPES of each."""
     count, dtype = np.zeros(len(calls)), np.zeros(len(calls), np.int64)
-    has_count = np.fromiter((has_formula(name) for name in calls.names), np.bool_, len(calls.names))
+    has_count = np.fromiter((has_formula(remove_mark(name)) for name in calls.names), np.bool_, len(calls.names))
     has_recorded_flops = np.fromiter(
         (inputs.flops is not None for inputs in args.all_inputs), np.bool_, len(args.all_inputs)
     )
@@ -121,7 +122,7 @@ def _count_operator_flops(calls: Calls, args: OpArgs) -> tuple[F64, I64]:
     for position, distinct_key in enumerate(distinct.tolist()):
         name, input_index = divmod(distinct_key, len(args.all_inputs))
         inputs = args.all_inputs[input_index]
-        flops = inputs.flops or count_flops(calls.names[name], inputs.dims, inputs.concrete)
+        flops = inputs.flops or count_flops(remove_mark(calls.names[name]), inputs.dims, inputs.concrete)
         distinct_flops[position], distinct_dtypes[position] = flops or 0, _dtype_index(inputs)
     count[indices], dtype[indices] = distinct_flops[inverse], distinct_dtypes[inverse]
     return count, dtype

@@ -6,7 +6,7 @@ import numpy as np
 
 from torchprof_tui.analysis.kernel.names.classes import classify_names
 from torchprof_tui.analysis.kernel.names.model import KernelClass
-from torchprof_tui.analysis.table.call_sites import CallSites
+from torchprof_tui.analysis.table.captured_calls import CallSitesWithCaptures
 from torchprof_tui.analysis.table.counted_calls import Calls
 from torchprof_tui.analysis.table.event_scope import step_index_at
 from torchprof_tui.analysis.table.not_recorded import NotRecordedError
@@ -31,20 +31,20 @@ def group_by_shape(calls: Calls, args: OpArgs) -> Groups:
     return _group_per_name(GroupBy.SHAPE, calls, args.shape_index, args.shapes)
 
 
-def group_by_stack(calls: Calls, call_sites: CallSites, depth: int) -> Groups:
+def group_by_stack(calls: Calls, call_sites: CallSitesWithCaptures, depth: int) -> Groups:
     """Group by name and stack: the `depth` innermost Python frames, innermost first, one per line.
 
     GPU work has the stack of its launch, backward operators that of their forward. Raises NotRecordedError.
     """
-    stack, texts = call_sites.factorize_stacks(calls.event, depth)
+    stack, texts = call_sites.factorize_stacks(depth)
     if len(texts) < 2:
         raise NotRecordedError("no Python frames in this trace (they are recorded with with_stack=True)")
     return _group_per_name(GroupBy.STACK, calls, stack, texts)
 
 
-def group_by_module(calls: Calls, call_sites: CallSites) -> Groups:
+def group_by_module(calls: Calls, call_sites: CallSitesWithCaptures) -> Groups:
     """Group all calls made by one nn.Module itself, without its submodules. Raises NotRecordedError."""
-    module, paths = call_sites.factorize_modules(calls.event)
+    module, paths = call_sites.factorize_modules()
     if len(paths) < 2:
         raise NotRecordedError("no modules in this trace (they are recorded with with_stack=True)")
     paths = [path or NO_MODULE for path in paths]

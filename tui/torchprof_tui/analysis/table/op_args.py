@@ -6,14 +6,13 @@ second for a few hundred MB), so do it once, on a worker thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from torchprof_tui.analysis.table.counted_calls import Calls
-from torchprof_tui.trace.core.arrays import I32
-from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import ReportChunks, read_entries
 
@@ -40,14 +39,17 @@ class OpArgs:
     shape_index: I32
     shapes: list[str]
 
+    def take(self, indices: I64) -> OpArgs:
+        """Return the inputs of the calls at `indices`."""
+        return replace(self, input_index=self.input_index[indices], shape_index=self.shape_index[indices])
 
-def read_op_args(trace: Trace, calls: Calls, report: ReportChunks | None = None) -> OpArgs:
-    """Read the inputs of all operators among the calls. Raises OSError, LookupError if the file is gone or changed."""
-    op_indices = np.flatnonzero(trace.kind[calls.event] == Kind.OP)
-    input_index = np.zeros(len(calls), np.int32)
+
+def read_event_args(trace: Trace, events: I32, report: ReportChunks | None = None) -> OpArgs:
+    """Read the inputs of these operators. Raises OSError, LookupError if the file is gone or changed."""
+    input_index = np.zeros(len(events), np.int32)
     index_of_key: dict[str, int] = {}
     all_inputs = [Inputs([], [], [])]
-    for position, entry in read_entries(trace, calls.event[op_indices], report):
+    for position, entry in read_entries(trace, events, report):
         args = entry.get("args")
         if not isinstance(args, dict):
             continue
@@ -61,7 +63,23 @@ def read_op_args(trace: Trace, calls: Calls, report: ReportChunks | None = None)
             types, concrete = _as_texts(args.get("Input type")), _as_list(args.get("Concrete Inputs"))
             recorded_flops = float(flops) if isinstance(flops, (int, float)) and flops > 0 else None
             all_inputs.append(Inputs(dims, types, concrete, recorded_flops))
-        input_index[op_indices[position]] = index
+        input_index[position] = index
+    return _with_shapes(input_index, all_inputs)
+
+
+def concatenate_op_args(size: int, parts: Sequence[tuple[I64, OpArgs]]) -> OpArgs:
+    """Build the inputs of `size` calls from parts: the indices of a part's calls, and their inputs."""
+    input_index = np.zeros(size, np.int32)
+    all_inputs = [Inputs([], [], [])]
+    for indices, part in parts:
+        offset = len(all_inputs) - 1
+        input_index[indices] = np.where(part.input_index > 0, part.input_index + offset, 0)
+        all_inputs += part.all_inputs[1:]
+    return _with_shapes(input_index, all_inputs)
+
+
+def _with_shapes(input_index: I32, all_inputs: list[Inputs]) -> OpArgs:
+    """Number the distinct shapes of all inputs."""
     index_of_shape: dict[str, int] = {"": 0}
     shape_of_inputs = [
         index_of_shape.setdefault(str(inputs.dims) if index else "", len(index_of_shape))

@@ -91,13 +91,16 @@ def find_row_of_event(trace: Trace, calls: Calls, table: ProfilerTable, event: i
 
 
 def _call_durations(calls: Calls, indices: I32 | I64) -> I64:
-    return np.where(calls.on_gpu[indices], calls.gpu[indices], calls.cpu[indices])
+    has_gpu_time = calls.on_gpu if calls.captured is None else calls.on_gpu | calls.captured.is_op
+    return np.where(has_gpu_time[indices], calls.gpu[indices], calls.cpu[indices])
 
 
 def _sum_callers(trace: Trace, calls: Calls, members: I32, duration: I64) -> list[RelatedName]:
     """Sum the row's time by caller; for GPU work the operator or annotation around its launch call."""
     caller = calls.parent[members].astype(np.int64)
-    is_runtime = trace.kind[calls.event] == Kind.RUNTIME
+    is_runtime = np.asarray(trace.kind[calls.event] == Kind.RUNTIME)
+    if calls.captured is not None:
+        is_runtime &= ~calls.captured.is_op
     launched_work = np.flatnonzero(calls.on_gpu[members] & (caller >= 0) & is_runtime[np.maximum(caller, 0)])
     caller[launched_work] = find_nearest_ancestor(calls.parent, caller[launched_work], ~is_runtime)
     at_top = calls.on_gpu[members] & (calls.parent[members] < 0)

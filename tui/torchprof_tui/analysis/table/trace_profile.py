@@ -7,12 +7,18 @@ from functools import cached_property
 
 import numpy as np
 
+from torchprof_tui.analysis.graphs.captured_ops import get_captured_ops
 from torchprof_tui.analysis.table import groups
 from torchprof_tui.analysis.table.call_sites import CallSites
+from torchprof_tui.analysis.table.captured_calls import (
+    CallSitesWithCaptures,
+    add_captured_calls,
+    read_args_with_captures,
+)
 from torchprof_tui.analysis.table.counted_calls import Calls, build_calls
 from torchprof_tui.analysis.table.event_scope import compute_request_times
 from torchprof_tui.analysis.table.flops import CallFlops, compute_call_flops
-from torchprof_tui.analysis.table.op_args import OpArgs, read_op_args
+from torchprof_tui.analysis.table.op_args import OpArgs
 from torchprof_tui.analysis.table.profiler_table import GroupBy, Groups, ProfilerTable, sum_calls
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.model.trace import Trace
@@ -35,7 +41,13 @@ class Profile:
 
     @cached_property
     def calls(self) -> Calls:
-        """All calls that a table may count."""
+        """All calls that a table may count, with the ops that were captured for the kernels of replays."""
+        ops = get_captured_ops(self.trace)
+        return self.own_calls if ops is None else add_captured_calls(self.trace, self.own_calls, ops)
+
+    @cached_property
+    def own_calls(self) -> Calls:
+        """The calls of the trace itself."""
         return build_calls(self.trace)
 
     @cached_property
@@ -44,13 +56,13 @@ class Profile:
         return compute_request_times(self.trace)
 
     @cached_property
-    def call_sites(self) -> CallSites:
-        return CallSites(self.trace)
+    def call_sites(self) -> CallSitesWithCaptures:
+        return CallSitesWithCaptures(CallSites(self.trace), self.calls)
 
     def args(self, report: ReportChunks | None = None) -> OpArgs:
         """Return the operators' inputs. The first call reads through the file; raises OSError, LookupError."""
         if self._args is None:
-            self._args = read_op_args(self.trace, self.calls, report)
+            self._args = read_args_with_captures(self.trace, self.calls, report)
         return self._args
 
     def flops(self, report: ReportChunks | None = None) -> CallFlops:

@@ -8,8 +8,10 @@ from msgspec import UNSET
 
 from torchprof_tui.analysis.dispatch.chain import Chain, JoinMethod
 from torchprof_tui.analysis.dispatch.source_line import SourceLine
+from torchprof_tui.analysis.graphs.captured_chain import CapturedChain
 from torchprof_tui.analysis.kernel.footprint import compute_footprint
 from torchprof_tui.analysis.kernel.memory_transfer import measure_transfer
+from torchprof_tui.commands.chain.captured import build_captured
 from torchprof_tui.commands.chain.records import (
     ChainDocument,
     FootprintRecord,
@@ -38,10 +40,17 @@ class ChainQuestion:
     rank: int | None = None
 
 
-def build_document(trace: Trace, asked: ChainQuestion, found: Chain, line: SourceLine | None) -> ChainDocument:
+def build_document(
+    trace: Trace,
+    asked: ChainQuestion,
+    found: Chain,
+    line: SourceLine | None,
+    captured: CapturedChain | str | None = None,
+) -> ChainDocument:
     """Build the document of a chain; times in ns, starts from the first event of the trace.
 
-    `found`: the chain of the event that was asked for (`find_chain`); `line`: the code behind it.
+    `found`: the chain of the event that was asked for (`find_chain`); `line`: the code behind it; `captured`: the chain
+    of a replayed kernel's op, or why there is none (`find_captured_chain`).
     """
     work = found.work[0].event if found.work else -1
     resources = compute_footprint(trace, work) if work >= 0 else None
@@ -73,6 +82,7 @@ def build_document(trace: Trace, asked: ChainQuestion, found: Chain, line: Sourc
         line=line.location if line is not None else None,
         line_source=LineSourceRecord(**line.as_dict()) if line is not None else None,
         gpu_work=_build_gpu_work(trace, found),
+        captured=build_captured(captured),
         footprint=FootprintRecord(**resources.as_dict()) if resources is not None else None,
         transfer=TransferRecord(**moved.as_dict()) if moved is not None else None,
         partial=build_partial(trace),

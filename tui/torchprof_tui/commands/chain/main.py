@@ -10,7 +10,9 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.chain import find_chain
 from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
+from torchprof_tui.analysis.graphs.captured_chain import find_captured_chain
 from torchprof_tui.commands.chain.document import ChainQuestion, build_document
+from torchprof_tui.commands.common.captures import use_captures
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs, select_rank
@@ -27,20 +29,22 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--nth {options.nth}: the first event of a name is 0")
 
     trace, rank = select_rank(load_specs(options.trace, cache=not options.no_cache).trace, options.rank)
+    trace = use_captures(trace, options)
 
     event, of = find_event(trace, options.event, options.nth)
     found = find_chain(trace, event)
     line = SourceLineFinder(trace).find_chain_line(found)
+    captured = find_captured_chain(trace, found.hops[-1].event)
     if options.json:
         asked = ChainQuestion(options.event, options.nth, of, None if rank is None else rank.number)
-        print_document(build_document(trace, asked, found, line))
+        print_document(build_document(trace, asked, found, line, captured))
         return 0
 
     if rank is not None and options.rank is None:
         print(f"{rank.label}; another: --rank N", file=sys.stderr)
     from torchprof_tui.commands.chain.text import print_chain  # deferred: JSON needs no rich
 
-    print_chain(trace, found, line, options.nth, of)
+    print_chain(trace, found, line, options.nth, of, captured)
     return 0
 
 

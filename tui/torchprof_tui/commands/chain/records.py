@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import UNSET, UnsetType, field
 
 from torchprof_tui.analysis.dispatch.chain import HopRole, JoinMethod
+from torchprof_tui.analysis.graphs.captured_ops import OpSource
 from torchprof_tui.commands.common.json_document import Document, Record, about
 from torchprof_tui.commands.common.partial_input import ProblemRecord
 
@@ -129,6 +130,22 @@ class TransferRecord(Record, frozen=True, kw_only=True):
     share_of_peak: Annotated[float | None, about("bandwidth of the peak; a copy inside a device counts twice", "share")]
 
 
+class CapturedRecord(Record, frozen=True, kw_only=True):
+    """The op of a replayed kernel when its graph was captured; times from the capture's first event."""
+
+    source: Annotated[OpSource, about("what the op comes from; none: see reason")]
+    reason: Annotated[str | UnsetType, about("why the op is unknown; left out where it is known")] = UNSET
+    trace: Annotated[str | None, about("trace of the capture; null for the trace itself or none")] = None
+    op: Annotated[str | None, about("op that launched the kernel")] = None
+    annotation: Annotated[str | None, about("of the graph's node")] = None
+    input_shapes: Annotated[list[Any], about("of the op; [] if not recorded")] = []
+    input_types: Annotated[list[Any], about("of the op; [] if not recorded")] = []
+    note: Annotated[str, about("why the replay may have had other shapes; empty for no doubt")] = ""
+    chain: Annotated[list[HopRecord], about("calls around the launch in the capture, outermost first")] = []
+    line: Annotated[str | None, about("file:lineno of the captured code; null if not recorded")] = None
+    line_source: Annotated[LineSourceRecord | None, about("what names that code")] = None
+
+
 class ChainDocument(Document, frozen=True, kw_only=True, tag="torchprof-tui/chain/1"):
     """The dispatch chain through one event: the calls around it, its launch, the GPU work that it leads to."""
 
@@ -153,6 +170,7 @@ class ChainDocument(Document, frozen=True, kw_only=True, tag="torchprof-tui/chai
     line: Annotated[str | None, about("file:lineno of the code behind it; null if not recorded")]
     line_source: Annotated[LineSourceRecord | None, about("what names that code")]
     gpu_work: Annotated[GpuWorkRecord, about("all GPU work that the event leads to")]
+    captured: Annotated[CapturedRecord | None, about("op of a replayed kernel; null for work of no graph")]
     footprint: Annotated[FootprintRecord | None, about("of the kernel at the end of the chain; null for none")]
     transfer: Annotated[TransferRecord | None, about("the copy or fill at the end of the chain; null for none")]
     partial: Annotated[list[ProblemRecord], about("what was lost of the trace; [] for nothing")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 
 from rich.console import Group, RenderableType
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from torchprof_tui.analysis.dispatch.chain import Chain, Hop, HopRole
 from torchprof_tui.analysis.dispatch.source_line import SourceLine
+from torchprof_tui.analysis.graphs.captured_chain import SOURCE_TEXT, CapturedChain
 from torchprof_tui.analysis.kernel.footprint import Footprint, compute_footprint
 from torchprof_tui.analysis.kernel.memory_transfer import Transfer, measure_transfer
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
@@ -39,14 +41,22 @@ _LIMIT_LABELS = {
 _BAR_CELLS = 20
 
 
-def print_chain(trace: Trace, chain: Chain, line: SourceLine | None, nth: int, event_count: int) -> None:
+def print_chain(
+    trace: Trace,
+    chain: Chain,
+    line: SourceLine | None,
+    nth: int,
+    event_count: int,
+    captured: CapturedChain | str | None = None,
+) -> None:
     """Print the chain on stdout: coloured and as wide as the terminal, or plain into a pipe."""
     console = create_console(pipe_width=120)
     parts: list[RenderableType] = [
         _format_title(trace, chain, nth, event_count),
         Text(),
-        _hop_table(chain),
+        _hop_table(chain.hops, chain.event),
         *_fact_lines(trace, chain, line),
+        *_captured_parts(captured),
     ]
     if len(chain.work) > 1:
         heading = f"All GPU work that it launched: {len(chain.work):,} pieces, {format_duration(chain.work.total)}"
@@ -77,12 +87,31 @@ def _create_table(*sides: str) -> Table:
     return table
 
 
-def _hop_table(found: Chain) -> Table:
+def _captured_parts(captured: CapturedChain | str | None) -> list[RenderableType]:
+    """Format the op that was captured for a replayed kernel, with its chain in the trace of the capture."""
+    if captured is None:
+        return []
+    if isinstance(captured, str):
+        return [Text(), Text(f"The op of this replayed kernel is unknown: {captured}.")]
+    title = Text("From the capture: ", style="bold").append(truncate(clean(captured.op.op_name), NAME_CELLS))
+    parts: list[RenderableType] = [Text(), title]
+    if captured.op.trace is not None:
+        parts.append(Text(f"  {SOURCE_TEXT[captured.op.source]} {clean(captured.op.trace.label)}", style="dim"))
+        parts.append(_hop_table(captured.hops, captured.op.op))
+    if captured.op.annotation and captured.op.trace is not None:
+        parts.append(Text(f"annotation: {truncate(clean(captured.op.annotation), NAME_CELLS)}"))
+    if captured.input_dims:
+        parts.append(Text(f"input shapes: {clean(str(captured.input_dims))}"))
+    parts += [Text(f"• {captured.doubt}")] if captured.doubt else []
+    return [*parts, *_source_lines(captured.line)]
+
+
+def _hop_table(hops: Sequence[Hop], selected: int) -> Table:
     table = _create_table("", "", "total:r", "self:r", "starts after:r")
-    for depth, hop in enumerate(found.hops):
+    for depth, hop in enumerate(hops):
         table.add_row(
             Text(hop.role.value, style="dim"),
-            _format_hop(hop, depth, hop.event == found.event),
+            _format_hop(hop, depth, hop.event == selected),
             format_duration(hop.duration),
             format_duration(hop.self_duration),
             f"+{format_duration(hop.offset)}" if depth else "",

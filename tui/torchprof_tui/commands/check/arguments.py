@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from torchprof_tui.commands.common.arguments import add_trace_arguments
+from torchprof_tui.commands.common.arguments import add_capture_option, add_trace_arguments
 
 if TYPE_CHECKING:
     pass
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_trace_arguments(parser, is_required=False)
+    add_capture_option(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--problems", action="store_true", help="print only the verdict and the problems")
     parser.add_argument("--markdown", action="store_true", help="print a Markdown report, for a ticket")

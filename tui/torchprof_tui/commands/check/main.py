@@ -13,6 +13,7 @@ from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
 from torchprof_tui.commands.check.document import build_document
 from torchprof_tui.commands.check.listing import print_patterns
 from torchprof_tui.commands.check.markdown import format_report
+from torchprof_tui.commands.common.captures import use_captures
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs
@@ -30,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
         print_patterns(options.json)
         return 0
 
-    trace = load_specs(options.trace, cache=not options.no_cache).trace
+    trace = use_captures(load_specs(options.trace, cache=not options.no_cache).trace, options)
     scope = scopes.default_scope(trace) if times is None else scopes.range_scope(*times)
     report = check_trace(trace, scope)
     if options.json:
@@ -54,7 +55,9 @@ def _reject_contradictions(options: argparse.Namespace) -> None:
     outputs = [name for name in ("json", "problems", "markdown") if getattr(options, name)]
     if options.list:
         # These say what to do with a trace, and the list is about none.
-        refused = [name for name in (*outputs, "fail_on", "range") if name != "json" and getattr(options, name)]
+        refused = [
+            name for name in (*outputs, "fail_on", "range", "capture") if name != "json" and getattr(options, name)
+        ]
         if options.trace:
             raise UsageError("--list lists all patterns: it takes no TRACE")
         if refused:

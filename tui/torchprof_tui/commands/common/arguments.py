@@ -23,6 +23,18 @@ def add_trace_arguments(
     parser.add_argument("--no-cache", action="store_true", help="neither read nor write the cache of decoded traces")
 
 
+def add_capture_option(parser: argparse.ArgumentParser) -> None:
+    """Add --capture, for commands that know the ops of replayed kernels."""
+    parser.add_argument(
+        "--capture",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="a trace of the capture of its graphs, of an eager run of the same model, or a folder of such: the ops of "
+        "replayed kernels (default: capture_traces/ beside TRACE)",
+    )
+
+
 def add_rank_option(parser: argparse.ArgumentParser) -> None:
     """Add --rank, for commands about one process."""
     parser.add_argument("--rank", metavar="N", type=int, help="which rank of a run (default: the first)")

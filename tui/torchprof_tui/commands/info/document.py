@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from torchprof_tui.analysis.collectives.communication_card import CommunicationCard, build_communication_card
 from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
+from torchprof_tui.analysis.graphs.captured_ops import DOUBT_TEXT, REASON_TEXT, get_captured_ops
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder
 from torchprof_tui.analysis.patterns.engine.partial_input import format_missing_reason
@@ -23,6 +25,7 @@ from torchprof_tui.commands.info.records import (
     CommunicationRecord,
     DeviceRecord,
     FolderDocument,
+    GraphsRecord,
     InfoDocument,
     LaneRecord,
     LinksRecord,
@@ -70,6 +73,7 @@ def build_document(loaded: OpenedTrace, tree: TimeTree | None, missing_reason: s
             gpu_events=trace.links.gpu_events,
             linked_gpu_events=trace.links.linked_gpu_events,
         ),
+        graphs=_list_graphs(trace),
         problems=[build_problem(problem) for problem in trace.problems],
         doctor=_list_remarks(trace),
         seconds=round(loaded.seconds, 4),
@@ -160,6 +164,27 @@ def _measure_gpu_busy(trace: Trace) -> dict[str, int]:
         for rank in trace.merged_ranks.all
         for device, busy in _measure_gpu_busy(rank.trace).items()
     }
+
+
+def _list_graphs(trace: Trace) -> list[GraphsRecord]:
+    """List the replays of graphs of each rank, of a single trace once; nothing where there are none."""
+    if trace.merged_ranks is not None:
+        ranks = trace.merged_ranks.all
+        return [replace(record, rank=rank.number) for rank in ranks for record in _list_graphs(rank.trace)]
+    ops = get_captured_ops(trace)
+    if ops is None:
+        return []
+    return [
+        GraphsRecord(
+            launches=len(ops.replays),
+            kernels=len(ops.replays.work),
+            matched=ops.matched_count,
+            source=ops.source,
+            unmatched={REASON_TEXT[reason]: count for reason, count in ops.count_reasons().items()},
+            uncertain={DOUBT_TEXT[doubt]: count for doubt, count in ops.count_doubts().items()},
+            captures=[capture.label for capture in ops.captures],
+        )
+    ]
 
 
 def _list_communication(trace: Trace) -> list[CommunicationRecord]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
+from torchprof_tui.commands.common.captures import use_captures
 from torchprof_tui.commands.common.json_document import as_fields, print_document
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.commands.info.document import build_document, measure_time
@@ -20,6 +22,7 @@ def run(options: argparse.Namespace) -> int:
 
         print_folder(folder, options.json)
         return 0
+    loaded = replace(loaded, trace=use_captures(loaded.trace, options))
     tree, reason = measure_time(loaded.trace)
     document = build_document(loaded, tree, reason)
     if options.json:

@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType, field
 
 from torchprof_tui.analysis.collectives.communication_waiting import WaitingSource
 from torchprof_tui.analysis.doctor.remark import Section
+from torchprof_tui.analysis.graphs.captured_ops import OpSource
 from torchprof_tui.commands.common.json_document import Document, Record, about
 from torchprof_tui.commands.common.partial_input import ProblemRecord
 from torchprof_tui.commands.common.time_tree import TimeRecord
@@ -103,6 +104,19 @@ class LinksRecord(Record, frozen=True, kw_only=True):
     linked_gpu_events: Annotated[int, about("those whose launch was recorded")]
 
 
+class GraphsRecord(Record, frozen=True, kw_only=True):
+    """The replays of CUDA graphs in one trace, and how many of their kernels have an op."""
+
+    launches: Annotated[int, about("calls that launched a graph")]
+    kernels: Annotated[int, about("kernels, copies and fills of these replays")]
+    matched: Annotated[int, about("those whose op is known")]
+    source: Annotated[OpSource, about("what the ops come from")]
+    unmatched: Annotated[dict[str, int], about("those without an op: reason → number")]
+    uncertain: Annotated[dict[str, int], about("those whose op may have had other shapes: reason → number")]
+    captures: Annotated[list[str], about("traces that were used")]
+    rank: Annotated[int | UnsetType, about("only with several")] = UNSET
+
+
 class RemarkRecord(Record, frozen=True, kw_only=True):
     """Something that the recording lacks, or that limits what can be said about it."""
 
@@ -168,6 +182,7 @@ class InfoDocument(Document, frozen=True, kw_only=True, tag=SCHEMA):
     rank: Annotated[int | None, about("of a single trace; null if not recorded")]
     world_size: Annotated[int | None, about("ranks of the run; null if not recorded")]
     links: Annotated[LinksRecord, about("launches and GPU work")]
+    graphs: Annotated[list[GraphsRecord], about("replays of graphs; [] for none")]
     problems: Annotated[list[ProblemRecord], about("entries that could not be read as intended")]
     doctor: Annotated[list[RemarkRecord], about("what the recording lacks")]
     seconds: Annotated[float, about("time to load")]

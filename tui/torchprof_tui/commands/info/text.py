@@ -127,10 +127,33 @@ def _overview_table(answer: dict[str, Any]) -> Table:
     if links["gpu_events"]:
         linked = f"{links['linked_gpu_events']:,} of {links['gpu_events']:,} GPU events linked to their launch"
         table.add_row("launches", f"{links['launches']:,}; {linked}")
+    for graphs in answer["graphs"]:
+        table.add_row("graphs", _format_graphs(graphs))
+        for reason, count in graphs["unmatched"].items():
+            table.add_row("", Text(f"without an op: {count:,}, {reason}", style="dim"))
+        for reason, count in graphs["uncertain"].items():
+            table.add_row("", Text(f"uncertain: {count:,}, {reason}", style="dim"))
     kept = "from the cache" if answer["cached"] else "decoded now"
     size = format_file_size(answer["bytes"])
     table.add_row("size", f"{size} of JSON, opened in {answer['seconds']:.2f} s, {kept}")
     return table
+
+
+_OP_SOURCES = {
+    "capture": "from a trace of the capture",
+    "eager": "from a trace of an eager run",
+    "annotations": "from annotations in the trace",
+}
+
+
+def _format_graphs(graphs: dict[str, Any]) -> str:
+    """Format the replays of a trace, of a run those of one rank."""
+    rank = f"rank {graphs['rank']}: " if "rank" in graphs else ""
+    launches = f"{graphs['launches']:,} launch{'' if graphs['launches'] == 1 else 'es'}"
+    text = f"{rank}{launches} replayed {graphs['kernels']:,} kernels, copies and fills"
+    if graphs["matched"]:
+        text += f"; the ops of {graphs['matched']:,} are known {_OP_SOURCES[graphs['source']]}"
+    return text
 
 
 def _rank_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from torchprof_tui.commands.common.arguments import add_capture_option
+
 COLOR_SYSTEMS = {"auto": "auto", "truecolor": "truecolor", "256": "256", "16": "standard"}
 """Values of `--color` and textual's names for them."""
 
@@ -17,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "run as a folder, a pattern or several files; without one, the start screen",
     )
     parser.add_argument("--at", metavar="TIME|STEP", help="time or step to show first: 12.5ms, 300us, step3")
+    add_capture_option(parser)
     parser.add_argument("--no-cache", action="store_true", help="neither read nor write the cache of decoded traces")
     add_appearance_options(parser)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from torchprof_tui.commands.common.arguments import add_rank_option, add_trace_arguments
+from torchprof_tui.commands.common.arguments import add_capture_option, add_rank_option, add_trace_arguments
 
 if TYPE_CHECKING:
     pass
@@ -23,6 +23,7 @@ TABLE_NAMES = ("calls", "kernels", "copies", "collectives", "memory", "arrivals"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_trace_arguments(parser)
     add_rank_option(parser)
+    add_capture_option(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print one JSON document: rows and totals, times in µs")
     form.add_argument("--csv", action="store_true", help="print comma-separated values with a header line, times in µs")

@@ -18,6 +18,7 @@ from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.analysis.table.table_sheet import drop_empty_gpu_columns
 from torchprof_tui.analysis.table.trace_profile import Profile
+from torchprof_tui.commands.common.captures import use_captures
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs, select_rank
@@ -52,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
         if rank is not None and options.rank is None:
             print(f"{rank.label} of {_format_rank_count(loaded.trace)}; another: --rank N", file=sys.stderr)
 
-        sheet = _build_sheet(Profile(trace), options)
+        sheet = _build_sheet(Profile(use_captures(trace, options)), options)
     for_people = not (options.json or options.csv)
     key = _sort_key(sheet, options.sort, for_people or options.of != "calls")
     work_count = len(sheet)
@@ -103,7 +104,7 @@ def _print_sheet(options: argparse.Namespace, sheet: Sheet, order: list[int], wo
 
 def _build_sheet(profile: Profile, options: argparse.Namespace) -> Sheet:
     only = _step_mask(profile, options.step)
-    trace, calls = profile.trace, profile.calls
+    trace = profile.trace
     if options.of == "kernels":
         return gpu_sheets.build_kernels_sheet(trace, only)
     if options.of == "copies":
@@ -111,7 +112,7 @@ def _build_sheet(profile: Profile, options: argparse.Namespace) -> Sheet:
     if options.of == "collectives":
         return gpu_sheets.build_collectives_sheet(trace, only)
     if options.of == "memory":
-        return build_memory_sheet(trace, calls, only)
+        return build_memory_sheet(trace, profile.own_calls, only)
     try:
         return build_calls_sheet(profile, GroupBy(options.by), only, options.flops)
     except NotRecordedError as error:

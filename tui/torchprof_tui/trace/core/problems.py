@@ -45,6 +45,7 @@ NUMBER_KINDS = tuple(
         "address",
         "Python id",
         "Python parent id",
+        "graph node id",
     )
 )
 """A number of an entry that is no integer or out of its range, which `build/value_ranges.py` has: read as unknown."""

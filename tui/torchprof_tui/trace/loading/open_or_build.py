@@ -15,7 +15,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.loading.errors import LoadError, StorageFullError
@@ -64,11 +64,20 @@ class OpeningState:
     """The cache entry of one trace that is being opened, and whether its columns came from the cache.
 
     `label`: the name that the trace gets, `spec` by default. `identity`: the key of a remote trace, where it is known.
+    `captures`: named traces of the captures of its graphs; without any they are looked for beside the trace.
     `entry` changes while the trace is being opened. All methods block. Raises OSError where no folder can be made.
     """
 
-    def __init__(self, spec: str, label: str | None = None, cache: bool = True, identity: str | None = None) -> None:
+    def __init__(
+        self,
+        spec: str,
+        label: str | None = None,
+        cache: bool = True,
+        identity: str | None = None,
+        captures: tuple[str, ...] = (),
+    ) -> None:
         self.spec = spec
+        self._captures = captures
         self.label = label or spec
         self._use_cache = cache
         entry = find_by_identity(spec, identity) if cache and identity is not None else None
@@ -91,8 +100,10 @@ class OpeningState:
         """Publish and map what was built into `entry`; None where it must be built again, into the new `entry`."""
         if not result.already_cached:
             self.cached = False
+            from torchprof_tui.trace.loading.map_stored import map_stored  # deferred: imports numpy
+
             self.entry.publish(result.identity)
-            return _map(self.entry, self.label)
+            return map_stored(self.entry, self.label, self.spec, self._captures)
         self.entry.discard()
         stored = find_by_identity(self.spec, result.identity or "")
         trace = None if stored is None else self._try_map_stored(stored)
@@ -115,12 +126,12 @@ class OpeningState:
 
     def _try_map_stored(self, entry: CacheEntry) -> Trace | None:
         """Verify and map stored columns; discard the entry and return None where they cannot be used."""
-        from torchprof_tui.trace.storage.trace_store import OtherVersionError  # deferred: imports numpy
+        from torchprof_tui.trace.loading.map_stored import OtherVersionError, map_stored  # deferred: imports numpy
 
         try:
             if not entry.is_sealed:
                 raise ValueError("the entry of another trace")
-            return _map(entry, self.label, verify=True)
+            return map_stored(entry, self.label, self.spec, self._captures, verify=True)
         except MemoryError:
             raise
         except Exception as error:
@@ -180,10 +191,3 @@ async def open_or_build_async(
         await clean_up_in_thread(state.close)
         raise
     return OpenedTrace(trace, state.entry, state.cached, time.perf_counter() - began, state.was_damaged)
-
-
-def _map(entry: CacheEntry, label: str, verify: bool = False) -> Trace:
-    """Map the columns in an entry's folder, under the user's name for it; `verify` as in `open_trace`."""
-    from torchprof_tui.trace.storage.trace_store import open_trace  # deferred: imports numpy
-
-    return replace(open_trace(entry.folder, verify), label=label)

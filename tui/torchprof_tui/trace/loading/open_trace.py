@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 class SingleTraceOpener:
     """Open one trace; a `TraceOpener`. `spec` is what is read, `label` what the user called it.
 
+    `captures`: set before `start` to files or folders with captures of its graphs, instead of those beside the trace.
     `stdin`: the pipe to read, where `spec` is `-`. `defer_blocks`: `split_into_blocks` is called when the trace is on
     screen.
     `cached`: after `start`, whether the cache has the trace; after `load_trace`, whether it came from there.
@@ -41,6 +42,7 @@ class SingleTraceOpener:
         self.label = label or spec
         self.cached = False
         self.cache_was_damaged = False
+        self.captures: tuple[str, ...] = ()
         self._use_cache = cache
         self._stdin = stdin
         self._defer_blocks = defer_blocks
@@ -57,7 +59,7 @@ class SingleTraceOpener:
 
     def start(self) -> None:
         """Look in the cache, and start a worker where the trace is not there. Raises OSError where that fails."""
-        self._state = OpeningState(self.spec, self.label, self._use_cache)
+        self._state = OpeningState(self.spec, self.label, self._use_cache, captures=self.captures)
         self.cached = self._state.cached
         if not self.cached:
             try:

@@ -90,6 +90,7 @@ ARGS: dict[str, tuple[str, ...]] = {
     "address": ("Addr",),
     "python_id": ("Python id",),
     "python_parent": ("Python parent id",),
+    "graph_node": ("graph node id",),  # of replayed GPU work, in the order of capture; 0 for none
 }
 """int64 values; a string that holds an integer is parsed (ROCm writes `bytes` as text). -1 is a regular value.
 

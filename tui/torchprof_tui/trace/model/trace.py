@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -125,6 +125,17 @@ class Links:
         return self.work_order[self.work_first[launch] : self.work_first[launch + 1]]
 
 
+class CaptureTraces(Protocol):
+    """Traces in which the graphs of a trace were captured, or of an eager run of the same model."""
+
+    def open_traces(self, replayed: Trace) -> Sequence[Trace]:
+        """Open those of `replayed` on the first call, which blocks, and return those that could be opened."""
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What could not be opened and why, one line each, after `open_traces`."""
+
+
 @dataclass(frozen=True, slots=True)
 class EntryCounts:
     """Count every entry of the file: `events == drawn + metadata + flows + sum(not_drawn)`."""
@@ -174,6 +185,7 @@ class Trace:
     origin: int = 0  # ns on the file's own clock (without `baseTimeNanoseconds`) of this trace's time 0
     merged_ranks: Ranks | None = None  # only in a merged trace of several ranks
     large_keys: LargeValues | None = None  # top-level keys too large for `header`; None if there are none
+    captures: CaptureTraces | None = None  # traces of the captures of its graphs; set after opening
     stored_index: RowIndex | None = None  # as mapped by trace_store; use `row_index`
 
     def __len__(self) -> int:
@@ -231,6 +243,11 @@ class Trace:
     def row_index(self) -> RowIndex:
         """Index for drawing: mapped with the trace, else built now (60 ms for a million events)."""
         return self.stored_index or RowIndex.build(self)
+
+    @cached_property
+    def derived(self) -> dict[str, object]:
+        """Answers of analysis that are kept as long as the trace, by name; they must not refer to the trace."""
+        return {}
 
     @cached_property
     def end(self) -> I64:

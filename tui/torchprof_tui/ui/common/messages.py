@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # deferred: only the worker threads import these modules
     from torchprof_tui.analysis.dispatch.event_context import EventContext
     from torchprof_tui.analysis.dispatch.source_line import SourceLine
     from torchprof_tui.analysis.doctor.remark import Diagnosis
+    from torchprof_tui.analysis.graphs.captured_chain import CapturedChain
     from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
     from torchprof_tui.analysis.time.range_statistics import RangeStatistics
@@ -160,15 +161,20 @@ class EventContextRead(Message):
 
     event: int
     context: EventContext
+    captured: CapturedChain | str | None = None  # see ChainRead
 
 
 @dataclass
 class ChainRead(Message):
-    """A worker has read the dispatch chain through an event, the summary of the kernel at its end, and its line."""
+    """A worker has read the dispatch chain through an event, the summary of the kernel at its end, and its line.
+
+    `captured`: of a replayed kernel the chain in its capture, or the reason why there is none; None for all others.
+    """
 
     chain: Chain
     kernel: KernelSummary | None
     line: SourceLine | None = None
+    captured: CapturedChain | str | None = None
 
 
 @dataclass

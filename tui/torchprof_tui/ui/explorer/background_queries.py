@@ -49,19 +49,15 @@ class BackgroundQueries:
 
     def compute_event_context(self, event: int) -> EventContextRead:
         """Read the args of an event, its position among its siblings and the events of the same name in its rank."""
-        from torchprof_tui.analysis.dispatch.event_context import read_event_context
+        from torchprof_tui.ui.explorer.event_reading import read_event
 
-        rank = self._trace.rank_of_event(event)
-        return EventContextRead(event, read_event_context(rank.trace, event - rank.first))
+        return read_event(self._trace, event)
 
     def compute_chain(self, event: int) -> ChainRead:
         """Find the dispatch chain through an event and its line, and summarize the kernel at its end."""
-        from torchprof_tui.analysis.kernel.kernel_summary import summarize_kernel
+        from torchprof_tui.ui.explorer.event_reading import read_chain
 
-        chain_finder, line_finder = self._finders
-        chain = chain_finder.find_chain(event)
-        kernel = summarize_kernel(self._trace, chain.work[0].event if chain.work else -1)
-        return ChainRead(chain, kernel, line_finder.find_chain_line(chain))
+        return read_chain(self._trace, *self._finders, event)
 
     def compute_range_statistics(self, start: int, end: int, steps: list[Step]) -> RangeRead:
         """Compute the statistics of a range, ns; `steps`: those that it may overlap."""

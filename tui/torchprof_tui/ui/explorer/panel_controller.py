@@ -312,15 +312,15 @@ class PanelController:
         self.doctor_panel.set_diagnosis(message.diagnosis)
 
     def update_details(self, message: EventContextRead) -> None:
-        self.details_panel.set_event_context(message.event, message.context)
+        self.details_panel.set_event_context(message.event, message.context, message.captured)
 
     def update_chain(self, message: ChainRead) -> None:
         if message.chain.event != self._view_state.selected:
             return
         if self.chain_panel.needs_chain(message.chain.event):
-            self.chain_panel.set_chain(message.chain, message.kernel, message.line)
+            self.chain_panel.set_chain(message)
         else:
-            self.chain_panel.set_end(message.chain, message.kernel)
+            self.chain_panel.set_end(message)
         self.kernel_panel.set_chain(message.chain, message.kernel)
         if self.scope_mode is ScopeMode.SELECTION:
             self._check_if_scope_changed()

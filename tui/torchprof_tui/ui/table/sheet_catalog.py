@@ -96,7 +96,7 @@ def _build_sheet(
         return gpu_sheets.build_copies_sheet(trace, event_mask), None
     if tab == "collectives":
         return gpu_sheets.build_collectives_sheet(trace, event_mask), None
-    return build_memory_sheet(trace, profile.calls, event_mask), None
+    return build_memory_sheet(trace, profile.own_calls, event_mask), None
 
 
 def build_late_arrivals(trace: Trace) -> BuiltSheet:

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from torchprof_tui.analysis.graphs.captured_ops import get_captured_ops
 from torchprof_tui.analysis.kernel.footprint import find_device
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
@@ -298,7 +299,7 @@ def occupancy_misread(view: ScopeView) -> Answer:
     Section.BEYOND,
     "A CUDA graph was replayed",
     meaning="one launch starts many kernels without the cost of single launches, and the ops inside are not recorded",
-    action="nothing: to see the ops, profile once without the graph",
+    action="nothing: to see the ops, name a trace of the capture or of a run without the graph with --capture",
     decided="One runtime call whose correlation links it to at least two pieces of GPU work; copies and commands of "
     "MTIA's queue, which the device splits, do not count.",
 )
@@ -320,10 +321,17 @@ def graph_replay(view: ScopeView) -> Answer:
     launches_in_scope = view.select_in_scope(view.tables.event_table(graph_launches))
     return fired_answer(
         f"{format_count(len(graph_launches), 'launch', 'launches')} ({view.tables.name(int(graph_launches[0]))}) "
-        f"started {len(work):,} pieces of "
-        f"GPU work",
+        f"started {len(work):,} pieces of GPU work{_describe_known_ops(view)}",
         np.sort(np.concatenate([launches_in_scope.row, work.row])),
     )
+
+
+def _describe_known_ops(view: ScopeView) -> str:
+    """Say of how many replayed kernels the op is known from a capture, "" for none."""
+    ops = get_captured_ops(view.trace)
+    if ops is None or not ops.matched_count:
+        return ""
+    return f"; ops of {ops.matched_count:,} of {len(ops.replays.work):,} in the whole trace are known from a capture"
 
 
 _SPLIT_CALL_REGEX = re.compile(r"enqueueCommand|memcpy|memset", re.IGNORECASE)

@@ -13,16 +13,19 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.line_label import describe_kind
+from torchprof_tui.ui.common.messages import ChainRead
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
+from torchprof_tui.ui.explorer.panels.captured_text import format_captured
 from torchprof_tui.ui.explorer.panels.event_title import format_title, shorten_event_name, shorten_name_of_kind
 from torchprof_tui.ui.explorer.panels.kernel_text import format_kernel, format_kernel_brief
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.chain import Chain, GpuWork, Hop
     from torchprof_tui.analysis.dispatch.source_line import SourceLine
+    from torchprof_tui.analysis.graphs.captured_chain import CapturedChain
     from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary
 
 TWO_COLUMNS_MIN_WIDTH = 150
@@ -54,6 +57,7 @@ class ChainPanel(TextPanel):
         self._end_chain: Chain | None = None
         self._end_kernel: KernelSummary | None = None
         self._line: SourceLine | None = None
+        self._captured: CapturedChain | str | None = None  # of the GPU work at the end
         self._on_line = False  # whether the cursor is on the line of the program, instead of the selected event
         self._chain_events: list[int] = []
         self._line_by_event: dict[int, int] = {}
@@ -80,6 +84,7 @@ class ChainPanel(TextPanel):
         self._on_line = False
         if event not in self._chain_events:
             self._chain, self._kernel, self._line, self._chain_events = None, None, None, []
+            self._captured = None
         self._end_chain, self._end_kernel = self._chain, self._kernel
         self.refresh_content(top=False)
 
@@ -87,21 +92,26 @@ class ChainPanel(TextPanel):
         """Return whether the chain of this event must be computed: it is not part of the chain that is shown."""
         return event >= 0 and event not in self._chain_events
 
-    def set_chain(self, chain: Chain, kernel: KernelSummary | None, line: SourceLine | None = None) -> None:
+    def set_chain(self, read: ChainRead) -> None:
         """Show the chain of the selected event, the kernel at its end and its line; ignored for any other event."""
+        chain, line = read.chain, read.line
         if chain.event != self._selected:
             return
-        self._chain, self._kernel = self._end_chain, self._end_kernel = chain, kernel
+        self._chain, self._kernel = self._end_chain, self._end_kernel = chain, read.kernel
+        self._captured = read.captured
         self._line, self._on_line = line, False
         hops = [hop.event for hop in chain.hops]
         other_work = [work.event for work in chain.work[:MAX_WORK_LISTED] if work.event not in hops]
         self._chain_events = hops + ([LINE_ENTRY] if line is not None else []) + other_work
         self.refresh_content(top=True)
 
-    def set_end(self, chain: Chain, kernel: KernelSummary | None) -> None:
-        """Show the delays and the footprint of other selected GPU work of the same chain."""
+    def set_end(self, read: ChainRead) -> None:
+        """Show the delays, the captured op and the footprint of other selected GPU work of the same chain."""
+        chain = read.chain
         if chain.event == self._selected and int(self._trace.kind[chain.event]) in GPU_WORK:
-            self._end_chain, self._end_kernel = chain, kernel
+            self._end_chain, self._end_kernel, self._captured = chain, read.kernel, read.captured
+            if self._line is not None and read.line is not None:
+                self._line = read.line
             self.refresh_content(top=False)
 
     def move_cursor(self, distance: int) -> int:
@@ -138,6 +148,7 @@ class ChainPanel(TextPanel):
         two_columns = width >= TWO_COLUMNS_MIN_WIDTH and self._end_kernel is not None
         left = width * 3 // 5 - 2 if two_columns else width
         lines = self._format_waits(left) + self._format_hops(chain, left)
+        lines += format_captured(self._captured, palette, left)
         if self._end_kernel is not None and not two_columns:
             lines += format_kernel_brief(self._end_kernel, palette, width)
         lines += self._format_work(chain, left, len(lines)) + self._format_autograd_partners(chain, left)
@@ -187,7 +198,9 @@ class ChainPanel(TextPanel):
     def _format_line(self, line: SourceLine, width: int) -> list[TextRun]:
         """Format the line of the program, or the annotation or module that is known instead."""
         palette = self.palette
-        label = f"{describe_kind(line)}: "
+        captured = self._captured
+        is_captured = captured is not None and not isinstance(captured, str) and line is captured.line
+        label = f"{describe_kind(line)}{' in the capture' if is_captured else ''}: "
         hint = " · enter opens it" if self._on_line and line.file is not None else ""
         text = truncate(clean(line.text), max(width - 2 - len(label) - len(hint), 8))
         rest = f" through {clean(line.library)}" if line.library else ""

@@ -16,6 +16,7 @@ from torchprof_tui.ui.common.kind_descriptions import KIND_DESCRIPTIONS
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_ordinal, format_share, format_value
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
+from torchprof_tui.ui.explorer.panels.captured_text import describe_captured
 from torchprof_tui.ui.explorer.panels.event_title import describe_share, shorten_event_name
 from torchprof_tui.ui.explorer.panels.overview_text import KEY_LINES_MIN_HEIGHT, format_findings, format_steps
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         SameNameStatistics,
         SiblingPosition,
     )
+    from torchprof_tui.analysis.graphs.captured_chain import CapturedChain
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
     from torchprof_tui.analysis.time.intervals import Intervals
 
@@ -50,6 +52,7 @@ class DetailsPanel(TextPanel):
         self._has_gpu = trace.links.gpu_events > 0
         self._event = -1
         self._event_context: EventContext | None = None
+        self._captured: CapturedChain | str | None = None
         self._checked: CheckResult | None = None
         self._shows_findings = True
         self._steps: tuple[Sequence[Step], Sequence[Intervals]] = trace.steps, ()
@@ -77,13 +80,13 @@ class DetailsPanel(TextPanel):
     def show_event(self, event: int) -> None:
         """Set the event, -1 for none. What is not in the trace's columns follows with `set_event_context`."""
         if event != self._event:
-            self._event, self._event_context = event, None
+            self._event, self._event_context, self._captured = event, None, None
             self.refresh_content()
 
-    def set_event_context(self, event: int, context: EventContext) -> None:
-        """Set the context of the event that is shown; ignored for any other event."""
+    def set_event_context(self, event: int, context: EventContext, captured: CapturedChain | str | None = None) -> None:
+        """Set the context of the event that is shown, and its captured op; ignored for any other event."""
         if event == self._event:
-            self._event_context = context
+            self._event_context, self._captured = context, captured
             self.refresh_content(top=False)
 
     def content(self, width: int) -> Lines:
@@ -127,6 +130,9 @@ class DetailsPanel(TextPanel):
         link = self._describe_link(event)
         if link:
             pairs.append(("cause" if event.kind in GPU_WORK else "launches", link))
+        if self._captured is not None:
+            captured = self._captured
+            pairs.append(("captured", captured if isinstance(captured, str) else describe_captured(captured)))
         position = [] if self._event_context is None else _describe_position(event, self._event_context.position)
         first = 0 if link else 1
         pairs += position[:first]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchprof_tui.analysis.compare import sequence_alignment
-from torchprof_tui.analysis.compare.sequence_alignment import Pairs, align_sequences, pair_by_occurrence
+from torchprof_tui.analysis.alignment import sequence_alignment
+from torchprof_tui.analysis.alignment.sequence_alignment import Pairs, align_sequences, pair_by_occurrence
 
 Element = tuple[int, int]  # label, digest of one of that label
 

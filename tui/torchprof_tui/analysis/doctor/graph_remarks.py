@@ -1,0 +1,45 @@
+"""Report replayed kernels whose op is unknown, and captures that could not be used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from torchprof_tui.analysis.doctor.remark import Remark, Section
+from torchprof_tui.analysis.graphs.captured_ops import REASON_TEXT, get_captured_ops
+from torchprof_tui.trace.model.trace import Trace
+
+
+def find_graph_remarks(trace: Trace) -> Iterator[Remark]:
+    """Report on the replays of graphs, over all ranks; nothing for a trace without any. Opens the captures."""
+    unknown: Counter[str] = Counter()
+    first_event = -1
+    problems: list[str] = []
+    for rank in trace.all_ranks:
+        ops = get_captured_ops(rank.trace)
+        if ops is None:
+            continue
+        unknown.update({REASON_TEXT[reason]: count for reason, count in ops.count_reasons().items()})
+        if first_event < 0 and ops.first_unmatched >= 0:
+            first_event = rank.first + ops.first_unmatched
+        if rank.trace.captures is not None:
+            problems += rank.trace.captures.problems
+    if problems:
+        yield Remark(
+            Section.ODD,
+            "capture",
+            len(problems),
+            "a trace of a graph's capture could not be used; the rest of the trace is complete",
+            problems[0],
+            "name another one with --capture",
+        )
+    if unknown:
+        yield Remark(
+            Section.MISSING,
+            "ops of replays",
+            unknown.total(),
+            "kernels of graph replays whose op, shapes and lines are unknown",
+            next(reason for reason, _ in unknown.most_common(1)),
+            "record the capture as well, or the same model without the graph, and name that trace with --capture",
+            first_event,
+        )

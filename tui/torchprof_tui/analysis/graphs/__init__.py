@@ -1,0 +1,1 @@
+"""Join the kernels of graph replays with the ops that were captured."""

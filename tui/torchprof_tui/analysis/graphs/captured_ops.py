@@ -1,0 +1,219 @@
+"""The ops that were captured for the kernels of replays, joined once for a trace and kept with it."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor_or_self
+from torchprof_tui.analysis.graphs.node_annotations import NodeAnnotations, read_node_annotations
+from torchprof_tui.analysis.graphs.node_matching import Doubt
+from torchprof_tui.analysis.graphs.replay_join import Join, Reason, join_replays
+from torchprof_tui.analysis.graphs.replays import Replays, find_graph_launches, find_replays
+from torchprof_tui.analysis.search.name_search import OP_LABELS, EventLabels
+from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
+from torchprof_tui.trace.model.trace import Trace
+
+
+class OpSource(str, Enum):
+    """Where the op of a replayed kernel is known from; the values are part of the command line's JSON."""
+
+    CAPTURE = "capture"
+    EAGER = "eager"
+    ANNOTATIONS = "annotations"
+    NONE = "none"
+
+
+REASON_TEXT = {
+    Reason.NO_CAPTURE: "no trace of its capture was found; name one with --capture, or put it into capture_traces/ "
+    "beside the trace",
+    Reason.OTHER_KERNELS: "no capture has these kernels in this order",
+    Reason.NOT_IN_CAPTURE: "the capture has no such kernel at this place",
+    Reason.SEVERAL_STREAMS: "several streams ran at once, and the capture does not name its kernels",
+    Reason.TOO_MANY: "too many different replays: this one was not compared",
+    Reason.SEVERAL_CAPTURES: "several captures fit equally well; name one with --capture",
+}
+"""Why a kernel has no op, for people."""
+
+DOUBT_TEXT = {
+    Doubt.OTHER_GRID: "the kernel's grid was another one there: its shapes may differ",
+    Doubt.OTHER_NAME: "another kernel of the same kind was used there: its shapes may differ",
+    Doubt.OTHER_CAPTURE: "another capture fits as well: its shapes may differ",
+    Doubt.OTHER_CALL: "the same kernels occur several times there: it may be another of those calls",
+}
+"""Why the shapes of an op may be others, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedOp:
+    """The op of one replayed kernel. `trace`: that of the capture, None where only an annotation is known.
+
+    `launch`, `op`: rows of that trace, -1 for none. `doubt`: why its shapes may be others. `annotation`: of the node in
+    the trace itself, "" for none.
+    """
+
+    source: OpSource
+    trace: Trace | None
+    launch: int
+    op: int
+    doubt: Doubt
+    annotation: str
+
+    @property
+    def op_name(self) -> str:
+        """Name of the captured op, else of the call."""
+        if self.trace is None:
+            return self.annotation
+        return self.trace.event(self.op if self.op >= 0 else self.launch).name
+
+
+@dataclass(frozen=True)
+class CapturedOps:
+    """The W pieces of work of all replays, and what was captured for each.
+
+    `join.capture` int32[W]: index into `captures`, their number for the trace itself (which is not kept here: a cycle
+    would keep its mapped columns until a collection), -1 for none. `join.launch` int32[W]: the captured call, `op`
+    int32[W]: the innermost op around it; rows of that capture's trace, -1 for none. `join.reason` uint8[W]: a `Reason`,
+    MATCHED for work with a launch or an annotation.
+    """
+
+    replays: Replays
+    captures: tuple[Trace, ...]
+    join: Join
+    op: I32
+    annotations: NodeAnnotations
+    _order: I64
+    _sorted_work: I32
+
+    def find_index(self, event: int) -> int:
+        """Find the index of an event in the columns, -1 if it is no work of a replay."""
+        index = int(np.searchsorted(self._sorted_work, np.int32(event)))
+        if index == len(self._sorted_work) or self._sorted_work[index] != event:
+            return -1
+        return int(self._order[index])
+
+    def find_op(self, trace: Trace, event: int) -> CapturedOp | None:
+        """Find the op of an event of `trace`; None where it has none or is no work of a replay."""
+        index = self.find_index(event)
+        if index < 0 or self.join.reason[index] != Reason.MATCHED:
+            return None
+        capture = int(self.join.capture[index])
+        annotation = self.annotations.text_of(index)
+        if capture < 0:
+            return CapturedOp(OpSource.ANNOTATIONS, None, -1, -1, Doubt.NONE, annotation)
+        source = OpSource.EAGER if self.join.is_eager[index] else OpSource.CAPTURE
+        launch, doubt = int(self.join.launch[index]), Doubt(int(self.join.doubt[index]))
+        return CapturedOp(source, self.source_trace(trace, capture), launch, int(self.op[index]), doubt, annotation)
+
+    def source_trace(self, trace: Trace, capture: int) -> Trace:
+        """Return the trace that an index in `join.capture` stands for."""
+        return self.captures[capture] if capture < len(self.captures) else trace
+
+    def label_events(self, trace: Trace) -> EventLabels:
+        """Label the replayed work of `trace` with the names of its captured ops."""
+        texts: dict[str, int] = {}
+        label = np.full(len(self.op), -1, np.int32)
+        for capture in range(len(self.captures) + 1):
+            chosen = np.flatnonzero((self.join.capture == capture) & (self.op >= 0))
+            source = self.source_trace(trace, capture)
+            names, inverse = np.unique(source.name[self.op[chosen]], return_inverse=True)
+            numbers = [texts.setdefault(source.names[name], len(texts)) for name in names.tolist()]
+            label[chosen] = np.array(numbers, np.int32)[inverse]
+        known = np.flatnonzero(label >= 0)
+        return EventLabels(self.replays.work[known], label[known], list(texts))
+
+    def find_reason(self, event: int) -> str:
+        """Say why a replayed kernel has no op; "" where it has one, or is no work of a replay."""
+        index = self.find_index(event)
+        return "" if index < 0 else REASON_TEXT.get(Reason(int(self.join.reason[index])), "")
+
+    @property
+    def source(self) -> OpSource:
+        """The source of most ops."""
+        matched = self.join.reason == Reason.MATCHED
+        if not matched.any():
+            return OpSource.NONE
+        from_capture = matched & (self.join.capture >= 0)
+        if 2 * np.count_nonzero(from_capture) < np.count_nonzero(matched):
+            return OpSource.ANNOTATIONS
+        return OpSource.EAGER if self.join.is_eager[from_capture].mean() > 0.5 else OpSource.CAPTURE
+
+    @property
+    def matched_count(self) -> int:
+        """Pieces of replayed work whose op is known."""
+        return int(np.count_nonzero(self.join.reason == Reason.MATCHED))
+
+    @property
+    def first_unmatched(self) -> int:
+        """The first event without an op, in the order of the columns; -1 for none."""
+        unmatched = np.flatnonzero(self.join.reason != Reason.MATCHED)
+        return int(self.replays.work[unmatched[0]]) if len(unmatched) else -1
+
+    def count_reasons(self) -> dict[Reason, int]:
+        """Count the pieces of work without an op by reason, most first."""
+        counts = Counter(self.join.reason[self.join.reason != Reason.MATCHED].tolist())
+        return {Reason(reason): count for reason, count in counts.most_common()}
+
+    def count_doubts(self) -> dict[Doubt, int]:
+        """Count the pieces of work with an op whose shapes are uncertain, by the cause, most first."""
+        counts = Counter(self.join.doubt[self.join.doubt != Doubt.NONE].tolist())
+        return {Doubt(doubt): count for doubt, count in counts.most_common()}
+
+
+def build_captured_ops(trace: Trace, captures: Sequence[Trace]) -> CapturedOps:
+    """Join all replays of a trace with these captures, and with those in the trace itself."""
+    replays = find_replays(trace)
+    annotations = read_node_annotations(trace, replays)
+    sources = (*captures, trace)
+    join = join_replays(trace, replays, sources, own_index=len(captures))
+    join.reason[(join.reason != Reason.MATCHED) & annotations.has_text] = Reason.MATCHED
+    op = np.full(len(replays.work), -1, np.int32)
+    for index, source in enumerate(sources):
+        chosen = np.flatnonzero(join.capture == index)
+        if len(chosen):
+            nearest = find_nearest_ancestor_or_self(source.parent, source.kind == Kind.OP)
+            op[chosen] = nearest[join.launch[chosen]]
+    order = np.argsort(replays.work, kind="stable")
+    return CapturedOps(replays, tuple(captures), join, op, annotations, order, replays.work[order])
+
+
+_LOCK = threading.RLock()
+_KEY = "captured ops"
+
+
+def get_captured_ops(trace: Trace) -> CapturedOps | None:
+    """Return the captured ops of a trace, None where it has no replays. The first call opens the captures.
+
+    Blocks for as long as that takes: call it in a thread where a screen waits. The answer is kept with the trace.
+    """
+    with _LOCK:
+        if _KEY not in trace.derived:
+            answer = None
+            if len(find_graph_launches(trace)):
+                captures = () if trace.captures is None else trace.captures.open_traces(trace)
+                answer = build_captured_ops(trace, captures)
+            trace.derived[_KEY] = answer
+            if answer is not None:
+                trace.derived[OP_LABELS] = answer.label_events(trace)
+        kept = trace.derived[_KEY]
+        assert kept is None or isinstance(kept, CapturedOps)
+        return kept
+
+
+def is_ready(trace: Trace) -> bool:
+    """Tell whether `get_captured_ops` answers at once."""
+    return _KEY in trace.derived
+
+
+def find_captured_op(trace: Trace, event: int) -> CapturedOp | None:
+    """Find the op that was captured for a replayed kernel, None for all other events. Blocks as `get_captured_ops`."""
+    if Kind(int(trace.kind[event])) not in GPU_WORK:
+        return None
+    ops = get_captured_ops(trace)
+    return None if ops is None else ops.find_op(trace, event)

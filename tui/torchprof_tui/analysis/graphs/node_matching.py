@@ -1,0 +1,246 @@
+"""Match the kernels of one replay with the launches of one capture, by order and name within each stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+import numpy as np
+
+from torchprof_tui.analysis.alignment.sequence_alignment import align_sequences
+from torchprof_tui.analysis.graphs.capture_sequences import CaptureSequence, NodeType
+from torchprof_tui.analysis.graphs.stream_order import FORBIDDEN, match_two_streams, score_calls
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+
+MAX_OCCURRENCES = 1024
+"""Places in an eager run at which the kernels of a replay are compared with it, the last ones."""
+
+MIN_SHARE = 0.5
+"""Smallest share of a replay's kernels whose names a capture must have, in order, to be taken as its capture."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedSequence:
+    """n pieces of work of one replay in canonical order: names as codes int64[n], types uint8[n], streams int64[n],
+    grids int64[n, 3] (-1 where not recorded). `is_ordered`: in the order of capture, whatever the streams."""
+
+    name: I64
+    node_type: U8
+    stream: I64
+    grid: I64
+    is_ordered: bool
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+
+class Doubt(IntEnum):
+    """Why the shapes of a matched kernel may be others than those of its capture."""
+
+    NONE = 0
+    OTHER_GRID = 1  # the same kernel with another grid
+    OTHER_NAME = 2  # matched by class and place: another kernel was chosen for other shapes
+    OTHER_CAPTURE = 3  # another capture with the same ops fits as well
+    OTHER_CALL = 4  # the same kernels occur several times there, and which of them it is, is unknown
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMatch:
+    """`position` int32[n]: the launch of each piece in the capture's sequence, -1 for none.
+
+    `doubt` uint8[n]: a `Doubt` of each pair. `same_names`: pairs of the same name; `affinity`: how well the names suit
+    the ops, where the capture has none; `same_grids`: pairs of the same grid. `size`: launches of the sequence.
+    `is_ambiguous`: the capture has no names, and the pieces without a launch ran on one of several streams. `shifts`
+    int64[s]: what to add to `position` for other places that fit as well, ascending, the last one 0.
+    """
+
+    position: I32
+    doubt: U8
+    same_names: int
+    same_grids: int
+    size: int
+    affinity: int = 0
+    is_ambiguous: bool = False
+    shifts: tuple[int, ...] = (0,)
+
+    @property
+    def rank(self) -> tuple[int, int, int, int, int]:
+        """Sort key: the larger, the better the match."""
+        matched = int(np.count_nonzero(self.position >= 0))
+        return (self.same_names, matched, self.affinity, self.same_grids, -self.size)
+
+
+class NameCodes:
+    """Number the names of kernels over several traces; each number has a class, which renamed kernels share."""
+
+    def __init__(self) -> None:
+        self._code: dict[str, int] = {}
+        self._captures: dict[int, I64] = {}
+        self._text: list[str] = []
+        self._label: list[int] = []
+        self._number_of_label: dict[object, int] = {}
+
+    def encode(self, names: Sequence[str]) -> I64:
+        """Return the number of each name: int64[k]; -1 for ""."""
+        return np.fromiter((self._encode(name) for name in names), np.int64, len(names))
+
+    def encode_capture(self, capture: CaptureSequence) -> I64:
+        """Return the numbers of a capture's names: int64[k]; computed once, as long as the capture is kept."""
+        known = self._captures.get(id(capture))
+        if known is None:
+            known = self._captures[id(capture)] = self.encode(capture.names)
+        return known
+
+    def text(self, code: int) -> str:
+        """Return the name with a number, "" for a negative one."""
+        return self._text[code] if code >= 0 else ""
+
+    def labels(self, codes: I64, node_type: U8) -> I64:
+        """Return a label for the class of each kernel, and one each for copies and fills: int64[k]."""
+        table = np.array([*self._label, -1], np.int64)  # the last is that of code -1
+        return np.where(node_type == NodeType.KERNEL, table[codes], -1 - node_type.astype(np.int64))
+
+    def _encode(self, name: str) -> int:
+        if not name:
+            return -1
+        code = self._code.get(name)
+        if code is None:
+            code = self._code[name] = len(self._code)
+            decoded = decode_kernel_name(name)
+            key = (decoded.kernel_class, decoded.family) if decoded.known else name
+            self._text.append(name)
+            self._label.append(self._number_of_label.setdefault(key, len(self._number_of_label)))
+        return code
+
+
+def match_by_order(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> NodeMatch | None:
+    """Match with a capture that has no kernel names: as many kernels, copies and fills, in the same order.
+
+    Where the replay ran on several streams the order of capture is found as `stream_order` describes.
+    """
+    size = len(replay)
+    if size != len(capture) or (_count_types(replay.node_type) != _count_types(capture.node_type)).any():
+        return None
+    streams = np.unique(replay.stream)
+    scores, row = _score_launches(replay, capture, codes)
+    no_doubt = np.zeros(size, np.uint8)
+    if replay.is_ordered or len(streams) == 1:
+        if (replay.node_type != capture.node_type).any():
+            return None
+        affinity = int(scores[row, np.arange(size)].sum())
+        return NodeMatch(np.arange(size, dtype=np.int32), no_doubt, 0, 0, size, affinity)
+    position = np.full(size, -1, np.int32)
+    if len(streams) == 2:
+        groups = [np.flatnonzero(replay.stream == stream) for stream in streams]
+        for group, calls in zip(groups, match_two_streams(row[groups[0]], row[groups[1]], scores), strict=True):
+            position[group] = calls
+    found = np.flatnonzero(position >= 0)
+    affinity = int(scores[row[found], position[found]].sum())
+    return NodeMatch(position, no_doubt, 0, 0, size, affinity, is_ambiguous=True)
+
+
+def _count_types(node_type: U8) -> I64:
+    return np.bincount(node_type, minlength=len(NodeType))
+
+
+def _score_launches(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> tuple[I64, I64]:
+    """Return (the score of each call for each distinct kernel, int64[kinds, k]; the kind of each piece, int64[n])."""
+    key = np.where(replay.node_type == NodeType.KERNEL, replay.name, -2 - replay.node_type.astype(np.int64))
+    kinds, first, row = np.unique(key, return_index=True, return_inverse=True)
+    scores = score_calls([codes.text(code) for code in kinds.tolist()], capture.op_names)
+    differs = replay.node_type[first][:, None] != capture.node_type[None, :]
+    return np.where(differs, FORBIDDEN, scores), row
+
+
+def match_exactly(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> NodeMatch | None:
+    """Match with a capture that has the same kernels in the same order somewhere, None where it has not.
+
+    Of several such places those with the most equal grids are taken.
+    """
+    own, names = _node_keys(replay.name, replay.node_type), _node_keys(codes.encode_capture(capture), capture.node_type)
+    offsets = _find_occurrences(own, names)[-MAX_OCCURRENCES:]
+    if not len(offsets):
+        return None
+    calls = offsets[:, None] + np.arange(len(own))
+    same = (capture.grid[calls] == replay.grid).all(axis=2) & (replay.grid[:, 0] >= 0)
+    same_grids = np.count_nonzero(same, axis=1)
+    offsets = offsets[same_grids == same_grids.max()]
+    match = _measure(replay, capture, np.arange(len(own), dtype=np.int32) + np.int32(offsets[-1]), codes)
+    return replace(match, shifts=tuple((offsets - offsets[-1]).tolist()))
+
+
+def match_by_alignment(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> NodeMatch | None:
+    """Match with a capture by aligning the names of each stream; None where they have too little in common."""
+    match = _measure(replay, capture, _align(replay, capture, codes), codes)
+    kernels = np.count_nonzero(replay.node_type == NodeType.KERNEL)
+    helpers = len(replay) - kernels
+    return match if match.same_names - helpers >= MIN_SHARE * kernels and match.same_names else None
+
+
+def _node_keys(names: I64, node_type: U8) -> I64:
+    """Return one number for each kernel's name, and one each for copies and fills: int64[k]."""
+    return np.where(node_type == NodeType.KERNEL, names, -2 - node_type.astype(np.int64))
+
+
+def _measure(replay: ReplayedSequence, capture: CaptureSequence, position: I32, codes: NameCodes) -> NodeMatch:
+    """Count what is equal in the pairs of a match, and note what is not."""
+    own, names = _node_keys(replay.name, replay.node_type), _node_keys(codes.encode_capture(capture), capture.node_type)
+    matched = np.flatnonzero(position >= 0)
+    paired = position[matched]
+    same = own[matched] == names[paired]
+    same_grid = (replay.grid[matched] == capture.grid[paired]).all(axis=1)
+    has_grid = (replay.grid[matched, 0] >= 0) & (capture.grid[paired, 0] >= 0)
+    doubt = np.full(len(replay), Doubt.NONE, np.uint8)
+    doubt[matched[has_grid & ~same_grid]] = Doubt.OTHER_GRID
+    doubt[matched[~same]] = Doubt.OTHER_NAME
+    same_grids = int(np.count_nonzero(same_grid & has_grid))
+    return NodeMatch(position, doubt, int(np.count_nonzero(same)), same_grids, len(capture))
+
+
+def _find_occurrences(wanted: I64, sequence: I64) -> I64:
+    """Find the offsets at which `wanted` is a part of `sequence`, without overlaps: int64[k], ascending."""
+    size = len(wanted)
+    if not size or size > len(sequence):
+        return np.empty(0, np.int64)
+    candidates = np.flatnonzero(sequence[: len(sequence) - size + 1] == wanted[0])
+    for k in _probe_order(size):
+        candidates = candidates[sequence[candidates + k] == wanted[k]]
+        if not len(candidates):
+            break
+    if len(candidates) < 2 or (np.diff(candidates) >= size).all():
+        return candidates
+    kept: list[int] = []
+    for offset in candidates[::-1].tolist():
+        if not kept or kept[-1] - offset >= size:
+            kept.append(offset)
+    return np.array(kept[::-1], np.int64)
+
+
+def _probe_order(size: int) -> list[int]:
+    """Return all indices below `size`, spread over it first, so that most candidates fail early."""
+    stride = max(size // 8, 1)
+    return sorted(range(1, size), key=lambda k: (k % stride != 0, k))
+
+
+def _align(replay: ReplayedSequence, capture: CaptureSequence, codes: NameCodes) -> I32:
+    """Align each stream of a replay, the busiest first, with the launches that are still free: int32[n]."""
+    position = np.full(len(replay), -1, np.int32)
+    is_free: Bool = np.ones(len(capture), np.bool_)
+    code = codes.encode_capture(capture)
+    own, names = _node_keys(replay.name, replay.node_type), _node_keys(code, capture.node_type)
+    own_label = codes.labels(replay.name, replay.node_type)
+    label = codes.labels(code, capture.node_type)
+    if replay.is_ordered:
+        groups = [np.arange(len(replay))]
+    else:
+        streams, count = np.unique(replay.stream, return_counts=True)
+        groups = [np.flatnonzero(replay.stream == stream) for stream in streams[np.argsort(-count, kind="stable")]]
+    for group in groups:
+        free = np.flatnonzero(is_free)
+        pairs = np.array(align_sequences(own_label[group], label[free], own[group], names[free]), np.int64)
+        if len(pairs):
+            position[group[pairs[:, 0]]] = free[pairs[:, 1]]
+            is_free[free[pairs[:, 1]]] = False
+    return position

@@ -1,0 +1,267 @@
+"""Join each replay with the capture that it was made from. Equal replays are matched once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from math import gcd
+
+import numpy as np
+
+from torchprof_tui.analysis.graphs.capture_sequences import (
+    CaptureSequence,
+    list_captures,
+    list_eager_runs,
+    node_types,
+)
+from torchprof_tui.analysis.graphs.node_matching import (
+    Doubt,
+    NameCodes,
+    NodeMatch,
+    ReplayedSequence,
+    match_by_alignment,
+    match_by_order,
+    match_exactly,
+)
+from torchprof_tui.analysis.graphs.replays import Replays
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Trace
+
+MAX_COMPARED = 6
+"""Captures that are aligned with one replay, those that share most names; the others are left out."""
+
+MAX_ALIGNED = 500
+"""Different replays without an equal capture that are aligned with captures, each for some milliseconds."""
+
+_BATCH_OF_STEP = re.compile(r"generation_(\d+)|\bbs=(\d+)")
+"""Batch size in the step annotations of vLLM (`execute_32_context_0(…)_generation_32(…)`) and SGLang."""
+
+
+class Reason(IntEnum):
+    """Why a piece of replayed work has no op."""
+
+    MATCHED = 0
+    NO_CAPTURE = 1
+    OTHER_KERNELS = 2
+    NOT_IN_CAPTURE = 3
+    SEVERAL_STREAMS = 4
+    SEVERAL_CAPTURES = 5
+    TOO_MANY = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """For each of W pieces of replayed work: the source trace and the call in it, or the reason why there is none.
+
+    `capture` int32[W]: index of the trace; `launch` int32[W]: row of the call there; both -1 for none. `reason`
+    uint8[W]. `is_eager` bool[W]: the call started work in an eager run. `doubt` uint8[W]: a `Doubt` about its shapes.
+    """
+
+    capture: I32
+    launch: I32
+    reason: U8
+    is_eager: Bool
+    doubt: U8
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    trace_index: int
+    sequence: CaptureSequence
+    names: frozenset[int]
+
+
+def join_replays(trace: Trace, replays: Replays, sources: Sequence[Trace], own_index: int) -> Join:
+    """Join all replays with the captures in `sources`; of `sources[own_index]`, the trace itself, eager work is no
+    source."""
+    size = len(replays.work)
+    join = Join(
+        np.full(size, -1, np.int32),
+        np.full(size, -1, np.int32),
+        np.full(size, Reason.NO_CAPTURE, np.uint8),
+        np.zeros(size, np.bool_),
+        np.zeros(size, np.uint8),
+    )
+    if not size:
+        return join
+    codes = NameCodes()
+    candidates = _list_candidates(sources, own_index, codes)
+    if not candidates:
+        return join
+    columns = _read_columns(trace, replays, codes)
+    aligned = 0
+    for members in _group_equal_replays(replays, columns).values():
+        sequence = _slice(replays, columns, members[0])
+        batch = _find_step_batch(trace, int(replays.launch[members[0]]))
+        matches = _find_equal_captures(sequence, candidates, codes)
+        is_compared = bool(matches) or aligned < MAX_ALIGNED
+        if not matches and is_compared:
+            aligned += 1
+            matches = _find_similar_captures(sequence, candidates, codes)
+        work = (replays.first[members][:, None] + np.arange(len(sequence))).astype(np.int64)
+        if matches:
+            _store_choice(join, work, matches, batch)
+        else:
+            join.reason[work.ravel()] = Reason.OTHER_KERNELS if is_compared else Reason.TOO_MANY
+    return join
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    name: I64
+    node_type: U8
+    grid: I64
+
+
+def _read_columns(trace: Trace, replays: Replays, codes: NameCodes) -> _Columns:
+    names, inverse = np.unique(trace.name[replays.work], return_inverse=True)
+    code = codes.encode([trace.names[name] for name in names.tolist()])[inverse]
+    grid = trace.args.get("grid")
+    grids = np.full((len(replays.work), 3), -1, np.int64) if grid is None else grid.values_at(replays.work, -1)
+    return _Columns(code, node_types(trace, replays.work), grids.astype(np.int64))
+
+
+def _slice(replays: Replays, columns: _Columns, replay: int) -> ReplayedSequence:
+    part = slice(int(replays.first[replay]), int(replays.first[replay + 1]))
+    return ReplayedSequence(
+        columns.name[part],
+        columns.node_type[part],
+        replays.stream[part],
+        columns.grid[part],
+        bool(replays.has_node_ids[replay]),
+    )
+
+
+def _group_equal_replays(replays: Replays, columns: _Columns) -> dict[bytes, I64]:
+    """Group the replays with the same kernels, grids and changes of stream: key → replays int64[k], ascending."""
+    change = np.diff(replays.stream, prepend=-1) != 0
+    change[replays.first[:-1][replays.sizes > 0]] = False
+    key = np.column_stack([columns.name * 2 + change, columns.grid])
+    groups: dict[bytes, list[int]] = {}
+    for replay, (begin, end) in enumerate(zip(replays.first[:-1].tolist(), replays.first[1:].tolist(), strict=True)):
+        groups.setdefault(key[begin:end].tobytes(), []).append(replay)
+    return {digest: np.array(members, np.int64) for digest, members in groups.items()}
+
+
+def _list_candidates(sources: Sequence[Trace], own_index: int, codes: NameCodes) -> list[_Candidate]:
+    """List the captures of all traces, and the eager runs of those that have no capture."""
+    candidates = []
+    for index, source in enumerate(sources):
+        sequences = _list_sequences(source, may_be_eager=index != own_index)
+        candidates += [
+            _Candidate(index, sequence, frozenset(codes.encode_capture(sequence).tolist())) for sequence in sequences
+        ]
+    return candidates
+
+
+def _list_sequences(source: Trace, may_be_eager: bool) -> list[CaptureSequence]:
+    """List the captures in a trace, else its eager runs; [] where its file can no longer be read."""
+    try:
+        captures = list_captures(source)
+    except (OSError, LookupError):
+        return []
+    return captures or (list_eager_runs(source) if may_be_eager else [])
+
+
+_Match = tuple[_Candidate, NodeMatch]
+
+
+def _find_equal_captures(replay: ReplayedSequence, candidates: list[_Candidate], codes: NameCodes) -> list[_Match]:
+    """Find the captures that have the kernels of a replay in the same order, those with the most equal grids."""
+    own_names = frozenset(replay.name.tolist())
+    named = [each for each in candidates if each.sequence.has_names and own_names <= each.names]
+    return _select_best(_match_all(match_exactly, replay, named, codes))
+
+
+def _find_similar_captures(replay: ReplayedSequence, candidates: list[_Candidate], codes: NameCodes) -> list[_Match]:
+    """Find the captures that fit a replay best: by aligned names, else, where they have none, by order."""
+    own_names = frozenset(replay.name.tolist())
+    closest = sorted(
+        (each for each in candidates if each.sequence.has_names),
+        key=lambda each: (-len(own_names & each.names), abs(len(each.sequence) - len(replay))),
+    )
+    matches = _match_all(match_by_alignment, replay, closest[:MAX_COMPARED], codes)
+    if not matches:
+        unnamed = [each for each in candidates if not each.sequence.has_names]
+        matches = _match_all(match_by_order, replay, unnamed, codes)
+    return _select_best(matches)
+
+
+def _select_best(matches: list[_Match]) -> list[_Match]:
+    """Select the best of these matches; of several steps of one eager run the last one."""
+    best = max((match.rank for _, match in matches), default=None)
+    equal = [(candidate, match) for candidate, match in matches if match.rank == best]
+    last_run = {candidate.trace_index: candidate for candidate, _ in equal}
+    return [each for each in equal if not each[0].sequence.is_eager or last_run[each[0].trace_index] is each[0]]
+
+
+def _match_all(
+    match_one: Callable[[ReplayedSequence, CaptureSequence, NameCodes], NodeMatch | None],
+    replay: ReplayedSequence,
+    candidates: list[_Candidate],
+    codes: NameCodes,
+) -> list[_Match]:
+    found = ((candidate, match_one(replay, candidate.sequence, codes)) for candidate in candidates)
+    return [(candidate, match) for candidate, match in found if match is not None]
+
+
+def _store_choice(join: Join, work: I64, matches: list[_Match], batch: int) -> None:
+    """Choose among captures that fit alike, and write the match of each of the equal replays: `work` int64[replays, n].
+
+    The batch size decides first. What then fits in one trace are repetitions: layers with the same kernels, each a
+    graph of its own (vLLM's piecewise mode). They were captured in the order in which each step replays them, so the
+    replays are dealt out to them in turn, as far as whole steps were recorded: by the greatest common divisor.
+    """
+    matches = _select_batch(matches, batch)
+    groups: dict[tuple[int, int], list[tuple[_Candidate, NodeMatch, int]]] = {}
+    for candidate, match in matches:
+        group = groups.setdefault((candidate.trace_index, candidate.sequence.batch), [])
+        group += [(candidate, match, shift) for shift in match.shifts]
+    options = groups[list(groups)[-1]]
+    count = gcd(len(options), len(work))
+    has_other_ops = len({tuple(candidate.sequence.op_names) for candidate, _ in matches}) > 1
+    if has_other_ops and (len(groups) > 1 or count < len(options)):
+        join.reason[work.ravel()] = Reason.SEVERAL_CAPTURES
+        return
+    doubt = Doubt.OTHER_CAPTURE if len(groups) > 1 else Doubt.OTHER_CALL if count < len(options) else Doubt.NONE
+    for number, (candidate, match, shift) in enumerate(options[-count:]):
+        _store(join, work[number::count], candidate, match, shift, doubt)
+
+
+def _select_batch(matches: list[_Match], batch: int) -> list[_Match]:
+    """Select the captures of the smallest batch size that holds a step's batch; all where sizes are unknown."""
+    sizes = [candidate.sequence.batch for candidate, _ in matches]
+    fitting = [size for size in sizes if size >= batch > 0]
+    if not fitting:
+        return matches
+    return [each for each, size in zip(matches, sizes, strict=True) if size == min(fitting)]
+
+
+def _store(join: Join, work: I64, candidate: _Candidate, match: NodeMatch, shift: int, doubt: Doubt) -> None:
+    """Write the match of one replay to these replays: `work` int64[replays, n]."""
+    found = np.flatnonzero(match.position >= 0)
+    paired = match.position[found] + shift
+    rows = work[:, found].ravel()
+    count = len(work)
+    join.reason[work.ravel()] = Reason.SEVERAL_STREAMS if match.is_ambiguous else Reason.NOT_IN_CAPTURE
+    join.reason[rows] = Reason.MATCHED
+    join.capture[rows] = candidate.trace_index
+    join.launch[rows] = np.tile(candidate.sequence.launch[paired], count)
+    join.is_eager[rows] = candidate.sequence.is_eager
+    join.doubt[rows] = np.tile(np.where(doubt, doubt, match.doubt[found]), count)
+
+
+def _find_step_batch(trace: Trace, launch: int) -> int:
+    """Find the batch size in an annotation that is open while the graph is launched; -1 for none."""
+    time = trace.start[launch]
+    is_annotation = np.flatnonzero(trace.kind == Kind.ANNOTATION)
+    starts = trace.start[is_annotation]
+    is_open = (starts <= time) & (time < starts + trace.duration[is_annotation])
+    for name in trace.name[is_annotation[is_open]].tolist():
+        found = _BATCH_OF_STEP.search(trace.names[name])
+        if found:
+            return int(found[1] or found[2])
+    return -1

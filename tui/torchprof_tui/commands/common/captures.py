@@ -1,0 +1,24 @@
+"""Use the captures that a user named for the replays of a trace."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+
+from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.loading.capture_files import CaptureFiles
+from torchprof_tui.trace.model.trace import Trace
+
+
+def use_captures(trace: Trace, options: argparse.Namespace) -> Trace:
+    """Return the trace with the captures of `--capture`, if any were named. Raises TraceError where one cannot be read.
+
+    Without the option captures are looked for beside the trace, once a replayed kernel is asked about.
+    """
+    if not options.capture:
+        return trace
+    captures = CaptureFiles(trace.label, options.capture, cache=not options.no_cache)
+    captures.open_traces(trace)
+    if captures.problems:
+        raise TraceError(f"--capture: {captures.problems[0]}")
+    return replace(trace, captures=captures)

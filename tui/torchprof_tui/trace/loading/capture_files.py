@@ -1,0 +1,165 @@
+"""Find and open the traces in which the graphs of a trace were captured.
+
+vLLM and SGLang write them to `capture_traces/` beside the trace, with `execution_details.json`, which lists the batch
+size of each. Nothing is searched or opened before a replayed kernel is asked about, and no error of a capture stops
+anything: it is listed in `problems`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from torchprof_tui.trace.core.errors import TraceError, UnreadableFileError
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.loading.capture_details import read_capture_details
+from torchprof_tui.trace.loading.load_in_process import load_trace
+from torchprof_tui.trace.specs.address import RANK_IN_NAME, TRACE_SUFFIXES, is_key_averages_file, is_remote
+
+if TYPE_CHECKING:
+    from torchprof_tui.trace.model.trace import Trace
+
+CAPTURE_FOLDER = "capture_traces"
+DETAILS_FILE = "execution_details.json"
+
+MAX_LISTED = 1000
+"""Entries of a capture folder that are looked at."""
+
+MAX_OPENED = 8
+"""Captures that are opened of one folder: those with the batch sizes nearest to the trace's."""
+
+MAX_BYTES = 512 << 20
+"""Size of a file that is opened without being named by the user."""
+
+_BATCH_OF_STEP = re.compile(r"generation_(\d+)|\bbs=(\d+)")
+_BATCH_IN_NAME = re.compile(r"(?:^|_)bs_?(\d+)(?:_|\.|$)")
+
+
+class CaptureFiles:
+    """The captures of one trace, opened on first use and kept; a `CaptureTraces`.
+
+    `spec`: the trace, beside which captures are looked for. `named`: files and folders that the user named; nothing
+    is looked for then. Thread-safe.
+    """
+
+    def __init__(self, spec: str, named: Sequence[str] = (), cache: bool = True) -> None:
+        self._spec = spec
+        self._named = tuple(named)
+        self._cache = cache
+        self._lock = threading.Lock()
+        self._opened: tuple[Trace, ...] | None = None
+        self._problems: list[str] = []
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What could not be opened and why, one line each, after `open_traces`."""
+        return tuple(self._problems)
+
+    def open_traces(self, replayed: Trace) -> Sequence[Trace]:
+        """Open the captures on the first call, which blocks, and return those that could be opened.
+
+        Of many, those whose batch sizes are nearest to those of the steps in `replayed`; none of another rank.
+        """
+        with self._lock:
+            if self._opened is None:
+                paths = self._list_named() if self._named else self._find_beside(replayed)
+                self._opened = tuple(self._open_all(paths))
+            return self._opened
+
+    def _list_named(self) -> list[str]:
+        paths: list[str] = []
+        for name in self._named:
+            found = _list_traces(name) if os.path.isdir(name) else [name]
+            paths += found
+            if not found:
+                self._problems.append(f"{clean(name)}: no traces in this folder")
+        return paths
+
+    def _find_beside(self, replayed: Trace) -> list[str]:
+        if self._spec == "-" or is_remote(self._spec):
+            return []
+        folder = os.path.join(os.path.dirname(os.path.abspath(self._spec)), CAPTURE_FOLDER)
+        paths = [
+            path for path in _list_traces(folder) if _is_of_rank(path, replayed.rank) and self._has_usable_size(path)
+        ]
+        if len(paths) <= MAX_OPENED:
+            return paths
+        sizes = self._read_batch_sizes(folder)
+        key = _distance_to(find_step_batches(replayed.names))
+        chosen = sorted(paths, key=lambda path: key(sizes.get(os.path.basename(path), _batch_in_name(path))))
+        self._problems.append(
+            f"{len(paths) - MAX_OPENED} of {len(paths)} captures in {CAPTURE_FOLDER}/ were not opened; name one "
+            "with --capture"
+        )
+        return chosen[:MAX_OPENED]
+
+    def _has_usable_size(self, path: str) -> bool:
+        size = os.path.getsize(path) if os.path.isfile(path) else 0
+        if size > MAX_BYTES:
+            self._problems.append(f"{clean(os.path.basename(path))}: larger than 512 MiB; name it with --capture")
+        return 0 < size <= MAX_BYTES
+
+    def _read_batch_sizes(self, folder: str) -> dict[str, int]:
+        """Read the batch size of each file; {} where the list is missing or damaged."""
+        path = os.path.join(folder, DETAILS_FILE)
+        if not os.path.isfile(path):
+            return {}
+        try:
+            return {each.file: each.batch_size for each in read_capture_details(path)}
+        except (UnreadableFileError, OSError) as error:
+            self._problems.append(f"{CAPTURE_FOLDER}/: {error}")
+            return {}
+
+    def _open_all(self, paths: Sequence[str]) -> list[Trace]:
+        opened = [self._open(path) for path in paths]
+        return [trace for trace in opened if trace is not None]
+
+    def _open(self, path: str) -> Trace | None:
+        try:
+            return load_trace(path, cache=self._cache)
+        except (TraceError, OSError, LookupError, MemoryError) as error:
+            self._problems.append(f"{clean(os.path.basename(path))}: {clean(str(error))}")
+            return None
+
+
+def find_step_batches(names: Sequence[str]) -> tuple[int, ...]:
+    """Find the batch sizes in names of steps: `execute_32_context_0(…)_generation_32(…)`, `step[DECODE bs=32]`."""
+    found = (_BATCH_OF_STEP.search(name) for name in names)
+    return tuple(sorted({int(match[1] or match[2]) for match in found if match}))
+
+
+def _list_traces(folder: str) -> list[str]:
+    """List the traces in a folder, by name; [] where it cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for _, entry in zip(range(MAX_LISTED), entries, strict=False)]
+    except OSError:
+        return []
+    return [
+        os.path.join(folder, name)
+        for name in sorted(names)
+        if name.endswith(TRACE_SUFFIXES) and name != DETAILS_FILE and not is_key_averages_file(name)
+    ]
+
+
+def _is_of_rank(path: str, rank: int | None) -> bool:
+    match = RANK_IN_NAME.search(os.path.basename(path))
+    return match is None or rank is None or int(match[1]) == rank
+
+
+def _batch_in_name(path: str) -> int:
+    match = _BATCH_IN_NAME.search(os.path.basename(path))
+    return int(match[1]) if match else -1
+
+
+def _distance_to(batches: Sequence[int]) -> Callable[[int], tuple[bool, int]]:
+    """Return a sort key for batch sizes: how far above the nearest of `batches`; others come last."""
+
+    def key(size: int) -> tuple[bool, int]:
+        above = [size - batch for batch in batches if size >= batch]
+        return (not above, min(above) if above else -size)
+
+    return key

@@ -1,0 +1,43 @@
+"""Read what is slow to read about a selected event; called on worker threads, which import this module."""
+
+from __future__ import annotations
+
+from torchprof_tui.analysis.dispatch.chain import ChainFinder
+from torchprof_tui.analysis.dispatch.event_context import read_event_context
+from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
+from torchprof_tui.analysis.graphs.captured_chain import CapturedChain, find_captured_chain
+from torchprof_tui.analysis.graphs.captured_ops import is_ready
+from torchprof_tui.analysis.kernel.kernel_summary import summarize_kernel
+from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.messages import ChainRead, EventContextRead
+
+
+def read_event(trace: Trace, event: int) -> EventContextRead:
+    """Read the args of an event, its position among its siblings and the events of the same name in its rank.
+
+    The captured op of a replayed kernel is left out while the captures have not been opened: that takes seconds.
+    """
+    rank = trace.rank_of_event(event)
+    context = read_event_context(rank.trace, event - rank.first)
+    captured = _find_captured(trace, event) if is_ready(rank.trace) else None
+    return EventContextRead(event, context, captured)
+
+
+def read_chain(trace: Trace, chain_finder: ChainFinder, line_finder: SourceLineFinder, event: int) -> ChainRead:
+    """Find the dispatch chain through an event and its line, and summarize the kernel at its end.
+
+    The line of a replayed kernel is that of its capture.
+    """
+    chain = chain_finder.find_chain(event)
+    work = chain.work[0].event if chain.work else -1
+    line = line_finder.find_chain_line(chain)
+    captured = _find_captured(trace, work) if work >= 0 else None
+    if isinstance(captured, CapturedChain) and captured.line is not None and Kind(int(trace.kind[event])) in GPU_WORK:
+        line = captured.line
+    return ChainRead(chain, summarize_kernel(trace, work), line, captured)
+
+
+def _find_captured(trace: Trace, event: int) -> CapturedChain | str | None:
+    rank = trace.rank_of_event(event)
+    return find_captured_chain(rank.trace, event - rank.first)
