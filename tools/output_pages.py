@@ -51,18 +51,20 @@ def build_page(text: str) -> str:
 
 def print_output(command: str) -> str:
     """Return what a command prints to a pipe, with short paths of samples; raise SystemExit where it fails."""
-    words, status_wanted, _ = command.partition(_STATUS)
+    words, wants_status, _ = command.partition(_STATUS)
     words, *filters = words.split(" | ")
     name, *rest = shlex.split(words)
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         status = run_program([name, *rest, *(["--no-cache"] if name in _WITHOUT_CACHE else [])])
-    if status and not status_wanted:
-        raise SystemExit(f"{command}: exit status {status}\n{out.getvalue()}")
     lines = [line.rstrip() for line in out.getvalue().replace(f"{SAMPLES}{os.sep}", "…/").splitlines()]
+    failed = status > 1
     for each in filters:
         lines = _filter_lines(lines, each)
-    return "".join(f"{line}\n" for line in [*lines, *([str(status)] if status_wanted else [])])
+        status = 0 if lines else 1
+    if failed or (status and not wants_status):
+        raise SystemExit(f"{command}: exit status {status}\n{out.getvalue()}")
+    return "".join(f"{line}\n" for line in [*lines, *([str(status)] if wants_status else [])])
 
 
 def _filter_lines(lines: list[str], command: str) -> list[str]:
