@@ -32,12 +32,12 @@ SCREENS = {
 INTRODUCTION = """\
 # Keys
 
-Written by `python -m tools.keys_page` from the program's bindings. In the app `?` shows the keys of the screen, `ctrl+p`
-every command. `torchprof-tui config --keys` lists the ids by which a [configuration](config.md) remaps them.
+Written by `python -m tools.keys_page` from the program's bindings. In the app `?` or `F1` shows the keys of the screen,
+`ctrl+p` every command. `torchprof-tui config --keys` lists the ids by which a [configuration](config.md) remaps them.
 
-A capital letter is that key with shift. Every action has a key. The mouse works, too: the wheel scrolls the lanes, with `ctrl` it
-zooms, with `shift` it pans; a click selects, a double click fits, a drag marks a range. Where the terminal keeps `ctrl`
-or `shift` for itself, use `alt`.
+A capital letter is that key with shift. Every action has a key. The mouse works, too: the wheel scrolls the lanes, with
+`ctrl` it zooms, with `shift` it pans; a click selects, a double click fits, a drag marks a range. Where the terminal
+keeps `ctrl` or `shift` for itself, use `alt`.
 """
 
 
@@ -47,9 +47,8 @@ def build_page() -> str:
     parts = [INTRODUCTION]
     for name, heading in {"": "Everywhere", **SCREENS}.items():
         rows = _list_rows(bindings[name] if name else list_bindings(TorchprofApp))
-        parts.append(
-            f"## {heading}\n\n| keys | |\n|---|---|\n" + "".join(f"| {keys} | {text} |\n" for keys, text in rows)
-        )
+        lines = "".join(f"| {keys} | {text} |\n" for keys, text in rows)
+        parts.append(f"## {heading}\n\n| keys | |\n|---|---|\n{lines}")
     return "\n".join(parts)
 
 
@@ -57,9 +56,9 @@ def _list_rows(bindings: list[Binding]) -> list[tuple[str, str]]:
     sections = {section: position for position, section in enumerate(SECTION_TITLES)}
     groups: dict[str, list[Binding]] = {}
     for binding in bindings:
-        if binding.tooltip or any(binding.id == each.id and each.tooltip for each in bindings):
-            groups.setdefault(binding.id or binding.action, []).append(binding)
-    ordered = sorted(groups, key=lambda name: sections.get(name.partition(".")[0], len(sections)))
+        groups.setdefault(binding.id or binding.action, []).append(binding)
+    shown = [name for name, group in groups.items() if any(binding.tooltip for binding in group)]
+    ordered = sorted(shown, key=lambda name: sections.get(name.partition(".")[0], len(sections)))
     return [(_format_keys(groups[name]), _escape(_find_sentence(groups[name]))) for name in ordered]
 
 
@@ -73,7 +72,7 @@ def _format_keys(group: list[Binding]) -> str:
 
 
 def _escape(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;") if not text.startswith("<") else text
+    return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":

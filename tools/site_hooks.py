@@ -73,7 +73,7 @@ def _redirect(text: str, source: str, place: str, config: MkDocsConfig, files: F
         if not (ROOT / path).exists():
             log.warning("%s: %s is no file of the repository", source, match[2])
         kind = "tree" if (ROOT / path).is_dir() else "blob"
-        return f"{match[1]}{config.repo_url}/{kind}/main/{path}{mark}{anchor})"
+        return f"{match[1]}{config.extra['repository']}/{kind}/main/{path}{mark}{anchor})"
 
     return _LINK.sub(replace, text)
 
@@ -84,10 +84,11 @@ def _keep_present(nav: list[Any], docs: Path) -> list[Any]:
         ((title, target),) = entry.items()
         if isinstance(target, list):
             kept.append({title: _keep_present(target, docs)})
-        elif target == INDEX_OF_PATTERNS:
-            kept.append({title: _list_patterns((docs / target).read_text(encoding="utf-8"))})
-        elif target in COPIED_PAGES or (docs / target).exists():
+        elif target in COPIED_PAGES:
             kept.append(entry)
+        elif (docs / target).exists():
+            is_index = target == INDEX_OF_PATTERNS
+            kept.append({title: _list_patterns((docs / target).read_text(encoding="utf-8"))} if is_index else entry)
     return kept
 
 
