@@ -66,7 +66,7 @@ def contracts(session: nox.Session) -> None:
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
     """Run the tests on each Python at hand; arguments after `--` go to pytest."""
-    install(session, *CONSTRAINTS, "-e", ".", *group("dev", "ci"))
+    install(session, *CONSTRAINTS, "-e", ".", *group("dev", "ci", "docs"))
     session.run("pytest", *session.posargs)
 
 
@@ -156,7 +156,7 @@ def constraints(session: nox.Session) -> None:
     comments = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
     resolve = ("uv", "pip", "compile", "-q", "pyproject.toml", "--universal", "--python-version", LOWEST_PYTHON)
     extras = [f"--extra={name}" for name in ("remote", "s3", "arrow")]  # those that CI installs
-    needs = (*extras, *(f"--group={name}" for name in ("dev", "ci", "publish")))
+    needs = (*extras, *(f"--group={name}" for name in ("dev", "ci", "docs", "publish")))
     session.run(*resolve, *needs, "--no-header", "--no-annotate", "-o", str(path), *session.posargs)
     pins = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([*comments, *(pin for pin in pins if not pin.startswith(CUDA_PACKAGES)), ""]))
