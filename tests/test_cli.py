@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
@@ -12,10 +13,12 @@ from typing import Any
 
 import pytest
 
+import torchprof_tui as tt
 from tests.helpers.command_line import read_error_line, read_json_answer, run_program
 from tests.helpers.paths import ROOT
 from torchprof_samples import SAMPLES, find
 from torchprof_tui.cli import main
+from torchprof_tui.trace.storage import disk_cache
 
 SAMPLE = find("matmul_add_64_cold_eager").path
 
@@ -241,3 +244,17 @@ def test_the_help_of_run_separates_names_from_summaries(capsys: pytest.CaptureFi
     with pytest.raises(SystemExit):
         main(["run", "--help"])
     assert "  graph_replay  An MLP" in capsys.readouterr().out
+
+
+def test_a_command_leaves_no_cache_entry_open(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each call kept a descriptor: a process that asks a thousand questions had none left."""
+    before = disk_cache.list_open_entries()
+    kept = tt.open("sample:linear_eager")
+    opened = disk_cache.list_open_entries() - before
+    for words in (["info"], ["table"], ["check"], ["diff", "sample:train_gpt_2ranks"]):
+        assert main([words[0], "sample:train_gpt_2ranks", *words[1:]]) == 0
+    assert disk_cache.list_open_entries() == before | opened
+    assert len(opened) == 1
+    del kept
+    gc.collect()
+    assert disk_cache.list_open_entries() == before

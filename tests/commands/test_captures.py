@@ -66,7 +66,7 @@ def test_a_damaged_capture_beside_the_file_is_a_remark(capsys: pytest.CaptureFix
 
 
 def test_the_table_has_the_captured_ops_with_the_eager_counts(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = read_json_answer(capsys, "table", REPLAY, "--capture", EAGER, "--json")
+    rows = read_json_answer(capsys, "table", REPLAY, "--capture", EAGER, "--json")["rows"]
     captured = kernels_and_ops(rows, " (captured)")
     assert captured["aten::addmm (captured)"][0] == 3 * 12
     assert captured["aten::cos (captured)"][0] == 3
@@ -75,19 +75,19 @@ def test_the_table_has_the_captured_ops_with_the_eager_counts(capsys: pytest.Cap
 
 
 def test_the_table_without_a_capture_is_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
-    alone = read_json_answer(capsys, "table", REPLAY, "--json")
-    joined = read_json_answer(capsys, "table", REPLAY, "--capture", EAGER, "--json")
+    alone = read_json_answer(capsys, "table", REPLAY, "--json")["rows"]
+    joined = read_json_answer(capsys, "table", REPLAY, "--capture", EAGER, "--json")["rows"]
     assert [row for row in joined if "(captured)" not in row["name"]] == alone
 
 
 def test_modules_of_the_capture_get_the_time_of_the_kernels(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = read_json_answer(capsys, "table", REPLAY, "--capture", CAPTURE, "--by", "module", "--json")
+    rows = read_json_answer(capsys, "table", REPLAY, "--capture", CAPTURE, "--by", "module", "--json")["rows"]
     names = {row["name"] for row in rows}
     assert {"M_0/Block_1/Linear_6 (captured)", "M_0/Block_2/LayerNorm_2 (captured)"} <= names
 
 
 def test_shapes_and_flops_of_the_capture_are_in_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = read_json_answer(capsys, "table", REPLAY, "--capture", EAGER, "--by", "shape", "--flops", "--json")
+    rows = read_json_answer(capsys, "table", REPLAY, "--capture", EAGER, "--by", "shape", "--flops", "--json")["rows"]
     (up,) = [row for row in rows if row["input_shapes"] == "[[1024], [512, 256], [256, 1024], [], []]"]
     assert (up["name"], up["calls"]) == ("aten::addmm (captured)", 9)
     assert up["flops"] == 9 * 2 * 512 * 256 * 1024
@@ -95,7 +95,7 @@ def test_shapes_and_flops_of_the_capture_are_in_the_table(capsys: pytest.Capture
 
 def test_the_chain_continues_in_the_capture(capsys: pytest.CaptureFixture[str]) -> None:
     kernel = "void at::native::vectorized_elementwise_kernel<8, at::native::cos_kernel"
-    names = [row["name"] for row in read_json_answer(capsys, "table", REPLAY, "--of", "kernels", "--json")]
+    names = [row["name"] for row in read_json_answer(capsys, "table", REPLAY, "--of", "kernels", "--json")["rows"]]
     (name,) = [name for name in names if name.startswith(kernel)]
     found = read_json_answer(capsys, "chain", REPLAY, "--event", name, "--capture", CAPTURE, "--json")
     assert [hop["name"] for hop in found["chain"]][-2] == "cudaGraphLaunch"

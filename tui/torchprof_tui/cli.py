@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from torchprof_tui import __version__
+from torchprof_tui.commands.common.command_entries import close_command_entries
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.standard_streams import (
     drop_unwritten_output,
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     replace_closed_streams()
     tolerate_encoding()
     try:
-        with exit_on_signals():
+        with exit_on_signals(), close_command_entries():
             status = _run_command(words)
             sys.stdout.flush()
         note_phase("end", status=status)

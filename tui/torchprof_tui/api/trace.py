@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import weakref
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
@@ -47,6 +48,8 @@ class Trace:
     def __init__(self, model: TraceModel, cache_entry: CacheEntry | None = None) -> None:
         self._model = model
         self._cache_entry = cache_entry
+        if cache_entry is not None:
+            weakref.finalize(self, cache_entry.close)
 
     def __repr__(self) -> str:
         ranks = f", {len(self.ranks)} ranks" if len(self.ranks) > 1 else ""
@@ -61,7 +64,7 @@ class Trace:
         self.close()
 
     def close(self) -> None:
-        """Release the trace's entry in the cache; at the latest the end of the program does. May be called again."""
+        """Release the trace's entry in the cache, which the end of the object does as well. May be called again."""
         if self._cache_entry is not None:
             self._cache_entry.close()
 

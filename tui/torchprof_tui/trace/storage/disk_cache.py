@@ -22,7 +22,7 @@ import stat
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,9 +128,15 @@ class CacheEntry:
 _open_entries: set[CacheEntry] = set()
 
 
+def list_open_entries() -> set[CacheEntry]:
+    """List the entries that this process has open."""
+    return set(_open_entries)
+
+
 @atexit.register
-def _close_entries() -> None:
-    for entry in list(_open_entries):
+def close_entries(keep: Collection[CacheEntry] = ()) -> None:
+    """Close the entries that this process has open, except those to keep."""
+    for entry in list_open_entries().difference(keep):
         entry.close()
 
 
