@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from torchprof_samples import SAMPLES, find
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.trace.specs.address import is_remote
+from torchprof_tui.ui.start.local_traces import find_traces
 
 SAMPLE_PREFIX = "sample:"
-TRACE_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst")
 MAX_WALKED = 20_000
 """Names that are looked at below a folder."""
 
@@ -83,17 +83,14 @@ class AllowedFolders:
         if not self._contains(real) and not _is_within(real, found.path):
             raise UsageError(f"{found.spec}: it leads outside of the folders of this server")
 
-    def list_traces(self) -> Iterator[tuple[str, int]]:
-        """Yield (path, bytes) of the traces below the folders, by name."""
-        for folder in self._folders:
-            for walked, (base, folders, files) in enumerate(os.walk(folder)):
-                if walked > MAX_WALKED:
-                    return
-                folders[:] = sorted(name for name in folders if not name.startswith("."))
-                for name in sorted(files):
-                    path = os.path.join(base, name)
-                    if name.endswith(TRACE_SUFFIXES) and os.path.isfile(path) and not os.path.islink(path):
-                        yield _shorten(path), os.path.getsize(path)
+    def list_traces(self) -> list[tuple[str, int]]:
+        """List (path, bytes) of the traces in the folders, newest first; what links lead out to is left out."""
+        return [
+            (_shorten(str(found.path)), found.size)
+            for folder in self._folders
+            for found in find_traces(Path(folder))
+            if self._contains(os.path.realpath(found.path))
+        ]
 
     @property
     def description(self) -> str:

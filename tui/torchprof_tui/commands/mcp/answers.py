@@ -81,7 +81,7 @@ class Answerer:
                 for found in check["patterns"]
                 if found["state"] == "fired"
             ],
-            "kernels": pack_records(kernels["rows"]),
+            "kernels": pack_records(documents.list_rows_with_events(opened, None, kernels["rows"])),
             "not_recorded": [remark["kind"] for remark in info["doctor"] if remark["section"] == "not recorded"],
             "partial": check["partial"],
             "communication": [each["summary"] for each in info["communication"]],
@@ -132,14 +132,19 @@ class Answerer:
         if sort is None and asked.of == "calls":
             sort = "self_gpu" if opened.trace.links.gpu_events else "gpu" if asked.by == "class" else "self_cpu"
         words += _option("sort", sort)
-        words += [] if asked.name is not None else [f"--limit={asked.limit}"]
+        words += [f"--limit={asked.limit}"] if asked.name is None and asked.of != "calls" else []
         table, command = self._ask(opened, "table", words, documents.build_table)
         rows = table["rows"]
         answer = {"command": command, **_without(table, "schema", "rows")}
         if asked.name is not None:
             rows = [row for row in rows if asked.name.lower() in row["name"].lower()]
             answer["rows_of_that_name"] = len(rows)
-        answer |= pack_records(rows[: asked.limit])
+        if asked.sort is None:  # annotations contain the work of other rows
+            rows = sorted(rows, key=lambda row: bool(row.get("annotation")))
+        rows = rows[: asked.limit]
+        if asked.of != "arrivals":
+            rows = documents.list_rows_with_events(opened, asked.rank, rows)
+        answer |= pack_records(rows)
         return _write(answer, asked, "ask with name=TEXT, a smaller limit, or a larger max_tokens")
 
     def memory(self, asked: asks.MemoryQuestion) -> str:
@@ -147,7 +152,7 @@ class Answerer:
         words = [opened.spec, "--of=memory", *_option("step", asked.step), *_option("rank", asked.rank)]
         table, command = self._ask(opened, "table", [*words, f"--limit={asked.limit}"], documents.build_table)
         answer = {"command": command, **_without(table, "schema", "rows")}
-        answer |= pack_records(table["rows"])
+        answer |= pack_records(documents.list_rows_with_events(opened, asked.rank, table["rows"]))
         return _write(answer, asked, "ask with a smaller limit or a larger max_tokens")
 
     def chain(self, asked: asks.ChainQuestion) -> str:

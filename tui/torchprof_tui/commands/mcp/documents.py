@@ -51,16 +51,8 @@ def build_check(asked: OpenTrace, options: argparse.Namespace) -> Fields:
 def build_table(asked: OpenTrace, options: argparse.Namespace) -> Fields:
     fields = as_fields(answer_question(asked.trace, options))
     fields["partial"] = _list_losses(asked)
-    if options.of == "arrivals":
-        return fields
-    trace, rank = select_rank(asked.trace, options.rank)
-    first = 0 if rank is None else rank.first
-    longest = find_longest_events(trace, [row["name"] for row in fields["rows"]])
-    for row in fields["rows"]:
-        event = longest.get(row["name"])
-        row["longest_row"] = None if event is None else event + first
-        row["longest_start_ns"] = None if event is None else int(trace.start[event])
     if options.of == "memory":
+        trace, _ = select_rank(asked.trace, options.rank)
         fields["peaks"] = [
             {
                 "device": peak.device,
@@ -72,6 +64,22 @@ def build_table(asked: OpenTrace, options: argparse.Namespace) -> Fields:
             for peak in ([] if trace.memory is None else find_memory_peaks(trace))
         ]
     return fields
+
+
+def list_rows_with_events(asked: OpenTrace, rank: int | None, rows: list[Fields]) -> list[Fields]:
+    """Return rows of a table with the longest event of each name; rows of groups have none."""
+    trace, chosen = select_rank(asked.trace, rank)
+    first = 0 if chosen is None else chosen.first
+    longest = find_longest_events(trace, [row["name"] for row in rows])
+    found = [longest.get(row["name"]) for row in rows]
+    return [
+        {
+            **row,
+            "longest_row": None if event is None else event + first,
+            "longest_start_ns": None if event is None else int(trace.start[event]),
+        }
+        for row, event in zip(rows, found, strict=True)
+    ]
 
 
 def build_chain(asked: OpenTrace, options: argparse.Namespace) -> Fields:
