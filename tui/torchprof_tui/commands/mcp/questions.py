@@ -62,7 +62,9 @@ class ChainQuestion(Question, frozen=True, kw_only=True):
     trace: TracePath
     event: Annotated[str | None, Meta(description="name of the event, as recorded")] = None
     nth: Annotated[int, Meta(ge=0, description="which event of that name, by time from 0")] = 0
-    row: Annotated[int, Meta(ge=0, description="row of the event, as other answers give it")] | None = None
+    row: Annotated[
+        Annotated[int, Meta(ge=0)] | None, Meta(description="row of the event, as other answers give it")
+    ] = None
     rank: RankNumber = None
 
 
