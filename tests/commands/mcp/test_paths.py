@@ -135,3 +135,10 @@ async def test_a_slice_that_fails_leaves_no_file(world: Path) -> None:
 @pytest.mark.parametrize("keys", ["o", "R", "r", "enter", "L", "e", "D", "y", "q", "escape", "ctrl+p", "w,slash", "g"])
 async def test_keys_that_leave_the_trace_are_refused(world: Path, keys: str) -> None:
     assert "keys that move about" in await Session(["."]).read_error("snapshot", trace=NAME, keys=keys)
+
+
+async def test_a_snapshot_imports_nothing_from_the_working_folder(world: Path) -> None:
+    (world / "in" / "textual.py").write_text("open('imported', 'w')", encoding="utf-8")
+    text, is_error = await Session(["."]).call("snapshot", trace=NAME, size="80x24")
+    assert not is_error, text
+    assert not (world / "in" / "imported").exists()

@@ -66,7 +66,7 @@ class AllowedFolders:
         if "\0" in output or not output.endswith(suffixes):
             raise UsageError(f"output: {output!r} ends in neither {' nor '.join(suffixes)}")
         base = output if os.path.isabs(output) else os.path.join(self._folders[0], output)
-        folder, name = os.path.split(os.path.normpath(base) if ".." not in base.split(os.sep) else base)
+        folder, name = os.path.split(base)
         folder = os.path.realpath(folder)
         if not self._contains(folder):
             raise UsageError(f"output: {output}: outside of the folders of this server, {self.description}")

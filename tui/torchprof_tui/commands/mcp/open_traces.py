@@ -18,7 +18,7 @@ from torchprof_tui.trace.sources.ssh_connections import SshConnections
 from torchprof_tui.trace.storage.disk_cache import prune_cache
 
 MAX_OPEN = 4
-MAX_ANSWERS = 32
+MAX_ANSWERS = 8
 """Answers that are kept of one trace."""
 
 Identity = tuple[tuple[str, int, int, int, int], ...]

@@ -89,10 +89,18 @@ def take_screen(path: str, view: str, keys: str, size: str) -> tuple[list[str], 
     with tempfile.TemporaryDirectory(prefix="torchprof-tui-") as folder:
         out = Path(folder, "screen.txt")
         command = [sys.executable, "-m", "torchprof_tui", "snapshot", path, *words, f"--output={out}"]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))}
         try:
+            # In the new folder: `python -m` imports from the working folder first, which may hold anybody's files.
             done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, env=environment
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                env=environment,
+                cwd=folder,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             raise UsageError(f"the screen was not drawn within {SECONDS} s") from None
