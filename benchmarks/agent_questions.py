@@ -242,7 +242,7 @@ def is_equal(found: Any, expected: Any) -> bool:
     if isinstance(expected, list):
         return len(found) == len(expected) and all(map(is_equal, found, expected))
     if isinstance(expected, int | float) and not isinstance(expected, bool):
-        return abs(found - expected) <= max(TOLERANCE * abs(expected), 0)
+        return bool(abs(found - expected) <= TOLERANCE * abs(expected))
     return bool(found == expected)
 
 

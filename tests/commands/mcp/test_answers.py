@@ -9,11 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
+from tests.helpers.hostile_traces import documents
 from tests.helpers.mcp_sessions import Session
 from tests.helpers.trace_builder import Entry, cpu, kernel, python, runtime, step
+from torchprof_tui.cli import build_parser
+from torchprof_tui.commands.mcp.answers import Answerer
 from torchprof_tui.commands.mcp.bounded_text import write_bounded
 from torchprof_tui.commands.mcp.questions import CHARACTERS_PER_TOKEN, MIN_TOKENS
+from torchprof_tui.commands.mcp.server import answer_call
 
 HOSTILE = (
     "\x1b[31mred\x1b]0;title\x07",
@@ -151,3 +156,18 @@ async def test_few_traces_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 )
 async def test_errors_are_one_line(tool: str, arguments: dict[str, Any], said: str) -> None:
     assert said in await Session(["."]).read_error(tool, **arguments)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=documents())
+def test_any_trace_has_an_answer_or_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(text, encoding="utf-8", errors="surrogatepass")
+    answerer = Answerer([str(tmp_path)], build_parser)
+    for tool, arguments in CALLS:
+        given_paths = {key: str(path) if value == "t.json" else value for key, value in arguments.items()}
+        result = answer_call(answerer, tool, {**given_paths, "max_tokens": 500})
+        said = result.content[0].text  # type: ignore[union-attr]
+        assert len(said) <= 500 * CHARACTERS_PER_TOKEN
+        assert "a bug of" not in said
+    answerer.close()

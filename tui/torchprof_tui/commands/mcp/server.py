@@ -67,7 +67,8 @@ TOOLS = {
     "diff": ToolEntry(
         asks.DiffQuestion,
         Answerer.diff,
-        "What changed from trace a to trace b, part by part of a step, and whether that is more than noise.",
+        "What changed from trace a to trace b, part by part of a step (up to the start of the next), and whether that "
+        "is more than noise.",
     ),
     "memory": ToolEntry(asks.MemoryQuestion, Answerer.memory, "Allocations by operator, and the peak of each device."),
     "flame": ToolEntry(
@@ -98,7 +99,7 @@ def create_server(answerer: Answerer) -> Server[Any]:
 
     def ask(name: str, arguments: dict[str, Any]) -> types.CallToolResult:
         with lock:
-            return _answer(answerer, name, arguments)
+            return answer_call(answerer, name, arguments)
 
     async def call_tool(_: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         return await anyio.to_thread.run_sync(ask, params.name, params.arguments or {})
@@ -131,7 +132,7 @@ def _describe_tool(name: str, tool: ToolEntry) -> types.Tool:
     )
 
 
-def _answer(answerer: Answerer, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
+def answer_call(answerer: Answerer, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
     """Answer a call; what goes wrong is one line."""
     try:
         tool = TOOLS.get(name)
