@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
@@ -21,12 +22,16 @@ from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.model.trace import Trace
 
 
-def load_comparison(options: argparse.Namespace) -> Comparison:
-    """Load both sides. Raises UsageError and TraceError: one line that says which side, and what can be compared."""
+def load_comparison(options: argparse.Namespace, load: Callable[[str], Trace] | None = None) -> Comparison:
+    """Load both sides. Raises UsageError and TraceError: one line that says which side, and what can be compared.
+
+    `load`: what opens a side, in place of the command's own way.
+    """
     selections = parse_selections(options)
     numbers = parse_ranks(options.rank)
-    a = _load(options.a, "A", not options.no_cache)
-    b = a if options.b == options.a else _load(options.b, "B", not options.no_cache)
+    load = load or (lambda spec: load_specs([spec], cache=not options.no_cache).trace)
+    a = _load(options.a, "A", load)
+    b = a if options.b == options.a else _load(options.b, "B", load)
     try:
         traces = select_ranks(a, b, numbers, "--rank")
         sides = [
@@ -40,9 +45,9 @@ def load_comparison(options: argparse.Namespace) -> Comparison:
     return Comparison(sides[0], sides[1], compare_ranks_of_runs(a, b, numbers, selections))
 
 
-def _load(spec: str, name: str, cache: bool) -> Trace:
+def _load(spec: str, name: str, load: Callable[[str], Trace]) -> Trace:
     try:
-        return load_specs([spec], cache=cache).trace
+        return load(spec)
     except TraceError as error:
         raise TraceError(f"{name}: {error}") from error
 

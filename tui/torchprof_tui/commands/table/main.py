@@ -24,8 +24,10 @@ from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.table.arguments import DEFAULT_ROWS
 from torchprof_tui.commands.table.document import TableQuestion, build_document
+from torchprof_tui.commands.table.records import TableDocument
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 
 _SORT_ALIASES = {
@@ -41,32 +43,48 @@ _SORT_ALIASES = {
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.of != "calls" and (options.by != "name" or options.flops):
-        raise UsageError(f"--by and --flops work only with the table of calls, not with --of {options.of}")
-
+    _reject_contradictions(options)
     loaded = load_specs(options.trace, cache=not options.no_cache)
-    trace, rank = loaded.trace, None
-    if options.of == "arrivals":
-        sheet = _build_arrivals_sheet(trace)
-    else:
-        trace, rank = select_rank(trace, options.rank)
-        if rank is not None and options.rank is None:
-            print(f"{rank.label} of {_format_rank_count(loaded.trace)}; another: --rank N", file=sys.stderr)
-
-        sheet = _build_sheet(Profile(use_captures(trace, options)), options)
-    for_people = not (options.json or options.csv)
+    trace, rank, sheet = _choose_sheet(loaded.trace, options)
+    if rank is not None and options.rank is None:
+        print(f"{rank.label} of {_format_rank_count(loaded.trace)}; another: --rank N", file=sys.stderr)
+    if options.json:
+        print_document(_build_answer(trace, rank, sheet, options))
+        return 0
+    for_people = not options.csv
     key = _sort_key(sheet, options.sort, for_people or options.of != "calls")
     work_count = len(sheet)
     order = np.arange(len(sheet))
     if key:
         order, work_count = sheet.sort_work_first(key) if for_people else (sheet.sort_rows(key), len(sheet))
-    rows = order.tolist()
-    if options.json:
-        asked = TableQuestion(options.of, options.by, options.step, None if rank is None else rank.number)
-        print_document(build_document(trace, asked, sheet, rows[: options.limit or None]))
-    else:
-        _print_sheet(options, sheet, rows, work_count, trace)
+    _print_sheet(options, sheet, order.tolist(), work_count, trace)
     return 0
+
+
+def answer_question(trace: Trace, options: argparse.Namespace) -> TableDocument:
+    """Build the document of `--json` about an opened trace. Raises UsageError."""
+    _reject_contradictions(options)
+    return _build_answer(*_choose_sheet(trace, options), options)
+
+
+def _reject_contradictions(options: argparse.Namespace) -> None:
+    if options.of != "calls" and (options.by != "name" or options.flops):
+        raise UsageError(f"--by and --flops work only with the table of calls, not with --of {options.of}")
+
+
+def _choose_sheet(trace: Trace, options: argparse.Namespace) -> tuple[Trace, Rank | None, Sheet]:
+    """Build the table that was asked for; return it after the trace and the rank that it is of."""
+    if options.of == "arrivals":
+        return trace, None, _build_arrivals_sheet(trace)
+    trace, rank = select_rank(trace, options.rank)
+    return trace, rank, _build_sheet(Profile(use_captures(trace, options)), options)
+
+
+def _build_answer(trace: Trace, rank: Rank | None, sheet: Sheet, options: argparse.Namespace) -> TableDocument:
+    key = _sort_key(sheet, options.sort, options.of != "calls")
+    rows = (sheet.sort_rows(key) if key else np.arange(len(sheet))).tolist()
+    asked = TableQuestion(options.of, options.by, options.step, None if rank is None else rank.number)
+    return build_document(trace, asked, sheet, rows[: options.limit or None])
 
 
 def _build_arrivals_sheet(trace: Trace) -> Sheet:

@@ -1,0 +1,141 @@
+"""Property: tools give the numbers that the commands print as JSON, and the Python API returns, on all samples."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+
+import torchprof_tui as tt
+from tests.helpers.command_line import call_main, read_json_answer
+from tests.helpers.mcp_sessions import Session
+from torchprof_samples import SAMPLES
+from torchprof_tui.commands.mcp.compact_tables import unpack_records
+
+SPECS = [f"sample:{sample.name}" for sample in SAMPLES]
+ADDED = ("longest_row", "longest_start_ns", "row", "start_ns")
+MANY = 50_000
+
+
+def repeat(capsys: pytest.CaptureFixture[str], command: str) -> Any:
+    """Run the command that an answer names."""
+    program, *words = shlex.split(command)
+    assert program == "torchprof-tui"
+    return read_json_answer(capsys, *words)
+
+
+def drop_null(record: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if value is not None and key not in names}
+
+
+@pytest.mark.parametrize("spec", SPECS)
+async def test_findings_are_those_of_check(capsys: pytest.CaptureFixture[str], spec: str) -> None:
+    said = await Session(["."]).ask("findings", trace=spec, max_tokens=MANY)
+    told, api = repeat(capsys, said["command"]), tt.open(spec).check()
+    fired = [each for each in told["patterns"] if each["state"] == "fired"]
+    assert [each["id"] for each in said["fired"]] == [each["id"] for each in fired]
+    for mine, theirs in zip(said["fired"], fired, strict=True):
+        assert all(mine[key] == theirs[key] for key in mine if key != "evidence")
+        events = unpack_records(mine["evidence"])
+        assert [(each["row"], each["start_ns"]) for each in events] == [
+            (each["event"], each["start_ns"]) for each in theirs["evidence"][:3]
+        ]
+    undecided = {each["id"]: each["reason"] for each in told["patterns"] if each["state"] == "cannot_tell"}
+    assert {name: each["reason"] for each in said["cannot_tell"] for name in each["patterns"].split()} == undecided
+    assert said["verdict"]["first"] == told["verdict"]["first"] == api.verdict.first
+    assert [each["us"] for each in unpack_records(said["causes"])] == [each["us"] for each in told["verdict"]["causes"]]
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("of", ["calls", "kernels", "copies"])
+async def test_tables_are_those_of_table(capsys: pytest.CaptureFixture[str], spec: str, of: str) -> None:
+    said = await Session(["."]).ask("table", trace=spec, of=of, limit=1000, max_tokens=MANY)
+    told = repeat(capsys, said["command"])
+    rows = unpack_records(said)
+    assert "cut" not in said
+    assert said["totals"] == told["totals"]
+    assert len(rows) == len(told["rows"])
+    theirs = sorted(told["rows"], key=lambda row: bool(row.get("annotation")))
+    assert [drop_null(row, *ADDED) for row in rows] == [drop_null(row) for row in theirs]
+    trace = tt.open(spec)
+    for row in rows[:5]:
+        if row.get("longest_row") is not None:
+            assert trace.events[row["longest_row"]].name == row["name"]
+            assert trace.events[row["longest_row"]].start_ns == row["longest_start_ns"]
+
+
+async def test_memory_is_that_of_table(capsys: pytest.CaptureFixture[str]) -> None:
+    spec = "sample:train_gpt_stack_memory"
+    said = await Session(["."]).ask("memory", trace=spec, limit=1000, max_tokens=MANY)
+    told, api = repeat(capsys, said["command"]), tt.open(spec).memory()
+    assert [drop_null(row, *ADDED) for row in unpack_records(said)] == [drop_null(row) for row in told["rows"]]
+    assert [(each["device"], each["allocated_bytes"], each["allocated_at_ns"]) for each in said["peaks"]] == [
+        (each.device, each.allocated_bytes, each.allocated_at_ns) for each in api.peaks
+    ]
+
+
+async def test_memory_that_was_not_recorded_cannot_be_told() -> None:
+    said = await Session(["."]).ask("memory", trace="sample:train_gpt_eager")
+    assert "profile_memory" in said["cannot_tell"]
+
+
+@pytest.mark.parametrize("spec", ["sample:train_gpt_eager", "sample:train_gpt_2ranks", "sample:train_images_cpu"])
+async def test_chains_are_those_of_chain(capsys: pytest.CaptureFixture[str], spec: str) -> None:
+    session, trace = Session(["."]), tt.open(spec)
+    for row in (len(trace.events) // 3, len(trace.events) - 1):
+        said = await session.ask("chain", trace=spec, row=row, max_tokens=MANY)
+        told, api = repeat(capsys, said["command"]), trace.chain(row)
+        hops = unpack_records(said["chain"])
+        assert said["row"] == row
+        assert said["event"] == trace.events[row].name
+        assert [drop_null(hop, "row") for hop in hops] == [drop_null(hop) for hop in told["chain"]]
+        assert [(hop["name"], hop.get("row")) for hop in hops] == [(hop.name, hop.event) for hop in api.hops]
+        assert said["gpu_work"]["total_ns"] == told["gpu_work"]["total_ns"] == api.gpu_work_ns
+        assert said["footprint"] == told["footprint"]
+
+
+async def test_diffs_are_those_of_diff(capsys: pytest.CaptureFixture[str]) -> None:
+    said = await Session(["."]).ask(
+        "diff", a="sample:train_gpt_eager", b="sample:train_gpt_compile", by="class", max_tokens=MANY
+    )
+    told = repeat(capsys, said["command"])
+    assert said["step_us"] == told["step_us"]
+    assert [drop_null(each) for each in unpack_records(said["parts"])] == [drop_null(each) for each in told["parts"]]
+    added = ("longest_row_a", "longest_row_b")
+    ops = sorted((drop_null(each, *added) for each in unpack_records(said["ops"])), key=repr)
+    assert ops == sorted((drop_null(each) for each in told["ops"]), key=repr)
+    groups = sorted((drop_null(each) for each in unpack_records(said["rows"])), key=repr)
+    assert groups == sorted((drop_null(each) for each in told["rows"]), key=repr)
+
+
+@pytest.mark.parametrize("by", ["op", "stack"])
+async def test_a_flame_is_that_of_export(capsys: pytest.CaptureFixture[str], by: str) -> None:
+    said = await Session(["."]).ask("flame", trace="sample:train_gpt_stack_memory", by=by, limit=1000, max_tokens=MANY)
+    status, out, _ = call_main(capsys, *shlex.split(said["command"])[1:])
+    outer = f"{said['outer_frames']};" if said["outer_frames"] else ""
+    lines = [f"{outer}{row['stack']} {row['self_ns']}" for row in unpack_records(said)]
+    assert status == 0
+    assert sorted(lines) == sorted(out.splitlines())
+    assert sum(row["self_ns"] for row in unpack_records(said)) == said["total_ns"]
+
+
+@pytest.mark.parametrize("spec", ["sample:train_gpt_eager", "sample:train_gpt_2ranks", "sample:train_images_cpu"])
+async def test_an_overview_is_info_check_and_table(capsys: pytest.CaptureFixture[str], spec: str) -> None:
+    said = await Session(["."]).ask("overview", trace=spec, max_tokens=MANY)
+    info, check, kernels = (repeat(capsys, command) for command in said["commands"])
+    for name in ("events", "duration_ns", "devices", "gpu_busy_ns"):
+        assert said[name] == info[name]
+    assert said["verdict"]["first"] == check["verdict"]["first"]
+    if kernels["rows"]:
+        mine = [drop_null(row, *ADDED) for row in unpack_records(said["kernels"])]
+        assert mine == [drop_null(row) for row in kernels["rows"]]
+    else:
+        assert said["kernels"] == {"cannot_tell": kernels["cannot_tell"]}
+
+
+async def test_arrivals_are_those_of_table(capsys: pytest.CaptureFixture[str]) -> None:
+    said = await Session(["."]).ask("table", trace="sample:train_gpt_2ranks", of="arrivals", max_tokens=MANY)
+    told = repeat(capsys, said["command"])
+    assert [drop_null(row) for row in unpack_records(said)] == [drop_null(row) for row in told["rows"]]
+    assert said["totals"] == told["totals"]

@@ -1,0 +1,119 @@
+"""Write an answer as compact JSON of a bounded length, and say what was cut off."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.mcp.questions import CHARACTERS_PER_TOKEN
+from torchprof_tui.trace.core.printable import clean
+
+KEPT_LONGEST = frozenset(("cannot_tell", "partial"))
+"""Lists that are cut only after all others."""
+
+UNCUT = frozenset(("command", "commands", "cut", "more", "columns"))
+"""Fields that are never cut: without them, or with a part of them, the answer is of no use."""
+
+SHORTEST_TEXT = 48
+
+
+def clean_values(value: Any) -> Any:
+    """Replace control characters in all texts of an answer, and its keys."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {clean(str(key)): clean_values(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean_values(each) for each in value]
+    return value
+
+
+def write_bounded(answer: dict[str, Any], max_tokens: int, more: str) -> str:
+    """Write an answer, which is changed: the longest lists lose their ends, then the longest texts, until it fits.
+
+    `more`: how the rest is asked for; said only where something was cut. Raises UsageError where nothing fits.
+    """
+    limit = max_tokens * CHARACTERS_PER_TOKEN
+    cuts: dict[str, str] = {}
+    lengths = {path: len(values) for path, values in _walk_lists(answer, "")}
+    for _, values in _walk_lists(answer, ""):
+        del values[limit:]  # an element takes at least a character
+    while True:
+        for path, values in _walk_lists(answer, ""):
+            if len(values) < lengths.get(path, 0):
+                cuts[_generalize(path)] = f"{len(values)} of {lengths[path]}" if "[" not in path else "shortened"
+        text = _dump({**answer, "cut": cuts, "more": more} if cuts else answer)
+        if len(text) <= limit:
+            return text
+        if not (_halve_longest_list(answer) or _halve_longest_text(answer, cuts)):
+            raise UsageError(f"max_tokens {max_tokens}: too few for this answer; ask again with more")
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _walk_lists(value: Any, path: str) -> Iterator[tuple[str, list[Any]]]:
+    """Yield all lists of an answer that may be cut, with their paths."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if key not in UNCUT:
+                yield from _walk_lists(each, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        if not _is_table_row(path):
+            yield path, value
+        for index, each in enumerate(value):
+            if isinstance(each, dict | list):
+                yield from _walk_lists(each, f"{path}[{index}]")
+
+
+def _generalize(path: str) -> str:
+    """Name a field of all elements of a list once."""
+    return re.sub(r"\[\d+\]", "[]", path)
+
+
+def _is_table_row(path: str) -> bool:
+    """Return whether a list is a row under `columns`, which is cut as a whole or not at all."""
+    return path.rpartition("[")[0].endswith("rows")
+
+
+def _halve_longest_list(answer: dict[str, Any]) -> bool:
+    """Cut the end of the list that takes most text; False where no list is left."""
+    weights = [
+        (path.partition(".")[0].partition("[")[0] not in KEPT_LONGEST, len(_dump(values)), values)
+        for path, values in _walk_lists(answer, "")
+        if len(values) > 1
+    ]
+    if not weights:
+        return False
+    values = max(weights, key=lambda each: each[:2])[2]
+    del values[max(len(values) * 3 // 4, 1) if len(values) > 3 else len(values) - 1 :]
+    return True
+
+
+def _halve_longest_text(answer: dict[str, Any], cuts: dict[str, str]) -> bool:
+    """Cut the longest text in half; False where all are short."""
+    found = max(_walk_texts(answer, ""), key=lambda each: len(each[2][each[1]]), default=None)
+    if found is None or len(found[2][found[1]]) <= SHORTEST_TEXT:
+        return False
+    path, key, holder = found
+    text = holder[key]
+    holder[key] = f"{text[: len(text) // 2]}…"
+    cuts.setdefault(_generalize(path), "shortened")
+    return True
+
+
+def _walk_texts(value: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield (path, key, holder) of all texts that may be cut."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, each in items:
+        if key in UNCUT:
+            continue
+        where = f"{path}[{key}]" if isinstance(value, list) else f"{path}.{key}" if path else str(key)
+        if isinstance(each, str):
+            yield where, key, value
+        elif isinstance(each, dict | list):
+            yield from _walk_texts(each, where)

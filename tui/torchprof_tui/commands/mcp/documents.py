@@ -1,0 +1,155 @@
+"""Build the JSON documents of the commands about an open trace, with the rows of their events added.
+
+Numbers are those of `--json`, from the same functions. What is added is named `row`: the index of an event.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+from torchprof_tui.analysis.dispatch.chain import find_chain
+from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
+from torchprof_tui.analysis.flame.flame_export import iterate_folded_lines
+from torchprof_tui.analysis.graphs.captured_chain import find_captured_chain
+from torchprof_tui.analysis.patterns.engine import check_scope as scopes
+from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
+from torchprof_tui.analysis.table.memory_sheet import find_memory_peaks
+from torchprof_tui.commands.chain import document as chain_document
+from torchprof_tui.commands.chain.main import find_event
+from torchprof_tui.commands.check import document as check_document
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.json_document import as_fields
+from torchprof_tui.commands.common.load import select_rank
+from torchprof_tui.commands.common.partial_input import build_partial
+from torchprof_tui.commands.common.time_range import parse_time_range
+from torchprof_tui.commands.export.flame_scope import fold_chosen
+from torchprof_tui.commands.info import document as info_document
+from torchprof_tui.commands.mcp.event_rows import find_longest_events, find_place_in_time, split_row
+from torchprof_tui.commands.mcp.open_traces import OpenTrace
+from torchprof_tui.commands.table.main import answer_question
+
+Fields = dict[str, Any]
+
+
+def build_info(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+    tree, reason = info_document.measure_time(asked.trace)
+    fields = as_fields(info_document.build_document(asked.opened, tree, reason))
+    if asked.trace.merged_ranks is None:
+        for step, told in zip(asked.trace.steps, fields["steps"], strict=True):
+            told["row"] = step.event
+    return fields
+
+
+def build_check(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+    times = None if options.range is None else parse_time_range(options.range)
+    scope = scopes.default_scope(asked.trace) if times is None else scopes.range_scope(*times)
+    return as_fields(check_document.build_document(check_trace(asked.trace, scope)))
+
+
+def build_table(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+    fields = as_fields(answer_question(asked.trace, options))
+    fields["partial"] = _list_losses(asked)
+    if options.of == "memory":
+        trace, _ = select_rank(asked.trace, options.rank)
+        fields["peaks"] = [
+            {
+                "device": peak.device,
+                "allocated_bytes": None if peak.allocated < 0 else peak.allocated,
+                "allocated_at_ns": None if peak.allocated < 0 else peak.allocated_at,
+                "reserved_bytes": None if peak.reserved < 0 else peak.reserved,
+                "reserved_at_ns": None if peak.reserved < 0 else peak.reserved_at,
+            }
+            for peak in ([] if trace.memory is None else find_memory_peaks(trace))
+        ]
+    return fields
+
+
+def list_rows_with_events(asked: OpenTrace, rank: int | None, rows: list[Fields]) -> list[Fields]:
+    """Return rows of a table with the longest event of each name; rows of groups have none."""
+    trace, chosen = select_rank(asked.trace, rank)
+    first = 0 if chosen is None else chosen.first
+    longest = find_longest_events(trace, [row["name"] for row in rows])
+    found = [longest.get(row["name"]) for row in rows]
+    return [
+        {
+            **row,
+            "longest_row": None if event is None else event + first,
+            "longest_start_ns": None if event is None else int(trace.start[event]),
+        }
+        for row, event in zip(rows, found, strict=True)
+    ]
+
+
+def build_chain(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+    if options.nth < 0:
+        raise UsageError("nth: the first event of a name is 0")
+    trace, rank = select_rank(asked.trace, options.rank)
+    first = 0 if rank is None else rank.first
+    event, count = find_event(trace, options.event, options.nth)
+    found = find_chain(trace, event)
+    captured = find_captured_chain(trace, found.hops[-1].event)
+    line = SourceLineFinder(trace).find_chain_line(found)
+    question = chain_document.ChainQuestion(options.event, options.nth, count, None if rank is None else rank.number)
+    fields = as_fields(chain_document.build_document(trace, question, found, line, captured))
+    for hop, told in zip(found.hops, fields["chain"], strict=True):
+        told["row"] = hop.event + first if hop.event >= 0 else None
+    for piece, told in zip(found.work, fields["gpu_work"]["heaviest"], strict=False):
+        told |= {"row": piece.event + first, "start_ns": int(trace.start[piece.event])}
+    return {"row": event + first, "start_ns": int(trace.start[event]), **fields}
+
+
+def build_flame(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+    """Build the lines of `export --folded`, longest first, each with the first event of its stack."""
+    trace, rank = select_rank(asked.trace, options.rank) if options.rank is not None else (asked.trace, None)
+    tree = fold_chosen(trace, options)
+    nodes = np.flatnonzero(tree.value_ns[1:]) + 1
+    lines = [line.rstrip("\n") for line in iterate_folded_lines(tree)]
+    order = np.argsort(-tree.value_ns[nodes], kind="stable").tolist()
+    rows = tree.first_event[nodes].tolist()
+    first = 0 if rank is None else rank.first
+    return {
+        "by": tree.fold_by.value,
+        "time": tree.time.value,
+        "total_ns": tree.total,
+        "without_frames_ns": tree.missing_ns,
+        "stack_count": len(lines),
+        "stacks": [_build_stack(trace, lines[index], rows[index], first) for index in order],
+        "partial": _list_losses(asked),
+    }
+
+
+def _build_stack(trace: Any, line: str, row: int, first: int) -> Fields:
+    path, _, value = line.rpartition(" ")
+    known = row >= 0
+    return {
+        "self_ns": int(value),
+        "stack": path,
+        "row": row + first if known else None,
+        "start_ns": int(trace.start[row]) if known else None,
+    }
+
+
+def add_diff_rows(fields: Fields, a: OpenTrace, b: OpenTrace) -> None:
+    """Add the longest event of each op on both sides; not for runs of several ranks, of which one is compared."""
+    for side, opened in (("a", a), ("b", b)):
+        if opened.trace.merged_ranks is not None:
+            continue
+        longest = find_longest_events(opened.trace, [row.get(f"name_{side}") or "" for row in fields["ops"]])
+        for row in fields["ops"]:
+            row[f"longest_row_{side}"] = longest.get(row.get(f"name_{side}") or "")
+
+
+def name_event(asked: OpenTrace, row: int) -> tuple[str, int, int | None]:
+    """Return (name, nth, rank) that `chain` takes for an event. `rank`: None for a trace of one process."""
+    if row >= len(asked.trace):
+        raise UsageError(f"row {row}: {asked.spec} has {len(asked.trace):,} events")
+    trace, local, rank = split_row(asked.trace, row)
+    name = trace.event(local).name
+    return name, find_place_in_time(trace, local), rank
+
+
+def _list_losses(asked: OpenTrace) -> list[Fields]:
+    return [as_fields(problem) for problem in build_partial(asked.trace)]

@@ -1,0 +1,115 @@
+"""Take the text of a screen in a process of its own: the app needs a terminal's environment, and stdout is taken."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from torchprof_tui.commands.common.errors import UsageError
+
+VIEW_KEYS = {"lanes": "", "cheatsheet": "c", "doctor": "!", "tree": "T", "flame": "F", "table": "t"}
+
+ALLOWED_KEYS = frozenset(
+    [
+        "w",
+        "a",
+        "s",
+        "d",
+        "W",
+        "S",
+        "f",
+        "0",
+        "home",
+        "end",
+        "left",
+        "right",
+        "up",
+        "down",
+        "}",
+        "{",
+        "p",
+        "h",
+        "H",
+        "pageup",
+        "pagedown",
+        "m",
+        "z",
+        "tab",
+        "shift+tab",
+        "i",
+        "l",
+        "k",
+        "c",
+        "v",
+        "V",
+        "x",
+        "!",
+        "T",
+        "F",
+        "J",
+        "K",
+        "n",
+        "N",
+        "t",
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+        "6",
+        "7",
+        "8",
+        "9",
+        "space",
+    ]
+)
+"""Keys that move about. Left out are those that open another trace or a source file, record, write or copy."""
+
+MAX_KEYS = 60
+MAX_CELLS = 240 * 60
+SECONDS = 60
+
+
+def take_screen(path: str, view: str, keys: str, size: str) -> tuple[list[str], str]:
+    """Return the options of `snapshot` and the screen that it shows. Raises UsageError."""
+    columns, _, lines = size.partition("x")
+    if int(columns) * int(lines) > MAX_CELLS:
+        raise UsageError(f"size {size}: at most 240x60")
+    pressed = [VIEW_KEYS[view]] if VIEW_KEYS[view] else []
+    pressed += [key for key in keys.replace(" ", "").split(",") if key]
+    for key in pressed:
+        if key not in ALLOWED_KEYS:
+            raise UsageError(f"keys: {key!r} is not one of the keys that move about: {' '.join(sorted(ALLOWED_KEYS))}")
+    if len(pressed) > MAX_KEYS:
+        raise UsageError(f"keys: at most {MAX_KEYS}")
+    words = [f"--size={size}", *([f"--keys={','.join(map(_name_key, pressed))}"] if pressed else [])]
+    with tempfile.TemporaryDirectory(prefix="torchprof-tui-") as folder:
+        out = Path(folder, "screen.txt")
+        command = [sys.executable, "-m", "torchprof_tui", "snapshot", path, *words, f"--output={out}"]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))}
+        try:
+            # In the new folder: `python -m` imports from the working folder first, which may hold anybody's files.
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                env=environment,
+                cwd=folder,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise UsageError(f"the screen was not drawn within {SECONDS} s") from None
+        if done.returncode or not out.exists():
+            said = done.stderr.strip().splitlines() or ["no screen was drawn"]
+            raise UsageError(said[-1].removeprefix("torchprof-tui: "))
+        return words, out.read_text(encoding="utf-8")
+
+
+def _name_key(key: str) -> str:
+    """Return Textual's name of a key that is a punctuation mark."""
+    return {"!": "exclamation_mark", "{": "left_curly_bracket", "}": "right_curly_bracket"}.get(key, key)
