@@ -131,9 +131,9 @@ class Session:
         while self.terminal.read(quiet) and time.monotonic() < end:
             pass
 
-    def forget_output(self, quiet: float = QUIET_SECONDS) -> None:
-        """Drop the output so far, so that only later output is waited for."""
-        self.settle(quiet, MAX_BACKLOG_SECONDS)
+    def forget_output(self, quiet: float = QUIET_SECONDS, limit: float = MAX_SETTLE_SECONDS) -> None:
+        """Drop the output so far, so that only later output is waited for; `quiet`, `limit`: see `settle`."""
+        self.settle(quiet, limit)
         self.terminal.output.clear()
 
     def run(self, minutes: float, play: Callable[[Session], None]) -> None:
@@ -149,7 +149,7 @@ class Session:
         """Play a round; return whether the program did what was waited for."""
         try:
             play(self)
-            self.forget_output(SAMPLE_QUIET_SECONDS)
+            self.forget_output(SAMPLE_QUIET_SECONDS, MAX_BACKLOG_SECONDS)
         except TimeoutError as error:
             print(f"{self.name}: {error}", file=sys.stderr)
             return False

@@ -68,8 +68,8 @@ SCREEN_CASES: dict[str, ScreenCase] = {
 
 TERMINAL_CASES: dict[str, TerminalCase] = {
     "control bytes in every name": TerminalCase(Inputs(EVIL_NAMES), keys=b"nkc"),
-    "a dumb terminal of one cell": TerminalCase(
-        Inputs(GOOD, environment=(("TERM", "dumb"), ("LANG", "C"), ("COLUMNS", "0"))), keys=b"nt", size=(1, 1)
+    "a terminal of one cell": TerminalCase(
+        Inputs(GOOD, environment=(("TERM", "vt100"), ("LANG", "C"), ("COLUMNS", "0"))), keys=b"nt", size=(1, 1)
     ),
     "an unknown terminal, large, without a home": TerminalCase(
         Inputs(

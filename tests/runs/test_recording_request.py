@@ -79,6 +79,8 @@ def test_the_choice_of_the_interpreter(tmp_path: Path) -> None:
     assert RecordingRequest(("mlp",), python=str(tmp_path / "other")).argv(environment)[0] == str(other)
     # A link may be the interpreter of a virtual environment: its target would have other packages.
     assert RecordingRequest(("python", "x.py"), python=str(link)).argv(environment)[0] == str(link)
+    nowhere = {**environment, "PATH": str(tmp_path)}  # the command's own interpreter need not exist then
+    assert RecordingRequest(("python", "x.py"), python=str(link)).argv(nowhere)[0] == str(link)
     assert RecordingRequest((str(other), "x.py")).argv(environment)[0] == str(other)
     assert find_default_python({"VIRTUAL_ENV": str(tmp_path / "gone"), **ORDINARY}) in (sys.executable, *_on_path())
 

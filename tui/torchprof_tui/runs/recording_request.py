@@ -116,9 +116,7 @@ class RecordingRequest:
     def argv(self, environment: Mapping[str, str] | None = None) -> list[str]:
         """Build the command that records this request. Raises RequestError if it cannot be recorded."""
         environment = os.environ if environment is None else environment
-        python, flags, program = _parse_command(self.command, environment)
-        if self.python is not None:
-            python = _find_interpreter(self.python, environment)
+        python, flags, program = _parse_command(self.command, environment, self.python)
         return [
             python or find_default_python(environment),
             *flags,
@@ -132,7 +130,7 @@ class RecordingRequest:
     def search_environment(self, environment: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the variable that tells the recorder where its interpreter was looked for, if it was not named."""
         environment = os.environ if environment is None else environment
-        if self.python is not None or _parse_command(self.command, environment)[0] is not None:
+        if self.python is not None or _parse_command(self.command, environment, None)[0] is not None:
             return {}
         return {SEARCH_VARIABLE: describe_python_search(environment)}
 
@@ -204,14 +202,26 @@ def _search_default_python(environment: Mapping[str, str]) -> Iterator[tuple[str
     yield "python3 on the PATH", shutil.which("python3", path=environment.get("PATH")) or sys.executable, ""
 
 
-def _parse_command(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str | None, list[str], list[str]]:
-    """Split a command into (interpreter, None for the default; its flags; the program as the harness takes it)."""
+def _parse_command(
+    command: Sequence[str], environment: Mapping[str, str], chosen: str | None
+) -> tuple[str | None, list[str], list[str]]:
+    """Split a command into (interpreter, None for the default; its flags; the program as the harness takes it).
+
+    `chosen`: the interpreter that the user names beside the command; the command's own need not exist then.
+    """
+    python, flags, program = _split_command(command, environment, chosen is None)
+    return python if chosen is None else _find_interpreter(chosen, environment), flags, program
+
+
+def _split_command(
+    command: Sequence[str], environment: Mapping[str, str], needs_interpreter: bool
+) -> tuple[str | None, list[str], list[str]]:
     if not command:
         raise RequestError(f"nothing to run: name a workload ({', '.join(WORKLOADS)}) or a command after --")
     name, *arguments = command
     if _INTERPRETER.fullmatch(os.path.basename(name)):
         flags, program = _split_python_arguments(arguments)
-        return _find_interpreter(name, environment), flags, program
+        return _find_interpreter(name, environment) if needs_interpreter else None, flags, program
     if is_workload(name) or name.endswith(_SCRIPT_SUFFIXES) or os.path.isdir(name):
         return None, [], list(command)
     path = shutil.which(name, path=environment.get("PATH"))
