@@ -6,7 +6,6 @@ import fcntl
 import os
 import pty
 import re
-import select
 import signal
 import struct
 import termios
@@ -15,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyte
+
+from torchprof_tui.trace.core.readable import wait_until_readable
 
 TIMEOUT_SECONDS = 240.0
 """Time limit for a screen to appear, long enough for a busy machine; no test measures time."""
@@ -113,8 +114,7 @@ class Terminal:
         raise AssertionError(f"the program does not stop; the screen is\n{self.text}")
 
     def _read(self, seconds: float) -> bool:
-        ready, _, _ = select.select([self._master], [], [], seconds)
-        if not ready:
+        if not wait_until_readable([self._master], seconds):
             return False
         try:
             data = os.read(self._master, 65536)

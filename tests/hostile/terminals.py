@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import select
 import struct
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import time
 from tests.hostile.cases import TerminalCase
 from tests.hostile.oracle import FindingError
 from tests.hostile.world import build_world
+from torchprof_tui.trace.core.readable import wait_until_readable
 
 SECONDS = 300
 """A session of a few keys that takes longer hangs."""
@@ -58,6 +58,7 @@ import fcntl, os, sys, termios
 os.setsid()
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 from pathlib import Path
+from torchprof_tui.trace.core.readable import wait_until_readable
 from torchprof_tui.cli import main
 from torchprof_tui.runs import recording_request
 recording_request.HARNESS = Path(os.environ["HOSTILE_HARNESS"])
@@ -75,8 +76,7 @@ def _exchange(process: subprocess.Popen[bytes], master: int, keys: bytes) -> byt
     deadline = time.monotonic() + SECONDS
     last = time.monotonic()
     while time.monotonic() < deadline:
-        ready, _, _ = select.select([master], [], [], 0.1)
-        if ready:
+        if wait_until_readable([master], 0.1):
             written += os.read(master, 65536)
             last = time.monotonic()
         elif process.poll() is not None:

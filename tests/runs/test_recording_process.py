@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -173,7 +174,7 @@ def test_closing_does_not_wait_for_a_program_that_does_not_end(record: Record, m
     run.close()
     run.close()  # the program may still run: nothing is read that is closed
     until(lambda: (folder / "manifest.json").exists())
-    assert json.loads((folder / "manifest.json").read_text())["ended"] in ("SIGTERM", "SIGHUP")
+    assert json.loads((folder / "manifest.json").read_text())["ended"] in ("SIGTERM", "SIGHUP", "interrupted")
 
 
 def test_killing_the_viewer_ends_the_run_and_its_children_and_it_saves(tmp_path: Path) -> None:
@@ -264,3 +265,17 @@ except KeyboardInterrupt:
     assert run.table_skipped
     assert b"skipped" in read_output(run)
     assert (run.interrupts, run.result().exit_status) == (0, 0)
+
+
+def test_output_is_read_by_a_process_with_many_open_files(record: Record) -> None:
+    """`select.select` refuses descriptors from 1,024 on: the output was empty, and the run seemed to have ended."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit != resource.RLIM_INFINITY and limit < 1_200:
+        pytest.skip(f"only {limit} files may be open")
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    try:
+        run = record("print('ready', flush=True)")
+        read_output(run, b"ready")
+    finally:
+        for file in opened:
+            os.close(file)

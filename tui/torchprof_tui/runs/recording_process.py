@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import select
 import signal
 import struct
 import subprocess
@@ -30,6 +29,7 @@ from torchprof_tui.runs.run_result import RunResult, read_result
 from torchprof_tui.runs.save_progress import SAVING_PHASES, TABULATING, SaveProgress
 from torchprof_tui.runs.status_channel import StatusChannel, StatusMessage
 from torchprof_tui.trace.core.process_state import use_switch_interval
+from torchprof_tui.trace.core.readable import wait_until_readable
 from torchprof_tui.trace.core.user_files import make_absolute
 
 BUFFER_BYTES = 64 * 1024
@@ -299,7 +299,7 @@ class _OutputReader:
 
     def _read_loop(self) -> None:
         while True:
-            ready, _, _ = select.select([self._master, self._wake_read_fd], [], [])
+            ready = wait_until_readable([self._master, self._wake_read_fd])
             if self._wake_read_fd in ready:
                 return
             try:

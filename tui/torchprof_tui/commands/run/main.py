@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import importlib
 import os
-import select
 import signal
 import subprocess
 import time
@@ -30,6 +29,7 @@ from torchprof_tui.runs.run_result import RunResult, read_result
 from torchprof_tui.runs.save_progress import SAVING_PHASES, SaveProgress
 from torchprof_tui.runs.status_channel import StatusChannel, StatusMessage
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.readable import wait_until_readable
 
 if TYPE_CHECKING:
     from torchprof_tui.commands.run.baseline import Baseline
@@ -158,7 +158,7 @@ def _relay_status(process: subprocess.Popen[bytes], channel: StatusChannel, requ
     since = 0.0
     progress = _ProgressLine()
     while process.poll() is None:
-        select.select([channel], [], [], POLL_SECONDS)
+        wait_until_readable([channel.fileno()], POLL_SECONDS)
         now = time.monotonic()
         for said in channel.read():
             if said.rank == 0 and said.phase:

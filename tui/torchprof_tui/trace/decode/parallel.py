@@ -18,7 +18,6 @@ import contextlib
 import fcntl
 import os
 import pickle
-import select
 import signal
 import struct
 import sys
@@ -32,6 +31,7 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import Array
 from torchprof_tui.trace.core.problems import Problem, ProblemTally
+from torchprof_tui.trace.core.readable import wait_until_readable
 from torchprof_tui.trace.decode.chunker import TextWindow
 from torchprof_tui.trace.decode.entry_decoder import DecodedPart, EntryDecoder, ListEnd
 from torchprof_tui.trace.decode.template.template_decoder import ENTRY_SEPARATOR
@@ -257,7 +257,7 @@ class _Worker:
 
     def poll_progress(self, seconds: float) -> bool:
         """Read its progress, for at most so long. Returns whether it has finished decoding."""
-        while not self._finished and select.select([self._progress_pipe], [], [], seconds)[0]:
+        while not self._finished and wait_until_readable([self._progress_pipe], seconds):
             data = os.read(self._progress_pipe, 64 * _PROGRESS_STRUCT.size)
             self._finished = not data
             if data:
