@@ -253,11 +253,11 @@ def test_from_the_start_screen_to_the_lanes_and_once_more(tmp_path: Path) -> Non
         terminal.send("\r")
         terminal.wait_for("$ torchprof-tui run matmul_add")
         terminal.send(" --size 8\r")
-        terminal.wait_for("1 cell", "#3", "matmul")
+        terminal.wait_for("1 cell", "#2", "matmul")
         terminal.send("r")
         terminal.wait_for("Recording matmul_add --size 8")
         terminal.wait_for("1 cell", gone=True)  # a frame arrives in pieces: the lanes of before
-        terminal.wait_for("1 cell", "#3", "matmul")
+        terminal.wait_for("1 cell", "#2", "matmul")
         terminal.send("q")
         assert terminal.wait_for_end() == 0
     past = list_past_runs(str(tmp_path / "torchprof_runs"))
