@@ -51,7 +51,9 @@ ENVIRONMENTS: tuple[tuple[str, str | None], ...] = (
 )
 """Variables, one change each; several of them are combined."""
 
-FILE_NAMES = ("manifest.json", "request.json", "manifest.rank0.json", "manifest.rank1.json", "b.json", "rank1.json")
+OTHER_TRACE = "b.json"
+
+FILE_NAMES = ("manifest.json", "request.json", "manifest.rank0.json", "manifest.rank1.json", OTHER_TRACE, "rank1.json")
 
 SLOW_COMMANDS = ("snapshot", "run")
 """Commands that start processes."""
@@ -59,8 +61,32 @@ SLOW_COMMANDS = ("snapshot", "run")
 LEAVING = ("q", "ctrl+c")
 """Keys that end most sessions: seldom drawn."""
 
-OPENING = ("t", "T", "k", "c", "d", "s", "o", "R", "r", "g", "?", "p", "slash", "y", "e", "enter", "down", "n")
+OPENING = (
+    "t",
+    "T",
+    "F",
+    "D",
+    "k",
+    "c",
+    "d",
+    "s",
+    "o",
+    "R",
+    "r",
+    "g",
+    "?",
+    "p",
+    "slash",
+    "y",
+    "e",
+    "enter",
+    "down",
+    "n",
+)
 """Keys that open screens, panels and prompts, or move to what they show: most others need them first."""
+
+COMPARING = ("D", *OTHER_TRACE, "enter")
+"""Keys that compare the trace with another one beside it."""
 
 NAMES = [
     "a.json",
@@ -160,7 +186,7 @@ def inputs(draw: st.DrawFn, console: bool = False, cache: bool = True) -> Inputs
     return Inputs(
         trace=draw(traces()),
         run_files=tuple(
-            (name, draw(traces() if name in ("b.json", "rank1.json") else small_files())) for name in names
+            (name, draw(traces() if name in (OTHER_TRACE, "rank1.json") else small_files())) for name in names
         ),
         recent=draw(st.none() | recent_lists()),
         answer=sometimes(answers()),
@@ -179,7 +205,8 @@ def bursts() -> st.SearchStrategy[tuple[tuple[str, ...], ...]]:
     leaving = st.integers(0, 15).map(lambda number: LEAVING[number] if number < len(LEAVING) else "escape")
     others = st.one_of(leaving, sizes, clicks)
     steps = st.one_of(keys, keys, keys, st.sampled_from(OPENING), st.sampled_from(OPENING), others)
-    return st.lists(st.lists(steps, min_size=1, max_size=6).map(tuple), min_size=4, max_size=16).map(tuple)
+    drawn = st.lists(steps, min_size=1, max_size=6).map(tuple)
+    return st.lists(st.one_of(*[drawn] * 7, st.just(COMPARING)), min_size=4, max_size=16).map(tuple)
 
 
 def sizes() -> st.SearchStrategy[tuple[int, int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import os
 import sys
+from typing import TextIO
 
 SUBSTITUTES = str.maketrans("µμ…·•–—−→←×│─█▌░", "uu.-----><x|-##.")
 """Characters that the program prints often, each with one ASCII character, so that columns stay aligned."""
@@ -35,11 +36,16 @@ def replace_closed_streams() -> None:
 
 
 def drop_unwritten_output() -> None:
-    """Drop what stdout cannot take, which was reported: Python would report it again when it flushes at exit."""
+    """Drop what stdout and stderr cannot take: Python would fail again when it flushes at exit, with status 120."""
+    _drop_unwritten(sys.stdout)
+    _drop_unwritten(sys.stderr)
+
+
+def _drop_unwritten(stream: TextIO) -> None:
     try:
-        sys.stdout.flush()
+        stream.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def tolerate_encoding() -> None:
