@@ -85,7 +85,7 @@ OPENING = (
 )
 """Keys that open screens, panels and prompts, or move to what they show: most others need them first."""
 
-COMPARING = ("D", *OTHER_TRACE, "enter")
+COMPARING = ("D", *f"{FOLDER}/{OTHER_TRACE}", "enter")
 """Keys that compare the trace with another one beside it."""
 
 NAMES = [

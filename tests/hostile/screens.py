@@ -31,10 +31,15 @@ from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.trace.loading.progress import Report
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.specs.address import is_remote
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
+from torchprof_tui.ui.diff.second_trace_screen import SecondTraceScreen
 
 SECONDS = 300
 """A session of some hundred keys that takes longer hangs: dozens of times what the slowest one takes."""
+
+OPENING_ROUNDS = 500
+"""How often to look, each 10 ms, whether the trace to compare with is open."""
 
 NOT_PRESSED = ("ctrl+z",)
 """Keys that end or stop this process."""
@@ -101,6 +106,8 @@ async def _play(case: ScreenCase, world: World) -> tuple[str, ...]:
         opener = InProcessOpener(path, TRACE, cache=uses_cache)
         opener.start()
     app = TorchprofApp(opener, cache=uses_cache, at=case.at)
+    if case.opens_trace:
+        app._start_opener = partial(_start_in_process, uses_cache=uses_cache)  # type: ignore[method-assign]
     titles: list[str] = []
     try:
         async with app.run_test(size=case.size) as pilot:
@@ -112,6 +119,7 @@ async def _play(case: ScreenCase, world: World) -> tuple[str, ...]:
                 if app._exit:
                     break
                 await _play_burst(pilot, burst)
+                await _wait_for_comparison(pilot)
                 _check_screen(app, titles)
             if not app._exit:
                 await pilot.pause(0.02)
@@ -126,6 +134,26 @@ async def _play(case: ScreenCase, world: World) -> tuple[str, ...]:
     if "could not read the trace (" in (app.failure or ""):
         raise FindingError(f"an error of the program in place of a reason: {app.failure}")
     return tuple(titles)
+
+
+def _start_in_process(specs: tuple[str, ...], uses_cache: bool) -> InProcessOpener:
+    """Start to open the trace to compare with, in place of the app's own method."""
+    resolved = resolve_specs(specs)
+    if resolved.rank_files or resolved.remote_names or is_remote(resolved.path):
+        raise ValueError("no single trace on this machine")
+    opener = InProcessOpener(resolved.path, specs[0], cache=uses_cache)
+    opener.start()
+    return opener
+
+
+async def _wait_for_comparison(pilot: Pilot[None]) -> None:
+    """Wait until the trace to compare with is open, or why it cannot be is on the screen."""
+    for _ in range(OPENING_ROUNDS):
+        is_started = any(worker.group == "second trace" and not worker.is_finished for worker in pilot.app.workers)
+        screen = pilot.app.screen
+        if not is_started and not (isinstance(screen, SecondTraceScreen) and not screen.has_class("failed")):
+            return
+        await pilot.pause(0.01)
 
 
 async def _settle(app: TorchprofApp) -> None:
