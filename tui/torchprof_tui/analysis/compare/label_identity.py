@@ -21,6 +21,8 @@ def simplify_label(name: str) -> str:
     region or of a Triton kernel change when anything before them does. A captured op is the op of that name.
     """
     name = remove_mark(name)
+    if name == "Memset (Unknown)":  # in graphs that were captured before CUPTI was started
+        return "Memset (Device)"
     if name.startswith(("cu", "hip")):
         return _RUNTIME_CALL.sub("", name, count=1)
     name = _KERNEL_NUMBER.sub(r"\1", name)
