@@ -32,6 +32,9 @@ MAX_LISTED = 1000
 MAX_OPENED = 8
 """Captures that are opened of one folder: those with the batch sizes nearest to the trace's."""
 
+MAX_SMALL, MAX_SMALL_BYTES = 64, 4 << 20
+"""Captures that are all opened where they are as small together as those of `run --capture`."""
+
 MAX_BYTES = 512 << 20
 """Size of a file that is opened without being named by the user."""
 
@@ -90,7 +93,8 @@ class CaptureFiles:
             return []
         folder = os.path.join(os.path.dirname(os.path.abspath(self._spec)), CAPTURE_FOLDER)
         paths = [path for path in _list_traces(folder) if _is_of_rank(path, rank) and self._has_usable_size(path)]
-        if len(paths) <= MAX_OPENED:
+        is_small = len(paths) <= MAX_SMALL and sum(map(os.path.getsize, paths)) <= MAX_SMALL_BYTES
+        if is_small or len(paths) <= MAX_OPENED:
             return paths
         sizes = self._read_batch_sizes(folder)
         key = _distance_to(find_step_batches(replayed.names))
