@@ -1,6 +1,7 @@
 """Edges of replayed graphs: literal traces as torch 2.15 writes them (`_graph_dependency_flow_events` in its export).
 
-No real trace with recorded graph dependencies is at hand: this follows torch's own code.
+No real trace with recorded graph dependencies is at hand. The literal flows were compared once with what that function
+returns for the same nodes, and are equal.
 """
 
 from __future__ import annotations
