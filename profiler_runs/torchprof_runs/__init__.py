@@ -13,6 +13,7 @@ This package needs only torch and imports nothing of the viewer, so it runs unde
 `step_detection`       count steps: an optimizer's step, or the call of a function
 `time_window`          record between two points in time; call functions in the main thread
 `profiler_cycles`      start and stop torch.profiler as the plan says, and save each cycle
+`graph_captures`       record the capture of each CUDA graph, for the ops of its replays
 `trace_export`         write the trace, the profiler's table and its averages, also on a full disk
 `own_frames`           remove the recorder's own Python frames from the trace
 `size_estimate`        estimate a trace's size from one step, and limit the memory of a recording

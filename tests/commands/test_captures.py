@@ -12,8 +12,9 @@ from tests.helpers.command_line import call_main, read_error_line, read_json_ans
 from tests.helpers.paths import FIXTURES
 from torchprof_tui.analysis.graphs.captured_ops import get_captured_ops
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.open.main import _use_captures as use_captures_on_opening
+from torchprof_tui.commands.open.main import name_captures as use_captures_on_opening
 from torchprof_tui.trace.loading.open_ranks import RanksOpener
+from torchprof_tui.trace.loading.open_remote import RemoteOpener
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.trace.loading.progress import ignore_progress
 from torchprof_tui.trace.specs.rank_files import RankFile
@@ -151,8 +152,11 @@ def test_the_explorer_takes_captures_of_one_trace() -> None:
     with pytest.raises(UsageError, match=r"missing\.json: no such file or folder"):
         use_captures_on_opening(opening, ["missing.json"])
     several = RanksOpener([RankFile("a", 0), RankFile("b", 1)], "ranks", "", False)
-    with pytest.raises(UsageError, match="one trace"):
-        use_captures_on_opening(several, [str(EAGER)])
+    use_captures_on_opening(several, [str(EAGER)])
+    assert several.captures == (str(EAGER),)
+    elsewhere = RemoteOpener(("host:a", "host:b"), "ranks", "", False)
+    with pytest.raises(UsageError, match="not with those of other hosts"):
+        use_captures_on_opening(elsewhere, [str(EAGER)])
 
 
 async def test_an_opened_trace_has_the_captures_that_were_named() -> None:
@@ -166,3 +170,71 @@ async def test_an_opened_trace_has_the_captures_that_were_named() -> None:
         assert ops.matched_count == 116
     finally:
         opening.cancel()
+
+
+# -- several ranks -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two ranks with the same replays; the capture of rank 0 is without a second stream, and fits neither."""
+    folder = tmp_path_factory.mktemp("ranks")
+    for rank in (0, 1):
+        shutil.copy(REPLAY, folder / f"rank{rank}.json.gz")
+    (folder / "captures").mkdir()
+    shutil.copy(GRAPHS / "capture_0_bs8.json.gz", folder / "captures" / "bs_8_rank0.json.gz")
+    shutil.copy(CAPTURE, folder / "captures" / "bs_8_rank1.json.gz")
+    return folder
+
+
+def test_each_rank_has_the_capture_of_its_own(capsys: pytest.CaptureFixture[str], two_ranks: Path) -> None:
+    ranks = [two_ranks / f"rank{number}.json.gz" for number in (0, 1)]
+    graphs = read_json_answer(capsys, "info", *ranks, "--capture", two_ranks / "captures", "--json")["graphs"]
+    assert [(each["rank"], each["matched"]) for each in graphs] == [(0, 0), (1, 78)]
+    assert [[Path(name).name for name in each["captures"]] for each in graphs] == [
+        ["bs_8_rank0.json.gz"],
+        ["bs_8_rank1.json.gz"],
+    ]
+
+
+def test_a_capture_without_a_rank_is_used_for_all_ranks(capsys: pytest.CaptureFixture[str], two_ranks: Path) -> None:
+    ranks = [two_ranks / f"rank{number}.json.gz" for number in (0, 1)]
+    graphs = read_json_answer(capsys, "info", *ranks, "--capture", EAGER, "--json")["graphs"]
+    assert [each["matched"] for each in graphs] == [116, 116]
+
+
+async def test_opened_ranks_have_the_captures_that_were_named(two_ranks: Path) -> None:
+    opening = RanksOpener([RankFile(str(two_ranks / f"rank{n}.json.gz"), n) for n in (0, 1)], "ranks", "", False)
+    opening.captures = (str(two_ranks / "captures"),)
+    try:
+        trace = await opening.load_trace(ignore_progress)
+        found = [get_captured_ops(rank.trace) for rank in trace.all_ranks]
+        assert [ops and ops.matched_count for ops in found] == [0, 78]
+    finally:
+        opening.close()
+
+
+# -- diff and snapshot -------------------------------------------------------------------------------------
+
+
+def test_diff_compares_an_eager_run_with_replays(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = read_json_answer(capsys, "diff", EAGER, REPLAY, "--json", "--capture", CAPTURE)["ops"]
+    names = {row["name_b"] for row in rows if row["status"] != "removed"}
+    assert {"aten::cos (captured)", "aten::addmm (captured)"} <= names
+    alone = read_json_answer(capsys, "diff", EAGER, REPLAY, "--json")["ops"]
+    assert not any("(captured)" in row["name_b"] for row in alone)
+
+
+def test_diff_names_a_capture_that_cannot_be_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    line = read_error_line(capsys, "diff", EAGER, REPLAY, "--capture", tmp_path / "missing.json")
+    assert "--capture: " in line
+
+
+def test_a_snapshot_shows_the_ops_of_the_capture(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for option, expected in (("--capture", True), (None, False)):
+        named = [option, str(CAPTURE)] if option else []
+        status, _, error = call_main(
+            capsys, "snapshot", REPLAY, *named, "--keys", "T,plus", "-o", tmp_path / "out.txt", "--no-cache"
+        )
+        assert status == 0, error
+        assert ("aten::addmm (captured)" in (tmp_path / "out.txt").read_text()) is expected

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.trace_builder import annotation, cpu, kernel, memcpy, python, runtime, step
+from tests.trace.build.test_graph_edges import replay
 from torchprof_samples import find as sample
 from torchprof_tui.cli import main
 
@@ -213,3 +214,16 @@ def test_a_wrong_call_is_one_line(
     literal: Path, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said in refused(capsys, literal, *words)
+
+
+def test_edges_of_a_replayed_graph_are_listed_as_such(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": replay(0, 1)}))
+    found = answer(capsys, path, "--event", "b")
+    edges = found["graph_edges"]
+    assert [hop["name"] for hop in edges["waits_for"]] == ["a"]
+    assert [hop["name"] for hop in edges["waited_for_by"]] == ["d"]
+    assert [hop["name"] for hop in found["chain"]] == ["cudaGraphLaunch", "b"]
+    assert "graph edge: waits for b, c" in told(capsys, path, "--event", "d")
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": replay(0, 1, [])}))
+    assert answer(capsys, path, "--event", "b")["graph_edges"] is None

@@ -25,6 +25,7 @@ from torchprof_tui.program.config_file import summarize_problems
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.errors import UnreadableFileError, format_error
 from torchprof_tui.trace.core.process_state import use_switch_interval
+from torchprof_tui.trace.loading.named_captures import set_captures
 from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.common.crash_report import print_crash, write_log
@@ -178,10 +179,11 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
         else:
             await self.push_screen(self._create_loading_screen(opener))
 
-    def _start_opener(self, specs: tuple[str, ...]) -> TraceOpener:
+    def _start_opener(self, specs: tuple[str, ...], captures: tuple[str, ...] = ()) -> TraceOpener:
         opener = resolve_specs(specs).create_opener(
             cache=self._use_cache, defer_blocks=True, connections=self._connections
         )
+        set_captures(opener, captures)
         opener.start()
         return opener
 

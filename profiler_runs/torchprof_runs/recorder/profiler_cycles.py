@@ -130,12 +130,12 @@ class Recorder:
         if self.is_active and not self.is_on_other_thread:
             self._stop_profiler(at_step_end=False)
 
-    def discard(self) -> None:
-        """Stop recording, and drop the current cycle."""
+    def discard(self, use: Callable[[Any], None] | None = None) -> None:
+        """Stop recording, and drop the current cycle. `use` gets its profile before."""
         self._close_step_range()
         self._plan = None
         if self.is_active and not self.is_on_other_thread:
-            self._stop_profiler(at_step_end=False, keep=False)
+            self._stop_profiler(at_step_end=False, use_dropped=use or (lambda _: None))
 
     def _begin_step(self, plan: RecordingPlan, action: str) -> None:
         """Bring the profiler into the state that this step needs, and open the step's range."""
@@ -159,28 +159,41 @@ class Recorder:
 
     def _advance_state(self, target_state: str) -> None:
         """Advance the profiler to `target_state`, in the order NONE, WARMUP, RECORD."""
+        if self._state == NONE and target_state in (WARMUP, RECORD):
+            self._profile = self.prepare_profile(self._flags)
+            self._state = WARMUP
+        if self._state == WARMUP and target_state == RECORD:
+            self.start_profile(self._profile)
+            self._state = RECORD
+            self._first_step, self._start_time = self.step_number, time.monotonic()
+
+    def prepare_profile(self, flags: ProfilerFlags) -> Any:
+        """Create a profile of the recorder's own and warm the profiler up; `start_profile` starts it."""
         self.is_creating_profile = True
         try:
-            if self._state == NONE and target_state in (WARMUP, RECORD):
-                self._profile = torch.profiler.profile(**vars(self._flags))
-                setattr(self._profile, OWN_PROFILE_ATTRIBUTE, True)
-                with quiet_kineto(), warnings.catch_warnings():
-                    # torch 2.11 warns that earlier cycles are lost; here each cycle has a profile of its own.
-                    warnings.filterwarnings("ignore", "Warning: Profiler clears events", UserWarning)
-                    self._profile.prepare_trace()
-                if not self._profiler_used:
-                    self._profiler_used = True
-                    let_children_exit()
-                self._state = WARMUP
-            if self._state == WARMUP and target_state == RECORD:
-                self._profile.start_trace()
-                self._state = RECORD
-                self._first_step, self._start_time = self.step_number, time.monotonic()
+            profile = torch.profiler.profile(**vars(flags))
+            setattr(profile, OWN_PROFILE_ATTRIBUTE, True)
+            with quiet_kineto(), warnings.catch_warnings():
+                # torch 2.11 warns that earlier cycles are lost; here each cycle has a profile of its own.
+                warnings.filterwarnings("ignore", "Warning: Profiler clears events", UserWarning)
+                profile.prepare_trace()
+            if not self._profiler_used:
+                self._profiler_used = True
+                let_children_exit()
+        finally:
+            self.is_creating_profile = False
+        return profile
+
+    def start_profile(self, profile: Any) -> None:
+        """Start a prepared profile."""
+        self.is_creating_profile = True
+        try:
+            profile.start_trace()
         finally:
             self.is_creating_profile = False
 
-    def _stop_profiler(self, at_step_end: bool, keep: bool = True) -> None:
-        """Stop the profiler and pass its profile to the `save` or `measure` callback."""
+    def _stop_profiler(self, at_step_end: bool, use_dropped: Callable[[Any], None] | None = None) -> None:
+        """Stop the profiler and pass its profile to the `save` or `measure` callback, else to `use_dropped`."""
         profile, state, measuring = self._profile, self._state, self._measuring
         seconds = time.monotonic() - self._start_time
         with self._hold_signals():
@@ -195,7 +208,9 @@ class Recorder:
             if measuring:
                 if at_step_end:
                     self._callbacks.measure(profile)
-            elif state == RECORD and keep:
+            elif state == RECORD and use_dropped is not None:
+                use_dropped(profile)
+            elif state == RECORD:
                 self._cycle_count += 1
                 # `step` has already counted the next step, which is not part of the cycle. A cycle that is cut off
                 # within a step contains the beginning of that step.

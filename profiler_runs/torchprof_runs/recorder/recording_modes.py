@@ -195,7 +195,7 @@ class StepsMode(WholeRunMode):
         self.plan.record_fewer(count, ends_early)
 
     def _begin_steps(self) -> None:
-        self.session.recorder.discard()
+        self.session.recorder.discard(self.session.graph_captures.save_if_captured)
         self.session.recorder.begin(self.plan)
 
     def _on_step(self) -> None:

@@ -98,7 +98,7 @@ class RecordingSession:
         environment: Mapping[str, str],
     ) -> None:
         # deferred: these modules import torch, which load_torch() has checked by now.
-        from . import profiler_conflict, recording_modes, size_estimate, size_preflight, trace_export
+        from . import graph_captures, profiler_conflict, recording_modes, size_estimate, size_preflight, trace_export
 
         requested_options = options
         self.options = options = resolve_workload_steps(options) if target_program.is_workload(options) else options
@@ -135,6 +135,7 @@ class RecordingSession:
         )
         self.conflict_watcher = profiler_conflict.ProfilerConflictWatcher(self.recorder, self._yield_profiler)
         limit = None if options.max_memory is None else options.max_memory * 1_000_000
+        self.graph_captures = graph_captures.GraphCaptureRecorder(self, run_folder.CaptureFolder(self.folder))
         self.memory_guard = size_estimate.MemoryGuard(
             limit, lambda growth: self.main_thread.call(lambda: self._end_at_memory_limit(growth))
         )
@@ -143,7 +144,7 @@ class RecordingSession:
         from . import profiler_cycles  # deferred: needs torch
 
         flag_names = profiler_cycles.ProfilerFlags.__dataclass_fields__
-        flags = profiler_cycles.ProfilerFlags(**{name: getattr(self.options, name) for name in flag_names})
+        self.flags = profiler_cycles.ProfilerFlags(**{name: getattr(self.options, name) for name in flag_names})
         callbacks = profiler_cycles.RecorderCallbacks(
             save=self._save_cycle,
             measure=self.preflight.measure,
@@ -151,7 +152,7 @@ class RecordingSession:
             report_phase=self._report_phase,
             report_failure=self._report_refusal,
         )
-        return profiler_cycles.Recorder(flags, callbacks, self.exit_handlers.hold_signals)
+        return profiler_cycles.Recorder(self.flags, callbacks, self.exit_handlers.hold_signals)
 
     def _create_folder(self) -> run_folder.RunFolder:
         """Make or join the run's folder. Raises UsageError where it cannot be made."""
@@ -180,6 +181,7 @@ class RecordingSession:
         self.conflict_watcher.install()
         atexit.register(self.finish, "finished", 0)
         self.mode.install()
+        self.graph_captures.install()
         try:
             self.mode.start()
             self.program.run()
@@ -306,6 +308,7 @@ class RecordingSession:
             self.manifest.facts["script_profiles_itself"] = True
             self.log("the program uses torch.profiler itself: this recording ends, and the program continues")
             self.mode.abandon()
+            self.graph_captures.disable()
             self.reporter.report_phase("running on")
         elif self.recorder.is_active:
             self.log("other code started torch's profiler: this recording ends")
@@ -343,6 +346,7 @@ class RecordingSession:
 
     def _report_end(self, end_reason: str, status: int | None) -> None:
         facts = self.manifest.facts
+        facts["captures"] = [os.path.relpath(path, self.folder.path) for path in self.graph_captures.files]
         facts["script_traces"] = self.conflict_watcher.script_traces
         if facts["script_traces"]:
             self.log("the program wrote its own: " + ", ".join(facts["script_traces"]))

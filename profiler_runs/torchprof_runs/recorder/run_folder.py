@@ -45,6 +45,25 @@ class RunFolder:
         return os.path.join(self.path, "log.txt")
 
 
+class CaptureFolder:
+    """Paths of the captures of one process of a run, in the folder in which the viewer looks for them."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self.path = os.path.join(run.path, "capture_traces")
+        self._rank = run.rank
+
+    def trace_path(self, cycle: int = 1) -> str:
+        """Return the path of the trace of the capture with this number."""
+        rank = "" if self._rank is None else f".rank{self._rank}"
+        return os.path.join(self.path, f"graph{cycle:03}{rank}.pt.trace.json.gz")
+
+    def table_path(self, cycle: int = 1) -> str:
+        return f"{self.trace_path(cycle)}.txt"
+
+    def averages_path(self, cycle: int = 1) -> str:
+        return f"{self.trace_path(cycle)}.averages.json"
+
+
 def make_stem(name: str) -> str:
     """Make a short file name from a program's: ``train`` for ``some/train.py``, ``b`` for the module ``a.b``."""
     base = os.path.basename(name.rstrip("/"))

@@ -6,7 +6,8 @@ What to expect in the trace:
 
 - Each step is one cudaGraphLaunch of some µs, and twenty-four kernels that follow each other without a gap: the cost
   of launching them one by one is gone. The key ``]`` on the launch goes to the first of them.
-- No aten op is to be seen: a graph replays kernels, not Python. Which op a kernel came from was known at capture only.
+- No aten op is to be seen: a graph replays kernels, not Python. Which op a kernel came from is known at capture only:
+  it is recorded as well (``run --capture`` for other programs), and the details, the chain and the call tree show it.
 - ``--eager``: the same layers launched one by one. The CPU now works through ops all the time, and the GPU waits for
   it between kernels.
 """

@@ -50,7 +50,10 @@ def test_captures_of_another_rank_are_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("with_details", [False, True])
-def test_of_many_those_of_the_next_batch_sizes_are_opened(tmp_path: Path, with_details: bool) -> None:
+def test_of_many_those_of_the_next_batch_sizes_are_opened(
+    tmp_path: Path, with_details: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capture_files, "MAX_SMALL_BYTES", 0)
     sizes = [1, 2, 4, 8, 16, 24, 32, 40, 48, 56]
     name = "graph_{}.json" if with_details else "bs_{}.json"
     spec = write_captures(tmp_path, *(name.format(size) for size in sizes))
@@ -64,8 +67,15 @@ def test_of_many_those_of_the_next_batch_sizes_are_opened(tmp_path: Path, with_d
     assert files.problems == ("2 of 10 captures in capture_traces/ were not opened; name one with --capture",)
 
 
+def test_small_captures_are_all_opened(tmp_path: Path) -> None:
+    files = CaptureFiles(write_captures(tmp_path, *(f"graph{number:03}.json" for number in range(20))), cache=False)
+    assert len(opened(files)) == 20
+    assert files.problems == ()
+
+
 @pytest.mark.parametrize("details", ["no json", [], {"a": 1}, [{"file": 3, "batch_size": "x"}], "[" * 100_000])
-def test_a_damaged_list_of_captures_is_reported(tmp_path: Path, details: Any) -> None:
+def test_a_damaged_list_of_captures_is_reported(tmp_path: Path, details: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture_files, "MAX_SMALL_BYTES", 0)
     spec = write_captures(tmp_path, *(f"bs_{size}.json" for size in range(10, 20)))
     text = details if isinstance(details, str) else json.dumps(details)
     (tmp_path / "capture_traces" / "execution_details.json").write_text(text)

@@ -85,7 +85,7 @@ def assert_links_shifted(whole: Trace, rank: Rank, trace: Trace) -> None:
     assert np.array_equal(launch_of, np.where(own_links.launch_of < 0, -1, own_links.launch_of + first))
     for event in np.flatnonzero(np.diff(own_links.work_first)).tolist():
         assert links.work_of(event + first).tolist() == (own_links.work_of(event) + first).tolist()
-    for name in ("forward", "backward", "called_work", "work_call"):
+    for name in ("forward", "backward", "called_work", "work_call", "graph_before", "graph_after"):
         merged, own = getattr(links, name), getattr(own_links, name)
         assert merged[(merged >= first) & (merged < rank.last)].tolist() == (own + first).tolist()
 

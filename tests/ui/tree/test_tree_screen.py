@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
+from tests.analysis.graphs.test_captured_tree import replays
 from tests.helpers.explorer_app import event_of, explorer, settled, two_steps, until
+from tests.helpers.literal_text import readable_trace
 from tests.helpers.trace_builder import cpu, kernel, python, runtime, trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
@@ -201,3 +203,16 @@ async def test_80_columns_show_gpu_time_where_there_is_some() -> None:
     async with explorer(with_gpu, (80, 24)) as (screen, pilot):
         tree = await opened(screen, pilot)
         assert lines(tree)[0].split()[-6:] == ["calls", "total", "GPU", "%", "of", "it"]
+
+
+async def test_captured_ops_are_below_the_launch_of_a_graph_and_open_their_longest_kernel() -> None:
+    shown = readable_trace(*replays())
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        tree = await opened(screen, pilot)
+        await pilot.press("plus", "slash", *"aten::addmm (", "enter")
+        row = cursor_line(tree)
+        assert "aten::addmm (captured)" in row
+        assert row.split()[-5:] == ["2", "61.0", "µs", "75", "%"]  # calls and GPU time: it has no CPU time
+        await pilot.press("enter")
+        await settled(pilot)
+        assert screen.view_state.selected == event_of(shown, "gemm", 1)

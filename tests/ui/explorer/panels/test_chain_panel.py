@@ -11,8 +11,10 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from tests.helpers.explorer_app import event_of, explorer, settled, text_of, two_steps, until
+from tests.helpers.literal_text import readable_trace
 from tests.helpers.paths import FIXTURES, SAMPLES
 from tests.helpers.trace_builder import Entry, cpu, kernel, python, runtime, step, trace
+from tests.trace.build.test_graph_edges import replay
 from torchprof_tui.trace.loading.capture_files import CaptureFiles
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
@@ -132,6 +134,18 @@ async def test_a_replayed_kernel_without_a_capture_says_so() -> None:
         await pilot.press("l")
         await until(pilot, lambda: chained(screen))
         assert "captured op unknown: no trace of its capture was found" in screen.query_one(ChainPanel).text()
+
+
+async def test_edges_of_a_replayed_graph_are_described_and_lit() -> None:
+    shown = readable_trace(*replay(0, 1))
+    async with explorer(shown, (160, 48)) as (screen, pilot):
+        select(screen, event_of(shown, "d"))
+        await pilot.press("l")
+        await until(pilot, lambda: chained(screen))
+        lit = {shown.event(event).name for event in screen._lanes_area.timeline.highlighted.tolist()}
+        assert lit == {"cudaGraphLaunch", "d", "b", "c"}
+        await pilot.press("i")
+        await until(pilot, lambda: "waits for b, c" in text_of(screen))
 
 
 async def test_the_link_is_drawn_between_launch_and_kernel() -> None:

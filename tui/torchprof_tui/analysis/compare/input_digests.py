@@ -37,7 +37,7 @@ class InputDigests:
             return plain
         self._reads_left -= 1
         numbers = [
-            self._number_shapes(trace, tree.tree.event[children])
+            self._number_shapes(trace, tree, children)
             for (tree, trace), children in zip(self._sides, (children_a, children_b), strict=True)
         ]
         if numbers[0] is None or numbers[1] is None:
@@ -50,15 +50,24 @@ class InputDigests:
         has_common = len(np.intersect1d(refined[0], refined[1])) > 0
         return (refined[0], refined[1]) if has_common else plain
 
-    def _number_shapes(self, trace: Trace, events: I32) -> U64 | None:
-        """Number the input shapes of each call, 0 for none; None where the file cannot be read or has no shapes."""
-        numbers = np.zeros(len(events), np.uint64)
+    def _number_shapes(self, trace: Trace, tree: ComparedTree, nodes: I32) -> U64 | None:
+        """Number the input shapes of each node's first call, 0 for none; None where no file can be read or has shapes.
+
+        Shapes of captured ops are read from the capture.
+        """
+        numbers = np.zeros(len(nodes), np.uint64)
+        source = tree.tree.source[nodes]
         try:
-            for index, entry in read_entries(trace, events):
-                args = entry.get("args")
-                dims = args.get("Input Dims") if isinstance(args, dict) else None
-                if dims:
-                    numbers[index] = self._number_of_shape.setdefault(str(dims), len(self._number_of_shape) + 1)
+            for number in np.unique(source).tolist():
+                members = np.flatnonzero(source == number)
+                file = trace if number < 0 else tree.tree.sources[number]
+                events = (tree.tree.event if number < 0 else tree.tree.source_event)[nodes[members]]
+                for index, entry in read_entries(file, events):
+                    args = entry.get("args")
+                    dims = args.get("Input Dims") if isinstance(args, dict) else None
+                    if dims:
+                        known = self._number_of_shape.setdefault(str(dims), len(self._number_of_shape) + 1)
+                        numbers[members[index]] = known
         except (OSError, LookupError):
             return None
         return numbers if numbers.any() else None

@@ -25,6 +25,7 @@ from torchprof_tui.analysis.compare.matching import (
 )
 from torchprof_tui.analysis.compare.op_tree import STEP_LABEL, group_keys
 from torchprof_tui.analysis.compare.side import Side
+from torchprof_tui.analysis.graphs.captured_nodes import remove_mark
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 
 OUTSIDE_OPS = "(outside of all ops)"
@@ -112,6 +113,8 @@ class ComparedRow:
             return f"changed: below {self.below}"
         if self.name_a == self.name_b or not self.name_b:
             return self.name_a
+        if remove_mark(self.name_a) == remove_mark(self.name_b):  # captured on one side
+            return max(self.name_a, self.name_b, key=len)
         return f"{self.name_a} → {self.name_b}" if self.name_a else self.name_b
 
 

@@ -3,7 +3,7 @@
 A node stands for the calls of one name at one place: the k-th call of that name below one call of its parent node, in
 every step. Python frames and steps are no levels of the tree; annotations are where the caller names them. Runtime
 calls count for the op that made them; those outside of all ops are nodes. GPU work belongs to the node that launched
-it.
+it, that of a replayed graph to its captured op, see `captured_levels`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchprof_tui.analysis.compare.captured_levels import Levels, list_levels
 from torchprof_tui.analysis.compare.side import Side
 from torchprof_tui.analysis.dispatch.ancestry import compute_depths, find_nearest_ancestor
 from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool
@@ -68,7 +69,8 @@ class OpTree:
     into it. `event`: the first call of each node in the trace, -1 for the step and threads. `calls` and `cpu_time` (ns:
     self time with that of its runtime calls) over all compared steps; those of threads are outside of all ops.
     `node_of_call` int32[...]: the node of each selected call; `row_of_work`: the row of `work` of each selected GPU
-    event. `threads`: children of the step. `is_merged`: see MAX_NODES.
+    event. `threads`: children of the step. `is_merged`: see MAX_NODES. `source` int32[n]: of nodes that were captured
+    the index into `sources`, else -1; `source_event` int32[n]: the row there.
     """
 
     parent: I32
@@ -84,6 +86,9 @@ class OpTree:
     row_of_work: I32
     threads: int
     is_merged: bool
+    source: I32
+    source_event: I32
+    sources: tuple[Trace, ...]
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -125,12 +130,14 @@ def build_op_tree(
 ) -> OpTree:
     """Build the tree of a side. `annotations`: names that are levels of the tree. `is_merged`: see MAX_NODES."""
     trace = side.trace
-    events, parent, owner = _select_levels(trace, selected, annotations)
-    step = _find_steps(side, trace.start[events])
+    found = _select_levels(trace, selected, annotations)
+    levels = list_levels(trace, selected.calls, selected.work, *found)
+    parent = levels.parent
+    step = _find_steps(side, trace.start[levels.call])
     threads = _rank_threads(trace, selected)
     tree_nodes = _NodeBuilder(1 + len(threads) + 1)
-    top = tree_nodes.thread_nodes(trace, events, threads)
-    node = np.full(len(events), -1, np.int32)
+    top = tree_nodes.thread_nodes(trace, levels.call, threads)
+    node = np.full(len(parent), -1, np.int32)
     depth = compute_depths(parent) if len(parent) else parent
     by_depth = np.argsort(depth, kind="stable")
     for members in np.split(by_depth, np.cumsum(np.bincount(depth, minlength=1))[:-1]):
@@ -139,10 +146,10 @@ def build_op_tree(
         parent_node = np.where(inside, node[np.maximum(above, 0)], top[members])
         # An instance of the parent: a call, or the part of a thread within one step.
         instance = np.where(inside, above.astype(np.int64), -1 - (step[members] * (len(threads) + 2) + top[members]))
-        name = trace.name[events[members]]
+        name = levels.name[members]
         occurrence = np.zeros(len(members), np.int64) if is_merged else count_occurrences(instance, name)
         node[members] = tree_nodes.add(parent_node, name, occurrence, members)
-    return _finish(side, selected, tree_nodes, events, node, step, owner, threads, is_merged)
+    return _finish(side, selected, tree_nodes, levels, node, step, threads, is_merged)
 
 
 def _select_levels(trace: Trace, selected: SelectedEvents, annotations: Collection[str]) -> tuple[I32, I32, I32]:
@@ -254,22 +261,21 @@ def _finish(
     side: Side,
     selected: SelectedEvents,
     nodes: _NodeBuilder,
-    events: I32,
+    levels: Levels,
     node: I32,
     step: I64,
-    owner: I32,
     threads: list[int],
     is_merged: bool,
 ) -> OpTree:
     """Renumber the nodes in preorder and sum up the calls and GPU work of each."""
-    trace = side.trace
+    trace, owner = side.trace, levels.owner
     parent, name = np.concatenate(nodes.parents), np.concatenate(nodes.names)
     first_call = np.concatenate(nodes.first_calls)
     starts = np.array([s.start for s in side.steps] or [side.window[0]], np.int64)
     offset = np.arange(len(parent), dtype=np.int64) - len(parent) + np.iinfo(np.int64).min // 2  # roots: as numbered
     is_call = first_call >= 0
     calls = first_call[is_call]
-    offset[is_call] = trace.start[events[calls]] - starts[step[calls]]
+    offset[is_call] = levels.start[calls] - starts[step[calls]]
     position, size = _number_preorder(parent, offset)
     no_launch = 1 + len(threads)
     lane_node = np.zeros(len(trace.lanes) + 1, np.int64)
@@ -280,23 +286,25 @@ def _finish(
     node_of_call = position[created].astype(np.int32)
     cpu_time = np.zeros(len(parent), np.int64)
     np.add.at(cpu_time, node_of_call, trace.self_duration[selected.calls])
+    owner_of_work = levels.owner_of_work
+    captured_node = np.where(owner_of_work >= 0, position[_take(node, owner_of_work)], -1)
     work, row_of_work = _build_work_table(
-        side, selected, node_of_call, owner, int(position[no_launch]), len(parent), is_merged
+        side, selected, node_of_call, levels, captured_node, int(position[no_launch]), len(parent), is_merged
     )
     order = np.empty(len(parent), np.int64)
     order[position] = np.arange(len(parent))
-    labels = [*trace.names, STEP_LABEL, NO_LAUNCH_LABEL, *(f"thread {number + 1}" for number in range(len(threads)))]
+    labels = [*levels.names, STEP_LABEL, NO_LAUNCH_LABEL, *(f"thread {number + 1}" for number in range(len(threads)))]
     label = name[order].copy()
-    label[0] = len(trace.names)
-    label[position[no_launch]] = len(trace.names) + 1
-    label[position[1:no_launch]] = len(trace.names) + 2 + np.arange(len(threads))
+    label[0] = len(levels.names)
+    label[position[no_launch]] = len(levels.names) + 1
+    label[position[1:no_launch]] = len(levels.names) + 2 + np.arange(len(threads))
     moved_parent = np.where(parent[order] >= 0, position[parent[order]], -1)
     return OpTree(
         parent=moved_parent.astype(np.int32),
         size=size[order].astype(np.int32),
         label=label,
         labels=labels,
-        event=np.where(is_call, _take(events, first_call), -1)[order].astype(np.int32),
+        event=np.where(is_call, _take(levels.event, first_call), -1)[order].astype(np.int32),
         calls=np.bincount(position[node], minlength=len(parent)) if len(node) else np.zeros(len(parent), np.int64),
         cpu_time=cpu_time,
         work=work,
@@ -305,10 +313,13 @@ def _finish(
         row_of_work=row_of_work,
         threads=len(threads) + 1,
         is_merged=is_merged,
+        source=np.where(is_call, _take(levels.source, first_call), -1)[order].astype(np.int32),
+        source_event=_take(levels.source_event, first_call)[order],
+        sources=levels.sources,
     )
 
 
-def _take(column: I32, indices: I64) -> I32:
+def _take(column: I32, indices: Array) -> I32:
     """Return `column[indices]`, with the first element for negative indices, and zeros of an empty column."""
     return column[np.maximum(indices, 0)] if len(column) else np.zeros(len(indices), np.int32)
 
@@ -331,7 +342,14 @@ def _number_preorder(parent: I32, offset: I64) -> tuple[I64, I64]:
 
 
 def _build_work_table(
-    side: Side, selected: SelectedEvents, node_of_call: I32, owner: I32, no_launch: int, nodes: int, is_merged: bool
+    side: Side,
+    selected: SelectedEvents,
+    node_of_call: I32,
+    levels: Levels,
+    captured_node: I64,
+    no_launch: int,
+    nodes: int,
+    is_merged: bool,
 ) -> tuple[WorkTable, I32]:
     """Aggregate the GPU work by (node, name, occurrence below one call): (table, row of each selected GPU event)."""
     trace, work = side.trace, selected.work
@@ -342,9 +360,11 @@ def _build_work_table(
     node[known] = node_of_call[index[known]]
     step = _find_steps(side, trace.start[work])
     call = -1 - step  # an instance without a launch: the step
-    call[known] = owner[index[known]]
+    call[known] = levels.owner[index[known]]
     # Work launched by a call without an op around it has no owner only if it is a Python frame: its thread's step.
     call = np.where(known & (call < 0), -1 - len(side.steps) - step, call)
+    node = np.where(captured_node >= 0, captured_node, node)
+    call = np.where(captured_node >= 0, levels.owner_of_work, call)
     order = np.lexsort((trace.start[work], np.where(known, launch, 0), step))
     name = trace.name[work]
     occurrence = np.zeros(len(work), np.int64)

@@ -3,7 +3,8 @@
 A node is a path of names below a thread: `CPU 431 › ProfilerStep* › aten::linear › aten::addmm › cudaLaunchKernel ⇢
 gemm`; all `ProfilerStep#N` share one node. GPU work is a child of the call that launched it, or of a separate root if
 its launch is not in the trace. Nodes are numbered in preorder, heaviest child first, so that a subtree is a range of
-numbers and the visible nodes are found without a traversal.
+numbers and the visible nodes are found without a traversal. Calls that are known from elsewhere, as those of the
+capture of a graph, are inserted between a launch and its GPU work.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ NO_LAUNCH_LABEL = "GPU work whose launch is not in this trace"
 class DispatchTree:
     """Arrays over n nodes in preorder; times in ns.
 
-    `parent`: -1 for a root. `size`: nodes of the subtree, including the node. `name`: index into the trace's names, -1
-    for a root, whose label is in `root_labels`. `longest_event`: -1 for a root. `gpu_time`: of all GPU work in the
-    subtree. `unlisted_calls`: calls deeper than MAX_LEVELS.
+    `parent`: -1 for a root. `size`: nodes of the subtree, including the node. `name`: index into `names`, -1 for a
+    root, whose label is in `root_labels`. `longest_event`: -1 for a root; of inserted calls the longest GPU work below.
+    `gpu_time`: of all GPU work in the subtree. `is_inserted`: no events of the trace, see `InsertedCalls`; they have no
+    CPU time. `unlisted_calls`: calls deeper than MAX_LEVELS.
     """
 
     parent: I32
@@ -40,6 +42,8 @@ class DispatchTree:
     self_time: I64
     gpu_time: I64
     longest_event: I32
+    is_inserted: Bool
+    names: list[str]
     root_labels: dict[int, str]
     unlisted_calls: int
 
@@ -75,7 +79,24 @@ MAX_LEVELS = 1000
 """Deeper calls are not listed; their time counts for their ancestors. It is Python's default recursion limit."""
 
 
-def build_dispatch_tree(trace: Trace) -> DispatchTree:
+@dataclass(frozen=True, slots=True)
+class InsertedCalls:
+    """k calls between launches and their GPU work. `names`: of the trace, then others; `name` int32[k] indexes them.
+
+    `kind` uint8[k]. `parent` int64[k]: the call around each, an earlier one; -1 for the launch. `launch` int32[k]: row
+    of the trace. `work` int32[w]: rows of GPU work; `call_of_work` int64[w]: the innermost call around each launch.
+    """
+
+    names: list[str]
+    name: I32
+    kind: U8
+    parent: I64
+    launch: I32
+    work: I32
+    call_of_work: I64
+
+
+def build_dispatch_tree(trace: Trace, inserted: InsertedCalls | None = None) -> DispatchTree:
     """Build the tree, one pass per level over its events; about a second for a million events in deep stacks."""
     threads = [number for number, lane in enumerate(trace.lanes) if lane.role is Role.THREAD]
     is_thread = np.zeros(len(trace.lanes) + 1, np.bool_)
@@ -109,8 +130,27 @@ def build_dispatch_tree(trace: Trace) -> DispatchTree:
     launch[unlisted_launches] = find_nearest_ancestor(trace.parent, launch[unlisted_launches], node_of >= 0)
     no_launch_root = np.int32(len(threads))
     parent_nodes = np.where(launch >= 0, node_of[launch], no_launch_root)
-    node_of[work] = nodes.add(np.where(parent_nodes >= 0, parent_nodes, no_launch_root), name[work], trace.kind[work])
-    return _order_nodes(trace, node_of, nodes, labels, unlisted)
+    parent_nodes = np.where(parent_nodes >= 0, parent_nodes, no_launch_root).astype(np.int32)
+    if inserted is not None:
+        _insert_calls(nodes, inserted, node_of, work, parent_nodes)
+    node_of[work] = nodes.add(parent_nodes, name[work], trace.kind[work])
+    return _order_nodes(trace, node_of, nodes, labels, unlisted, trace.names if inserted is None else inserted.names)
+
+
+def _insert_calls(nodes: _NodeTable, inserted: InsertedCalls, node_of: I32, work: I32, parent_nodes: I32) -> None:
+    """Add the nodes of inserted calls, level by level, and put their GPU work below them, in `parent_nodes`."""
+    own = np.full(len(inserted.name), -1, np.int32)
+    depth = compute_depths(inserted.parent.astype(np.int32))
+    for level in range(int(depth.max(initial=-1)) + 1):
+        members = np.flatnonzero(depth == level)
+        above = inserted.parent[members]
+        parents = np.where(above >= 0, own[np.maximum(above, 0)], node_of[inserted.launch[members]])
+        members, parents = members[parents >= 0], parents[parents >= 0]  # the launch itself may be left out
+        own[members] = nodes.add(parents.astype(np.int32), inserted.name[members], inserted.kind[members])
+        nodes.inserted_calls.append(own[members])
+    below = own[inserted.call_of_work]
+    place = np.searchsorted(work, inserted.work)
+    parent_nodes[place[below >= 0]] = below[below >= 0]
 
 
 class _NodeTable:
@@ -121,6 +161,7 @@ class _NodeTable:
         self.parents = [np.full(roots, -1, np.int32)]
         self.names = [np.full(roots, -1, np.int32)]
         self.kinds = [np.full(roots, Kind.OTHER, np.uint8)]
+        self.inserted_calls: list[I32] = []  # the node of each inserted call
 
     def add(self, parent: I32, name: I32, kind: U8) -> I32:
         """Add one node per distinct (parent, name), and return the node of each event: int32[k]."""
@@ -152,7 +193,9 @@ class _ChildIndex:
         return self._order[np.repeat(first, counts) + within], parents
 
 
-def _order_nodes(trace: Trace, node_of: I32, nodes: _NodeTable, labels: list[str], unlisted: int) -> DispatchTree:
+def _order_nodes(
+    trace: Trace, node_of: I32, nodes: _NodeTable, labels: list[str], unlisted: int, names: list[str]
+) -> DispatchTree:
     """Sum up the subtrees and renumber the nodes in preorder, heaviest child first."""
     parent: I32 = np.concatenate(nodes.parents)
     name: I32 = np.concatenate(nodes.names)
@@ -162,7 +205,10 @@ def _order_nodes(trace: Trace, node_of: I32, nodes: _NodeTable, labels: list[str
     node = node_of[events]
     duration = trace.duration[events]
     on_gpu = np.isin(trace.kind[events], [int(kind) for kind in GPU_WORK])
-    count = np.bincount(node, minlength=node_count)
+    inserted_calls = np.concatenate([np.empty(0, np.int32), *nodes.inserted_calls])
+    count = np.bincount(np.concatenate([node, inserted_calls]), minlength=node_count)
+    is_inserted = np.zeros(node_count, np.bool_)
+    is_inserted[inserted_calls] = True
     total = _sum_by_node(node, duration, node_count)
     self_time = _sum_by_node(node, np.where(on_gpu, duration, trace.self_duration[events]), node_count)
     gpu = _sum_by_node(node[on_gpu], duration[on_gpu], node_count)
@@ -177,18 +223,12 @@ def _order_nodes(trace: Trace, node_of: I32, nodes: _NodeTable, labels: list[str
     for members in reversed(levels[1:]):
         np.add.at(size, parent[members], size[members])
         np.add.at(gpu, parent[members], gpu[members])
+        _pass_longest_work_up(trace, members[is_inserted[parent[members]]], parent, longest_event)
     for number in range(len(labels)):  # a root has no event: its time is the sum of its children
         total[number] = int(total[parent == number].sum())
 
     weight = np.where(np.isin(kind, [int(kind) for kind in GPU_WORK]), total, np.maximum(total, gpu))
-    position = np.zeros(node_count, np.int64)
-    for members in levels:
-        order = members[np.lexsort((-weight[members], parent[members]))]
-        before = np.cumsum(size[order]) - size[order]
-        first = np.concatenate([[True], parent[order][1:] != parent[order][:-1]])
-        group = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
-        start = np.where(parent[order] >= 0, position[parent[order]] + 1, 0)
-        position[order] = start + before - before[group]
+    position = _number_in_preorder(levels, parent, size, weight)
     inverse = np.empty(node_count, np.int64)
     inverse[position] = np.arange(node_count)
     renumbered = np.where(parent[inverse] >= 0, position[parent[inverse]], -1)
@@ -204,10 +244,31 @@ def _order_nodes(trace: Trace, node_of: I32, nodes: _NodeTable, labels: list[str
         self_time=self_time[inverse],
         gpu_time=gpu[inverse],
         longest_event=longest_event[inverse],
+        is_inserted=is_inserted[inverse],
+        names=names,
         root_labels=roots,
         unlisted_calls=unlisted,
     )
     return _drop_empty_roots(tree)
+
+
+def _pass_longest_work_up(trace: Trace, children: I64, parent: I32, longest_event: I32) -> None:
+    """Give the parents of these nodes, inserted calls, the longest event of their children."""
+    by_length = children[np.argsort(trace.duration[longest_event[children]], kind="stable")]
+    longest_event[parent[by_length]] = longest_event[by_length]  # ascending: the longest is written last
+
+
+def _number_in_preorder(levels: list[I64], parent: I32, size: I64, weight: I64) -> I64:
+    """Number the nodes in preorder, siblings by weight, heaviest first: int64[n]."""
+    position = np.zeros(len(parent), np.int64)
+    for members in levels:
+        order = members[np.lexsort((-weight[members], parent[members]))]
+        before = np.cumsum(size[order]) - size[order]
+        first = np.concatenate([[True], parent[order][1:] != parent[order][:-1]])
+        group = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
+        start = np.where(parent[order] >= 0, position[parent[order]] + 1, 0)
+        position[order] = start + before - before[group]
+    return position
 
 
 def _drop_empty_roots(tree: DispatchTree) -> DispatchTree:
@@ -230,6 +291,8 @@ def _drop_empty_roots(tree: DispatchTree) -> DispatchTree:
         self_time=tree.self_time[keep],
         gpu_time=tree.gpu_time[keep],
         longest_event=tree.longest_event[keep],
+        is_inserted=tree.is_inserted[keep],
+        names=tree.names,
         root_labels={int(number[root]): label for root, label in tree.root_labels.items() if keep[root]},
         unlisted_calls=tree.unlisted_calls,
     )

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import include_ancestors
+from torchprof_tui.analysis.graphs.captured_nodes import remove_mark
 from torchprof_tui.analysis.kernel.footprint import find_device
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
-from torchprof_tui.analysis.table.captured_calls import remove_mark
 from torchprof_tui.analysis.table.counted_calls import Calls
 from torchprof_tui.analysis.table.flop_kernels import find_flop_kernels
 from torchprof_tui.analysis.table.op_args import Inputs, OpArgs

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
-from torchprof_tui.analysis.dispatch.chain import Chain, JoinMethod
+from torchprof_tui.analysis.dispatch.chain import Chain, HopRole, JoinMethod
 from torchprof_tui.analysis.dispatch.source_line import SourceLine
 from torchprof_tui.analysis.graphs.captured_chain import CapturedChain
 from torchprof_tui.analysis.kernel.footprint import compute_footprint
@@ -16,6 +16,7 @@ from torchprof_tui.commands.chain.records import (
     ChainDocument,
     FootprintRecord,
     GpuWorkRecord,
+    GraphEdgesRecord,
     HeaviestWorkRecord,
     HopRecord,
     LineSourceRecord,
@@ -23,6 +24,7 @@ from torchprof_tui.commands.chain.records import (
 )
 from torchprof_tui.commands.common.partial_input import build_partial
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.query.graph_neighbours import find_graph_neighbours
 
 MAX_LISTED_WORK = 20
 """Pieces of GPU work below the event that `--json` lists; count and total cover all of them."""
@@ -83,10 +85,31 @@ def build_document(
         line_source=LineSourceRecord(**line.as_dict()) if line is not None else None,
         gpu_work=_build_gpu_work(trace, found),
         captured=build_captured(captured),
+        graph_edges=_build_graph_edges(trace, found.hops[-1].event),
         footprint=FootprintRecord(**resources.as_dict()) if resources is not None else None,
         transfer=TransferRecord(**moved.as_dict()) if moved is not None else None,
         partial=build_partial(trace),
     )
+
+
+def _build_graph_edges(trace: Trace, work: int) -> GraphEdgesRecord | None:
+    found = find_graph_neighbours(trace, work)
+    if not len(found):
+        return None
+    sides = (
+        [
+            HopRecord(
+                role=HopRole.GPU,
+                name=each.name,
+                start_ns=each.start,
+                duration_ns=each.duration,
+                self_ns=each.self_duration,
+            )
+            for each in map(trace.event, events.tolist())
+        ]
+        for events in (found.waits_for, found.waited_for_by)
+    )
+    return GraphEdgesRecord(waits_for=next(sides), waited_for_by=next(sides))
 
 
 def name_of(trace: Trace, event: int) -> str | None:

@@ -146,6 +146,13 @@ class CapturedRecord(Record, frozen=True, kw_only=True):
     line_source: Annotated[LineSourceRecord | None, about("what names that code")] = None
 
 
+class GraphEdgesRecord(Record, frozen=True, kw_only=True):
+    """Edges of a replayed graph at the chain's GPU work, within the same replay, on whatever streams."""
+
+    waits_for: Annotated[list[HopRecord], about("GPU work that must end before it starts")]
+    waited_for_by: Annotated[list[HopRecord], about("GPU work that starts only when it has ended")]
+
+
 class ChainDocument(Document, frozen=True, kw_only=True, tag="torchprof-tui/chain/1"):
     """The dispatch chain through one event: the calls around it, its launch, the GPU work that it leads to."""
 
@@ -171,6 +178,9 @@ class ChainDocument(Document, frozen=True, kw_only=True, tag="torchprof-tui/chai
     line_source: Annotated[LineSourceRecord | None, about("what names that code")]
     gpu_work: Annotated[GpuWorkRecord, about("all GPU work that the event leads to")]
     captured: Annotated[CapturedRecord | None, about("op of a replayed kernel; null for work of no graph")]
+    graph_edges: Annotated[
+        GraphEdgesRecord | None, about("edges of its graph; null where none were recorded, and for work of no graph")
+    ]
     footprint: Annotated[FootprintRecord | None, about("of the kernel at the end of the chain; null for none")]
     transfer: Annotated[TransferRecord | None, about("the copy or fill at the end of the chain; null for none")]
     partial: Annotated[list[ProblemRecord], about("what was lost of the trace; [] for nothing")]

@@ -20,6 +20,7 @@ from torchprof_tui.commands.common.tables import create_console
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.query.graph_neighbours import find_graph_neighbours
 from torchprof_tui.ui.common.line_label import describe_kind
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share, format_value
@@ -56,6 +57,7 @@ def print_chain(
         Text(),
         _hop_table(chain.hops, chain.event),
         *_fact_lines(trace, chain, line),
+        *_graph_edge_lines(trace, chain.hops[-1].event),
         *_captured_parts(captured),
     ]
     if len(chain.work) > 1:
@@ -85,6 +87,16 @@ def _create_table(*sides: str) -> Table:
         heading, _, justify = side.partition(":")
         table.add_column(heading, justify="right" if justify else "left", no_wrap=True)
     return table
+
+
+def _graph_edge_lines(trace: Trace, work: int) -> list[RenderableType]:
+    """Format the edges of a replayed graph at a piece of GPU work; [] where none were recorded."""
+    found = find_graph_neighbours(trace, work)
+    lines: list[RenderableType] = []
+    for label, events in (("waits for", found.waits_for), ("waited for by", found.waited_for_by)):
+        names = ", ".join(truncate(clean(trace.event(event).name), NAME_CELLS) for event in events.tolist())
+        lines += [Text(f"graph edge: {label} {names}")] if names else []
+    return lines
 
 
 def _captured_parts(captured: CapturedChain | str | None) -> list[RenderableType]:

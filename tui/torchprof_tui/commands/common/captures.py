@@ -13,11 +13,21 @@ from torchprof_tui.trace.model.trace import Trace
 def use_captures(trace: Trace, options: argparse.Namespace) -> Trace:
     """Return the trace with the captures of `--capture`, if any were named. Raises TraceError where one cannot be read.
 
-    Without the option captures are looked for beside the trace, once a replayed kernel is asked about.
+    Without the option captures are looked for beside the trace, once a replayed kernel is asked about. Of several ranks
+    each gets those of its own rank.
     """
-    if not options.capture:
+    if not getattr(options, "capture", None):
         return trace
-    captures = CaptureFiles(trace.label, options.capture, cache=not options.no_cache)
+    if trace.merged_ranks is None:
+        return _use_captures_of_rank(trace, trace.label, options)
+    ranks = tuple(
+        replace(rank, trace=_use_captures_of_rank(rank.trace, rank.file, options)) for rank in trace.merged_ranks.all
+    )
+    return replace(trace, merged_ranks=replace(trace.merged_ranks, all=ranks))
+
+
+def _use_captures_of_rank(trace: Trace, spec: str, options: argparse.Namespace) -> Trace:
+    captures = CaptureFiles(spec, options.capture, cache=not options.no_cache)
     captures.open_traces(trace)
     if captures.problems:
         raise TraceError(f"--capture: {captures.problems[0]}")

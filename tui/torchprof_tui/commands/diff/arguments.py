@@ -32,4 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="+5%",
         help="exit status 1 if a step of B takes that much longer than one of A (+5%%, +200us), beyond the noise",
     )
+    parser.add_argument(
+        "--capture",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help="a trace of the capture of graphs that A or B replays, or a folder of such: replays are compared op by op "
+        "(default: capture_traces/ beside each)",
+    )
     parser.add_argument("--no-cache", action="store_true", help="neither use nor keep what was decoded")

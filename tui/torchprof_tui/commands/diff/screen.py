@@ -20,7 +20,10 @@ def open_screen(options: argparse.Namespace) -> int:
     if problem:
         raise UsageError(f"--screen: {problem}; leave it out for the comparison as text")
     request = ComparisonRequest(
-        "" if options.b == options.a else options.b, parse_selections(options), parse_ranks(options.rank)
+        "" if options.b == options.a else options.b,
+        parse_selections(options),
+        parse_ranks(options.rank),
+        captures=tuple(options.capture),
     )
     parser = argparse.ArgumentParser()
     add_arguments(parser)
@@ -28,5 +31,6 @@ def open_screen(options: argparse.Namespace) -> int:
     if configuration is not None:
         apply_configuration(configuration, parser)
     app_options = parser.parse_args([*(["--no-cache"] if options.no_cache else []), "--", options.a])
+    app_options.capture = options.capture
     app_options.debug, app_options.configuration = options.debug, configuration
     return open_command.run(app_options, request)

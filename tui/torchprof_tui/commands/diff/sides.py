@@ -15,6 +15,7 @@ from torchprof_tui.analysis.compare.side_choice import (
     select_ranks,
 )
 from torchprof_tui.analysis.compare.step_selection import Selections, StepSelection, parse_step_numbers, split_sides
+from torchprof_tui.commands.common.captures import use_captures
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.commands.common.time_range import parse_time_range
@@ -33,7 +34,7 @@ def load_comparison(options: argparse.Namespace, load: Callable[[str], Trace] | 
     a = _load(options.a, "A", load)
     b = a if options.b == options.a else _load(options.b, "B", load)
     try:
-        traces = select_ranks(a, b, numbers, "--rank")
+        traces = [use_captures(trace, options) for trace in select_ranks(a, b, numbers, "--rank")]
         sides = [
             analyse_side(trace, f"{name} ({spec})", format_label(spec, original, trace), selection)
             for name, spec, original, trace, selection in zip(

@@ -12,7 +12,7 @@ from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.open.arguments import COLOR_SYSTEMS
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.printable import clean
-from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.loading.named_captures import set_captures
 from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_specs
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
@@ -54,7 +54,7 @@ def _run_app(
     if meant is not None:
         stdin = _replace_stdin_with_terminal() if meant.path == "-" else None
         opening = meant.create_opener(not options.no_cache, stdin, defer_blocks=True, connections=connections)
-        _use_captures(opening, getattr(options, "capture", []))  # `diff --screen` has no such option
+        name_captures(opening, options.capture)
         opening.start()
     try:
         from torchprof_tui.app import TorchprofApp
@@ -81,16 +81,15 @@ def _run_app(
     return app.return_code or 0
 
 
-def _use_captures(opening: TraceOpener, names: list[str]) -> None:
+def name_captures(opening: TraceOpener, names: list[str]) -> None:
     """Use these captures instead of those beside the trace. Raises UsageError where that is not possible."""
     if not names:
         return
     missing = next((name for name in names if not os.path.exists(name)), None)
     if missing is not None:
         raise UsageError(f"--capture: {missing}: no such file or folder")
-    if not isinstance(opening, SingleTraceOpener):
-        raise UsageError("--capture works with one trace, not with several ranks or other hosts")
-    opening.captures = tuple(names)
+    if not set_captures(opening, tuple(names)):
+        raise UsageError("--capture works with traces on this machine, not with those of other hosts")
 
 
 def set_color_environment(color: str) -> None:

@@ -274,7 +274,7 @@ def _open_explorer(result: RunResult, options: argparse.Namespace) -> None:
         _report(
             f"opening {len(result.traces_to_open)} of {len(result.traces)} traces; the others are in {result.folder}"
         )
-    shown = {"trace": list(result.traces_to_open), "at": None, "no_cache": False}
+    shown = {"trace": list(result.traces_to_open), "at": None, "no_cache": False, "capture": []}
     open_command.run(argparse.Namespace(**{**vars(options), **shown}))
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    pass
+from torchprof_tui.commands.common.arguments import add_capture_option
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,4 +20,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="OUT.svg or OUT.txt")
     parser.add_argument("--theme", choices=("dark", "light"), default="dark")
+    add_capture_option(parser)
     parser.add_argument("--no-cache", action="store_true", help="neither read nor write the cache of decoded traces")

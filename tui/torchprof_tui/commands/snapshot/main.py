@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from rich.terminal_theme import SVG_EXPORT_THEME
 
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.open.main import name_captures
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, write_atomically
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
@@ -49,6 +50,7 @@ def run(options: argparse.Namespace) -> int:
         opening = None
         if options.trace:
             opening = resolve_specs(options.trace).create_opener(not options.no_cache, connections=connections)
+            name_captures(opening, options.capture)
             opening.start()
             if sys.stderr.isatty():
                 opening.wait_until_connected()

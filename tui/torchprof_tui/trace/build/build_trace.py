@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from torchprof_tui.trace.build import counters, lane_merging, launch_links, metadata, nesting
+from torchprof_tui.trace.build import counters, graph_edges, lane_merging, launch_links, metadata, nesting
 from torchprof_tui.trace.build.event_columns import EventColumns
 from torchprof_tui.trace.build.event_kinds import DrawnEvents, is_gpu_work, select_drawn_events
 from torchprof_tui.trace.build.event_order import invert_order, normalize_timestamps, sort_by_lane
@@ -17,6 +17,7 @@ from torchprof_tui.trace.build.lane_assignment import EventTracks, assign_lanes,
 from torchprof_tui.trace.build.lane_layout import LaneLayout, has_several_processes, lay_out_lanes
 from torchprof_tui.trace.build.lane_merging import LaneOrder
 from torchprof_tui.trace.build.lane_naming import LaneNamer
+from torchprof_tui.trace.build.launch_links import FlowLinks
 from torchprof_tui.trace.build.sparse_columns import collect_sparse_columns
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
 from torchprof_tui.trace.build.value_ranges import restrict_values
@@ -58,14 +59,13 @@ class NestedLanes:
     """The sorted events by lane, while a background thread may still nest them.
 
     `first` int64[lanes + 1]: the bounds of each lane's events. `event_of` int32[entries]: the event that an entry
-    became, or -1. `flow_links`: forward and backward events, GPU work and its call, None until they are
-    linked.
+    became, or -1. `flow_links`: None until they are linked.
     """
 
     first: I64
     event_of: I32
     wait_for_nesting: Callable[[], nesting.Nesting]
-    flow_links: tuple[I32, I32, I32, I32] | None = None
+    flow_links: FlowLinks | None = None
 
 
 def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = allocate_in_memory) -> Trace:
@@ -218,12 +218,11 @@ def _merge_lanes(raw: RawEvents, lane_order: LaneOrder, columns: EventColumns, s
         column[:] = column[order]
     columns.launch_of[:] = launch_links.reorder_launches(columns.launch_of, order)
     new_index = invert_order(order, len(order))
-    forward, backward, work, call = (new_index[events] for events in flow_links)
     return NestedLanes(
         slots.first[lane_order.first],
         invert_order(columns.ordinal, len(raw)),
         lambda: merged,
-        (forward, backward, work, call),
+        FlowLinks(*(new_index[events] for events in flow_links)),
     )
 
 
@@ -248,7 +247,7 @@ def _link_events(raw: RawEvents, columns: EventColumns, lanes: NestedLanes, allo
 
     Waits for the nesting, and frees the last raw columns.
     """
-    forward, backward, called_work, work_call = lanes.flow_links or _link_by_flows(raw, columns, lanes)
+    flow_links = lanes.flow_links or _link_by_flows(raw, columns, lanes)
     work_order, work_first = launch_links.group_work_by_launch(columns.launch_of, allocate)
     lanes.wait_for_nesting()
     _free_columns(raw, "phase", "category", "time", "track", "id")
@@ -256,20 +255,17 @@ def _link_events(raw: RawEvents, columns: EventColumns, lanes: NestedLanes, allo
         launch_of=columns.launch_of,
         work_order=work_order,
         work_first=work_first,
-        forward=forward,
-        backward=backward,
-        called_work=called_work,
-        work_call=work_call,
+        **flow_links._asdict(),
         launches=int(np.count_nonzero(np.diff(work_first))),
         gpu_events=int(np.count_nonzero(is_gpu_work(columns.kind))),
         linked_gpu_events=len(work_order),
     )
 
 
-def _link_by_flows(raw: RawEvents, columns: EventColumns, lanes: NestedLanes) -> tuple[I32, I32, I32, I32]:
-    """Link what flows join: launches of work without correlations, before they are grouped, and both passes.
+def _link_by_flows(raw: RawEvents, columns: EventColumns, lanes: NestedLanes) -> FlowLinks:
+    """Link what flows join: launches of work without correlations, before they are grouped, both passes, graph nodes.
 
-    Returns forward and backward events, GPU work and its runtime call. Waits for the nesting only for such flows.
+    Waits for the nesting only for such flows.
     """
 
     def get_parents() -> I32:
@@ -277,7 +273,8 @@ def _link_by_flows(raw: RawEvents, columns: EventColumns, lanes: NestedLanes) ->
 
     called_work, work_call = launch_links.link_launches_by_flows(raw, lanes.event_of, columns, lanes.first, get_parents)
     forward, backward = launch_links.link_forward_backward(raw, lanes.event_of, columns, lanes.first, get_parents)
-    return forward, backward, called_work, work_call
+    before, after = graph_edges.link_graph_nodes(raw, columns, lanes.first)
+    return FlowLinks(forward, backward, called_work, work_call, before, after)
 
 
 def _lay_out(

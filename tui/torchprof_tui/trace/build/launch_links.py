@@ -6,6 +6,7 @@ Launches are joined by correlation, on Ascend, which records none, by flows; for
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,17 @@ _FLOW_PHASES = (ord("s"), ord("t"), ord("f"))
 
 _MAX_PARENT_STEPS = 1000
 """Parents followed to find the slice that encloses a flow; deeper than any real stack."""
+
+
+class FlowLinks(NamedTuple):
+    """Pairs of events that flows join, int32[...] each; see `Links`."""
+
+    forward: I32
+    backward: I32
+    called_work: I32
+    work_call: I32
+    graph_before: I32
+    graph_after: I32
 
 
 ParentProvider = Callable[[], I32]

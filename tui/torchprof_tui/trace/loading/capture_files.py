@@ -18,6 +18,7 @@ from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.capture_details import read_capture_details
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.specs.address import RANK_IN_NAME, TRACE_SUFFIXES, is_key_averages_file, is_remote
+from torchprof_tui.trace.specs.rank_files import rank_of
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace
@@ -31,6 +32,9 @@ MAX_LISTED = 1000
 MAX_OPENED = 8
 """Captures that are opened of one folder: those with the batch sizes nearest to the trace's."""
 
+MAX_SMALL, MAX_SMALL_BYTES = 64, 4 << 20
+"""Captures that are all opened where they are as small together as those of `run --capture`."""
+
 MAX_BYTES = 512 << 20
 """Size of a file that is opened without being named by the user."""
 
@@ -42,7 +46,7 @@ class CaptureFiles:
     """The captures of one trace, opened on first use and kept; a `CaptureTraces`.
 
     `spec`: the trace, beside which captures are looked for. `named`: files and folders that the user named; nothing
-    is looked for then. Thread-safe.
+    is looked for then; those of other ranks are left out where one is of the trace's rank. Thread-safe.
     """
 
     def __init__(self, spec: str, named: Sequence[str] = (), cache: bool = True) -> None:
@@ -65,27 +69,32 @@ class CaptureFiles:
         """
         with self._lock:
             if self._opened is None:
-                paths = self._list_named() if self._named else self._find_beside(replayed)
-                self._opened = tuple(self._open_all(paths))
+                rank = rank_of(replayed.rank, self._spec)
+                if self._named:
+                    opened = self._open_all(self._list_named(rank))
+                    own = [trace for trace in opened if trace.rank in (None, rank)]
+                    opened = own if rank is not None and own else opened
+                else:
+                    opened = self._open_all(self._find_beside(replayed, rank))
+                self._opened = tuple(opened)
             return self._opened
 
-    def _list_named(self) -> list[str]:
+    def _list_named(self, rank: int | None) -> list[str]:
         paths: list[str] = []
         for name in self._named:
             found = _list_traces(name) if os.path.isdir(name) else [name]
             paths += found
             if not found:
                 self._problems.append(f"{clean(name)}: no traces in this folder")
-        return paths
+        return [path for path in paths if _is_of_rank(path, rank)] or paths
 
-    def _find_beside(self, replayed: Trace) -> list[str]:
+    def _find_beside(self, replayed: Trace, rank: int | None) -> list[str]:
         if self._spec == "-" or is_remote(self._spec):
             return []
         folder = os.path.join(os.path.dirname(os.path.abspath(self._spec)), CAPTURE_FOLDER)
-        paths = [
-            path for path in _list_traces(folder) if _is_of_rank(path, replayed.rank) and self._has_usable_size(path)
-        ]
-        if len(paths) <= MAX_OPENED:
+        paths = [path for path in _list_traces(folder) if _is_of_rank(path, rank) and self._has_usable_size(path)]
+        is_small = len(paths) <= MAX_SMALL and sum(map(os.path.getsize, paths)) <= MAX_SMALL_BYTES
+        if is_small or len(paths) <= MAX_OPENED:
             return paths
         sizes = self._read_batch_sizes(folder)
         key = _distance_to(find_step_batches(replayed.names))

@@ -40,7 +40,9 @@ class RanksOpener:
 
     `files`: the traces, by rank; `label`: what the user called them; `spec`: the name that opens them again; `lost`:
     ranks that are known to be missing. A rank that cannot be opened is left out and listed in `Ranks.lost`; at least
-    one must open. `cached`: whether nothing had to be decoded; final when `load_trace` has returned.
+    one must open. `cached`: whether nothing had to be decoded; final when `load_trace` has returned. `captures`: set
+    before `load_trace` to files or folders with captures of their graphs, instead of those beside each trace; each rank
+    uses those of its own.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class RanksOpener:
         self.spec = spec
         self.cached = True
         self.cache_was_damaged = False
+        self.captures: tuple[str, ...] = ()
         self._use_cache = cache
         self._lost = list(lost)
         self._cache_entries: list[CacheEntry] = []
@@ -109,7 +112,7 @@ class RanksOpener:
         from torchprof_tui.trace.ranks.merge import OpenedRank  # deferred: not needed before the first frame
 
         file = self.files[index]
-        state = OpeningState(file.spec, cache=self._use_cache, identity=file.identity)
+        state = OpeningState(file.spec, cache=self._use_cache, identity=file.identity, captures=self.captures)
         try:
             opened = await open_or_build_async(state, partial(self._build_rank, index, report))
         except LoadError as error:

@@ -33,8 +33,8 @@ class ComparingApp(App[None]):
         self.earlier_recording = ""
         self.pending_comparison: ComparisonRequest | None = None
 
-    def _start_opener(self, specs: tuple[str, ...]) -> TraceOpener:
-        """Start to open a trace. Raises OSError and ValueError."""
+    def _start_opener(self, specs: tuple[str, ...], captures: tuple[str, ...] = ()) -> TraceOpener:
+        """Start to open a trace; `captures` of its graphs, () for those beside it. Raises OSError and ValueError."""
         raise NotImplementedError
 
     def start_pending_comparison(self, trace: Trace) -> None:
@@ -56,7 +56,7 @@ class ComparingApp(App[None]):
     @work(exclusive=True, group="second trace")
     async def _open_second(self, asked: CompareAsked) -> None:
         try:
-            opener = await asyncio.to_thread(self._start_opener, (asked.request.other,))
+            opener = await asyncio.to_thread(self._start_opener, (asked.request.other,), asked.request.captures)
         except (OSError, ValueError) as error:
             line = f"{format_error(error)}; D takes a path, sample:NAME or host:path"
             self.notify(line, title="cannot be compared", severity="error", timeout=8, markup=False)

@@ -33,13 +33,14 @@ _CHOICE = re.compile(r"(?:^|\s)(steps?|ranks?)\s+#?([\d.#/]+)\s*$")
 class ComparisonRequest:
     """The other trace, "" for the open one; the steps and the ranks of A and of B.
 
-    `is_other_first`: the other trace is A, as an earlier recording is.
+    `is_other_first`: the other trace is A, as an earlier recording is. `captures`: of the graphs of the other trace.
     """
 
     other: str = ""
     steps: Selections = (AUTOMATIC, AUTOMATIC)
     ranks: tuple[int | None, int | None] = (None, None)
     is_other_first: bool = False
+    captures: tuple[str, ...] = ()
 
 
 def parse_request(text: str) -> ComparisonRequest:

@@ -13,6 +13,7 @@ from torchprof_tui.analysis.patterns.engine.code_location import find_code_line
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.time_format import format_time
+from torchprof_tui.trace.query.graph_neighbours import find_graph_neighbours
 from torchprof_tui.ui.common.messages import (
     ChainRead,
     DiagnosisReady,
@@ -162,7 +163,8 @@ class PanelController:
                 self._timeline.highlighted = events
                 self._gutter.flag_lanes({int(self._trace.lane[event]) for event in events}, finding.is_significant)
             else:
-                self._timeline.highlighted = chain.events if chain is not None else ()
+                edges = find_graph_neighbours(self._trace, self._view_state.selected)
+                self._timeline.highlighted = [*chain.events, *edges.events] if chain is not None else ()
                 self._gutter.flag_lanes(())
         if chain is None or finding is not None:
             self._timeline.show_link(-1, -1)

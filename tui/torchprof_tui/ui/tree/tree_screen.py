@@ -10,7 +10,8 @@ from rich.style import Style
 from textual import work
 from textual.app import ComposeResult
 
-from torchprof_tui.analysis.dispatch.call_tree import MAX_LEVELS, DispatchTree, build_dispatch_tree
+from torchprof_tui.analysis.dispatch.call_tree import MAX_LEVELS, DispatchTree
+from torchprof_tui.analysis.graphs.captured_tree import build_call_tree
 from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.trace.core.time_format import format_duration
@@ -76,15 +77,15 @@ class TreeScreen(ListScreen):
 
     @work(thread=True)
     def _build_tree(self) -> None:
-        tree = build_dispatch_tree(self.trace)
+        tree = build_call_tree(self.trace)
         gpu_names = np.unique(tree.name[np.isin(tree.kind, [int(kind) for kind in GPU_WORK]) & (tree.name >= 0)])
         labels = label_kernels([self.trace.names[name] for name in gpu_names.tolist()])
         self.app.call_from_thread(self._show_tree, tree, dict(zip(gpu_names.tolist(), map(clean, labels), strict=True)))
 
     def _show_tree(self, tree: DispatchTree, labels: dict[int, str]) -> None:
         self.call_tree, self._labels = tree, labels
-        shown_names = [labels.get(index) or shorten(clean(name)) for index, name in enumerate(self.trace.names)]
-        self._fold_state = FoldState(tree, self.trace.names, shown_names)
+        shown_names = [labels.get(index) or shorten(clean(name)) for index, name in enumerate(tree.names)]
+        self._fold_state = FoldState(tree, tree.names, shown_names)
         self._total_gpu_time = max(sum(int(tree.gpu_time[root]) for root in tree.root_labels), 1)
         self.rows.empty_text = "no calls were recorded in this trace. q: back to the lanes."
         self._refresh_rows(0)
@@ -179,14 +180,16 @@ class TreeScreen(ListScreen):
     def _format_numbers(self, node: int, has_self: bool, style: Style) -> list[TextRun]:
         tree = self.call_tree
         assert tree is not None
-        has_no_self = node in tree.root_labels or int(tree.kind[node]) in GPU_WORK
+        is_inserted = bool(tree.is_inserted[node])  # no call of this trace: it took no time on its CPU
+        has_no_self = is_inserted or node in tree.root_labels or int(tree.kind[node]) in GPU_WORK
         gpu_time, total = int(tree.gpu_time[node]), int(tree.total[node])
         count = f"{int(tree.count[node]):,}" if tree.count[node] else ""
         self_time = "" if has_no_self else format_duration(int(tree.self_time[node]))
         gpu = format_duration(gpu_time) if gpu_time else ""
         share = f"{format_share(gpu_time / self._total_gpu_time):>8}" if gpu_time else " " * 8
         self_text = f" {self_time:>11}" if has_self else ""
-        numbers = f"{count:>9} {format_duration(total):>11}{self_text}"
+        total_text = "" if is_inserted else format_duration(total)
+        numbers = f"{count:>9} {total_text:>11}{self_text}"
         if not self._has_gpu:
             return [(numbers, style)]
         return [(f"{numbers} {gpu:>11} ", style), (share, self.rows.palette.muted)]
@@ -200,7 +203,7 @@ class TreeScreen(ListScreen):
         name_index = int(self.call_tree.name[node])
         if self.call_tree.kind[node] in GPU_WORK:
             return truncate(self._labels[name_index], cells)
-        name = clean(self.trace.names[name_index])
+        name = clean(self.call_tree.names[name_index])
         return name if cell_len(name) <= cells else truncate(shorten(name), cells)
 
     # -- keys ----------------------------------------------------------------------------------------------
@@ -290,7 +293,7 @@ class TreeScreen(ListScreen):
             text, label = self.rows.visible_text(min(self.rows.size.width, COPY_WIDTH)) + "\n", "the rows on screen"
         else:
             name = int(self.call_tree.name[node])
-            text = label = self.trace.names[name] if name >= 0 else self.call_tree.root_labels[node]
+            text = label = self.call_tree.names[name] if name >= 0 else self.call_tree.root_labels[node]
         self.app.copy_to_clipboard(text)
         self._status.show_message(format_copy_message(label))
 

@@ -12,12 +12,14 @@ from torchprof_tui.analysis.patterns.engine.lane_labels import describe_overhead
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Event, Step, Trace
+from torchprof_tui.trace.query.graph_neighbours import find_graph_neighbours
 from torchprof_tui.ui.common.kind_descriptions import KIND_DESCRIPTIONS
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_ordinal, format_share, format_value
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
 from torchprof_tui.ui.explorer.panels.captured_text import describe_captured
 from torchprof_tui.ui.explorer.panels.event_title import describe_share, shorten_event_name
+from torchprof_tui.ui.explorer.panels.graph_edges_text import describe_graph_edges
 from torchprof_tui.ui.explorer.panels.overview_text import KEY_LINES_MIN_HEIGHT, format_findings, format_steps
 
 if TYPE_CHECKING:
@@ -130,6 +132,9 @@ class DetailsPanel(TextPanel):
         link = self._describe_link(event)
         if link:
             pairs.append(("cause" if event.kind in GPU_WORK else "launches", link))
+        edges = describe_graph_edges(self._trace, find_graph_neighbours(self._trace, event.index))
+        if edges:
+            pairs.append(("graph", edges))
         if self._captured is not None:
             captured = self._captured
             pairs.append(("captured", captured if isinstance(captured, str) else describe_captured(captured)))
