@@ -53,11 +53,13 @@ class ServingSteps:
     What was measured, in ns from the trace's first event: `start`, `end` of the annotation. `cpu_time` of its thread
     without `wait_time`, in which it was in calls that wait for the GPU. Of the GPU work launched in the step, by any
     thread: `gpu_time` sum of its durations, `gpu_busy` time in which any of it ran, `gpu_start`, `gpu_end` (UNKNOWN
-    without work). `step_time`: from the later of the start and the completion of the step before on this thread to the
-    completion, which is the later of the end and `gpu_end`; so times of steps that overlap are counted once.
-    `kernels` (collectives with them), of which `graph_kernels` were launched by `graph_launches` graphs; `not_graphed`
-    a NotGraphed for the others. `gap`: from the end to the next step on the thread, `gap_idle`: of it, the time in
-    which no GPU worked (UNKNOWN after the last step, and without GPU work in the trace).
+    without work). A step is complete at the later of `end` and `gpu_end`. `step_time`: to its completion, from the
+    later of its start and the completion of the step before on this thread, so that steps which overlap are counted
+    once. `pause`: from the completion to the next step on the thread, 0 where that started before: step times and
+    pauses sum to the time from the first start to the last completion. `kernels` (collectives with them), of which
+    `graph_kernels` were launched by `graph_launches` graphs; `not_graphed` a NotGraphed for the others. `gap`: from the
+    end to the next step on the thread, in which the engine schedules; `gap_idle`: of it, the time in which no GPU
+    worked (UNKNOWN after the last step, and without GPU work in the trace).
     """
 
     engines: tuple[str, ...]
@@ -88,6 +90,7 @@ class ServingSteps:
     graph_kernels: I64
     graph_launches: I64
     not_graphed: U8
+    pause: I64
     gap: I64
     gap_idle: I64
 
@@ -111,8 +114,8 @@ class KindSummary:
 
     `tokens`: of the `counted` steps whose tokens are known; what is per token, and tokens per second, is of these.
     `time_per_token_p50`, `_p95`: of the steps. `tokens_per_second`: tokens by the sum of the step times;
-    `tokens_per_second_with_gaps` counts the gaps after them as well. `graph_share`: of the kernels, 0..1; `not_graphed`: why the
-    others were not launched by a graph, with their number, most first.
+    `tokens_per_second_with_pauses` counts the pauses after them as well. `graph_share`: of the kernels, 0..1;
+    `not_graphed`: why the others were not launched by a graph, with their number, most first.
     """
 
     kind: StepKind
@@ -127,7 +130,7 @@ class KindSummary:
     time_per_token_p50: float | None
     time_per_token_p95: float | None
     tokens_per_second: float | None
-    tokens_per_second_with_gaps: float | None
+    tokens_per_second_with_pauses: float | None
     kernels: int
     kernels_per_token: float | None
     cpu_time: int

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from torchprof_tui.trace.build.event_columns import EventColumns
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries
 from torchprof_tui.trace.core.factorize import bincount_chunked

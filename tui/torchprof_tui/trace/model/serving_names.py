@@ -75,7 +75,7 @@ class ServingStepName:
 
 
 _PREFIXES = ("execute_", "step[", "prefill[", "decode[", "eager_decode[", "[Executor] _forward_step")
-_NUMBER = r"(\d{1,15})"
+_NUMBER = r"(\d{1,15})(?!\d)"
 _VLLM = re.compile(rf"execute_(?:\d{{1,15}}_)?context_{_NUMBER}(?:\((\w*)\))?(?:_generation_{_NUMBER}(?:\((\w*)\))?)?")
 _VLLM_GROUP = re.compile(rf"(?:sq)?{_NUMBER}(?:sk{_NUMBER})?(?:sq|$)")
 _VLLM_REQUESTS = re.compile(rf"execute_new_{_NUMBER}_cached_{_NUMBER}")
@@ -183,7 +183,10 @@ def _sum_context_lengths(text: str) -> int:
     match = _CONTEXT_LENGTHS.search(text)
     if match is None or match[2]:  # the list was cut
         return UNKNOWN
-    return sum(int(length) for length in (match[1] or match[3]).split(",") if length.strip())
+    lengths = [length.strip() for length in (match[1] or match[3]).split(",")]
+    if any(not length.isdecimal() or len(length) > 15 for length in lengths):
+        return UNKNOWN
+    return sum(map(int, lengths))
 
 
 def _parse_tensorrt_llm(match: re.Match[str]) -> ServingStepName:
