@@ -161,9 +161,17 @@ class LayerTimes:
     is_captured: bool
 
     @property
-    def layers(self) -> I32:
-        """The numbers of the layers, ascending."""
-        return np.unique(self.layer)
+    def medians(self) -> tuple[I32, F64, F64]:
+        """The numbers of the layers, ascending, and of each the median GPU and CPU time over the steps that have it.
+
+        int32[layers], float64[layers] ns twice.
+        """
+        numbers = np.unique(self.layer)
+        rows = [self.layer == number for number in numbers.tolist()]
+        gpu_time, cpu_time = (
+            np.array([np.median(times[row]) for row in rows]) for times in (self.gpu_time, self.cpu_time)
+        )
+        return numbers, gpu_time, cpu_time
 
 
 @dataclass(frozen=True, slots=True)
