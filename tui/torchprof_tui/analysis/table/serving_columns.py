@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -75,7 +75,7 @@ def _to_column(rows: Sequence[KindSummary | None], read: Callable[[KindSummary],
     return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
-def _insert(sheet: Sheet, fields: tuple[Field, ...], columns: dict[str, Sequence[str] | I64 | F64]) -> Sheet:
+def _insert(sheet: Sheet, fields: tuple[Field, ...], columns: Mapping[str, Sequence[str] | I64 | F64]) -> Sheet:
     return replace(sheet, fields=(sheet.fields[0], *fields, *sheet.fields[1:]), columns={**sheet.columns, **columns})
 
 

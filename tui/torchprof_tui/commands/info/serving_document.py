@@ -35,6 +35,7 @@ def _build_kind(kind: KindSummary) -> KindRecord:
         step_p50_ns=kind.step_time_p50,
         step_p95_ns=kind.step_time_p95,
         step_sum_ns=kind.step_time_sum,
+        lead_in_ns=kind.lead_in_sum,
         batch=kind.batch_p50,
         kv_length=kind.kv_length_p50,
         tokens=kind.tokens,

@@ -25,6 +25,7 @@ class KindRecord(Record, frozen=True, kw_only=True):
     step_p50_ns: Annotated[float, about("time of a step, median")]
     step_p95_ns: Annotated[float, about("time of a step, 95th percentile")]
     step_sum_ns: Annotated[int, about("sum of the step times")]
+    lead_in_ns: Annotated[int, about("not in the step times: the first step waited for unrecorded GPU work")]
     batch: Annotated[float | None, about("requests, median")]
     kv_length: Annotated[float | None, about("tokens in the KV cache, median")]
     tokens: Annotated[int | None, about("computed by the steps that say it")]

@@ -17,6 +17,10 @@ _COLUMNS = (
 )  # fmt: skip
 
 
+MIN_LEAD_IN_SHARE = 0.05
+"""Of the step times, from which the time of the first step that is not counted is named."""
+
+
 def build_serving_tables(answer: dict[str, Any]) -> list[RenderableType]:
     """Build a table by kind of step for each trace with steps of a serving engine; [] where none has any."""
     return [_build_table(serving) for serving in answer["serving"] if serving["steps"]]
@@ -34,6 +38,12 @@ def _build_table(serving: dict[str, Any]) -> ConsoleTable:
         for each in kind["not_graphed"]
     ]
     lines += [line for kind in serving["kinds"] if (line := _format_gaps(kind))]
+    lines += [
+        f"{kind['kind']}: {format_duration(kind['lead_in_ns'])} of the first step not counted: "
+        "it waited for GPU work from before the recording"
+        for kind in serving["kinds"]
+        if kind["lead_in_ns"] > MIN_LEAD_IN_SHARE * kind["step_sum_ns"]
+    ]
     if serving["layers"] is not None:
         lines.append(_format_layers(serving["layers"]))
     table.caption, table.caption_justify = "\n".join(lines), "left"
