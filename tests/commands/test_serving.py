@@ -1,4 +1,4 @@
-"""Serving steps on the command line and in the Python API: the same numbers, and what to record where there are none."""
+"""Serving steps on the command line and in the Python API: the same numbers, and what records them."""
 
 from __future__ import annotations
 
