@@ -44,7 +44,8 @@ def measure_serving_steps(trace: Trace) -> ServingSteps:
     following = _find_following(lane)
     begin = np.maximum(start, _previous_values(completion, following))
     is_last = following < 0
-    waits, busy = _find_waits(trace, lane), _find_busy_time(trace) if len(found) else NO_INTERVALS
+    waits = _find_waits(trace, lane) if found else {}
+    busy = _find_busy_time(trace) if found else NO_INTERVALS
     wait = _measure_waits(waits, start, end, lane)
     lead_in = _measure_lead_ins(trace, waits, busy, (start, completion), lane)
     is_eager = np.array([said.is_eager for said in said_of_name], np.bool_)[name]

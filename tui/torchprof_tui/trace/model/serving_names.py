@@ -75,8 +75,8 @@ class ServingStepName:
 
 
 _PREFIXES = ("execute_", "step[", "prefill[", "decode[", "eager_decode[", "[Executor] _forward_step")
-_NUMBER = r"(\d{1,15})(?!\d)"
-_VLLM = re.compile(rf"execute_(?:\d{{1,15}}_)?context_{_NUMBER}(?:\((\w*)\))?(?:_generation_{_NUMBER}(?:\((\w*)\))?)?")
+_NUMBER = r"(\d{1,12})(?!\d)"
+_VLLM = re.compile(rf"execute_(?:\d{{1,12}}_)?context_{_NUMBER}(?:\((\w*)\))?(?:_generation_{_NUMBER}(?:\((\w*)\))?)?")
 _VLLM_GROUP = re.compile(rf"(?:sq)?{_NUMBER}(?:sk{_NUMBER})?(?:sq|$)")
 _VLLM_REQUESTS = re.compile(rf"execute_new_{_NUMBER}_cached_{_NUMBER}")
 _SGLANG = re.compile(r"step\[\s*(\w+)((?:\s+\w+=\S+)*)\s*\]")
@@ -85,7 +85,7 @@ _TENSORRT_LLM = re.compile(
     rf"\[Executor\] _forward_step(?: {_NUMBER})?: {_NUMBER} ctx reqs, (?:{_NUMBER} ctx tokens, )?{_NUMBER} gen reqs"
 )
 _VALUE = re.compile(rf"\b(\w+)={_NUMBER}(?:/{_NUMBER})?")
-_CONTEXT_LENGTHS = re.compile(r"\bctx=(?:\[([\d, ]+)\](\.\.\.)?|(\d{1,15}))")
+_CONTEXT_LENGTHS = re.compile(r"\bctx=(?:\[([\d, ]+)\](\.\.\.)?|(\d{1,12}))")
 
 _SGLANG_KINDS = {
     "EXTEND": StepKind.PREFILL,
@@ -184,7 +184,7 @@ def _sum_context_lengths(text: str) -> int:
     if match is None or match[2]:  # the list was cut
         return UNKNOWN
     lengths = [length.strip() for length in (match[1] or match[3]).split(",")]
-    if any(not length.isdecimal() or len(length) > 15 for length in lengths):
+    if any(not length.isdecimal() or len(length) > 12 for length in lengths):
         return UNKNOWN
     return sum(map(int, lengths))
 
