@@ -13,7 +13,6 @@ from torchprof_tui.analysis.flame.timed_events import has_frames
 from torchprof_tui.analysis.search.name_search import BadPattern, is_case_sensitive
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.prompt_input import Prompt
 from torchprof_tui.ui.common.status_line import StatusLine
@@ -185,7 +184,7 @@ def choose_first_scope(scopes: list[TableScope], view_state: ViewState) -> int:
     selected = view_state.selected
     if view_state.mark is not None:
         wanted = "the marked range"
-    elif selected >= 0 and view_state.trace.kind[selected] == Kind.STEP:
+    elif any(step.event == selected for step in view_state.current_steps()):
         wanted = view_state.trace.event(selected).name
     else:
         wanted = "on screen"

@@ -55,6 +55,11 @@ GLOSSARY: tuple[Word, ...] = (
         "cheatsheet (c): graph-replay",
     ),
     Word(
+        "decode",
+        "A step of a serving engine that computes the next token of each sequence; D32 on the ruler: of 32.",
+        "ruler; table (t): b; info",
+    ),
+    Word(
         "dispatch",
         "The time that the CPU spends inside ops and runtime calls before it launches the next GPU work.",
         "cheatsheet (c); labels (x)",
@@ -193,6 +198,11 @@ GLOSSARY: tuple[Word, ...] = (
         "pinned memory",
         "Host memory that stays in place, so that the GPU can copy it directly while the CPU works on.",
         "kernel panel (k): moves",
+    ),
+    Word(
+        "prefill",
+        "A step of a serving engine that computes prompts; P2 on the ruler: of 2; M5: mixed with sequences.",
+        "ruler; table (t): b; info",
     ),
     Word(
         "problem",
