@@ -128,6 +128,42 @@ FAULTS: dict[str, Fault] = {
         (r"garbage", r"\bgc\b", r"\bcollector\b"),
         with_stack=True,
     ),
+    "kv_cache_cat": Fault(
+        "serving",
+        "a language model appends each token's keys and values to its KV cache with torch.cat",
+        "they are written into a cache of the full length",
+        (r"kv.cache", r"\bcat\b"),
+    ),
+    "end_of_sequence_item": Fault(
+        "serving",
+        "after each token, the last token of each sequence is read with item() to see whether the text has ended",
+        "the GPU counts the sequences that have ended, which is read after every 16th token",
+        (r"\bitem\b", r"end.of.sequence", r"\bsync"),
+    ),
+    "padded_batches": Fault(
+        "serving",
+        "batches of 17 to 32 sequences replay the one CUDA graph that was captured, for 32",
+        "a graph was captured for each of these sizes",
+        (r"\bpadd(ed|ing)\b", r"capture(d)? sizes?"),
+    ),
+    "eager_fallback": Fault(
+        "serving",
+        "graphs were captured for up to 16 sequences; every third step has 20 and runs eagerly",
+        "a graph was captured for 20 as well",
+        (r"\beager(ly)?\b", r"without a graph", r"\bfall.?back\b"),
+    ),
+    "mixed_batches": Fault(
+        "serving",
+        "every sixth step also reads four prompts of 4,096 tokens, and all sequences wait for their next token",
+        "the prompts are read 128 tokens at a time",
+        (r"\bmixed\b", r"\bprefills?\b"),
+    ),
+    "slow_scheduler": Fault(
+        "serving",
+        "between two steps, a scheduler in Python sorts 2,000 requests, and the GPU waits",
+        "it looks at the running requests only",
+        (r"between (two )?steps", r"\bscheduler\b"),
+    ),
 }
 """By name, in the order in which they are recorded."""
 

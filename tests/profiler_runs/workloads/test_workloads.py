@@ -26,6 +26,7 @@ NAMES = (
     "recompiles",
     "streams",
     "graph_replay",
+    "generate",
     "train_images",
 )
 WITH_GPU = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0")}
