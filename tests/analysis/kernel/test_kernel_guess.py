@@ -24,6 +24,10 @@ ADD = (
         ("gemm: 2, gemm 3", [Guess("gemm", 5)]),
         ("sm90", [Guess("sm90", None)]),
         ("7", [Guess("7", None)]),
+        ("matrix 2, gemm x2, gemm ×1, at::native = 4", [Guess("matrix", 2), Guess("gemm", 3), Guess("at::native", 4)]),
+        ("gemm x 2, flash 3x", [Guess("gemm", 2), Guess("flash", 3)]),
+        ("gemm " + "9" * 5_000, [Guess("gemm " + "9" * 5_000, None)]),
+        *((text, [Guess(text, None)]) for text in ("q" + "x" * 100_000 + "a", "q" + "=:" * 100_000 + "b")),
     ],
 )
 def test_what_people_type(text: str, guesses: list[Guess]) -> None:

@@ -23,7 +23,7 @@ class SideAnalysis:
     """The measurements of one side, each computed on first use. `side`: what is compared of the trace."""
 
     def __init__(self, trace: Trace, label: str, selection: StepSelection = AUTOMATIC) -> None:
-        self.checker = Checker(trace)
+        self.checker = Checker(trace, with_serving_steps=not selection.is_automatic)
         self.side: Side = choose_side(self.checker.tables, label, selection)
 
     @property

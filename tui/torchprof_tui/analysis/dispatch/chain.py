@@ -302,13 +302,13 @@ def find_launches(trace: Trace, event: int) -> I32:
 
 
 def _prepend_step(trace: Trace, path: list[int]) -> list[int]:
-    """Prepend the ProfilerStep to a path on a thread without steps, such as autograd's threads."""
+    """Prepend the step to a path on a thread without steps, such as autograd's threads."""
     if any(trace.kind[event] == Kind.STEP for event in path):
         return path
     start = int(trace.start[path[0]])
     for step in trace.steps_of_event(path[0]):
         if step.start <= start < step.start + step.duration:
-            return [step.event, *path]
+            return path if step.event in path else [step.event, *path]
     return path
 
 

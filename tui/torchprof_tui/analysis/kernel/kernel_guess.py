@@ -14,7 +14,9 @@ from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.trace import Trace
 
-_COUNT_PATTERN = re.compile(r"^(.*?)[\s×x:=]*\b(\d+)[×x]?$|^(\d+)\s*[×x]?\s+(.*)$")
+_LONGEST_COUNT = 9
+_COUNT_LAST = re.compile(rf"(?:[\s:=×]|\sx)\s?(\d{{1,{_LONGEST_COUNT}}})[×x]?$")
+_COUNT_FIRST = re.compile(rf"(\d{{1,{_LONGEST_COUNT}}})\s?[×x]?\s")
 _ALIASES = {"matmul": "gemm", "mm": "gemm", "pointwise": "elementwise", "memcpy": "memory", "copies": "copy"}
 
 
@@ -51,14 +53,24 @@ def parse_guesses(text: str) -> list[Guess]:
         text_part = part.strip().lower()
         if not text_part:
             continue
-        match = _COUNT_PATTERN.match(text_part)
-        term, count = text_part, None
-        if match:
-            term = (match[1] if match[1] is not None else match[4]).strip() or text_part
-            count = int(match[2] or match[3]) if term != text_part else None
+        term, count = _split_count(text_part)
         previous = counts.get(term)
         counts[term] = count if previous is None or count is None else previous + count
     return [Guess(term, count) for term, count in counts.items()]
+
+
+def _split_count(text: str) -> tuple[str, int | None]:
+    """Split "gemm 2", "gemm: 2", "gemm x2" and "2x gemm" into term and count, in time linear in the text."""
+    end_offset = max(len(text) - 2 * _LONGEST_COUNT, 0)
+    last = _COUNT_LAST.search(text, end_offset)
+    first = _COUNT_FIRST.match(text)
+    if last:
+        term, count = text[: last.start()].rstrip(" \t:=×").removesuffix(" x"), int(last[1])
+    elif first:
+        term, count = text[first.end() :].strip(), int(first[1])
+    else:
+        return text, None
+    return (term, count) if term else (text, None)
 
 
 def find_work_launched_between(trace: Trace, t0: int, t1: int) -> I32:

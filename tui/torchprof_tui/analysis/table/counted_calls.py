@@ -198,8 +198,8 @@ def _merge_step_names(names: list[str]) -> tuple[list[str], I32]:
 
 def find_main_lane(trace: Trace) -> int:
     """Find the lane of the thread that ran the profiler: that of the steps, else the process's first, else lane 0."""
-    if trace.steps:
-        return int(trace.lane[trace.steps[0].event])
+    if trace.profiler_steps:
+        return int(trace.lane[trace.profiler_steps[0].event])
     threads = [number for number, lane in enumerate(trace.lanes) if lane.role is Role.THREAD and len(lane)]
     # On Linux the tid of a process's first thread is its pid.
     main_threads = [number for number in threads if trace.lanes[number].tid == trace.lanes[number].pid]

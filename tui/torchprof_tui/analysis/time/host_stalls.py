@@ -97,7 +97,7 @@ def _read_steps(rank: Rank) -> dict[int, _StepOperators]:
     kind = np.asarray(trace.kind)
     rows = np.flatnonzero((kind == Kind.OP) | (kind == Kind.RUNTIME))
     busy = union(trace.start[rows], trace.start[rows] + trace.duration[rows])
-    return {step.number: _read_step(rank, step, busy) for step in trace.steps}
+    return {step.number: _read_step(rank, step, busy) for step in trace.profiler_steps}
 
 
 def _read_step(rank: Rank, step: Step, busy: Intervals) -> _StepOperators:

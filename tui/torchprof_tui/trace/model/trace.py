@@ -22,6 +22,8 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Lane
 from torchprof_tui.trace.model.ranks import Rank, Ranks
 from torchprof_tui.trace.model.row_index import RowIndex
+from torchprof_tui.trace.model.steps import Step as Step
+from torchprof_tui.trace.model.steps import find_profiler_steps
 from torchprof_tui.trace.model.trace_metadata import DeviceProperties, TraceMetadata
 from torchprof_tui.trace.text.large_values import LargeValues
 from torchprof_tui.trace.text.text_index import TextIndex
@@ -69,17 +71,6 @@ class SparseColumn:
         out = np.full((size, *self.values.shape[1:]), missing, dtype=self.values.dtype)
         out[self.events] = self.values
         return out
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One `ProfilerStep#N` on a CPU thread."""
-
-    name: str
-    number: int
-    event: int
-    start: int
-    duration: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +191,13 @@ class Trace:
     def steps_of_event(self, event: int) -> list[Step]:
         """Return the steps of the process of an event: in a merged trace, those of its rank."""
         return self.rank_of_event(event).steps
+
+    @cached_property
+    def profiler_steps(self) -> list[Step]:
+        """The `ProfilerStep#N` alone: iterations that are alike, which those of a serving engine need not be."""
+        if not self.steps or self.steps[0].serving is None:
+            return self.steps
+        return find_profiler_steps(self.names, self.kind, self.name, self.start, self.duration)
 
     @property
     def devices(self) -> Sequence[DeviceProperties]:

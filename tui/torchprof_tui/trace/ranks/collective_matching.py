@@ -105,18 +105,19 @@ def _build_rank_table(trace: Trace, collectives: Collectives, index_of_text: dic
         segment,
         step,
         np.asarray(trace.start[collectives.events] + trace.duration[collectives.events]),
-        bool(trace.steps),
+        bool(trace.profiler_steps),
     )
 
 
 def _assign_segments(trace: Trace, issued: I64) -> tuple[I64, I64]:
     """Assign each collective, by its time of launch, to a segment of the program (a step, or what follows one) that has
     the same number on all ranks, and to a step or -1: int64[k] each."""
-    if not trace.steps:
+    steps = trace.profiler_steps  # the numbers of a serving engine's steps may differ from rank to rank
+    if not steps:
         return np.full(len(issued), -1, np.int64), np.full(len(issued), -1, np.int64)
-    starts = np.array([step.start for step in trace.steps], np.int64)
-    ends = starts + np.array([step.duration for step in trace.steps], np.int64)
-    numbers = np.array([step.number for step in trace.steps], np.int64)
+    starts = np.array([step.start for step in steps], np.int64)
+    ends = starts + np.array([step.duration for step in steps], np.int64)
+    numbers = np.array([step.number for step in steps], np.int64)
     index = np.searchsorted(starts, issued, side="right") - 1
     last = np.maximum(index, 0)
     inside = (index >= 0) & (issued < ends[last])

@@ -82,11 +82,14 @@ _SEVERITY_ORDER = tuple(Severity)
 
 
 class Checker:
-    """Checks the patterns over one process's trace, in any scope. `rank_context`: None for a single rank."""
+    """Checks the patterns over one process's trace, in any scope. `rank_context`: None for a single rank.
 
-    def __init__(self, trace: Trace, rank_context: RankContext | None = None) -> None:
+    `with_serving_steps`: see `TraceTables`.
+    """
+
+    def __init__(self, trace: Trace, rank_context: RankContext | None = None, with_serving_steps: bool = False) -> None:
         self.trace = trace
-        self.tables = TraceTables(trace, rank_context)
+        self.tables = TraceTables(trace, rank_context, with_serving_steps)
         self.gap_finder = GapFinder(self.tables)
 
     @cached_property

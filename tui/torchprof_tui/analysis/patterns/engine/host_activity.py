@@ -14,16 +14,10 @@ import numpy as np
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.time.blocking_calls import SYNC_CALL_REGEX
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import F64, I32, I64, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
-
-SYNC_CALL_REGEX = (
-    r"(cuda|cu|hip|musa)(Stream|Device|Event|Ctx)Synchronize"
-    r"|(cudaMemcpy|hipMemcpy|hipMemcpyWithStream|cuMemcpy(DtoH|HtoD)(_v2)?)$"
-    r"|(AscendCL@)?aclrt(Synchronize|Memcpy$)|event_wait|ur(EventWait|QueueFinish)|zeEventHostSynchronize"
-)
-"""Calls that return only when the GPU has finished; copies without `Async` block as well."""
 
 OP_COMPILATION_REGEX = r"(AscendCL@)?(aclopCompile|opCompile)"
 """Calls of CANN that compile an operator, or look it up among the compiled ones, and may run it (`…AndExecute`)."""

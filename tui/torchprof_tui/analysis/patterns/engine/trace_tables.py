@@ -66,10 +66,15 @@ class RankContext:
 
 
 class TraceTables:
-    """The tables of one trace; make one per trace and keep it. `rank_context`: None for a single rank."""
+    """The tables of one trace; make one per trace and keep it. `rank_context`: None for a single rank.
 
-    def __init__(self, trace: Trace, rank_context: RankContext | None = None) -> None:
+    `with_serving_steps`: the steps of a serving engine count as steps. Patterns compare steps that are alike, which a
+    prefill and a decode step are not: only a user who names steps asks for these.
+    """
+
+    def __init__(self, trace: Trace, rank_context: RankContext | None = None, with_serving_steps: bool = False) -> None:
         self.trace = trace
+        self._with_serving_steps = with_serving_steps
         self.rank_context = rank_context
         self._name_match_cache: dict[tuple[object, ...], EventTable] = {}
         self._occupancy_cache: dict[int, float | None] = {}
@@ -217,8 +222,9 @@ class TraceTables:
     @cached_property
     def steps(self) -> StepTable:
         trace = self.trace
-        rows = np.array([step.event for step in trace.steps], dtype=np.int64)
-        numbers = np.array([step.number for step in trace.steps], dtype=np.int64)
+        steps = trace.steps if self._with_serving_steps else trace.profiler_steps
+        rows = np.array([step.event for step in steps], dtype=np.int64)
+        numbers = np.array([step.number for step in steps], dtype=np.int64)
         if len(rows):
             lanes = trace.lane[rows]
             on_main_lane = lanes == np.bincount(lanes).argmax()

@@ -10,7 +10,6 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.evidence import sort_places
-from torchprof_tui.analysis.patterns.engine.host_activity import SYNC_CALL_REGEX
 from torchprof_tui.analysis.patterns.engine.missing_data import NO_CALLS, NO_CPU, NO_GPU, NO_LINKS, NO_STEPS
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor, outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
@@ -26,6 +25,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.dead_windows import find_dead_windows
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_hidden_copy_remedy
+from torchprof_tui.analysis.time.blocking_calls import SYNC_CALL_REGEX
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
