@@ -1,0 +1,270 @@
+"""Patterns of what a decode step does for each token: a KV cache that is copied, values that are read by the CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.evidence import find_event_places
+from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Answer,
+    Remedy,
+    Section,
+    Severity,
+    absent_answer,
+    cannot_tell_answer,
+    fired_answer,
+)
+from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.patterns.rules.generation_steps import (
+    NO_GENERATION,
+    GenerationSteps,
+    explain_missing_steps,
+    find_generation_steps,
+    select_decoding,
+)
+from torchprof_tui.analysis.patterns.rules.sync_waits import (
+    find_lost_time,
+    find_waits,
+    measure_idle,
+    measure_idle_after,
+)
+from torchprof_tui.analysis.serving.serving_steps import StepKind
+from torchprof_tui.analysis.time.intervals import union
+from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.query.read_entries import read_entries
+
+TOKEN_SYNC_ID = "token-sync"
+_CAT_REGEX = r"aten::cat$"
+_ATTENTION_REGEX = r"aten::scaled_dot_product_attention$|aten::softmax$|\w+::\w*attention\w*$"
+_MAX_CATS_READ = 256
+"""Calls of `cat` whose shapes are read in each of two steps; a step of a large model has a few hundred."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheAppends:
+    """Calls of `cat` in decode steps that append to a KV cache.
+
+    `cats`: rows, int64[k]. `dims`: shape of the longest cache in the first and in the last step that was read.
+    `step_count`: decode steps with as many calls as these two. `count`: calls of `cat` in one of them.
+    `is_known`: whether shapes were recorded.
+    """
+
+    cats: I64
+    dims: tuple[list[int], list[int]]
+    step_count: int
+    count: int
+    is_known: bool
+
+
+def find_cache_appends(tables: TraceTables) -> CacheAppends:
+    """Find calls of `cat` at the same place of each decode step whose first tensor has grown from one to another.
+
+    Two tensors of three or more dimensions, equal in all but one, of which the second is the shorter: keys or values
+    and the new ones. Ids and masks, which have two dimensions, grow as well, but cost nothing.
+    """
+    steps: GenerationSteps = tables.compute_once(find_generation_steps)
+    decoding = np.flatnonzero(steps.kind_mask(StepKind.DECODE))
+    cats = tables.select_on_launch_lanes(tables.match_names(_CAT_REGEX, Kind.OP))
+    cats = cats.select(np.argsort(cats.start, kind="stable"))
+    nothing = CacheAppends(np.empty(0, np.int64), ([], []), 0, 0, True)
+    if len(decoding) < 2 or not len(cats):
+        return nothing
+    first = cats.start.searchsorted(steps.start[decoding])
+    count = cats.start.searchsorted(steps.end[decoding]) - first
+    usual = int(np.bincount(count).argmax()) if count.max() else 0
+    if not usual:
+        usual = int(np.bincount(count)[1:].argmax()) + 1 if count.max() else 0
+    alike = np.flatnonzero(count == usual)
+    if not usual or len(alike) < 2:
+        return nothing
+    shapes = [_read_shapes(tables, cats.row[first[step] :][: min(usual, _MAX_CATS_READ)]) for step in alike[[0, -1]]]
+    if not any(shapes[0]) or not any(shapes[1]):
+        return CacheAppends(np.empty(0, np.int64), ([], []), len(alike), usual, False)
+    places = [place for place, (old, new) in enumerate(zip(*shapes, strict=True)) if _has_grown(old, new)]
+    if not places:
+        return CacheAppends(np.empty(0, np.int64), ([], []), len(alike), usual, True)
+    rows = np.sort((first[alike][:, None] + np.array(places, np.int64)).ravel())
+    longest = max(places, key=lambda place: float(np.prod(shapes[1][place][0])))
+    dims = (shapes[0][longest][0], shapes[1][longest][0])
+    return CacheAppends(np.sort(cats.row[rows]), dims, len(alike), usual, True)
+
+
+def _read_shapes(tables: TraceTables, rows: I64) -> list[list[list[int]]]:
+    """Read the shapes of the tensors that each call concatenates; [] where they were not recorded."""
+    shapes: list[list[list[int]]] = [[] for _ in rows]
+    try:
+        for index, entry in read_entries(tables.trace, rows):
+            args = entry.get("args")
+            dims: Any = args.get("Input Dims") if isinstance(args, dict) else None
+            tensors = dims[0] if isinstance(dims, list) and dims else None
+            if isinstance(tensors, list) and all(isinstance(each, list) and each for each in tensors):
+                shapes[index] = tensors
+    except (OSError, LookupError):
+        return [[] for _ in rows]
+    return shapes
+
+
+def _has_grown(old: list[list[int]], new: list[list[int]]) -> bool:
+    """Return whether both calls append a short tensor to a long one, which is longer in the second call."""
+    if len(old) != 2 or len(new) != 2:
+        return False
+    first, second = _appended_dim(old), _appended_dim(new)
+    return first is not None and first == second and new[0][first] > old[0][first]
+
+
+def _appended_dim(tensors: list[list[int]]) -> int | None:
+    """Return the one dimension in which the second of two tensors is shorter, None for other pairs."""
+    long, short = tensors
+    if len(long) < 3 or len(long) != len(short):
+        return None
+    differing = [dim for dim, (size, other) in enumerate(zip(long, short, strict=True)) if size != other]
+    return differing[0] if len(differing) == 1 and short[differing[0]] < long[differing[0]] else None
+
+
+@register_pattern(
+    "kv-cache-cat",
+    Section.BEYOND,
+    "The KV cache is copied for each token",
+    meaning="torch.cat makes a new tensor: for one more token, all keys and values so far are read and written, and "
+    "memory of a new size is needed",
+    action="allocate the cache at its full length once, and write each token's keys and values in place",
+    code="cache.index_copy_(2, position, keys)  # cache = torch.empty(batch, heads, max_length, width)",
+    decided="Calls of aten::cat at the same place of each decode step that append a shorter tensor to one of three or "
+    "more dimensions, which is longer in the last step than in the first. Needs shapes. Time at stake: their GPU time, "
+    "and the CPU's time in these calls while the GPU is idle.",
+    severity=Severity.PROBLEM,
+)
+def kv_cache_cat(view: ScopeView) -> Answer:
+    if missing_reason := explain_missing_steps(view):
+        return cannot_tell_answer(missing_reason)
+    tables = view.tables
+    if missing_reason := view.missing_ops_reason():
+        return cannot_tell_answer(missing_reason)
+    steps: GenerationSteps = tables.compute_once(find_generation_steps)
+    decoding = select_decoding(view, steps)
+    if not len(decoding):
+        return absent_answer("no decode steps" if len(steps) else NO_GENERATION)
+    appends: CacheAppends = tables.compute_once(find_cache_appends)
+    if not appends.is_known:
+        if appends.count < _count_attentions(tables, steps) / max(len(steps), 1):
+            return absent_answer(f"{format_count(appends.count, 'call')} of aten::cat a step, fewer than attentions")
+        return cannot_tell_answer(
+            f"{appends.count} calls of aten::cat a step, but no shapes were recorded: they may append to the KV cache, "
+            "or be a part of rotary positions (record_shapes=True)"
+        )
+    cats = view.select_in_scope(tables.event_table(appends.cats))
+    if not len(cats):
+        return absent_answer(f"{format_count(appends.count, 'call')} of aten::cat a step, none of which grows")
+    is_cat = np.zeros(len(view.trace), np.bool_)
+    is_cat[cats.row] = True
+    linked = np.flatnonzero(view.work.launch >= 0)
+    beneath = linked[outermost_ancestor(view.trace, view.work.launch[linked].astype(np.int64), is_cat) >= 0]
+    copies = view.work.events.select(beneath)
+    idle = measure_idle(view, union(cats.start, cats.end))
+    gpu_time = int(copies.duration.sum())
+    old, new = ("×".join(map(str, dims)) for dims in appends.dims)
+    return fired_answer(
+        f"{len(appends.cats) // appends.step_count} calls of aten::cat in each of "
+        f"{format_count(appends.step_count, 'decode step')} append to a cache that grows from {old} to {new}: "
+        f"{format_duration(gpu_time)} on the GPU, which is idle for {format_duration(idle)} during the calls",
+        np.sort(np.concatenate([cats.row, copies.row])),
+        min(gpu_time + idle, view.scope.length),
+        spans=union(cats.start, cats.end),
+        places=find_event_places(view.trace, cats.row),
+    )
+
+
+def _count_attentions(tables: TraceTables, steps: GenerationSteps) -> int:
+    """Count the attention ops in the steps."""
+    ops = tables.select_on_launch_lanes(tables.match_names(_ATTENTION_REGEX, Kind.OP))
+    start = np.sort(ops.start)
+    return int((start.searchsorted(steps.end) - start.searchsorted(steps.start)).sum())
+
+
+@register_pattern(
+    TOKEN_SYNC_ID,
+    Section.BEYOND,
+    "The CPU reads values from the GPU after each token",
+    meaning="item(), tolist() or nonzero() waits until the token is computed, most often to test for the end of the "
+    "sequence; only then does the CPU launch the next step, and the GPU waits for that",
+    action="test for the end of the sequence every n tokens, with flags that stay on the GPU",
+    code="done |= next_token == eos; if step % 16 == 0 and done.all(): break",
+    decided="Ops that wait for the GPU, with one such wait or more in most decode steps or right after them. Time at "
+    "stake: the idle time of the GPU because of them, which must reach the limit: an engine that reads the tokens of a "
+    "step once, while the next one runs, loses less.",
+    thresholds=(thresholds.TOKEN_SYNC_SHARE,),
+    severity=Severity.PROBLEM,
+)
+def token_sync(view: ScopeView) -> Answer:
+    if missing_reason := explain_missing_steps(view):
+        return cannot_tell_answer(missing_reason)
+    tables = view.tables
+    if not len(tables.calls):
+        return cannot_tell_answer("no runtime calls were recorded")
+    steps: GenerationSteps = tables.compute_once(find_generation_steps)
+    decoding = select_decoding(view, steps)
+    if len(decoding) < thresholds.TOKEN_LOOP_MIN.value:
+        return absent_answer("fewer than three decode steps" if len(steps) else NO_GENERATION)
+    waits = find_waits(view)
+    owner = outermost_ancestor(view.trace, waits.row, tables.is_dispatcher_op)
+    # A wait after a step belongs to it as long as no other step has begun.
+    step = steps.start.searchsorted(waits.start, side="right") - 1
+    belongs = (owner >= 0) & np.isin(step, decoding) & view.overlap_mask(waits.start, waits.end)
+    last_end = np.append(steps.start[1:], max(int(steps.end[-1]), tables.window[1]))
+    belongs &= waits.start < last_end[np.maximum(step, 0)]
+    waits, owner, step = waits.select(belongs), owner[belongs], step[belongs]
+    per_step = np.bincount(step, minlength=len(steps))[decoding]
+    typical = float(np.median(per_step))
+    if typical < 1:
+        return absent_answer(f"{format_count(len(waits), 'wait')} in {format_count(len(decoding), 'decode step')}")
+    lost_time = find_lost_time(view, waits, owner)
+    idle = measure_idle(view, lost_time)
+    names = [tables.name(int(op)) for op in owner]
+    main_op = max(sorted(set(names)), key=names.count)
+    share = idle / max(view.window_length, 1)
+    text = (
+        f"{typical:g} {'wait' if typical == 1 else 'waits'} a token, most in {main_op}; the GPU is idle for "
+        f"{format_duration(idle)} because of them, {format_percent(share)} of {view.window_label}"
+    )
+    if share < thresholds.TOKEN_SYNC_SHARE.value:
+        return absent_answer(text)
+    return fired_answer(
+        text,
+        waits.row,
+        min(idle, view.scope.length),
+        _choose_remedy(main_op, typical),
+        spans=lost_time,
+        places=find_event_places(view.trace, waits.row, measure_idle_after(view, waits, lost_time)),
+    )
+
+
+def _choose_remedy(main_op: str, waits_per_step: float) -> Remedy | None:
+    """Choose by the op that waits: a value, a mask, or a copy of all tokens; None for the pattern's own remedy."""
+    if "nonzero" in main_op or main_op in ("aten::index", "aten::masked_select", "aten::where"):
+        return Remedy(
+            "a mask or nonzero() reads the size of its result after each token: keep finished sequences in the batch, "
+            "and mask their tokens",
+            "next_token = torch.where(done, pad, next_token)  # instead of tokens[~done]",
+        )
+    if main_op in ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu"):
+        return Remedy(
+            "copy the tokens into a pinned buffer without blocking, launch the next step, and read them then",
+            "buffer.copy_(tokens, non_blocking=True)  # buffer = torch.empty_like(tokens, device='cpu', "
+            "pin_memory=True)",
+        )
+    if waits_per_step >= 2:
+        return Remedy(
+            "item() reads the sequences one by one after each token: test for the end of the sequence every n tokens, "
+            "for all at once",
+            "done |= next_token == eos; if step % 16 == 0 and done.all(): break",
+        )
+    return None
