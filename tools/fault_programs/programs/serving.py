@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.profiler import record_function
-from torchprof_runs.workloads.generate import VOCABULARY_SIZE, Decoder, Generator, KVCache
 
 from tools.fault_programs.profiling import Run, profile_steps
+from torchprof_runs.workloads.generate import VOCABULARY_SIZE, Decoder, Generator, KVCache
 
 END_OF_SEQUENCE = 2
 STEPS = 24

@@ -258,6 +258,9 @@ MIXED_SHARE = _threshold("tokens held up", 0.10, "share", "below a tenth of the 
 SCHEDULER_RATIO = _threshold(
     "pause over the GPU time of a step", 0.50, "times", "then a third of the time or more is lost between steps"
 )
+PLANNING_RATIO = _threshold(
+    "an attention call over their median", 10, "times", "calls of the same op vary by two or three times, not ten"
+)
 TOKEN_SYNC_SHARE = _threshold(
     "idle time because of the waits", 0.02, "share", "the tokens of a step are read by every engine, which costs little"
 )

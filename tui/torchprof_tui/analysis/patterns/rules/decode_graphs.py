@@ -27,7 +27,7 @@ from torchprof_tui.analysis.patterns.rules.generation_steps import (
     select_decoding,
     step_events,
 )
-from torchprof_tui.analysis.serving.serving_steps import UNKNOWN, NotGraphed
+from torchprof_tui.analysis.serving.serving_steps import UNKNOWN, NotGraphed, StepKind
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -123,8 +123,9 @@ def find_captured_sizes(tables: TraceTables) -> I64:
     steps: GenerationSteps = tables.compute_once(find_generation_steps)
     sizes = steps.padded_batch.copy()
     groups = _group_by_graph(tables, steps)
+    is_decode = steps.kind_mask(StepKind.DECODE)
     for group in np.unique(groups[groups >= 0]).tolist():
-        members = np.flatnonzero(groups == group)
+        members = np.flatnonzero((groups == group) & is_decode)
         batches = steps.batch[members]
         if len(np.unique(batches[batches != UNKNOWN])) > 1:
             sizes[members] = np.maximum(sizes[members], batches.max())
@@ -174,7 +175,7 @@ def graph_padding(view: ScopeView) -> Answer:
     decoding = select_decoding(view, steps)
     replaying = decoding[_is_replayed(steps)[decoding] & (steps.graph_kernels[decoding] > 0)]
     if not len(replaying):
-        return absent_answer("no decode step replays a graph" if len(decoding) else NO_GENERATION)
+        return absent_answer("no decode step replays a graph" if len(steps) else NO_GENERATION)
     if (steps.batch[replaying] == UNKNOWN).all():
         return cannot_tell_answer("no annotation says how many sequences a step has")
     captured = tables.compute_once(find_captured_sizes)[replaying]
@@ -182,8 +183,8 @@ def graph_padding(view: ScopeView) -> Answer:
     known = (captured != UNKNOWN) & (batch != UNKNOWN)
     if not known.any():
         return cannot_tell_answer(
-            f"each graph is replayed for one batch size only ({_format_sizes(np.unique(batch[batch != UNKNOWN]))}), and "
-            "nothing says for which it was captured"
+            f"each graph is replayed for one batch size only ({_format_sizes(np.unique(batch[batch != UNKNOWN]))}): "
+            "nothing says for which size it was captured"
         )
     share = 1 - float(batch[known].sum()) / max(float(captured[known].sum()), 1.0)
     text = (

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.evidence import find_event_places
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
@@ -45,6 +46,9 @@ from torchprof_tui.trace.query.read_entries import read_entries
 TOKEN_SYNC_ID = "token-sync"
 _CAT_REGEX = r"aten::cat$"
 _ATTENTION_REGEX = r"aten::scaled_dot_product_attention$|aten::softmax$|\w+::\w*attention\w*$"
+_MAX_DESCENDANTS = 64
+"""Events after a call among which its inner ops are looked for."""
+
 _MAX_CATS_READ = 256
 """Calls of `cat` whose shapes are read in each of two steps; a step of a large model has a few hundred."""
 
@@ -140,7 +144,9 @@ def _appended_dim(tensors: list[list[int]]) -> int | None:
     code="cache.index_copy_(2, position, keys)  # cache = torch.empty(batch, heads, max_length, width)",
     decided="Calls of aten::cat at the same place of each decode step that append a shorter tensor to one of three or "
     "more dimensions, which is longer in the last step than in the first. Needs shapes. Time at stake: their GPU time, "
-    "and the CPU's time in these calls while the GPU is idle.",
+    "and the idle time of the GPU during these calls and during attention calls that plan their kernel anew for each "
+    "length.",
+    thresholds=(thresholds.PLANNING_RATIO,),
     severity=Severity.PROBLEM,
 )
 def kv_cache_cat(view: ScopeView) -> Answer:
@@ -163,24 +169,64 @@ def kv_cache_cat(view: ScopeView) -> Answer:
         )
     cats = view.select_in_scope(tables.event_table(appends.cats))
     if not len(cats):
-        return absent_answer(f"{format_count(appends.count, 'call')} of aten::cat a step, none of which grows")
+        calls = format_count(appends.count, "call")
+        return absent_answer(f"{calls} of aten::cat a step, none of which grows" if appends.count else "no aten::cat")
     is_cat = np.zeros(len(view.trace), np.bool_)
     is_cat[cats.row] = True
     linked = np.flatnonzero(view.work.launch >= 0)
     beneath = linked[outermost_ancestor(view.trace, view.work.launch[linked].astype(np.int64), is_cat) >= 0]
     copies = view.work.events.select(beneath)
-    idle = measure_idle(view, union(cats.start, cats.end))
+    planning = view.select_in_scope(tables.compute_once(find_planned_attentions))
+    held_up = union(np.concatenate([cats.start, planning.start]), np.concatenate([cats.end, planning.end]))
+    idle = measure_idle(view, held_up)
     gpu_time = int(copies.duration.sum())
+    planned = ""
+    if len(planning):
+        each = format_duration(float(np.median(planning.duration)))
+        planned = f"; attention is planned anew for each length, {each} a step ({_name_planner(tables, planning)})"
     old, new = ("×".join(map(str, dims)) for dims in appends.dims)
     return fired_answer(
         f"{len(appends.cats) // appends.step_count} calls of aten::cat in each of "
         f"{format_count(appends.step_count, 'decode step')} append to a cache that grows from {old} to {new}: "
-        f"{format_duration(gpu_time)} on the GPU, which is idle for {format_duration(idle)} during the calls",
-        np.sort(np.concatenate([cats.row, copies.row])),
+        f"{format_duration(gpu_time)} on the GPU{planned}; the GPU is idle for {format_duration(idle)} meanwhile",
+        np.sort(np.concatenate([cats.row, copies.row, planning.row])),
         min(gpu_time + idle, view.scope.length),
-        spans=union(cats.start, cats.end),
-        places=find_event_places(view.trace, cats.row),
+        spans=held_up,
+        places=find_event_places(view.trace, np.sort(np.concatenate([cats.row, planning.row]))),
     )
+
+
+def find_planned_attentions(tables: TraceTables) -> EventTable:
+    """Find the attention calls of decode steps that take far longer than the others, in most steps.
+
+    A library that chooses its kernel for each shape does so again for each length of the keys: the first layer of a
+    step waits for it, the others reuse the choice.
+    """
+    steps: GenerationSteps = tables.compute_once(find_generation_steps)
+    ops = tables.select_on_launch_lanes(tables.match_names(_ATTENTION_REGEX, Kind.OP))
+    ops = ops.select(np.argsort(ops.start, kind="stable"))
+    step = steps.start.searchsorted(ops.start, side="right") - 1
+    decoding = np.flatnonzero(steps.kind_mask(StepKind.DECODE))
+    ops, step = ops.select(np.isin(step, decoding)), step[np.isin(step, decoding)]
+    if not len(ops):
+        return ops
+    outermost = ops.start >= np.maximum.accumulate(np.append(np.iinfo(np.int64).min, ops.end))[:-1]
+    ops, step = ops.select(outermost), step[outermost]
+    limit = max(thresholds.PLANNING_RATIO.value * float(np.median(ops.duration)), thresholds.COLD_CALL_MIN.value)
+    is_slow = ops.duration >= limit
+    if 2 * len(np.unique(step[is_slow])) <= len(decoding):
+        is_slow[:] = False
+    return ops.select(np.sort(np.flatnonzero(is_slow)))
+
+
+def _name_planner(tables: TraceTables, planning: EventTable) -> str:
+    """Name the innermost op that takes most of the longest of these calls."""
+    row = int(planning.row[planning.duration.argmax()])
+    trace = tables.trace
+    children = np.flatnonzero(trace.parent[row + 1 :][:_MAX_DESCENDANTS] >= row) + row + 1
+    half = int(trace.duration[row]) // 2
+    inner = [int(child) for child in children if trace.duration[child] > half and trace.kind[child] == Kind.OP]
+    return tables.name(inner[-1] if inner else row)
 
 
 def _count_attentions(tables: TraceTables, steps: GenerationSteps) -> int:

@@ -214,8 +214,10 @@ def _describe_loop(loop: TokenLoop) -> str:
 )
 def decode_without_graphs(view: ScopeView) -> Answer:
     tables = view.tables
-    if missing_reason := view.missing_gpu_reason() or view.missing_ops_reason():
+    if missing_reason := view.missing_gpu_reason():
         return cannot_tell_answer(missing_reason)
+    if not len(tables.ops) and not len(tables.compute_once(find_phases)):
+        return cannot_tell_answer(view.missing_ops_reason())
     if tables.practices.has_backward or tables.practices.optimizer_names:
         return absent_answer("this is training")
     loop = _select_loop(view, tables.compute_once(_find_decoding))

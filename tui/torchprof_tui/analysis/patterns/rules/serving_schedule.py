@@ -6,6 +6,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.evidence import find_event_places, sort_places
+from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -24,9 +25,10 @@ from torchprof_tui.analysis.patterns.rules.generation_steps import (
     find_generation_steps,
     step_events,
 )
+from torchprof_tui.analysis.patterns.rules.sync_waits import find_waiting_times, find_waits
 from torchprof_tui.analysis.serving.serving_steps import UNKNOWN, ServingSteps, StepKind
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration
 
 SCHEDULER_BOUND_ID = "scheduler-bound"
@@ -102,7 +104,7 @@ def mixed_batch(view: ScopeView) -> Answer:
     )
 
 
-def _is_between_tokens(serving: ServingSteps) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _is_between_tokens(serving: ServingSteps) -> Bool:
     """Return which prefills hold up other sequences: the next decode step has more than were read: bool[s]."""
     is_prefill, is_decode = serving.kind_mask(StepKind.PREFILL), serving.kind_mask(StepKind.DECODE)
     index = np.arange(len(serving))
@@ -115,7 +117,7 @@ def _is_between_tokens(serving: ServingSteps) -> np.ndarray[tuple[int], np.dtype
     read_before = np.where(last_decode >= 0, read[np.maximum(last_decode, 0)], 0)
     read_until = np.where(has_next, read[np.minimum(next_decode, max(len(serving) - 1, 0))], 0)
     others = batch_after - (read_until - read_before)
-    held_up: np.ndarray[tuple[int], np.dtype[np.bool_]] = is_prefill & decodes_before & has_next & (others > 0)
+    held_up: Bool = is_prefill & decodes_before & has_next & (others > 0)
     return held_up
 
 
@@ -126,8 +128,9 @@ def _is_between_tokens(serving: ServingSteps) -> np.ndarray[tuple[int], np.dtype
     meaning="after a step's last kernel the CPU reads its tokens, chooses the requests of the next step and prepares "
     "its inputs, and only then launches it",
     action="schedule the next step while the GPU runs this one",
-    decided="The time from the completion of a step to the start of the next one, in which no GPU works. Its median "
-    "must reach the limit, compared with the median time in which the GPU works for a step.",
+    decided="The time from the completion of a step to the start of the next one, in which no GPU works, without ops "
+    "that read values from the GPU (`token-sync`). Its median must reach the limit, compared with the median time in "
+    "which the GPU works for a step.",
     thresholds=(thresholds.SCHEDULER_RATIO, thresholds.TOKEN_LOOP_MIN),
     severity=Severity.PROBLEM,
 )
@@ -140,7 +143,7 @@ def scheduler_bound(view: ScopeView) -> Answer:
     serving = steps.serving
     if serving is None:
         return cannot_tell_answer("no serving engine's annotations say where a step begins and ends")
-    idle_start, idle = _find_pauses(serving)
+    pause_start, idle = _find_pauses(view, serving)
     in_scope = np.flatnonzero((idle >= 0) & view.overlap_mask(steps.start, steps.end) & (serving.gpu_busy > 0))
     if len(in_scope) < thresholds.TOKEN_LOOP_MIN.value:
         return cannot_tell_answer("fewer than three steps follow each other in this range")
@@ -152,12 +155,12 @@ def scheduler_bound(view: ScopeView) -> Answer:
     if typical < thresholds.SCHEDULER_RATIO.value * busy:
         return absent_answer(text)
     lost = int(idle[in_scope].sum())
-    start, end = idle_start[in_scope], idle_start[in_scope] + idle[in_scope]
+    start = pause_start[in_scope]
+    end = np.minimum(start + serving.pause[in_scope], steps.start[np.minimum(in_scope + 1, len(steps) - 1)])
     following = steps.row[np.minimum(in_scope + 1, len(steps) - 1)]
-    rows = step_events(view, steps, in_scope).row
     return fired_answer(
         f"{text}: {format_percent(lost / max(view.window_length, 1))} of {view.window_label}",
-        rows,
+        step_events(view, steps, in_scope).row,
         min(lost, view.scope.length),
         Remedy(
             "let the scheduler prepare the next step while the GPU runs this one, and read tokens one step late",
@@ -168,9 +171,15 @@ def scheduler_bound(view: ScopeView) -> Answer:
     )
 
 
-def _find_pauses(serving: ServingSteps) -> tuple[I64, I64]:
-    """Find the time after each step in which no GPU works: (start int64[s], length int64[s], -1 after the last) ns."""
+def _find_pauses(view: ScopeView, serving: ServingSteps) -> tuple[I64, I64]:
+    """Find the time after each step in which no GPU works and no value is read from one: (start, ns) int64[s] each.
+
+    The length is -1 after the last step of a thread.
+    """
     completion = np.maximum(serving.end, serving.gpu_end)
-    is_last = serving.gap == UNKNOWN
-    length = np.minimum(serving.pause, np.maximum(serving.gap_idle, 0))
-    return completion, np.where(is_last | (serving.gap_idle == UNKNOWN), -1, length)
+    waits = find_waits(view)
+    reading = find_waiting_times(view, waits, outermost_ancestor(view.trace, waits.row, view.tables.is_dispatcher_op))
+    time = reading.measure_before(completion + serving.pause) - reading.measure_before(completion)
+    length = np.minimum(serving.pause, np.maximum(serving.gap_idle, 0)) - time
+    is_unknown = (serving.gap == UNKNOWN) | (serving.gap_idle == UNKNOWN)
+    return completion, np.where(is_unknown, -1, np.maximum(length, 0))
