@@ -134,7 +134,7 @@ FAULTS: dict[str, Fault] = {
         "serving",
         "a language model appends each token's keys and values to its KV cache with torch.cat",
         "they are written into a cache of the full length",
-        (r"kv.cache", r"\bcat\b"),
+        (r"kv.cache is copied", r"\bcat\b"),
         pattern="kv-cache-cat",
     ),
     "end_of_sequence_item": Fault(

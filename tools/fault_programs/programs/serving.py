@@ -1,4 +1,4 @@
-"""Faults in generating text: the KV cache, the end-of-sequence test, CUDA graphs for the batch, prefills, scheduling."""
+"""Faults in generating text: the KV cache, the end-of-sequence test, graphs for the batch, prefills, scheduling."""
 
 # mypy: allow-subclassing-any, allow-untyped-calls
 

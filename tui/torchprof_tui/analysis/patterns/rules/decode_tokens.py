@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.evidence import find_event_places
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
@@ -22,7 +18,6 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
-from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.generation_steps import (
     NO_GENERATION,
     GenerationSteps,
@@ -30,108 +25,23 @@ from torchprof_tui.analysis.patterns.rules.generation_steps import (
     find_generation_steps,
     select_decoding,
 )
+from torchprof_tui.analysis.patterns.rules.kv_cache_growth import (
+    CacheAppends,
+    count_attentions,
+    find_cache_appends,
+    find_planned_attentions,
+    name_planner,
+)
 from torchprof_tui.analysis.patterns.rules.sync_waits import (
     find_lost_time,
     find_waits,
     measure_idle,
     measure_idle_after,
 )
-from torchprof_tui.analysis.serving.serving_steps import StepKind
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.query.read_entries import read_entries
 
 TOKEN_SYNC_ID = "token-sync"
-_CAT_REGEX = r"aten::cat$"
-_ATTENTION_REGEX = r"aten::scaled_dot_product_attention$|aten::softmax$|\w+::\w*attention\w*$"
-_MAX_DESCENDANTS = 64
-"""Events after a call among which its inner ops are looked for."""
-
-_MAX_CATS_READ = 256
-"""Calls of `cat` whose shapes are read in each of two steps; a step of a large model has a few hundred."""
-
-
-@dataclass(frozen=True, slots=True)
-class CacheAppends:
-    """Calls of `cat` in decode steps that append to a KV cache.
-
-    `cats`: rows, int64[k]. `dims`: shape of the longest cache in the first and in the last step that was read.
-    `step_count`: decode steps with as many calls as these two. `count`: calls of `cat` in one of them.
-    `is_known`: whether shapes were recorded.
-    """
-
-    cats: I64
-    dims: tuple[list[int], list[int]]
-    step_count: int
-    count: int
-    is_known: bool
-
-
-def find_cache_appends(tables: TraceTables) -> CacheAppends:
-    """Find calls of `cat` at the same place of each decode step whose first tensor has grown from one to another.
-
-    Two tensors of three or more dimensions, equal in all but one, of which the second is the shorter: keys or values
-    and the new ones. Ids and masks, which have two dimensions, grow as well, but cost nothing.
-    """
-    steps: GenerationSteps = tables.compute_once(find_generation_steps)
-    decoding = np.flatnonzero(steps.kind_mask(StepKind.DECODE))
-    cats = tables.select_on_launch_lanes(tables.match_names(_CAT_REGEX, Kind.OP))
-    cats = cats.select(np.argsort(cats.start, kind="stable"))
-    nothing = CacheAppends(np.empty(0, np.int64), ([], []), 0, 0, True)
-    if len(decoding) < 2 or not len(cats):
-        return nothing
-    first = cats.start.searchsorted(steps.start[decoding])
-    count = cats.start.searchsorted(steps.end[decoding]) - first
-    usual = int(np.bincount(count).argmax()) if count.max() else 0
-    if not usual:
-        usual = int(np.bincount(count)[1:].argmax()) + 1 if count.max() else 0
-    alike = np.flatnonzero(count == usual)
-    if not usual or len(alike) < 2:
-        return nothing
-    shapes = [_read_shapes(tables, cats.row[first[step] :][: min(usual, _MAX_CATS_READ)]) for step in alike[[0, -1]]]
-    if not any(shapes[0]) or not any(shapes[1]):
-        return CacheAppends(np.empty(0, np.int64), ([], []), len(alike), usual, False)
-    places = [place for place, (old, new) in enumerate(zip(*shapes, strict=True)) if _has_grown(old, new)]
-    if not places:
-        return CacheAppends(np.empty(0, np.int64), ([], []), len(alike), usual, True)
-    rows = np.sort((first[alike][:, None] + np.array(places, np.int64)).ravel())
-    longest = max(places, key=lambda place: float(np.prod(shapes[1][place][0])))
-    dims = (shapes[0][longest][0], shapes[1][longest][0])
-    return CacheAppends(np.sort(cats.row[rows]), dims, len(alike), usual, True)
-
-
-def _read_shapes(tables: TraceTables, rows: I64) -> list[list[list[int]]]:
-    """Read the shapes of the tensors that each call concatenates; [] where they were not recorded."""
-    shapes: list[list[list[int]]] = [[] for _ in rows]
-    try:
-        for index, entry in read_entries(tables.trace, rows):
-            args = entry.get("args")
-            dims: Any = args.get("Input Dims") if isinstance(args, dict) else None
-            tensors = dims[0] if isinstance(dims, list) and dims else None
-            if isinstance(tensors, list) and all(isinstance(each, list) and each for each in tensors):
-                shapes[index] = tensors
-    except (OSError, LookupError):
-        return [[] for _ in rows]
-    return shapes
-
-
-def _has_grown(old: list[list[int]], new: list[list[int]]) -> bool:
-    """Return whether both calls append a short tensor to a long one, which is longer in the second call."""
-    if len(old) != 2 or len(new) != 2:
-        return False
-    first, second = _appended_dim(old), _appended_dim(new)
-    return first is not None and first == second and new[0][first] > old[0][first]
-
-
-def _appended_dim(tensors: list[list[int]]) -> int | None:
-    """Return the one dimension in which the second of two tensors is shorter, None for other pairs."""
-    long, short = tensors
-    if len(long) < 3 or len(long) != len(short):
-        return None
-    differing = [dim for dim, (size, other) in enumerate(zip(long, short, strict=True)) if size != other]
-    return differing[0] if len(differing) == 1 and short[differing[0]] < long[differing[0]] else None
 
 
 @register_pattern(
@@ -143,7 +53,8 @@ def _appended_dim(tensors: list[list[int]]) -> int | None:
     action="allocate the cache at its full length once, and write each token's keys and values in place",
     code="cache.index_copy_(2, position, keys)  # cache = torch.empty(batch, heads, max_length, width)",
     decided="Calls of aten::cat at the same place of each decode step that append a shorter tensor to one of three or "
-    "more dimensions, which is longer in the last step than in the first. Needs shapes. Time at stake: their GPU time, "
+    "more dimensions, which is longer in a later step; without shapes, at least one for each attention whose kernel's "
+    "grid grows from step to step. Time at stake: their GPU time, "
     "and the idle time of the GPU during these calls and during attention calls that plan their kernel anew for each "
     "length.",
     thresholds=(thresholds.PLANNING_RATIO,),
@@ -161,7 +72,7 @@ def kv_cache_cat(view: ScopeView) -> Answer:
         return absent_answer("no decode steps" if len(steps) else NO_GENERATION)
     appends: CacheAppends = tables.compute_once(find_cache_appends)
     if not appends.is_known:
-        if appends.count < _count_attentions(tables, steps) / max(len(steps), 1):
+        if appends.count * len(steps) < count_attentions(tables, steps):
             return absent_answer(f"{format_count(appends.count, 'call')} of aten::cat a step, fewer than attentions")
         return cannot_tell_answer(
             f"{appends.count} calls of aten::cat a step, but no shapes were recorded: they may append to the KV cache, "
@@ -183,57 +94,16 @@ def kv_cache_cat(view: ScopeView) -> Answer:
     planned = ""
     if len(planning):
         each = format_duration(float(np.median(planning.duration)))
-        planned = f"; attention is planned anew for each length, {each} a step ({_name_planner(tables, planning)})"
-    old, new = ("×".join(map(str, dims)) for dims in appends.dims)
+        planned = f"; attention is planned anew for each length, {each} a step ({name_planner(tables, planning)})"
     return fired_answer(
         f"{len(appends.cats) // appends.step_count} calls of aten::cat in each of "
-        f"{format_count(appends.step_count, 'decode step')} append to a cache that grows from {old} to {new}: "
+        f"{format_count(appends.step_count, 'decode step')} append to a cache that grows from {appends.growth}: "
         f"{format_duration(gpu_time)} on the GPU{planned}; the GPU is idle for {format_duration(idle)} meanwhile",
         np.sort(np.concatenate([cats.row, copies.row, planning.row])),
         min(gpu_time + idle, view.scope.length),
         spans=held_up,
         places=find_event_places(view.trace, np.sort(np.concatenate([cats.row, planning.row]))),
     )
-
-
-def find_planned_attentions(tables: TraceTables) -> EventTable:
-    """Find the attention calls of decode steps that take far longer than the others, in most steps.
-
-    A library that chooses its kernel for each shape does so again for each length of the keys: the first layer of a
-    step waits for it, the others reuse the choice.
-    """
-    steps: GenerationSteps = tables.compute_once(find_generation_steps)
-    ops = tables.select_on_launch_lanes(tables.match_names(_ATTENTION_REGEX, Kind.OP))
-    ops = ops.select(np.argsort(ops.start, kind="stable"))
-    step = steps.start.searchsorted(ops.start, side="right") - 1
-    decoding = np.flatnonzero(steps.kind_mask(StepKind.DECODE))
-    ops, step = ops.select(np.isin(step, decoding)), step[np.isin(step, decoding)]
-    if not len(ops):
-        return ops
-    outermost = ops.start >= np.maximum.accumulate(np.append(np.iinfo(np.int64).min, ops.end))[:-1]
-    ops, step = ops.select(outermost), step[outermost]
-    limit = max(thresholds.PLANNING_RATIO.value * float(np.median(ops.duration)), thresholds.COLD_CALL_MIN.value)
-    is_slow = ops.duration >= limit
-    if 2 * len(np.unique(step[is_slow])) <= len(decoding):
-        is_slow[:] = False
-    return ops.select(np.sort(np.flatnonzero(is_slow)))
-
-
-def _name_planner(tables: TraceTables, planning: EventTable) -> str:
-    """Name the innermost op that takes most of the longest of these calls."""
-    row = int(planning.row[planning.duration.argmax()])
-    trace = tables.trace
-    children = np.flatnonzero(trace.parent[row + 1 :][:_MAX_DESCENDANTS] >= row) + row + 1
-    half = int(trace.duration[row]) // 2
-    inner = [int(child) for child in children if trace.duration[child] > half and trace.kind[child] == Kind.OP]
-    return tables.name(inner[-1] if inner else row)
-
-
-def _count_attentions(tables: TraceTables, steps: GenerationSteps) -> int:
-    """Count the attention ops in the steps."""
-    ops = tables.select_on_launch_lanes(tables.match_names(_ATTENTION_REGEX, Kind.OP))
-    start = np.sort(ops.start)
-    return int((start.searchsorted(steps.end) - start.searchsorted(steps.start)).sum())
 
 
 @register_pattern(
