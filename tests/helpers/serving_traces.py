@@ -1,103 +1,56 @@
-"""Entries of small serving programs for the tests of patterns. Times in µs."""
+"""Literal traces of a serving engine, as it replays graphs for decoding and launches kernels for prompts."""
 
 from __future__ import annotations
 
-import itertools
-from typing import Any
+from collections.abc import Iterable
+from itertools import count
 
-from tests.helpers.pattern_traces import ADD, SHAPE
-from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, memcpy, runtime
-
-_numbers = itertools.count(500_000)
+from tests.helpers.trace_builder import Entry, annotation, kernel, runtime, trace
+from torchprof_tui.trace.model.trace import Trace
 
 
-def serving_step(
-    name: str,
-    at: float,
-    *,
-    kernels: int = 30,
-    graph: bool = True,
-    kernel_us: float = 4,
-    duration: float = 200,
-    grid: int = 1,
-    more: list[Entry] | None = None,
-) -> list[Entry]:
-    """One annotated step: its kernels follow each other from 30 µs after its start, by one graph or one by one."""
-    entries = [annotation(name, at, duration), *(more or [])]
-    shape: dict[str, Any] = {**SHAPE, "grid": [grid, 1, 1]}
-    corr = next(_numbers)
-    if graph:
-        entries.append(runtime("cudaGraphLaunch", at + 10, 15, corr))
-    for number in range(kernels):
-        if not graph:
-            corr = next(_numbers)
-            entries += [
-                cpu("aten::add", at + 10 + 5 * number, 4.5),
-                runtime("cudaLaunchKernel", at + 11 + 5 * number, 3, corr),
-            ]
-        entries.append(kernel(ADD, at + 30 + max(kernel_us, 0 if graph else 5) * number, kernel_us, corr, **shape))
+def step_entries(name: str, start: float, duration: float, kernels: Iterable[Entry]) -> list[Entry]:
+    """A step, µs, and what else is given."""
+    return [annotation(name, start, duration), *kernels]
+
+
+def eager_kernels(start: float, correlations: Iterable[int], begin: float, time: float = 5) -> list[Entry]:
+    """Kernels launched one by one every 2 µs from `start`, that run one after the other from `begin`."""
+    entries = []
+    for index, correlation in enumerate(correlations):
+        entries.append(runtime("cudaLaunchKernel", start + 2 * index, 1, correlation))
+        entries.append(kernel("gemm", begin + time * index, time, correlation))
     return entries
 
 
-def steps_of_batches(*batches: int, graph_for: int | None = None, period: float = 400, grid: int = 1) -> list[Entry]:
-    """Decode steps of these batch sizes, by a graph for up to `graph_for` sequences (None: for all), else eagerly."""
-    entries: list[Entry] = []
-    for index, batch in enumerate(batches):
-        graph = graph_for is None or batch <= graph_for
-        entries += serving_step(
-            f"step[DECODE bs={batch}]", index * period, graph=graph, grid=grid, duration=200 if graph else 390
-        )
-    return entries
+def replayed_kernels(start: float, correlation: int, begin: float, size: int, time: float = 5) -> list[Entry]:
+    """The kernels of a graph that is launched at `start`, one after the other from `begin`."""
+    kernels = [kernel("gemm", begin + time * index, time, correlation) for index in range(size)]
+    return [runtime("cudaGraphLaunch", start, 3, correlation), *kernels]
 
 
-def cat_steps(
-    tokens: int = 4,
-    *,
-    growing: bool = True,
-    dims: int = 4,
-    grids: tuple[int, ...] = (),
-    at: float = 0,
-    period: float = 400,
-    duration: float = 300,
-) -> list[Entry]:
-    """Decode steps, each with an attention and two calls of aten::cat, whose first input may grow by one a step.
+def serving_trace(rounds: int = 2) -> Trace:
+    """Rounds of a prefill (2 requests, 512 tokens), three decodes (of 2) and a mixed step (1 prompt, 2 sequences).
 
-    `grids`: blocks of the kernels in each step; the shapes are in the args, which only a file has.
+    A round takes 1000 µs: prefill 0 to 100, decodes from 200, 300 and 400 for 40 each, mixed 500 to 600.
     """
-    entries: list[Entry] = []
-    for token in range(tokens):
-        start, length = at + period * token, 100 + token * growing
-        old, new = ([8, 4, length, 64], [8, 4, 1, 64]) if dims == 4 else ([8, length], [8, 1])
-        args = {"Input Dims": [[old, new], []], "Input type": ["TensorList", "Scalar"]}
-        more: list[Entry] = [cpu("aten::scaled_dot_product_attention", start + 170, 4)]
-        for number in range(2):
-            corr = next(_numbers)
-            shape: dict[str, Any] = {"grid": [grids[token], 2, 1], "block": [512, 1, 1]} if grids else {}
-            more += [
-                cpu("aten::cat", start + 180 + 8 * number, 6, **args),
-                runtime("cudaLaunchKernel", start + 181 + 8 * number, 3, corr),
-                kernel("CatArrayBatchedCopy", start + 200 + 8 * number, 5, corr, **shape),
+    numbers, entries = count(1), []
+    for number in range(rounds):
+        t = 1000 * number
+        entries += step_entries(
+            "execute_context_2(512)_generation_0(0)",
+            t,
+            100,
+            eager_kernels(t + 10, [next(numbers), next(numbers)], t + 20),
+        )
+        for index in range(3):
+            at = t + 200 + 100 * index
+            inside = [
+                *replayed_kernels(at + 5, next(numbers), at + 15, 4),
+                *eager_kernels(at + 9, [next(numbers)], at + 35),
             ]
-        entries += serving_step("step[DECODE bs=8]", start, graph=False, duration=duration, more=more)
-    return entries
-
-
-def item_steps(
-    tokens: int = 5, reads: int = 1, op: str = "aten::item", every: int = 1, wait: float = 20
-) -> list[Entry]:
-    """Decode steps of a graph, after each of which `reads` values are read from the GPU; the next step waits for it."""
-    entries: list[Entry] = []
-    for token in range(tokens):
-        at = 600.0 * token
-        entries += serving_step("step[DECODE bs=8]", at, duration=100)
-        if token % every:
-            continue
-        for read in range(reads):
-            corr, start = next(_numbers), at + 150 + 50 * read
-            entries += [
-                cpu(op, start, wait + 15),
-                runtime("cudaMemcpyAsync", start + 2, 5, corr),
-                memcpy("Memcpy DtoH (Device -> Pinned)", start + 8, 1, corr),
-                runtime("cudaStreamSynchronize", start + 8, wait, next(_numbers)),
-            ]
-    return entries
+            entries += step_entries("execute_context_0(0)_generation_2(2)", at, 40, inside)
+        entries += step_entries(
+            "execute_context_1(98)_generation_2(2)", t + 500, 100, eager_kernels(t + 510, [next(numbers)], t + 530, 30)
+        )
+    return trace(*entries)

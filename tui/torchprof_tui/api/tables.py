@@ -18,7 +18,7 @@ from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.core.errors import TraceError
 
-By = Literal["name", "shape", "stack", "module", "class", "step"]
+By = Literal["name", "shape", "stack", "module", "class", "step", "step-kind"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class TableRow:
     Times are µs; shares 0..1 of the totals of self time, None where that is 0. `display`: the name to read, decoded for
     GPU work. `annotation`: whether the row is a span that contains the work of other rows. `device`: "CPU" or "GPU".
     `input_shapes` and `stack` (frames, innermost first) are for tables by these; `flops`, `tflops`, `peak_share` for
-    tables with FLOPs.
+    tables with FLOPs; the fields from `steps` on for tables by step and step kind of a serving engine.
     """
 
     name: str
@@ -51,6 +51,22 @@ class TableRow:
     flops: float | None = None
     tflops: float | None = None
     peak_share: float | None = None
+    steps: int | None = None
+    number: int | None = None
+    kind: str | None = None
+    batch: float | None = None
+    tokens: int | None = None
+    kv_length: float | None = None
+    step_us: float | None = None
+    step_p50_us: float | None = None
+    step_p95_us: float | None = None
+    token_p50_us: float | None = None
+    token_p95_us: float | None = None
+    tokens_per_second: float | None = None
+    kernels_per_token: float | None = None
+    cpu_per_token_us: float | None = None
+    graph_share: float | None = None
+    gap_p50_us: float | None = None
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from torchprof_tui.api.errors import translate_errors
 from torchprof_tui.api.events import Event, Events
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.model.steps import Step as ModelStep
 from torchprof_tui.trace.model.trace import Trace as TraceModel
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.doctor.remark import Remark
+    from torchprof_tui.analysis.serving.serving_steps import ServingReport
     from torchprof_tui.analysis.table.trace_profile import Profile
     from torchprof_tui.api import tables
     from torchprof_tui.api.chains import Chain, ChainFinder
@@ -28,7 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One `ProfilerStep#N` on a CPU thread. `event`: its row. `rank`: None for a trace without a rank."""
+    """One `ProfilerStep#N`, or step of a serving engine, on a CPU thread. `event`: its row.
+
+    `rank`: None for a trace without a rank. `kind` (prefill, decode, mixed, idle or other), `batch`, `tokens` and
+    `kv_length`: what a step of a serving engine says; None where it does not, and for a `ProfilerStep#N`.
+    """
 
     name: str
     number: int
@@ -36,6 +42,10 @@ class Step:
     start_ns: int
     duration_ns: int
     rank: int | None
+    kind: str | None = None
+    batch: int | None = None
+    tokens: int | None = None
+    kv_length: int | None = None
 
 
 class Trace:
@@ -106,7 +116,7 @@ class Trace:
         """The steps by time, of several ranks one rank after the other."""
         merged = self._model.merged_ranks is not None
         return tuple(
-            Step(step.name, step.number, step.event, step.start, step.duration, rank.number if merged else self.rank)
+            _build_step(step, rank.number if merged else self.rank)
             for rank in self._model.all_ranks
             for step in rank.steps
         )
@@ -130,7 +140,7 @@ class Trace:
     def table(self, by: tables.By = "name", *, step: int | None = None, flops: bool = False) -> tables.Table:
         """Return the profiler's table, as `key_averages()`: the rows of `torchprof-tui table --by …`.
 
-        `by`: name, shape, stack, module, class or step. `step`: only what ProfilerStep#N did and launched. `flops`:
+        `by`: name, shape, stack, module, class, step or step-kind. `step`: only what step N did and launched. `flops`:
         with FLOPs and rates, which reads the args of all ops.
         """
         with translate_errors():
@@ -145,6 +155,15 @@ class Trace:
         with translate_errors():
             memory: tables.Memory = _import("tables").build_memory(self._profile, step)
             return memory
+
+    def serving(self) -> ServingReport:
+        """Return the steps of a serving engine: arrays over the steps, sums by kind, times of the layers.
+
+        vLLM, SGLang, ATOM and TensorRT-LLM. Raises TraceError, with how to record them, where there are none.
+        """
+        with translate_errors():
+            report: ServingReport = _import("serving").read_serving(self._model.all_ranks[0].numbered_trace)
+            return report
 
     def chain(self, event: int | Event) -> Chain:
         """Return the dispatch chain of an event, a row or an `Event`: `torchprof-tui chain`."""
@@ -201,6 +220,14 @@ class Trace:
         if not 0 <= row < len(self._model):
             raise TraceError(f"no event {row}: {self.label} has {len(self._model):,}")
         return row
+
+
+def _build_step(step: ModelStep, rank: int | None) -> Step:
+    said = step.serving
+    if said is None:
+        return Step(step.name, step.number, step.event, step.start, step.duration, rank)
+    numbers = (None if number < 0 else number for number in (said.batch, said.tokens, said.kv_length))
+    return Step(step.name, step.number, step.event, step.start, step.duration, rank, said.kind.value, *numbers)
 
 
 def _import(module: str) -> Any:

@@ -31,6 +31,7 @@ def _summarize(steps: ServingSteps, kind: StepKind, rows: I64) -> KindSummary:
         step_time_p50=_quantile(step_time, 50) or 0.0,
         step_time_p95=_quantile(step_time, 95) or 0.0,
         step_time_sum=int(step_time.sum()),
+        lead_in_sum=int(steps.lead_in[rows].sum()),
         batch_p50=_known_median(steps.batch[rows]),
         kv_length_p50=_known_median(steps.kv_length[rows]),
         tokens=tokens if len(counted) else None,

@@ -9,7 +9,7 @@ import numpy as np
 from torchprof_tui.analysis.graphs.replays import find_graph_launches
 from torchprof_tui.analysis.serving.serving_steps import KINDS, NotGraphed, ServingSteps
 from torchprof_tui.analysis.time.blocking_calls import SYNC_CALL_REGEX
-from torchprof_tui.analysis.time.intervals import union
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.serving_names import UNKNOWN, Engine, ServingStepName, StepKind, parse_step_name
@@ -44,7 +44,9 @@ def measure_serving_steps(trace: Trace) -> ServingSteps:
     following = _find_following(lane)
     begin = np.maximum(start, _previous_values(completion, following))
     is_last = following < 0
-    wait = _measure_waits(trace, start, end, lane)
+    waits, busy = _find_waits(trace, lane), _find_busy_time(trace) if len(found) else NO_INTERVALS
+    wait = _measure_waits(waits, start, end, lane)
+    lead_in = _measure_lead_ins(trace, waits, busy, (start, completion), lane)
     is_eager = np.array([said.is_eager for said in said_of_name], np.bool_)[name]
     gap = np.where(is_last, UNKNOWN, np.maximum(start[following] - end, 0))
     return ServingSteps(
@@ -64,14 +66,15 @@ def measure_serving_steps(trace: Trace) -> ServingSteps:
         gpu_busy=work.busy,
         gpu_start=work.start,
         gpu_end=work.end,
-        step_time=np.maximum(completion - begin, 0),
+        step_time=np.maximum(completion - begin - lead_in, 0),
         kernels=work.kernels,
         graph_kernels=work.graph_kernels,
         graph_launches=work.graph_launches,
         not_graphed=_explain_launches(kind, numbers["batch"], is_eager, work),
+        lead_in=lead_in,
         pause=np.where(is_last, 0, np.maximum(start[following] - completion, 0)),
         gap=gap,
-        gap_idle=_measure_idle(trace, end, gap),
+        gap_idle=_measure_idle(busy, end, gap),
     )
 
 
@@ -181,22 +184,55 @@ def _measure_uncovered(step: I64, start: I64, end: I64) -> I64:
     return uncovered
 
 
-def _measure_waits(trace: Trace, start: I64, end: I64, lane: I32) -> I64:
-    """Measure how long the thread of each step waited for the GPU in it: int64[s] ns."""
-    wait = np.zeros(len(start), np.int64)
-    if not len(start):
-        return wait
-    calls = np.flatnonzero(np.isin(trace.lane, np.unique(lane)) & (trace.kind == Kind.RUNTIME))
+def _find_waits(trace: Trace, lane: I32) -> dict[int, Intervals]:
+    """Find when the threads of steps were in calls that wait for the GPU, by lane."""
+    lanes = np.unique(lane)
+    calls = np.flatnonzero(np.isin(trace.lane, lanes) & (trace.kind == Kind.RUNTIME))
     used = np.unique(trace.name[calls])
     waits = re.compile(SYNC_CALL_REGEX)
     is_wait = np.array([waits.match(trace.names[name]) is not None for name in used.tolist()], np.bool_)
     calls = calls[np.isin(trace.name[calls], used[is_wait])]
-    for own_lane in np.unique(lane).tolist():
-        own_calls, own_steps = calls[trace.lane[calls] == own_lane], lane == own_lane
-        call_start = np.asarray(trace.start[own_calls])
-        waiting = union(call_start, call_start + trace.duration[own_calls])
+    found = {}
+    for own_lane in lanes.tolist():
+        own_calls = calls[trace.lane[calls] == own_lane]
+        start = np.asarray(trace.start[own_calls])
+        found[own_lane] = union(start, start + trace.duration[own_calls])
+    return found
+
+
+def _measure_waits(waits: dict[int, Intervals], start: I64, end: I64, lane: I32) -> I64:
+    """Measure how long the thread of each step waited for the GPU in it: int64[s] ns."""
+    wait = np.zeros(len(start), np.int64)
+    for own_lane, waiting in waits.items():
+        own_steps = lane == own_lane
         wait[own_steps] = waiting.measure_before(end[own_steps]) - waiting.measure_before(start[own_steps])
     return wait
+
+
+def _measure_lead_ins(
+    trace: Trace, waits: dict[int, Intervals], busy: Intervals, bounds: tuple[I64, I64], lane: I32
+) -> I64:
+    """Measure how long the first step of each thread waited for GPU work that was not recorded: int64[s] ns.
+
+    That is while no recorded work ran, and the thread was in a call that waits for the GPU, or the first work that it
+    launched was queued. `bounds`: start and completion of each step.
+    """
+    lead_in = np.zeros(len(lane), np.int64)
+    if not len(busy):
+        return lead_in
+    for own_lane, waiting in waits.items():
+        first = int(np.argmax(lane == own_lane))
+        start, completion = (int(bound[first]) for bound in bounds)
+        only = slice(first, first + 1)
+        rows, _ = find_launched_work(trace, bounds[0][only], bounds[1][only], lane[only])
+        unrecorded = waiting.clip(start, completion)
+        if len(rows):
+            earliest = int(rows[np.argmin(trace.start[rows])])
+            launch = int(trace.links.launch_of[earliest])
+            launched = int(trace.start[launch]) + int(trace.duration[launch])
+            unrecorded = unrecorded | union(np.array([launched]), np.asarray(trace.start[earliest : earliest + 1]))
+        lead_in[first] = (unrecorded - busy).total
+    return lead_in
 
 
 def _find_following(lane: I32) -> I64:
@@ -217,16 +253,20 @@ def _previous_values(values: I64, following: I64) -> I64:
     return previous
 
 
-def _measure_idle(trace: Trace, end: I64, gap: I64) -> I64:
+def _measure_idle(busy: Intervals, end: I64, gap: I64) -> I64:
     """Measure in how much of the gap after each step no GPU worked: int64[s] ns, UNKNOWN where that is not known."""
-    work = np.flatnonzero(np.isin(trace.kind, [int(kind) for kind in GPU_WORK]))
-    if not len(work) or not len(end):
+    if not len(busy):
         return np.full(len(end), UNKNOWN, np.int64)
-    work_start = np.asarray(trace.start[work])
-    busy = union(work_start, work_start + trace.duration[work])
     length = np.maximum(gap, 0)
     idle = length - (busy.measure_before(end + length) - busy.measure_before(end))
     return np.where(gap < 0, UNKNOWN, idle)
+
+
+def _find_busy_time(trace: Trace) -> Intervals:
+    """Find when any GPU of the process worked."""
+    work = np.flatnonzero(np.isin(trace.kind, [int(kind) for kind in GPU_WORK]))
+    start = np.asarray(trace.start[work])
+    return union(start, start + trace.duration[work])
 
 
 def _explain_launches(kind: U8, batch: I64, is_eager: Bool, work: _Work) -> U8:

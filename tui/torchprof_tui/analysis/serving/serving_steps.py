@@ -55,11 +55,12 @@ class ServingSteps:
     thread: `gpu_time` sum of its durations, `gpu_busy` time in which any of it ran, `gpu_start`, `gpu_end` (UNKNOWN
     without work). A step is complete at the later of `end` and `gpu_end`. `step_time`: to its completion, from the
     later of its start and the completion of the step before on this thread, so that steps which overlap are counted
-    once. `pause`: from the completion to the next step on the thread, 0 where that started before: step times and
-    pauses sum to the time from the first start to the last completion. `kernels` (collectives with them), of which
-    `graph_kernels` were launched by `graph_launches` graphs; `not_graphed` a NotGraphed for the others. `gap`: from the
-    end to the next step on the thread, in which the engine schedules; `gap_idle`: of it, the time in which no GPU
-    worked (UNKNOWN after the last step, and without GPU work in the trace).
+    once; without `lead_in`, in which the first step of a thread waited for GPU work that was not recorded. `pause`:
+    from the completion to the next step on the thread, 0 where that started before. Step times, lead-ins and pauses sum
+    to the time from the first start to the last completion. `kernels` (collectives with them), of which `graph_kernels`
+    were launched by `graph_launches` graphs; `not_graphed` a NotGraphed for the others. `gap`: from the end to the next
+    step on the thread, in which the engine schedules; `gap_idle`: of it, the time in which no GPU worked (UNKNOWN after
+    the last step, and without GPU work in the trace).
     """
 
     engines: tuple[str, ...]
@@ -90,6 +91,7 @@ class ServingSteps:
     graph_kernels: I64
     graph_launches: I64
     not_graphed: U8
+    lead_in: I64
     pause: I64
     gap: I64
     gap_idle: I64
@@ -124,6 +126,7 @@ class KindSummary:
     step_time_p50: float
     step_time_p95: float
     step_time_sum: int
+    lead_in_sum: int
     batch_p50: float | None
     kv_length_p50: float | None
     tokens: int | None
@@ -161,9 +164,16 @@ class LayerTimes:
     is_captured: bool
 
     @property
-    def layers(self) -> I32:
-        """The numbers of the layers, ascending."""
-        return np.unique(self.layer)
+    def medians(self) -> tuple[I32, F64, F64]:
+        """The numbers of the layers, ascending, and of each the median GPU and CPU time over the steps that have it.
+
+        int32[layers], float64[layers] ns twice.
+        """
+        numbers = np.unique(self.layer)
+        rows = [self.layer == number for number in numbers.tolist()]
+        gpu_time = np.array([np.median(self.gpu_time[row]) for row in rows])
+        cpu_time = np.array([np.median(self.cpu_time[row]) for row in rows])
+        return numbers, gpu_time, cpu_time
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from torchprof_tui.analysis.table.flops import sum_row_flops
 from torchprof_tui.analysis.table.not_recorded import NotRecordedError
 from torchprof_tui.analysis.table.outside_ops import add_outside_ops
 from torchprof_tui.analysis.table.profiler_table import GroupBy
+from torchprof_tui.analysis.table.serving_columns import add_serving_columns
 from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.analysis.table.table_sheet import build_table_sheet
 from torchprof_tui.analysis.table.trace_profile import Profile
@@ -17,6 +18,7 @@ def build_calls_sheet(profile: Profile, group_by: GroupBy, event_mask: Bool | No
     """Build the table over all events or those of a mask (bool[n]). Raises NotRecordedError, OSError, LookupError."""
     table, calls = profile.build_table(group_by, event_mask), profile.calls
     sheet = build_table_sheet(table, calls, sum_row_flops(table, calls, profile.flops()) if with_flops else None)
+    sheet = add_serving_columns(sheet, group_by, profile.trace, event_mask)
     if event_mask is not None:
         return sheet
     return add_outside_ops(
@@ -25,7 +27,7 @@ def build_calls_sheet(profile: Profile, group_by: GroupBy, event_mask: Bool | No
 
 
 def find_step_mask(profile: Profile, number: int) -> Bool:
-    """Select the events that `ProfilerStep#number` did and launched: bool[n]. Raises NotRecordedError."""
+    """Select the events that the step of this number did and launched: bool[n]. Raises NotRecordedError."""
     steps = profile.trace.steps
     for step in steps:
         if step.number == number:

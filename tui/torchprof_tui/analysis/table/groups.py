@@ -6,6 +6,8 @@ import numpy as np
 
 from torchprof_tui.analysis.kernel.names.classes import classify_names
 from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.analysis.serving.report import NO_SERVING_STEPS, RECORD_SERVING_STEPS
+from torchprof_tui.analysis.serving.serving_steps import KINDS
 from torchprof_tui.analysis.table.captured_calls import CallSitesWithCaptures
 from torchprof_tui.analysis.table.counted_calls import Calls
 from torchprof_tui.analysis.table.event_scope import step_index_at
@@ -71,6 +73,18 @@ def group_by_step(trace: Trace, calls: Calls, request_times: I64) -> Groups:
     names = [*(step.name for step in trace.steps), OUTSIDE_STEPS]
     row = np.where(step >= 0, step, len(trace.steps)).astype(np.int32)
     return Groups(GroupBy.STEP, row, names, [""] * len(names), per_name=False)
+
+
+def group_by_step_kind(trace: Trace, calls: Calls, request_times: I64) -> Groups:
+    """Group calls by the kind of a serving engine's step: prefill, decode, … Raises NotRecordedError."""
+    if not trace.steps or trace.steps[0].serving is None:
+        raise NotRecordedError(f"{NO_SERVING_STEPS}; {RECORD_SERVING_STEPS}")
+    said = [step.serving for step in trace.steps]
+    kind = np.array([len(KINDS) if each is None else KINDS.index(each.kind) for each in said], np.int32)
+    step = step_index_at(trace, request_times[calls.event])
+    row = np.where(step >= 0, kind[step], len(KINDS)).astype(np.int32)
+    names = [*(kind.value for kind in KINDS), OUTSIDE_STEPS]
+    return Groups(GroupBy.STEP_KIND, row, names, [""] * len(names), per_name=False)
 
 
 def _group_per_name(group_by: GroupBy, calls: Calls, detail: I32, details: list[str]) -> Groups:

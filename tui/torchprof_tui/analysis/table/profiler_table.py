@@ -41,6 +41,7 @@ class GroupBy(str, Enum):
     MODULE = "module"
     CLASS = "class"
     STEP = "step"
+    STEP_KIND = "step-kind"
 
 
 @dataclass(frozen=True)

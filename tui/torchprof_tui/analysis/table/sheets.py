@@ -24,6 +24,7 @@ class Unit(str, Enum):
 
     TEXT = "text"
     COUNT = "count"
+    NUMBER = "number"  # with decimals
     NS = "ns"
     SHARE = "share"  # 0..1
     BYTES = "bytes"

@@ -26,6 +26,7 @@ _TITLES = {
     GroupBy.MODULE: "Modules",
     GroupBy.CLASS: "Kernel classes",
     GroupBy.STEP: "Steps",
+    GroupBy.STEP_KIND: "Steps by kind",
 }
 
 _CPU_FIELDS = (

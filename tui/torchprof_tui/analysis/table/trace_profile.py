@@ -100,6 +100,8 @@ class Profile:
             return groups.group_by_class(calls)
         if group_by is GroupBy.STEP:
             return groups.group_by_step(self.trace, calls, self.request_times)
+        if group_by is GroupBy.STEP_KIND:
+            return groups.group_by_step_kind(self.trace, calls, self.request_times)
         return groups.group_by_name(calls)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from torchprof_tui.analysis.collectives.communication_card import CommunicationCard, build_communication_card
@@ -35,9 +35,12 @@ from torchprof_tui.commands.info.records import (
     RemarkRecord,
     StepRecord,
 )
+from torchprof_tui.commands.info.serving_document import list_serving
 from torchprof_tui.trace.loading.open_or_build import OpenedTrace
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.ranks import Ranks
+from torchprof_tui.trace.model.serving_names import UNKNOWN
+from torchprof_tui.trace.model.steps import Step
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.specs.folder_error import FolderError
 from torchprof_tui.trace.specs.runs_by_name import group_runs
@@ -74,6 +77,7 @@ def build_document(loaded: OpenedTrace, tree: TimeTree | None, missing_reason: s
             linked_gpu_events=trace.links.linked_gpu_events,
         ),
         graphs=_list_graphs(trace),
+        serving=list_serving(trace),
         problems=[build_problem(problem) for problem in trace.problems],
         doctor=_list_remarks(trace),
         seconds=round(loaded.seconds, 4),
@@ -144,15 +148,20 @@ def _list_lanes(trace: Trace) -> list[LaneRecord]:
 def _list_steps(trace: Trace) -> list[StepRecord]:
     """List the steps, of all ranks with their rank."""
     return [
-        StepRecord(
-            name=step.name,
-            start_ns=step.start,
-            duration_ns=step.duration,
-            rank=UNSET if trace.merged_ranks is None else rank.number,
-        )
+        _build_step(step, UNSET if trace.merged_ranks is None else rank.number)
         for rank in trace.all_ranks
         for step in rank.trace.steps
     ]
+
+
+def _build_step(step: Step, rank: int | UnsetType) -> StepRecord:
+    """Build the record of a step, with what it served if it is one of a serving engine."""
+    record = StepRecord(name=step.name, start_ns=step.start, duration_ns=step.duration, rank=rank)
+    said = step.serving
+    if said is None:
+        return record
+    batch, tokens, kv_length = (None if n == UNKNOWN else n for n in (said.batch, said.tokens, said.kv_length))
+    return replace(record, kind=said.kind, batch=batch, tokens=tokens, kv_length=kv_length)
 
 
 def _measure_gpu_busy(trace: Trace) -> dict[str, int]:

@@ -12,9 +12,11 @@ from torchprof_tui.analysis.graphs.captured_ops import OpSource
 from torchprof_tui.commands.common.json_document import Document, Record, about
 from torchprof_tui.commands.common.partial_input import ProblemRecord
 from torchprof_tui.commands.common.time_tree import TimeRecord
+from torchprof_tui.commands.info.serving_records import ServingRecord
 from torchprof_tui.trace.model.communication_kernels import Operation
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.ranks import AlignmentMethod
+from torchprof_tui.trace.model.serving_names import StepKind
 
 SCHEMA = "torchprof-tui/info/1"
 
@@ -25,6 +27,10 @@ class StepRecord(Record, frozen=True, kw_only=True):
     name: Annotated[str, about("as recorded: ProfilerStep#3")]
     start_ns: Annotated[int, about("from the trace's first event")]
     duration_ns: Annotated[int, about("on the CPU")]
+    kind: Annotated[StepKind | None, about("of a step of a serving engine; null for others")] = None
+    batch: Annotated[int | None, about("requests served; null if not recorded")] = None
+    tokens: Annotated[int | None, about("computed; null if not recorded")] = None
+    kv_length: Annotated[int | None, about("tokens in the KV cache, over all requests; null if not recorded")] = None
     rank: Annotated[int | UnsetType, about("rank; only with several")] = UNSET
 
 
@@ -183,6 +189,7 @@ class InfoDocument(Document, frozen=True, kw_only=True, tag=SCHEMA):
     world_size: Annotated[int | None, about("ranks of the run; null if not recorded")]
     links: Annotated[LinksRecord, about("launches and GPU work")]
     graphs: Annotated[list[GraphsRecord], about("replays of graphs; [] for none")]
+    serving: Annotated[list[ServingRecord], about("steps of a serving engine, of each rank; one for a single trace")]
     problems: Annotated[list[ProblemRecord], about("entries that could not be read as intended")]
     doctor: Annotated[list[RemarkRecord], about("what the recording lacks")]
     seconds: Annotated[float, about("time to load")]

@@ -11,6 +11,7 @@ from rich.text import Text
 from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
 from torchprof_tui.commands.common.time_tree import format_device_count, format_time_tree
+from torchprof_tui.commands.info.serving_text import build_serving_tables
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.number_format import format_file_size, format_value
@@ -59,6 +60,7 @@ def print_summary(name: str, summary: dict[str, Any], tree: TimeTree | None = No
         parts.append(_rank_table(summary, most))
     elif summary["steps"]:
         parts.append(_step_table(summary, most))
+    parts += build_serving_tables(summary)
     if any(card["count"] for card in summary["communication"]):
         parts.append(_communication_table(summary))
     parts.append(_category_table(summary, most))

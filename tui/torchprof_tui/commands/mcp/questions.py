@@ -47,7 +47,8 @@ class TableQuestion(Question, frozen=True, kw_only=True):
         Meta(description="calls: as key_averages(); arrivals: which rank was late at each collective"),
     ] = "calls"
     by: Annotated[
-        Literal["name", "shape", "stack", "module", "class", "step"], Meta(description="what calls are grouped by")
+        Literal["name", "shape", "stack", "module", "class", "step", "step-kind"],
+        Meta(description="what calls are grouped by; step-kind: prefill, decode, mixed steps of a serving engine"),
     ] = "name"
     sort: Annotated[
         str | None, Meta(description="column: self_gpu, gpu, self_cpu, cpu, calls, total … (default: longest first)")

@@ -14,7 +14,7 @@ DEFAULT_ROWS = 100
 """Rows of a text table by default, as many as torch prints."""
 
 
-GROUPINGS = ("name", "shape", "stack", "module", "class", "step")
+GROUPINGS = ("name", "shape", "stack", "module", "class", "step", "step-kind")
 
 
 TABLE_NAMES = ("calls", "kernels", "copies", "collectives", "memory", "arrivals")
@@ -41,8 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"number of rows; in text, of work and of annotations each (0: all; default: {DEFAULT_ROWS} in text, "
         f"else all)",
     )
-    parser.add_argument("--by", choices=GROUPINGS, default="name", help="group calls by this (default: name)")
-    parser.add_argument("--step", metavar="N", type=int, help="only the work that ProfilerStep#N did and launched")
+    parser.add_argument(
+        "--by",
+        choices=GROUPINGS,
+        default="name",
+        help="group calls by this (default: name); step-kind: prefill, decode and mixed steps of a serving engine",
+    )
+    parser.add_argument("--step", metavar="N", type=int, help="only the work that step N did and launched")
     parser.add_argument(
         "--of",
         choices=TABLE_NAMES,

@@ -11,14 +11,14 @@ from torchprof_tui.commands.table.arguments import GROUPINGS
 
 SCHEMA = "torchprof-tui/table/1"
 
-Grouping = Literal["name", "shape", "stack", "module", "class", "step"]
+Grouping = Literal["name", "shape", "stack", "module", "class", "step", "step-kind"]
 assert Grouping.__args__ == GROUPINGS  # type: ignore[attr-defined]
 
 
 class CallRow(Record, frozen=True, kw_only=True):
     """A row of the profiler's table. Times as in `prof.key_averages()`."""
 
-    name: Annotated[str, about("op, kernel, annotation, … as recorded; a module, class or step with --by")]
+    name: Annotated[str, about("op, kernel, annotation, … as recorded; a module, class, step or step kind with --by")]
     input_shapes: Annotated[str | UnsetType, about("shapes of the inputs; only with --by shape")] = UNSET
     stack: Annotated[list[str] | UnsetType, about("Python frames, innermost first; only with --by stack")] = UNSET
     device: Annotated[
@@ -42,6 +42,26 @@ class CallRow(Record, frozen=True, kw_only=True):
     peak_share: Annotated[
         float | UnsetType | None, about("of the device's peak rate; null if unknown; only with --flops")
     ] = UNSET
+    steps: Annotated[int | UnsetType | None, about("of this kind; only with --by step-kind")] = UNSET
+    number: Annotated[
+        int | UnsetType | None, about("of the step of a serving engine; this and the following: only with --by step")
+    ] = UNSET
+    kind: Annotated[str | UnsetType, about("prefill, decode, mixed, …; empty outside of all steps")] = UNSET
+    kv_length: Annotated[float | UnsetType | None, about("tokens in the KV cache; null if not recorded")] = UNSET
+    step_us: Annotated[float | UnsetType | None, about("time of the step, as in docs/tasks/serving.md")] = UNSET
+    batch: Annotated[
+        float | UnsetType | None, about("requests, in the median; this and the following of a serving engine's steps")
+    ] = UNSET
+    tokens: Annotated[int | UnsetType | None, about("computed; null if not recorded")] = UNSET
+    step_p50_us: Annotated[float | UnsetType | None, about("time of a step, median")] = UNSET
+    step_p95_us: Annotated[float | UnsetType | None, about("time of a step, 95th percentile")] = UNSET
+    token_p50_us: Annotated[float | UnsetType | None, about("time of a step by its tokens, median")] = UNSET
+    token_p95_us: Annotated[float | UnsetType | None, about("time of a step by its tokens, 95th percentile")] = UNSET
+    tokens_per_second: Annotated[float | UnsetType | None, about("by the sum of the step times", "1/s")] = UNSET
+    kernels_per_token: Annotated[float | UnsetType | None, about("kernels by tokens")] = UNSET
+    cpu_per_token_us: Annotated[float | UnsetType | None, about("CPU time of the thread without waits")] = UNSET
+    graph_share: Annotated[float | UnsetType | None, about("of the kernels, those that graphs launched")] = UNSET
+    gap_p50_us: Annotated[float | UnsetType | None, about("to the next step on the thread, median")] = UNSET
     display: Annotated[str | UnsetType, about("name to read: decoded for GPU work")] = UNSET
     annotation: Annotated[bool | UnsetType, about("a span that contains the work of other rows")] = UNSET
 

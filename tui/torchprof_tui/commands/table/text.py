@@ -27,6 +27,17 @@ _OPTIONAL_COLUMNS = (
 """Columns dropped on a narrow terminal, in this order; `--json` and a pipe have all."""
 
 
+_OPTIONAL_STEP_COLUMNS = (
+    ("cpu_share", "gpu_share", "self_cpu_share", "self_gpu_share", "cpu_avg", "gpu_avg"),
+    ("self_cpu", "self_gpu", "gpu"),
+    ("cpu", "calls"),
+    ("token_p95", "kernels_per_token", "kv_length"),
+    ("cpu_per_token", "gap_p50"),
+    ("step_p95", "batch"),
+)
+"""The same for steps of a serving engine."""
+
+
 def print_sheet(sheet: Sheet, work: Sequence[int], spans: Sequence[int], limit: int | None) -> None:
     """Print rows of a sheet on stdout: those of work, then those of annotations, at most `limit` of each; totals."""
     console = create_console()
@@ -57,7 +68,8 @@ def _format_rest(omitted: int) -> str:
 def _fit_columns(fields: Sequence[Field], cells: dict[str, list[str]], width: int) -> tuple[list[Field], int]:
     """Fit columns into a width; return (columns, cells per text column). Texts shrink first, then columns go."""
     kept = list(fields)
-    for dropped in ((), *_OPTIONAL_COLUMNS):
+    is_serving = any(field.key in ("steps", "kind") for field in fields)
+    for dropped in ((), *(_OPTIONAL_STEP_COLUMNS if is_serving else _OPTIONAL_COLUMNS)):
         kept = [field for field in kept if field.key not in dropped]
         texts = [field for field in kept if field.unit is Unit.TEXT]
         used = sum(max(len(field.title), *map(len, cells[field.key]), 0) + 1 for field in kept if field not in texts)
@@ -88,6 +100,8 @@ def _format_cell(sheet: Sheet, field: Field, row: int) -> str:
         return format_value(number, "bytes")
     if field.unit is Unit.FLOPS:
         return _format_metric(number)
+    if field.unit is Unit.NUMBER:
+        return f"{number:.3g}"
     return f"{number:,.0f}" if field.unit is Unit.COUNT else f"{number:,.1f}"
 
 

@@ -16,6 +16,7 @@ from torchprof_tui.trace.specs.address import is_url, parse_ssh_path
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
+from torchprof_tui.ui.explorer.lanes.step_labels import count_kinds
 
 _SUFFIXES = (".gz", ".xz", ".zst", ".json", ".trace", ".pt")
 
@@ -113,7 +114,9 @@ def describe_trace(trace: Trace) -> list[str]:
     elif trace.rank is not None:
         descriptions.append(f"rank {trace.rank}" + (f" of {trace.world_size}" if trace.world_size else ""))
     if trace.steps:
-        descriptions.append(f"{len(trace.steps)} step{'s' if len(trace.steps) > 1 else ''}")
+        kinds = count_kinds(trace.steps)
+        count = f"{len(trace.steps)} step{'s' if len(trace.steps) > 1 else ''}"
+        descriptions.append(f"{count} ({kinds})" if kinds else count)
     descriptions.append(format_duration(trace.span[1] - trace.span[0]))
     descriptions.append(f"{len(trace):,} events")
     return descriptions

@@ -17,6 +17,7 @@ from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_m
 from torchprof_tui.analysis.table.outside_ops import add_outside_ops
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.table.row_detail import RowDetail, build_row_detail
+from torchprof_tui.analysis.table.serving_columns import add_serving_columns
 from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.analysis.table.table_sheet import build_table_sheet, drop_empty_gpu_columns
 from torchprof_tui.analysis.table.trace_profile import Profile
@@ -87,6 +88,7 @@ def _build_sheet(
         sheet = build_table_sheet(table, profile.calls, flops)
         # By the trace, not the scope: a range without GPU work keeps its columns.
         sheet = sheet if profile.calls.on_gpu.any() else drop_empty_gpu_columns(sheet)
+        sheet = add_serving_columns(sheet, group_by, trace, event_mask)
         if event_mask is None:
             sheet = add_outside_ops(sheet, trace, "T shows the frames", "R: record again with stacks, --with-stack")
         return sheet, table

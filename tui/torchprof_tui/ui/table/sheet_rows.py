@@ -24,6 +24,7 @@ _SAMPLED_TEXTS = 2_000
 
 _UNIT_CELLS = {
     Unit.COUNT: 4,
+    Unit.NUMBER: 9,
     Unit.NS: 11,
     Unit.SHARE: 8,
     Unit.BYTES: 11,

@@ -120,7 +120,8 @@ class TableScreen(TableScreenView):
 
     def action_group(self, direction: int) -> None:
         self._remember_view()
-        groupings = list(GroupBy)
+        has_kinds = bool(self.rank.steps) and self.rank.steps[0].serving is not None
+        groupings = [each for each in GroupBy if has_kinds or each is not GroupBy.STEP_KIND]
         self._group_by = groupings[(groupings.index(self._group_by) + direction) % len(groupings)]
         self._tab = TABS[0]
         self._show_tab()

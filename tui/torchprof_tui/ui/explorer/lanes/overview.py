@@ -18,6 +18,7 @@ from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 from torchprof_tui.ui.explorer.lanes.bar_painter import draw_level_graph
 from torchprof_tui.ui.explorer.lanes.mouse_gestures import MIN_DRAG_CELLS, build_wheel_message
+from torchprof_tui.ui.explorer.lanes.step_labels import abbreviate_serving
 
 
 class Overview(PaintedWidget):
@@ -114,7 +115,8 @@ class Overview(PaintedWidget):
             column = whole.cell(step.start)
             if not free <= column < whole.width:
                 continue
-            label = f"╵#{step.number} "
+            said = step.serving
+            label = f"╵#{step.number} " if said is None else f"╵#{step.number} {abbreviate_serving(said)} "
             if column + len(label) > whole.width:
                 label = "╵"
             cells[column : column + len(label)] = label

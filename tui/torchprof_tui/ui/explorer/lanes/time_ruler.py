@@ -15,6 +15,7 @@ from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 from torchprof_tui.ui.explorer.lanes.mouse_gestures import Drag, build_wheel_message
+from torchprof_tui.ui.explorer.lanes.step_labels import format_step_label
 
 CURSOR = "▼"
 
@@ -85,7 +86,7 @@ class Ruler(PaintedWidget):
         return build_strip([*runs, *self._format_ticks(view)], width, palette.line)
 
     def _format_steps(self, view: Viewport) -> list[TextRun]:
-        """Format each step as a band with its number and duration, in two alternating shades."""
+        """Format each step as a band with its number, what it served and its duration, in two alternating shades."""
         runs: list[TextRun] = []
         column = 0
         for index, step in enumerate(self._steps):
@@ -96,10 +97,7 @@ class Ruler(PaintedWidget):
             width = last - first + 1
             text = edge = "▏" if step.start >= view.t0 else " "
             if width >= 3:
-                text = f"{edge}#{step.number}"
-                if cell_len(text) + 14 <= width:
-                    text += f" {format_duration(step.duration)}"
-                text = truncate(text, width)
+                text = f"{edge}{format_step_label(step, width - 1)}"
             if first > column:
                 runs.append((" " * (first - column), self.palette.text))
             runs.append((text.ljust(width), self.palette.bands[index % 2]))

@@ -17,6 +17,7 @@ from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.text_panel import Lines, wrap_text
 from torchprof_tui.ui.explorer.keys import MAX_NUMBER_KEYS
+from torchprof_tui.ui.explorer.lanes.step_labels import count_kinds, describe_serving
 from torchprof_tui.ui.explorer.panels.cheatsheet_text import ID_CELLS, choose_sign, format_stake, format_tree
 
 if TYPE_CHECKING:
@@ -142,7 +143,9 @@ def format_steps(
     median = int(np.median(durations))
     room = max(height - len(keys) - 1, 1)
     order = list(range(len(steps)))
-    title = f"{len(steps)} step{'s' if len(steps) > 1 else ''}, median {format_duration(median)}"
+    kinds = count_kinds(steps)
+    counts = f" ({kinds})" if kinds else ""
+    title = f"{len(steps)} step{'s' if len(steps) > 1 else ''}{counts}, median {format_duration(median)}"
     if len(steps) > room:
         order = np.argsort(-durations, kind="stable")[:room].tolist()
         title += "; the slowest:"
@@ -153,6 +156,8 @@ def format_steps(
         if gpu_busy and step.duration > 0:
             time = sum(intervals.measure_between(step.start, step.start + step.duration) for intervals in gpu_busy)
             busy = f"   GPU busy {format_share(time / (len(gpu_busy) * step.duration))}"
-        text = f"#{step.number:<6} {format_duration(step.duration):>10}{busy}"
+        said = step.serving
+        served = "" if said is None else f"   {describe_serving(said)}"
+        text = f"#{step.number:<6} {format_duration(step.duration):>10}{served}{busy}"
         lines.append([(truncate(text, width), palette.text)])
     return lines + keys

@@ -1,0 +1,67 @@
+"""The records of a serving engine's steps in `info --json`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import UNSET, UnsetType
+
+from torchprof_tui.commands.common.json_document import Record, about
+from torchprof_tui.trace.model.serving_names import StepKind
+
+
+class NotGraphedRecord(Record, frozen=True, kw_only=True):
+    """Kernels that no graph launched."""
+
+    kernels: Annotated[int, about("their number")]
+    reason: Annotated[str, about("why no graph launched them")]
+
+
+class KindRecord(Record, frozen=True, kw_only=True):
+    """The steps of one kind. What is per token, or per second, is null where no tokens are recorded."""
+
+    kind: Annotated[StepKind, about("what the steps computed")]
+    steps: Annotated[int, about("their number")]
+    step_p50_ns: Annotated[float, about("time of a step, median")]
+    step_p95_ns: Annotated[float, about("time of a step, 95th percentile")]
+    step_sum_ns: Annotated[int, about("sum of the step times")]
+    lead_in_ns: Annotated[int, about("not in the step times: the first step waited for unrecorded GPU work")]
+    batch: Annotated[float | None, about("requests, median")]
+    kv_length: Annotated[float | None, about("tokens in the KV cache, median")]
+    tokens: Annotated[int | None, about("computed by the steps that say it")]
+    token_p50_ns: Annotated[float | None, about("time of a step by its tokens, median")]
+    token_p95_ns: Annotated[float | None, about("time of a step by its tokens, 95th percentile")]
+    tokens_per_second: Annotated[float | None, about("by the sum of the step times", "1/s")]
+    tokens_per_second_with_pauses: Annotated[float | None, about("pauses after the steps counted as well", "1/s")]
+    kernels: Annotated[int, about("launched in the steps")]
+    kernels_per_token: Annotated[float | None, about("kernels by tokens")]
+    cpu_ns: Annotated[int, about("of the steps' threads, without waits for the GPU")]
+    cpu_per_token_ns: Annotated[float | None, about("CPU time by tokens")]
+    gpu_ns: Annotated[int, about("sum of the GPU work launched in the steps")]
+    graph_share: Annotated[float | None, about("of the kernels, those that graphs launched; null without kernels")]
+    not_graphed: Annotated[list[NotGraphedRecord], about("why graphs did not launch the others, most first")]
+    gap_p50_ns: Annotated[float | None, about("from the end to the next step on the thread, median")]
+    gap_p95_ns: Annotated[float | None, about("the same, 95th percentile")]
+    gap_sum_ns: Annotated[int, about("sum of the gaps")]
+    gap_idle_ns: Annotated[int | None, about("of the gaps, time in which no GPU worked; null without GPU work")]
+
+
+class LayersRecord(Record, frozen=True, kw_only=True):
+    """Time of the layers of the model in the serving steps."""
+
+    name: Annotated[str, about("what is repeated: the class of the modules, or an annotation")]
+    captured: Annotated[bool, about("some are known from the capture of a graph, and have no CPU time")]
+    layers: Annotated[list[int], about("their numbers")]
+    gpu_p50_ns: Annotated[list[float], about("of each layer, median over the steps that have it")]
+    cpu_p50_ns: Annotated[list[float], about("of each layer, median over the steps that have it")]
+
+
+class ServingRecord(Record, frozen=True, kw_only=True):
+    """The steps of a serving engine in one trace."""
+
+    engines: Annotated[list[str], about("programs whose annotations these are")]
+    steps: Annotated[int, about("their number; 0 without any")]
+    kinds: Annotated[list[KindRecord], about("prefill, decode, mixed, …")]
+    layers: Annotated[LayersRecord | None, about("null where no module or annotation names layers")]
+    cannot_tell: Annotated[str | UnsetType, about("why there are no steps, and how to record them")] = UNSET
+    rank: Annotated[int | UnsetType, about("only with several")] = UNSET

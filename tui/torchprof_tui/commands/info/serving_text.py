@@ -1,0 +1,93 @@
+"""Print the steps of a serving engine in the summary of a trace: by kind, why kernels ran without graphs, layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import RenderableType
+
+from torchprof_tui.commands.common.tables import ConsoleTable
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.ui.common.number_format import format_share
+
+_COLUMNS = (
+    "steps", "batch", "KV", "tokens", "step p50", "p95", "token p50", "p95", "tokens/s", "kernels/token", "CPU/token",
+    "in graphs", "gap p50",
+)  # fmt: skip
+
+
+MIN_LEAD_IN_SHARE = 0.05
+"""Of the step times, from which the time of the first step that is not counted is named."""
+
+
+def build_serving_tables(answer: dict[str, Any]) -> list[RenderableType]:
+    """Build a table by kind of step for each trace with steps of a serving engine; [] where none has any."""
+    return [_build_table(serving) for serving in answer["serving"] if serving["steps"]]
+
+
+def _build_table(serving: dict[str, Any]) -> ConsoleTable:
+    rank = f"rank {serving['rank']}, " if "rank" in serving else ""
+    title = f"Serving steps ({rank}{', '.join(serving['engines'])})"
+    table = ConsoleTable(title, ("kind", "left"), *((name, "right") for name in _COLUMNS))
+    for kind in serving["kinds"]:
+        table.add_cells(kind["kind"], *_format_kind(kind))
+    lines = [
+        f"{kind['kind']}: {each['kernels']:,} of {kind['kernels']:,} kernels not in graphs: {each['reason']}"
+        for kind in serving["kinds"]
+        for each in kind["not_graphed"]
+    ]
+    lines += [line for kind in serving["kinds"] if (line := _format_gaps(kind))]
+    lines += [
+        f"{kind['kind']}: {format_duration(kind['lead_in_ns'])} of the first step not counted: "
+        "it waited for GPU work from before the recording"
+        for kind in serving["kinds"]
+        if kind["lead_in_ns"] > MIN_LEAD_IN_SHARE * kind["step_sum_ns"]
+    ]
+    if serving["layers"] is not None:
+        lines.append(_format_layers(serving["layers"]))
+    table.caption, table.caption_justify = "\n".join(lines), "left"
+    return table
+
+
+def _format_kind(kind: dict[str, Any]) -> list[str]:
+    return [
+        f"{kind['steps']:,}",
+        _format_count(kind["batch"]),
+        _format_count(kind["kv_length"]),
+        _format_count(kind["tokens"]),
+        format_duration(kind["step_p50_ns"]),
+        format_duration(kind["step_p95_ns"]),
+        _format_time(kind["token_p50_ns"]),
+        _format_time(kind["token_p95_ns"]),
+        _format_count(kind["tokens_per_second"]),
+        "–" if kind["kernels_per_token"] is None else f"{kind['kernels_per_token']:.3g}",
+        _format_time(kind["cpu_per_token_ns"]),
+        "–" if kind["graph_share"] is None else format_share(kind["graph_share"]),
+        _format_time(kind["gap_p50_ns"]),
+    ]
+
+
+def _format_count(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def _format_time(value: float | None) -> str:
+    return "–" if value is None else format_duration(value)
+
+
+def _format_gaps(kind: dict[str, Any]) -> str:
+    """Format how long no GPU worked in the gaps after steps of a kind; "" without gaps."""
+    if not kind["gap_sum_ns"] or kind["gap_idle_ns"] is None:
+        return ""
+    idle = format_duration(kind["gap_idle_ns"])
+    return f"{kind['kind']}: gaps after the steps {format_duration(kind['gap_sum_ns'])}, no GPU worked in {idle} of it"
+
+
+def _format_layers(layers: dict[str, Any]) -> str:
+    gpu, cpu = layers["gpu_p50_ns"], layers["cpu_p50_ns"]
+    slowest = max(range(len(gpu)), key=lambda index: float(gpu[index]))
+    text = f"{len(gpu)} layers ({clean(layers['name'])}): {format_duration(sum(gpu) / len(gpu))} on the GPU each"
+    text += f", the slowest is {layers['layers'][slowest]} with {format_duration(gpu[slowest])}"
+    source = ", from the capture of the graph" if layers["captured"] else ""
+    return text + (f"; {format_duration(sum(cpu) / len(cpu))} of CPU time each" if any(cpu) else "") + source
