@@ -83,6 +83,7 @@ def test_steps_with_prompts_may_be_eager() -> None:
 def test_the_remedy_is_that_of_the_engine() -> None:
     names = ("execute_context_0(0)_generation_8(8)", "execute_context_0(0)_generation_20(20)")
     entries = [entry for k, name in enumerate(names) for entry in serving_step(name, 400.0 * k, graph=k == 0)]
+    assert not check_pattern(trace(*steps_of_batches(8, 20, graph_for=8)), "eager-fallback").remedy.code
     assert "cudagraph_capture_sizes" in check_pattern(trace(*entries), "eager-fallback").remedy.code
 
 

@@ -72,8 +72,9 @@ def kv_cache_cat(view: ScopeView) -> Answer:
         return absent_answer("no decode steps" if len(steps) else NO_GENERATION)
     appends: CacheAppends = tables.compute_once(find_cache_appends)
     if not appends.is_known:
-        if appends.count * len(steps) < count_attentions(tables, steps):
-            return absent_answer(f"{format_count(appends.count, 'call')} of aten::cat a step, fewer than attentions")
+        if appends.count * len(steps) < 2 * count_attentions(tables, steps):
+            calls = format_count(appends.count, "call")
+            return absent_answer(f"{calls} of aten::cat a step, fewer than two for each attention")
         return cannot_tell_answer(
             f"{appends.count} calls of aten::cat a step, but no shapes were recorded: they may append to the KV cache, "
             "or be a part of rotary positions (record_shapes=True)"

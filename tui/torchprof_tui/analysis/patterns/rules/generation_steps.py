@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, StepTable
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.serving import TokenLoop, find_phases, find_token_loop, parse_phase
@@ -17,6 +17,7 @@ from torchprof_tui.analysis.serving.measure_steps import get_serving_steps
 from torchprof_tui.analysis.serving.serving_steps import KINDS, UNKNOWN, ServingSteps, StepKind
 from torchprof_tui.trace.core.arrays import I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.serving_names import Engine
 
 NO_GENERATION = "no steps of a language model were found, neither by annotations nor as a loop over tokens"
 
@@ -28,7 +29,8 @@ class GenerationSteps:
     `row`: the event that marks the step. `kind`: index into KINDS. `batch`: sequences, `padded_batch`: those of the
     replayed graph, UNKNOWN (-1) where nothing says so. `step_time`: to the completion of its GPU work, from the later
     of its start and the completion of the step before. `kernels`: launched in it, `graph_kernels` of them by graphs.
-    `serving`: the same steps with all that a serving engine says of them; None for others.
+    `serving`: the same steps with all that a serving engine says of them; None for others. `engine`: its name, "" where
+    it is not known.
     """
 
     row: I64
@@ -41,6 +43,7 @@ class GenerationSteps:
     kernels: I64
     graph_kernels: I64
     serving: ServingSteps | None
+    engine: str
 
     def __len__(self) -> int:
         return len(self.row)
@@ -49,11 +52,6 @@ class GenerationSteps:
         """Return which steps are of a kind: bool[s]."""
         mask: Bool = self.kind == KINDS.index(kind)
         return mask
-
-    @property
-    def engine(self) -> str:
-        """Name of the serving engine, "" where none is known."""
-        return self.serving.engines[0] if self.serving is not None and len(self.serving.engines) == 1 else ""
 
 
 def find_generation_steps(tables: TraceTables) -> GenerationSteps:
@@ -71,6 +69,7 @@ def find_generation_steps(tables: TraceTables) -> GenerationSteps:
             serving.kernels,
             serving.graph_kernels,
             serving,
+            _name_engine(tables, serving),
         )
     if tables.practices.has_backward or tables.practices.optimizer_names:
         return _from_marks(tables, np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), [])
@@ -80,6 +79,14 @@ def find_generation_steps(tables: TraceTables) -> GenerationSteps:
         return _from_marks(tables, phases.row, phases.start, phases.end, kinds)
     loop: TokenLoop = tables.compute_once(find_token_loop)
     return _from_marks(tables, loop.samplers.row, loop.start, loop.end, [StepKind.DECODE] * len(loop))
+
+
+def _name_engine(tables: TraceTables, serving: ServingSteps) -> str:
+    """Name the engine, "" if there are several; other programs write SGLang's short form as well."""
+    if len(serving.engines) != 1:
+        return ""
+    (engine,) = serving.engines
+    return "" if engine == Engine.SGLANG.value and not tables.practices.has_name(r".*sgl") else engine
 
 
 def _kind_of(name: str) -> StepKind:
@@ -114,7 +121,23 @@ def _from_marks(tables: TraceTables, row: I64, start: I64, end: I64, kinds: list
         np.bincount(step[is_kernel], minlength=size),
         np.bincount(step[in_graph], minlength=size),
         None,
+        "",
     )
+
+
+def find_comparable_steps(tables: TraceTables) -> StepTable:
+    """Find the steps of the profiler that do the same: without those that read prompts, where others decode."""
+    steps = tables.steps
+    serving = get_serving_steps(tables.trace)
+    is_decode = serving.kind_mask(StepKind.DECODE)
+    if not len(steps) or not is_decode.any() or is_decode.all():
+        return steps
+    other = steps.index_at(serving.start[~is_decode])
+    keep = np.ones(len(steps), np.bool_)
+    keep[other[other >= 0]] = False
+    if not keep.any():
+        return steps
+    return StepTable(steps.row[keep], steps.start[keep], steps.end[keep], steps.number[keep])
 
 
 def select_decoding(view: ScopeView, steps: GenerationSteps) -> I64:

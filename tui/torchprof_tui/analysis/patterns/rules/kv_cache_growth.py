@@ -143,9 +143,9 @@ def _find_growing_grids(tables: TraceTables, calls: I64) -> tuple[list[int], str
     places = np.flatnonzero((kinds >= _MIN_SIZES) & (4 * falls <= rises))  # a fall: another text begins
     if not len(places):
         return [], ""
-    # The growth in one text: the part without a fall that has most sizes.
+    # The growth in one text: the part with most sizes; another text begins with a fall, or the jump of its prompt.
     place = sizes[:, places[0]]
-    texts = np.split(place, np.flatnonzero(np.diff(place) < 0) + 1)
+    texts = np.split(place, np.flatnonzero((np.diff(place) < 0) | (place[1:] > 2 * place[:-1])) + 1)
     longest = max(texts, key=lambda text: len(np.unique(text)))
     return places.tolist(), f"{longest[0]} to {longest[-1]} blocks"
 
