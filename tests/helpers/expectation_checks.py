@@ -187,7 +187,8 @@ def _end(entry: JsonEntry) -> float:
 
 
 def _overlap(entry: JsonEntry, other: JsonEntry) -> float:
-    return max(min(_end(entry), _end(other)) - max(entry["ts"], other["ts"]), 0)
+    overlap: float = max(min(_end(entry), _end(other)) - max(entry["ts"], other["ts"]), 0)
+    return overlap
 
 
 def _has_child_op(ops: list[JsonEntry], parent: str, child: str) -> bool:

@@ -68,7 +68,7 @@ def cat_steps(
     for token in range(tokens):
         start, length = at + period * token, 100 + token * growing
         old, new = ([8, 4, length, 64], [8, 4, 1, 64]) if dims == 4 else ([8, length], [8, 1])
-        args = {"Input Dims": [[old, new], []], "Input type": ["TensorList", "Scalar"]}
+        args: dict[str, Any] = {"Input Dims": [[old, new], []], "Input type": ["TensorList", "Scalar"]}
         more: list[Entry] = [cpu("aten::scaled_dot_product_attention", start + 170, 4)]
         for number in range(2):
             corr = next(_numbers)

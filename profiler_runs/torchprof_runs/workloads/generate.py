@@ -8,7 +8,7 @@ It prints how many tokens per second it generates, measured before the recording
 - ``--mode eager``: over a hundred short kernels a token, launched one by one; the GPU waits for the CPU between them.
 - ``--mode compile``: fewer kernels, since elementwise ops are fused, but the CPU still launches each of them.
 - ``--mode graph``: the whole decode step is one cudaGraphLaunch, and its kernels follow each other without a gap. This
-  needs tensors that stay where they are: the KV cache has its full length from the start, and the position is on the GPU.
+  needs tensors that stay where they are: the KV cache has its full length from the start, the position is on the GPU.
 - The prefill is eager in all modes: it has a thousand tokens to work on, so that launching matters less.
 """
 

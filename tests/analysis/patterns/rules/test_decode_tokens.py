@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.generation_traces import cat_steps, item_steps
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import GPU_ONLY, check_pattern, healthy
-from tests.helpers.generation_traces import cat_steps, item_steps
 from tests.helpers.shape_traces import load_entries
 from tests.helpers.trace_builder import cpu, trace
 from torchprof_tui.analysis.patterns.engine.pattern import State

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.helpers.generation_traces import item_steps, serving_step, steps_of_batches
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import GPU_ONLY, check_pattern, healthy
-from tests.helpers.generation_traces import item_steps, serving_step, steps_of_batches
 from tests.helpers.trace_builder import Entry, trace
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import serving_schedule

@@ -45,7 +45,8 @@ EXPLICIT_COPY_OPS = ("aten::copy_", "aten::clone", "aten::to", "aten::_foreach_c
     action="run some steps before you measure, and let the profiler skip the first steps",
     code="schedule=torch.profiler.schedule(wait=1, warmup=2, active=3)",
     decided="The duration of the first recorded step over the median of the others, without the profiler's own work. "
-    "Of a language model's steps, those that read prompts are left out. Not present if more of the other steps than the limit take about as long: a cold start does not recur.",
+    "Of a language model's steps, those that read prompts are left out. "
+    "Not present if more of the other steps than the limit take about as long: a cold start does not recur.",
     thresholds=(
         thresholds.FIRST_STEP_RATIO,
         thresholds.MIN_OTHERS,

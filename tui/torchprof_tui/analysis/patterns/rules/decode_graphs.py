@@ -121,7 +121,7 @@ def find_captured_sizes(tables: TraceTables) -> I64:
     The engine says it, or steps with other batches replay the same graph: then it is the largest of these, at least.
     """
     steps: GenerationSteps = tables.compute_once(find_generation_steps)
-    sizes = steps.padded_batch.copy()
+    sizes: I64 = steps.padded_batch.copy()
     groups = _group_by_graph(tables, steps)
     is_decode = steps.kind_mask(StepKind.DECODE)
     for group in np.unique(groups[groups >= 0]).tolist():
