@@ -29,12 +29,13 @@ def replayed_kernels(start: float, correlation: int, begin: float, size: int, ti
     return [runtime("cudaGraphLaunch", start, 3, correlation), *kernels]
 
 
-def serving_trace(rounds: int = 2) -> Trace:
+def serving_entries(rounds: int = 2) -> list[Entry]:
     """Rounds of a prefill (2 requests, 512 tokens), three decodes (of 2) and a mixed step (1 prompt, 2 sequences).
 
     A round takes 1000 µs: prefill 0 to 100, decodes from 200, 300 and 400 for 40 each, mixed 500 to 600.
     """
-    numbers, entries = count(1), []
+    numbers = count(1)
+    entries: list[Entry] = []
     for number in range(rounds):
         t = 1000 * number
         entries += step_entries(
@@ -53,4 +54,9 @@ def serving_trace(rounds: int = 2) -> Trace:
         entries += step_entries(
             "execute_context_1(98)_generation_2(2)", t + 500, 100, eager_kernels(t + 510, [next(numbers)], t + 530, 30)
         )
-    return trace(*entries)
+    return entries
+
+
+def serving_trace(rounds: int = 2) -> Trace:
+    """Build the trace of `serving_entries`."""
+    return trace(*serving_entries(rounds))

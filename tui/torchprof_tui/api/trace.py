@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -42,10 +42,10 @@ class Step:
     start_ns: int
     duration_ns: int
     rank: int | None
-    kind: str | None = None
-    batch: int | None = None
-    tokens: int | None = None
-    kv_length: int | None = None
+    kind: str | None = field(default=None, repr=False)
+    batch: int | None = field(default=None, repr=False)
+    tokens: int | None = field(default=None, repr=False)
+    kv_length: int | None = field(default=None, repr=False)
 
 
 class Trace:

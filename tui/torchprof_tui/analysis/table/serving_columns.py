@@ -20,17 +20,17 @@ from torchprof_tui.trace.model.trace import Trace
 
 _KIND_COLUMNS: tuple[tuple[Field, Callable[[KindSummary], float | None]], ...] = (
     (Field("steps", "steps", Unit.COUNT), lambda kind: kind.count),
-    (Field("batch", "batch", Unit.COUNT), lambda kind: kind.batch_p50),
     (Field("tokens", "tokens", Unit.COUNT), lambda kind: kind.tokens),
+    (Field("tokens_per_second", "tokens/s", Unit.COUNT), lambda kind: kind.tokens_per_second),
     (Field("step_p50", "step p50", Unit.NS), lambda kind: kind.step_time_p50),
     (Field("step_p95", "step p95", Unit.NS), lambda kind: kind.step_time_p95),
     (Field("token_p50", "token p50", Unit.NS), lambda kind: kind.time_per_token_p50),
     (Field("token_p95", "token p95", Unit.NS), lambda kind: kind.time_per_token_p95),
-    (Field("tokens_per_second", "tokens/s", Unit.COUNT), lambda kind: kind.tokens_per_second),
+    (Field("graph_share", "in graphs", Unit.SHARE), lambda kind: kind.graph_share),
     (Field("kernels_per_token", "kernels/token", Unit.NUMBER), lambda kind: kind.kernels_per_token),
     (Field("cpu_per_token", "CPU/token", Unit.NS), lambda kind: kind.cpu_time_per_token),
-    (Field("graph_share", "in graphs", Unit.SHARE), lambda kind: kind.graph_share),
     (Field("gap_p50", "gap p50", Unit.NS), lambda kind: kind.gap_p50),
+    (Field("batch", "batch", Unit.COUNT), lambda kind: kind.batch_p50),
 )
 
 _STEP_FIELDS = (

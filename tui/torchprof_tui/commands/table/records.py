@@ -57,7 +57,7 @@ class CallRow(Record, frozen=True, kw_only=True):
     step_p95_us: Annotated[float | UnsetType | None, about("time of a step, 95th percentile")] = UNSET
     token_p50_us: Annotated[float | UnsetType | None, about("time of a step by its tokens, median")] = UNSET
     token_p95_us: Annotated[float | UnsetType | None, about("time of a step by its tokens, 95th percentile")] = UNSET
-    tokens_per_second: Annotated[float | UnsetType | None, about("by the sum of the step times", "1/s")] = UNSET
+    tokens_per_second: Annotated[float | UnsetType | None, about("by the sum of the step times")] = UNSET
     kernels_per_token: Annotated[float | UnsetType | None, about("kernels by tokens")] = UNSET
     cpu_per_token_us: Annotated[float | UnsetType | None, about("CPU time of the thread without waits")] = UNSET
     graph_share: Annotated[float | UnsetType | None, about("of the kernels, those that graphs launched")] = UNSET

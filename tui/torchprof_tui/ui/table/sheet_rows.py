@@ -65,7 +65,8 @@ def fit_columns(sheet: Sheet, width: int, sort_key: str) -> ColumnLayout:
     )
     kept: set[str] = set()
     for field in by_priority:
-        if field.key.removesuffix("_share") not in (*kept, field.key) and field.key != sort_key:
+        base = field.key.removesuffix("_share")
+        if base in cells and base not in (*kept, field.key) and field.key != sort_key:
             continue  # a share is meaningless without the column that it refers to
         if field.key != sort_key and cells[field.key] > available:
             break  # what remains is for the name: a later column would stand without those before it

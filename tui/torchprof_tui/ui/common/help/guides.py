@@ -94,7 +94,7 @@ GUIDES: dict[str, Guide] = {
     "table": Guide(
         "Profiler table",
         (
-            ("row", "all calls of one name in the scope; b groups them by shape, stack, module, class or step"),
+            ("row", "all calls of one name in the scope; b groups them by shape, stack, module, class, step or kind"),
             ("self", "time without nested events, so that the sum counts nothing twice; total includes them"),
             ("GPU", "for a CPU row the time of the GPU work that it launched; for a kernel its duration"),
             ("tabs", "kernels, copies, collectives and memory each have a table; charts show shares of time"),

@@ -1,0 +1,118 @@
+"""Serving steps on the command line and in the Python API: the same numbers, and what to record where there are none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import torchprof_tui as tt
+from tests.helpers.command_line import call_main, read_error_line, read_json_answer, read_table_rows
+from tests.helpers.serving_traces import serving_entries
+from tests.helpers.trace_builder import cpu, step
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Path:
+    path = tmp_path / "serving.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": serving_entries(2)}))
+    return path
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Path:
+    path = tmp_path / "training.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [step(1, 0, 10), cpu("aten::mm", 1, 5)]}))
+    return path
+
+
+def test_info_lists_kinds_in_the_steps_and_sums_them(capsys: pytest.CaptureFixture[str], serving: Path) -> None:
+    answer = read_json_answer(capsys, "info", serving, "--json")
+    assert [each["kind"] for each in answer["steps"]] == ["prefill", "decode", "decode", "decode", "mixed"] * 2
+    assert (answer["steps"][0]["batch"], answer["steps"][0]["tokens"], answer["steps"][0]["kv_length"]) == (
+        2,
+        512,
+        None,
+    )
+    (told,) = answer["serving"]
+    assert (told["engines"], told["steps"], told["layers"]) == (["vLLM"], 10, None)
+    assert "cannot_tell" not in told
+    decode = next(kind for kind in told["kinds"] if kind["kind"] == "decode")
+    assert (decode["steps"], decode["tokens"], decode["step_p50_ns"], decode["graph_share"]) == (6, 12, 40_000, 0.8)
+    assert decode["not_graphed"][0]["kernels"] == 6
+
+
+def test_info_prints_a_table_of_the_kinds(capsys: pytest.CaptureFixture[str], serving: Path) -> None:
+    _, out, _ = call_main(capsys, "info", serving)
+    assert "Serving steps (vLLM)" in out
+    assert "decode: 6 of 30 kernels not in graphs: launched before or after the graph" in out
+    assert "no GPU worked in" in out
+
+
+def test_without_serving_steps_info_prints_none_and_says_in_json_how_to_record_them(
+    capsys: pytest.CaptureFixture[str], training: Path
+) -> None:
+    assert "Serving" not in call_main(capsys, "info", training)[1]
+    answer = read_json_answer(capsys, "info", training, "--json")
+    assert answer["steps"][0]["kind"] is None
+    (told,) = answer["serving"]
+    assert told["steps"] == 0
+    assert told["cannot_tell"].startswith("no steps of a serving engine were recorded; vLLM names its steps")
+    assert "start_profile" in told["cannot_tell"]
+
+
+def test_a_table_by_kind_of_a_trace_without_any_says_how_to_record_them(
+    capsys: pytest.CaptureFixture[str], training: Path
+) -> None:
+    line = read_error_line(capsys, "table", training, "--by", "step-kind")
+    assert "no steps of a serving engine were recorded; vLLM names" in line
+
+
+def test_table_and_api_say_the_same(capsys: pytest.CaptureFixture[str], serving: Path) -> None:
+    rows = {row["name"]: row for row in read_table_rows(capsys, serving, "--by", "step-kind")}
+    opened = tt.open(serving)
+    report = opened.serving()
+    assert [kind.kind.value for kind in report.kinds] == ["prefill", "decode", "mixed"]
+    for kind in report.kinds:
+        row = rows[kind.kind.value]
+        assert (row["steps"], row["tokens"]) == (kind.count, kind.tokens)
+        assert row["step_p95_us"] == kind.step_time_p95 / 1000
+        assert row["tokens_per_second"] == kind.tokens_per_second
+    assert [each.kind for each in opened.steps[:2]] == ["prefill", "decode"]
+    assert opened.steps[0].tokens == 512
+    assert (report.steps.end - report.steps.start == [each.duration_ns for each in opened.steps]).all()
+    table = opened.table(by="step-kind")
+    assert {row.name: row.steps for row in table} == {"prefill": 2, "decode": 6, "mixed": 2}
+
+
+def test_the_api_raises_where_there_are_no_steps(training: Path) -> None:
+    with pytest.raises(tt.TraceError, match="no steps of a serving engine were recorded"):
+        tt.open(training).serving()
+
+
+def test_steps_are_compared_where_they_are_named_and_the_whole_traces_else(
+    capsys: pytest.CaptureFixture[str], serving: Path
+) -> None:
+    _, out, _ = call_main(capsys, "diff", serving, serving, "--steps", "1..3")
+    assert "3 steps, #1 to #3" in out
+    _, out, _ = call_main(capsys, "diff", serving, serving)
+    assert "steps, #" not in out
+
+
+def test_a_step_restricts_a_table_and_names_events(capsys: pytest.CaptureFixture[str], serving: Path) -> None:
+    rows = read_table_rows(capsys, serving, "--step", "3")
+    assert {row["name"]: row["calls"] for row in rows}["gemm"] == 5
+    assert np.count_nonzero(np.asarray(tt.open(serving).events.step) == 3) > 5
+
+
+def test_a_chain_has_its_step_once(capsys: pytest.CaptureFixture[str], serving: Path) -> None:
+    chain = read_json_answer(capsys, "chain", serving, "--event", "gemm", "--nth", "3", "--json")["chain"]
+    assert [hop["name"] for hop in chain] == ["execute_context_0(0)_generation_2(2)", "cudaGraphLaunch", "gemm"]
+
+
+def test_patterns_do_not_take_unlike_steps_for_iterations(capsys: pytest.CaptureFixture[str], serving: Path) -> None:
+    answer = read_json_answer(capsys, "check", serving, "--json")
+    states = {pattern["id"]: pattern["state"] for pattern in answer["patterns"]}
+    assert states["not-warmed-up"] != "fired"
