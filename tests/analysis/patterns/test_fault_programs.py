@@ -11,6 +11,7 @@ from functools import cache
 
 import pytest
 
+from tests.helpers.expectation_checks import assert_consistent, fixed_scopes, random_scopes
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.paths import FIXTURES
 from tools.fault_programs.registry import FAULTS
@@ -56,3 +57,10 @@ def test_the_pattern_of_a_fault_fires_for_it_alone(name: str) -> None:
 
     assert check("faulty") is State.FIRED
     assert check("mended") is not State.FIRED
+
+
+@pytest.mark.parametrize("name", WITH_PATTERN)
+def test_the_answers_are_consistent_in_every_scope(name: str) -> None:
+    checker = Checker(load_trace(str(FIXTURES / "faults" / f"{name}.faulty.json.gz"), cache=False))
+    for scope in [*fixed_scopes(checker), *random_scopes(checker, name, 6)]:
+        assert_consistent(checker, scope)

@@ -7,7 +7,8 @@ import pytest
 from tests.helpers.generation_traces import serving_step, steps_of_batches
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import CPU_ONLY, GPU_ONLY, check_pattern, healthy
-from tests.helpers.trace_builder import trace
+from tests.helpers.trace_builder import Entry, cpu, trace
+from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import decode_graphs
 
@@ -116,3 +117,21 @@ def test_a_mixed_step_does_not_say_what_its_graph_was_captured_for() -> None:
     names = ["execute_context_4(512)_generation_8(8)", *["execute_context_0(0)_generation_8(8)"] * 3]
     entries = [entry for k, name in enumerate(names) for entry in serving_step(name, 400.0 * k)]
     assert check_pattern(trace(*entries), "graph-padding").state is CANNOT_TELL
+
+
+def test_a_loop_over_tokens_without_annotations_has_eager_steps_too() -> None:
+    """Steps between two sampled tokens: the third is launched kernel by kernel."""
+    entries: list[Entry] = []
+    for token in range(6):
+        at = 1000.0 * token
+        entries.append(cpu("aten::argmax", at, 5))
+        if token == 2:
+            entries += [cpu("aten::scaled_dot_product_attention", at + 600, 5), cpu("aten::index_copy_", at + 590, 3)]
+            entries += serving_step("", at + 10, graph=False)[1:]
+        else:
+            entries += serving_step("", at + 10)[1:]
+    answer = check_pattern(trace(*entries), "eager-fallback").answer
+    assert answer.state is FIRED
+    assert answer.seen.startswith("1 of 5 decode steps")
+    middle = range_scope(2_100_000, 2_200_000)  # between two samplers
+    assert check_pattern(trace(*entries), "eager-fallback", middle).state is not FIRED

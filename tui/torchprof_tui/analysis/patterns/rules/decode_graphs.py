@@ -199,7 +199,7 @@ def graph_padding(view: ScopeView) -> Answer:
     return fired_answer(
         f"{text}; such as {batch[largest]} in a graph for {captured[largest]} or more",
         rows,
-        int(share * _time_by_rows(tables, steps, replaying[known])),
+        min(int(share * _time_by_rows(tables, steps, replaying[known])), view.scope.length),
         Remedy(
             "capture graphs for more sizes, so that batches are padded less; or fill the batches",
             _CAPTURE_SIZES.get(steps.engine, ""),

@@ -141,8 +141,9 @@ def find_comparable_steps(tables: TraceTables) -> StepTable:
 
 
 def select_decoding(view: ScopeView, steps: GenerationSteps) -> I64:
-    """Select the decode steps that overlap the scope: int64[k] indices."""
-    in_scope = view.overlap_mask(steps.start, steps.end)
+    """Select the decode steps whose event overlaps the scope: int64[k] indices."""
+    marks = view.tables.event_table(steps.row)
+    in_scope = view.overlap_mask(marks.start, marks.end)
     return np.flatnonzero(in_scope & steps.kind_mask(StepKind.DECODE))
 
 
