@@ -102,6 +102,21 @@ SAMPLES = (
         "one cudaGraphLaunch, twenty-four kernels",
     ),
     Sample(
+        "generate_eager",
+        "generate --mode eager: a small language model reads 8 prompts, then generates 8 tokens of each",
+        "a prefill and eight decode steps; the 140 kernels of each token are launched one by one, and the GPU waits",
+    ),
+    Sample(
+        "generate_compile",
+        "the same through torch.compile",
+        "78 kernels a token, and each is still launched by itself",
+    ),
+    Sample(
+        "generate_graph",
+        "the same with the decode step captured as a CUDA graph",
+        "one launch a token, five times the tokens per second (torchprof-tui diff with generate_eager)",
+    ),
+    Sample(
         "train_gpt_starved",
         "train_gpt --starve: training steps fed by a slow data set in the training process",
         "the GPU waits at the start of each step while the CPU loads the next batch",

@@ -165,6 +165,8 @@ def scan_patterns(entries: list[JsonEntry]) -> dict[str, bool]:
     if ops and len(ops) < 5000:
         fires["matmul-to-mm"] = _has_child_op(ops, "aten::matmul", "aten::mm")
         fires["matmul-to-bmm"] = _has_child_op(ops, "aten::matmul", "aten::bmm")
+    prompts = [entry for entry in entries if entry["name"].startswith("step[PREFILL")]
+    steps = [step for step in steps if not any(_overlap(entry, step) for entry in prompts)]
     if len(steps) >= 3:
         first = steps[0]
         overhead = sum(_overlap(entry, first) for entry in entries if entry["cat"] == "overhead")
@@ -185,7 +187,8 @@ def _end(entry: JsonEntry) -> float:
 
 
 def _overlap(entry: JsonEntry, other: JsonEntry) -> float:
-    return max(min(_end(entry), _end(other)) - max(entry["ts"], other["ts"]), 0)
+    overlap: float = max(min(_end(entry), _end(other)) - max(entry["ts"], other["ts"]), 0)
+    return overlap
 
 
 def _has_child_op(ops: list[JsonEntry], parent: str, child: str) -> bool:

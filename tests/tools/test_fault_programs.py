@@ -17,6 +17,7 @@ from tests.helpers.paths import ROOT
 from tools.fault_programs.__main__ import parse_arguments
 from tools.fault_programs.recording import Result, record_all, record_program
 from tools.fault_programs.registry import FAULTS, VARIANTS
+from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 
 PROGRAMS = ROOT / "tools/fault_programs/programs"
 
@@ -39,7 +40,7 @@ def test_the_registry_lists_every_program() -> None:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
     }
     assert {(fault.module, name) for name, fault in FAULTS.items()} == functions
-    assert len(FAULTS) == 15
+    assert len(FAULTS) == 21
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -48,7 +49,8 @@ def test_a_fault_is_described(name: str) -> None:
     assert fault.injected
     assert fault.mended
     assert fault.ranks in (1, 2)
-    assert fault.sentence
+    assert fault.sentence or fault.pattern
+    assert not fault.pattern or fault.pattern in PATTERNS
     for pattern in fault.sentence:
         re.compile(pattern)
         assert pattern == pattern.lower()
@@ -86,7 +88,7 @@ def test_the_help_lists_every_program(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_failure_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a second GPU, programs of two ranks are skipped; origin.json lists all 30 runs."""
+    """Without a second GPU, programs of two ranks are skipped; origin.json lists all runs."""
 
     def fake_record(name: str, variant: str, folder: str, device: str, gpu: int | None = None) -> Result:
         assert (device, gpu) == ("cuda", 0)

@@ -18,7 +18,8 @@ class Fault:
 
     `module` is the module of `tools.fault_programs.programs` that has a function of the fault's name. `sentence` holds
     lower-case regular expressions: at least one matches the first sentence about the faulty trace (in lower case), none
-    matches the first sentence about the mended one.
+    matches the first sentence about the mended one; empty where more important things come first. `pattern` must fire
+    for the faulty trace and not for the mended one, "" for none.
     """
 
     module: str
@@ -27,6 +28,7 @@ class Fault:
     sentence: tuple[str, ...]
     ranks: int = 1
     with_stack: bool = False
+    pattern: str = ""
 
 
 FAULTS: dict[str, Fault] = {
@@ -127,6 +129,48 @@ FAULTS: dict[str, Fault] = {
         "gc.freeze() and gc.disable(); garbage is collected after the last step",
         (r"garbage", r"\bgc\b", r"\bcollector\b"),
         with_stack=True,
+    ),
+    "kv_cache_cat": Fault(
+        "serving",
+        "a language model appends each token's keys and values to its KV cache with torch.cat",
+        "they are written into a cache of the full length",
+        (r"kv.cache is copied", r"\bcat\b"),
+        pattern="kv-cache-cat",
+    ),
+    "end_of_sequence_item": Fault(
+        "serving",
+        "after each token, the last token of each sequence is read with item() to see whether the text has ended",
+        "the GPU counts the sequences that have ended, which is read after every 16th token",
+        (r"\bitem\b", r"end.of.sequence", r"\bsync"),
+        pattern="token-sync",
+    ),
+    "padded_batches": Fault(
+        "serving",
+        "batches of 17 to 32 sequences replay the one CUDA graph that was captured, for 32",
+        "a graph was captured for each of these sizes",
+        (),  # what it costs is an upper limit only
+        pattern="graph-padding",
+    ),
+    "eager_fallback": Fault(
+        "serving",
+        "graphs were captured for up to 16 sequences; every third step has 20 and runs eagerly",
+        "a graph was captured for 20 as well",
+        (r"\beager(ly)?\b", r"without a (cuda )?graph", r"\bfall.?back\b"),
+        pattern="eager-fallback",
+    ),
+    "mixed_batches": Fault(
+        "serving",
+        "every sixth step also reads four prompts of 4,096 tokens, and all sequences wait for their next token",
+        "the prompts are read 128 tokens at a time",
+        (),  # tokens come late, but no GPU time is lost
+        pattern="mixed-batch",
+    ),
+    "slow_scheduler": Fault(
+        "serving",
+        "between two steps, a scheduler in Python sorts 2,000 requests, and the GPU waits",
+        "it looks at the running requests only",
+        (r"between (two )?steps", r"\bscheduler\b"),
+        pattern="scheduler-bound",
     ),
 }
 """By name, in the order in which they are recorded."""

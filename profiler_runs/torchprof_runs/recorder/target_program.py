@@ -27,6 +27,7 @@ WORKLOADS = (
     "recompiles",
     "streams",
     "graph_replay",
+    "generate",
     "train_images",
 )
 _WORKLOADS_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "workloads")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.pattern_traces import op_with_work
-from tests.helpers.trace_builder import Entry, cpu, overhead, runtime, step, trace
+from tests.helpers.trace_builder import Entry, annotation, cpu, overhead, runtime, step, trace
 from torchprof_tui.analysis.compare import steady_steps
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.analysis.compare.side import Side
@@ -36,6 +36,13 @@ def test_even_steps_are_all_compared() -> None:
     assert numbers(side) == [0, 1, 2, 3]
     assert side.left_out == ()
     assert side.window == (0, 402_000)
+
+
+def test_steps_of_the_profiler_around_those_of_a_serving_engine_are_compared() -> None:
+    """The trace's steps are the engine's; the steps that are alike are the profiler's."""
+    engine = [annotation("step[DECODE bs=8]", 100.0 * number + 2, 90) for number in range(4)]
+    side = choose(steps_of(100, 100, 100, 100, first_number=3, more=engine))
+    assert numbers(side) == [3, 4, 5, 6]
 
 
 def test_a_long_first_step_is_left_out_and_told() -> None:

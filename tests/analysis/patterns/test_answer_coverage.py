@@ -19,7 +19,6 @@ def test_every_rule_module_has_its_tests() -> None:
 def test_real_traces_reach_the_answers_that_they_can() -> None:
     """By the expectations of shared traces and samples. Answers that none reaches are listed with the reason."""
     unreached = {
-        "kernel-variance": {State.FIRED},  # an H200 at steady clocks: no kernel varies by 15 % at its position
         "alloc-in-step": {State.FIRED},  # the caching allocator had all memory that it needed after the first step
         "communication": {State.ABSENT},  # every run of several ranks communicates
         "straggler": {State.FIRED, State.ABSENT},  # each file is one rank

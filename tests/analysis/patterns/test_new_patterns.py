@@ -50,7 +50,8 @@ EXPECTED = read_expectations()
 
 def find_trace(name: str) -> Path:
     """Return the path of a trace of the table; skips where it is missing."""
-    path = RECORDED / name.removeprefix("recorded/") if name.startswith("recorded/") else SHARED_TRACES / name
+    folder, _, file = name.partition("/")
+    path = {"recorded": RECORDED, "faults": FIXTURES / "faults"}.get(folder, SHARED_TRACES / folder) / file
     if not path.exists():
         pytest.skip("the shared traces are not available")
     return path

@@ -15,6 +15,7 @@ import pytest
 from tests.helpers.paths import ROOT
 from tests.profiler_runs.conftest import HARNESS, Start
 from tools.record_samples import RECORDINGS
+from torchprof_tui.trace.model.serving_names import StepKind, parse_step_name
 
 FOLDER = HARNESS.parent / "workloads"
 NAMES = (
@@ -26,6 +27,7 @@ NAMES = (
     "recompiles",
     "streams",
     "graph_replay",
+    "generate",
     "train_images",
 )
 WITH_GPU = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0")}
@@ -101,9 +103,49 @@ def test_a_backend_that_does_not_run_here(start: Start) -> None:
     assert "Traceback" not in run.err
 
 
-@pytest.mark.parametrize("name", ["graph_replay", "streams"])
-def test_a_workload_that_needs_a_gpu_says_so(start: Start, name: str) -> None:
-    run = start([name])
+SMALL_GENERATE = ("--layers", "1", "--width", "16", "--heads", "2", "--prompt", "8", "--batch", "2", "--tokens", "2")
+
+
+def test_generate_records_a_prefill_and_then_tokens(start: Start) -> None:
+    run = start(["generate", *SMALL_GENERATE, "--dtype", "float32", "--active", "4"], env=WITH_GPU)
+    assert run.wait() == 0, run.err
+    steps = [name for name in run.names() if name.startswith("step[")]
+    assert steps == ["step[PREFILL bs=2 toks=16]", *["step[DECODE bs=2]"] * 3]
+    assert [(said.kind, said.batch) for name in steps if (said := parse_step_name(name))] == [
+        (StepKind.PREFILL, 2),
+        *[(StepKind.DECODE, 2)] * 3,
+    ]
+    assert "aten::index_copy_" in run.names()
+    assert " tokens/s, " in run.out
+
+
+@pytest.mark.parametrize("mode", ["eager", "compile"])
+def test_generate_chooses_the_same_tokens_as_without_a_cache(mode: str) -> None:
+    """The cache gives what the whole text gives; compiled code runs without a compiler."""
+    torch = pytest.importorskip("torch")
+    generate = importlib.import_module("torchprof_runs.workloads.generate")
+    torch.manual_seed(0)
+    model = generate.Decoder(2, 16, 2, 2, 24).double()
+    prompts = torch.randint(generate.VOCABULARY_SIZE, (2, 8))
+    with torch.no_grad():
+        whole = prompts.clone()
+        for _ in range(6):  # without a cache: each token from the whole text
+            chosen = model(whole, torch.arange(whole.shape[1]))
+            whole = torch.cat((whole, chosen), dim=1)
+        generator = generate.Generator(model, prompts, "eager")
+        if mode == "compile":
+            generator._forward = torch.compile(model, dynamic=False, backend="eager")
+        generator.prefill()
+        tokens = [generator.tokens.clone()]
+        for _ in range(5):
+            generator.decode()
+            tokens.append(generator.tokens.clone())
+    assert torch.equal(torch.cat(tokens, dim=1), whole[:, 8:])
+
+
+@pytest.mark.parametrize("name", [("graph_replay",), ("streams",), ("generate", "--mode", "graph")], ids=" ".join)
+def test_a_workload_that_needs_a_gpu_says_so(start: Start, name: tuple[str, ...]) -> None:
+    run = start(name)
     assert run.wait() == 1
     assert "torch sees none here" in run.err
     assert "Traceback" not in run.err

@@ -33,6 +33,7 @@ WORKLOADS = (
     "recompiles",
     "streams",
     "graph_replay",
+    "generate",
     "train_images",
 )
 """The built-in workloads, from simple to complex."""

@@ -69,6 +69,21 @@ def test_what_is_no_loop_over_tokens(entries: list[Entry]) -> None:
     assert check_pattern(trace(*entries), "decode-without-graphs").state is ABSENT
 
 
+def test_the_work_of_a_token_is_what_a_graph_could_reach() -> None:
+    seen = check_pattern(trace(*decoding(tokens=6)), "decode-without-graphs").answer.seen
+    assert seen.startswith(
+        "5 tokens, 1.00 ms and 30 kernels a token, 0 % of them launched by graphs; the GPU works 120.0 µs"
+    )
+
+
+def test_steps_of_a_graph_without_any_op_are_decided_by_their_annotations() -> None:
+    """A server whose steps are graphs as a whole records no ops."""
+    entries = [entry for entry in decoding(graph=True) if entry["cat"] != "cpu_op"]
+    assert check_pattern(trace(*entries), "decode-without-graphs").state is CANNOT_TELL
+    entries += [annotation("step[DECODE bs=8]", 1000.0 * token, 900) for token in range(5)]
+    assert check_pattern(trace(*entries), "decode-without-graphs").state is ABSENT
+
+
 def test_few_kernels_need_no_graph() -> None:
     assert check_pattern(trace(*decoding(kernels=10)), "decode-without-graphs").state is ABSENT
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import ADD, GPU_ONLY, check_pattern, healthy, op_with_work, steps_of
-from tests.helpers.trace_builder import Entry, cpu, kernel, overhead, runtime, step, trace
+from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, overhead, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import warmup
 
@@ -98,3 +98,26 @@ def test_allocations_get_a_remedy_of_their_own() -> None:
     remedy = check_pattern(trace(step(1, 0, 9000), *cold_launch(call="cudaMalloc")), "cold-call").remedy
     assert "caching allocator" in remedy.action
     assert check_pattern(trace(*cold_launch()), "cold-call").remedy.code.startswith("CUDA_MODULE_LOADING=EAGER")
+
+
+def with_prefill(*durations: float) -> list[Entry]:
+    """Steps of these durations, the first of which reads prompts and the others of which decode."""
+    entries, at = steps_of(*durations), 0.0
+    for number, duration in enumerate(durations):
+        name = "step[DECODE bs=8]" if number else "step[EXTEND bs=8 toks=1024]"
+        entries.append(annotation(name, at + 1, duration - 2))
+        at += duration
+    return entries
+
+
+@pytest.mark.parametrize("name", ["not-warmed-up", "first-step-wide"])
+def test_a_prefill_is_no_cold_start(name: str) -> None:
+    """Only decode steps are compared with each other."""
+    assert check_pattern(trace(*steps_of(900, 250, 200, 190)), name).state is State.FIRED
+    assert check_pattern(trace(*with_prefill(900, 210, 200, 190)), name).state is State.ABSENT
+
+
+def test_decode_steps_that_get_faster_are_found_behind_a_prefill() -> None:
+    assert check_pattern(trace(*with_prefill(300, 900, 500, 200, 190)), "not-warmed-up").answer.seen.startswith(
+        "the first 3 steps get faster: 900.0 µs, 500.0 µs, 200.0 µs"
+    )

@@ -46,7 +46,7 @@ class SteadySteps:
 def choose_side(tables: TraceTables, label: str, selection: StepSelection = AUTOMATIC) -> Side:
     """Choose the compared steps of a trace. Raises ComparisonError where none are as asked for."""
     trace, table = tables.trace, tables.steps
-    by_event = {step.event: step for step in trace.steps}
+    by_event = {step.event: step for step in (*trace.profiler_steps, *trace.steps)}
     steps = [by_event[row] for row in table.row.tolist()]
     if selection.time_range is not None:
         return _choose_range(tables, label, steps, selection.time_range)

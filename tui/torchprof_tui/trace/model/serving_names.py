@@ -89,6 +89,7 @@ _CONTEXT_LENGTHS = re.compile(r"\bctx=(?:\[([\d, ]+)\](\.\.\.)?|(\d{1,12}))")
 
 _SGLANG_KINDS = {
     "EXTEND": StepKind.PREFILL,
+    "PREFILL": StepKind.PREFILL,
     "SPLIT_PREFILL": StepKind.PREFILL,
     "DECODE": StepKind.DECODE,
     "TARGET_VERIFY": StepKind.DECODE,

@@ -32,6 +32,8 @@ from torchprof_tui.analysis.patterns.rules import (
     conversions,
     cpu_contention,
     cpu_lane,
+    decode_graphs,
+    decode_tokens,
     dispatch_chain,
     fsdp,
     gpu_kernels,
@@ -47,6 +49,7 @@ from torchprof_tui.analysis.patterns.rules import (
     optimizer,
     profiler_cost,
     serving,
+    serving_schedule,
     slow_host,
     table_sums,
     throughput,
@@ -62,7 +65,8 @@ _SECTION_ORDER = list(Section)
 _RULE_MODULES = (
     *(table_sums, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, multi_gpu),
     *(communication_card, gpu_waits, throughput, conversions),
-    *(warmup, profiler_cost, serving, graphs, moe, optimizer, op_loop, host_pauses),
+    *(warmup, profiler_cost, serving, decode_graphs, decode_tokens, serving_schedule, graphs),
+    *(moe, optimizer, op_loop, host_pauses),
     *(slow_host, attention_layout, clocks, fsdp, npu, host_code, cpu_contention),
 )
 """Importing these modules registers their patterns. Several share a section: this is the order within it."""

@@ -248,6 +248,22 @@ GRAPH_SHARE = _threshold(
     "kernels launched by graphs", 0.50, "share", "above half, launches of single kernels are no longer the main cost"
 )
 GRAPH_COPY_SHARE = _threshold("copies into graph inputs", 0.02, "share", "every replay copies a few tensors")
+PADDING_SHARE = _threshold(
+    "sequences that are padding", 0.15, "share", "capture sizes in steps of eight leave a few rows empty in any case"
+)
+MIXED_RATIO = _threshold(
+    "a step with prompts over a decode step", 2, "times", "a reader of the text notices no shorter pause"
+)
+MIXED_SHARE = _threshold("tokens held up", 0.10, "share", "below a tenth of the time, prompts rarely hold up a token")
+SCHEDULER_RATIO = _threshold(
+    "pause over the GPU time of a step", 0.50, "times", "then a third of the time or more is lost between steps"
+)
+PLANNING_RATIO = _threshold(
+    "an attention call over their median", 10, "times", "calls of the same op vary by two or three times, not ten"
+)
+TOKEN_SYNC_SHARE = _threshold(
+    "idle time because of the waits", 0.02, "share", "the tokens of a step are read by every engine, which costs little"
+)
 EXPERT_LOOP_MIN = _threshold("experts in a loop", 8, "experts", "a few masked branches are not a mixture of experts")
 OPTIMIZER_MIN_LAUNCHES = _threshold(
     "launches of one optimizer step", 24, "kernels", "foreach and fused steps launch about a dozen for any model"

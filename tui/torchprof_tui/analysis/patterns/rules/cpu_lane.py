@@ -24,6 +24,7 @@ from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.dead_windows import find_dead_windows
+from torchprof_tui.analysis.patterns.rules.generation_steps import find_comparable_steps
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_hidden_copy_remedy
 from torchprof_tui.analysis.time.blocking_calls import SYNC_CALL_REGEX
 from torchprof_tui.trace.core.arrays import Bool
@@ -44,6 +45,7 @@ EXPLICIT_COPY_OPS = ("aten::copy_", "aten::clone", "aten::to", "aten::_foreach_c
     action="run some steps before you measure, and let the profiler skip the first steps",
     code="schedule=torch.profiler.schedule(wait=1, warmup=2, active=3)",
     decided="The duration of the first recorded step over the median of the others, without the profiler's own work. "
+    "Of a language model's steps, those that read prompts are left out. "
     "Not present if more of the other steps than the limit take about as long: a cold start does not recur.",
     thresholds=(
         thresholds.FIRST_STEP_RATIO,
@@ -54,7 +56,7 @@ EXPLICIT_COPY_OPS = ("aten::copy_", "aten::clone", "aten::to", "aten::_foreach_c
     severity=Severity.PROBLEM,
 )
 def first_step_wide(view: ScopeView) -> Answer:
-    steps = view.tables.steps
+    steps = view.tables.compute_once(find_comparable_steps)
     if not len(steps):
         return cannot_tell_answer(NO_STEPS)
     if len(steps) < 1 + thresholds.MIN_OTHERS.value:

@@ -214,8 +214,10 @@ def _describe_loop(loop: TokenLoop) -> str:
 )
 def decode_without_graphs(view: ScopeView) -> Answer:
     tables = view.tables
-    if missing_reason := view.missing_gpu_reason() or view.missing_ops_reason():
+    if missing_reason := view.missing_gpu_reason():
         return cannot_tell_answer(missing_reason)
+    if not len(tables.ops) and not len(tables.compute_once(find_phases)):
+        return cannot_tell_answer(view.missing_ops_reason())
     if tables.practices.has_backward or tables.practices.optimizer_names:
         return absent_answer("this is training")
     loop = _select_loop(view, tables.compute_once(_find_decoding))
@@ -229,12 +231,20 @@ def decode_without_graphs(view: ScopeView) -> Answer:
     program_idle = view.gaps.duration - view.gaps.time[:, IdleCause.PROFILER]
     start, end = loop.samplers.start, loop.samplers.end
     return fired_answer(
-        f"{summary}; GPU busy {format_percent(view.busy_share)}",
+        f"{summary}; the GPU works {format_duration(_measure_work_of_token(tables, loop))} for one; "
+        f"GPU busy {format_percent(view.busy_share)}",
         loop.samplers.row,
         min(int(program_idle.sum()) // len(tables.devices), view.scope.length),
         _choose_decode_remedy(view),
         spans=union(np.array([start.min()]), np.array([end.max()])),
     )
+
+
+def _measure_work_of_token(tables: TraceTables, loop: TokenLoop) -> float:
+    """Measure how long a GPU works for one token, ns: about what a step takes that is a graph."""
+    in_loop = union(loop.start, loop.end)
+    busy = sum((tables.busy_intervals(device) & in_loop).total for device in tables.devices)
+    return busy / len(tables.devices) / len(loop)
 
 
 def _find_decoding(tables: TraceTables) -> TokenLoop:

@@ -28,12 +28,10 @@ def find_waits(view: ScopeView) -> EventTable:
     return tables.event_table(np.sort(np.concatenate([syncs.row, calls])))
 
 
-def find_lost_time(view: ScopeView, waits: EventTable, owner: I64) -> Intervals:
-    """Return when the CPU could have gone on, had it not waited.
+def find_waiting_times(view: ScopeView, waits: EventTable, owner: I64) -> Intervals:
+    """Return when the program reads values: during the ops that wait, and between waits in a row without a launch.
 
-    That is during the ops that wait (`owner`: the outermost of each wait, -1 for none), as long again after each wait,
-    because it delays what follows by its own length, and between two waits in a row without a launch: values that are
-    read one by one.
+    `owner`: the outermost op of each wait, -1 for none.
     """
     tables = view.tables
     ops = tables.event_table(sorted_unique(owner[owner >= 0]))
@@ -43,11 +41,21 @@ def find_lost_time(view: ScopeView, waits: EventTable, owner: I64) -> Intervals:
     end, next_start = in_order.end[:-1], in_order.start[1:]
     is_row = launch_start.searchsorted(end) == launch_start.searchsorted(next_start)
     is_row &= (next_start > end) & (next_start - end < thresholds.HOST_PAUSE_MIN.value)
-    lost = union(
+    return union(
         np.concatenate([ops.start, waits.start, end[is_row]]),
-        np.concatenate([ops.end, waits.end + waits.duration, next_start[is_row]]),
+        np.concatenate([ops.end, waits.end, next_start[is_row]]),
     )
-    return lost - (tables.overhead_intervals | view.gap_finder.input_intervals)
+
+
+def find_lost_time(view: ScopeView, waits: EventTable, owner: I64) -> Intervals:
+    """Return when the CPU could have gone on, had it not waited.
+
+    That is during the ops that wait (`owner`: the outermost of each wait, -1 for none), as long again after each wait,
+    because it delays what follows by its own length, and between two waits in a row without a launch: values that are
+    read one by one.
+    """
+    lost = find_waiting_times(view, waits, owner) | union(waits.start, waits.end + waits.duration)
+    return lost - (view.tables.overhead_intervals | view.gap_finder.input_intervals)
 
 
 def measure_idle_after(view: ScopeView, waits: EventTable, lost_time: Intervals) -> I64:

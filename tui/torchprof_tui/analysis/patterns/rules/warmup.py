@@ -23,6 +23,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.patterns.rules.generation_steps import find_comparable_steps
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import F64, I64
 from torchprof_tui.trace.core.time_format import format_duration
@@ -122,7 +123,7 @@ class WarmingSteps:
 
 def find_warming_steps(tables: TraceTables) -> WarmingSteps:
     """Find the steps at the start that get faster one after the other; none if the GPU is behind all the while."""
-    steps, overhead = tables.steps, tables.overhead_intervals
+    steps, overhead = tables.compute_once(find_comparable_steps), tables.overhead_intervals
     durations = (
         steps.end - steps.start - (overhead.measure_before(steps.end) - overhead.measure_before(steps.start))
     ) * 1.0
@@ -140,7 +141,7 @@ def find_warming_steps(tables: TraceTables) -> WarmingSteps:
     as_slow = durations[count:] >= slow
     if int(as_slow.sum()) > thresholds.WIDE_STEPS_SHARE.value * (len(steps) - 1):
         return no_steps  # slow steps recur: nothing that warms up
-    in_steps = (tables.launch_step >= 0) & (tables.launch_step < count)
+    in_steps = np.isin(tables.launch_step, tables.steps.index_at(steps.start[:count]))
     if int(tables.work.events.duration[in_steps].sum()) > durations[:count].sum():
         return no_steps  # hidden behind the GPU: how long the CPU takes for a step does not matter
     excess: I64 = (durations[:count] - durations[count - 1]).astype(np.int64)
@@ -155,8 +156,8 @@ def find_warming_steps(tables: TraceTables) -> WarmingSteps:
     action="record later: skip several steps before the first recorded one",
     code="schedule=torch.profiler.schedule(wait=3, warmup=3, active=5)",
     decided="At least the first three steps, each a tenth or more faster than the one before (without the profiler's "
-    "own work, and only if the CPU works longer on them than the GPU); or cold calls that take a quarter of "
-    "the scope.",
+    "own work, and only if the CPU works longer on them than the GPU; of a language model's steps those that decode); "
+    "or cold calls that take a quarter of the scope.",
     thresholds=(
         thresholds.WARMING_STEP_RATIO,
         thresholds.WARMING_TOTAL_RATIO,
@@ -167,7 +168,7 @@ def find_warming_steps(tables: TraceTables) -> WarmingSteps:
 )
 def not_warmed_up(view: ScopeView) -> Answer:
     tables = view.tables
-    steps, warming = tables.steps, tables.compute_once(find_warming_steps)
+    steps, warming = tables.compute_once(find_comparable_steps), tables.compute_once(find_warming_steps)
     cold = view.select_in_scope(tables.compute_once(find_cold_calls))
     # Loading before the first step is no part of the steps that the numbers are of.
     cold_time = union(cold.start, cold.end).clip(*view.window).total

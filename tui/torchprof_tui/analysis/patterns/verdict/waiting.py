@@ -18,6 +18,7 @@ from torchprof_tui.analysis.patterns.rules.communication_card import (
     find_slow_rate,
     measure_reduce_section,
 )
+from torchprof_tui.analysis.patterns.rules.decode_tokens import TOKEN_SYNC_ID
 from torchprof_tui.analysis.patterns.rules.graphs import describe_replay_costs
 from torchprof_tui.analysis.patterns.rules.multi_gpu import (
     STRAGGLER_ID,
@@ -26,6 +27,7 @@ from torchprof_tui.analysis.patterns.rules.multi_gpu import (
     find_late_rank,
 )
 from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
+from torchprof_tui.analysis.patterns.rules.serving_schedule import SCHEDULER_BOUND_ID
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
 from torchprof_tui.analysis.patterns.verdict.time_tree import EXPOSED
 from torchprof_tui.analysis.patterns.verdict.turn_taking import find_waiting_events, measure_turn_taking
@@ -166,6 +168,9 @@ def _diagnose_sync(evidence: Evidence) -> Diagnosis | None:
         calls = evidence.view.select_in_scope(evidence.view.gap_finder.sync_calls)
         what = f"calls that wait for the GPU leave it idle {format_percent(share)} of the time"
         return Diagnosis(IdleCause.SYNC.id, share, what, "keep values on the GPU", "", calls.row)
+    after_tokens = evidence.fired.get(TOKEN_SYNC_ID)
+    if after_tokens is not None and 2 * after_tokens.answer.at_stake >= finding.answer.at_stake:
+        finding = after_tokens  # says when it waits, and what for
     delayed = finding.answer.at_stake * len(evidence.view.tables.devices) / evidence.device_time
     return diagnose_finding(finding, IdleCause.SYNC.id, max(share, min(delayed, 1 - evidence.shares.busy)))
 
@@ -181,6 +186,10 @@ def _diagnose_pause(evidence: Evidence) -> Diagnosis | None:
         if 2 * collecting >= pause.time:  # else another pause is the larger one
             largest = max(share, evidence.idle(IdleCause.HOST))
             return diagnose_finding(finding, IdleCause.HOST.id, min(collecting / evidence.device_time, largest))
+    if finding := evidence.fired.get(SCHEDULER_BOUND_ID):
+        between = finding.answer.at_stake * len(evidence.view.tables.devices)
+        if 2 * between >= pause.time:
+            return diagnose_finding(finding, IdleCause.HOST.id, max(share, between / evidence.device_time))
     line = evidence.view.tables.line_finder.find_gap_line(*pause.longest)
     remedy = (
         "move it out of the step, or launch GPU work before it"
