@@ -32,7 +32,7 @@ WORKLOADS = (
 )
 _WORKLOADS_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "workloads")
 WORKLOAD_STEP = "__main__:step"  # a step of a workload is one call of its function `step`
-WORKLOADS_WITH_GRAPHS = ("graph_replay",)  # whose captures are recorded without --capture
+WORKLOADS_WITH_GRAPHS = ("graph_replay", "generate")  # whose captures are recorded without --capture
 WORKLOAD_WAIT, WORKLOAD_WARMUP = 1, 1  # steps that a workload's loop runs before its --active steps
 _STEP_DECORATOR_NAME = "__torchprof_step__"
 # Globals that `python FILE` sets in __main__ besides its name, its file and its loader.
