@@ -1,0 +1,167 @@
+"""Extend a run by the repetition before its first and after its last, which are like the others but not the same.
+
+The first token comes with the prefill, the first layer adds no residual, the last one has another normalization. They
+count as repetitions if most of their values belong to grams that the others have as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from torchprof_tui.analysis.repetition.gram_links import GramLinks, U64
+from torchprof_tui.analysis.repetition.periodic_runs import TOLERANCE_DIVISOR, PeriodicRun
+from torchprof_tui.trace.core.arrays import I64
+
+MIN_LIKENESS = 0.7
+"""Share of the values of a neighbour of one period that must belong to grams of the run."""
+
+MIN_ENCLOSED_LIKENESS = 0.5
+"""The same between two runs of one period, or between one and the end of the sequence, where its bounds are known."""
+
+MIN_ALIGNED_LIKENESS = 0.5
+"""The same of a first repetition whose begin was not found because it differs."""
+
+MAX_LENGTH, MIN_LENGTH = 2.0, 0.8
+"""Lengths of an enclosed neighbour in periods; a shorter one is a repetition that was not recorded whole."""
+
+MAX_ODD = 3
+"""Repetitions between two runs of one period that may all differ from both."""
+
+MIN_REGULAR = 3
+"""Runs of one length from which that length is no accident."""
+
+MAX_FOREIGN_SHARE = 0.1
+"""Share of an odd repetition that may be values that no other has; with more of them it is something else."""
+
+MAX_GRAMS = 4096
+"""Values of a run whose grams are listed."""
+
+MAX_RUNS = 4096
+"""Runs of one pass that are extended at most, which bounds the time on sequences of very many short ones."""
+
+
+def extend_runs(runs: list[PeriodicRun], links: GramLinks, values: I64) -> list[PeriodicRun]:
+    """Return the runs of a sequence, by start, merged, aligned and extended by at most one repetition on either side."""
+    size = len(values)
+    if len(runs) > MAX_RUNS:
+        return runs
+    runs = _merge_runs(runs, links, values)
+    runs = [_align_to_end(run, before.end if before else 0, links) for run, before in zip(runs, [None, *runs], strict=False)]
+    extended: list[PeriodicRun] = []
+    for index, run in enumerate(runs):
+        following = runs[index + 1] if index + 1 < len(runs) else None
+        extended.append(_extend_run(run, extended[-1] if extended else None, following, links, size))
+    return extended
+
+
+def _merge_runs(runs: list[PeriodicRun], links: GramLinks, values: I64) -> list[PeriodicRun]:
+    """Merge runs of one period with nothing, or with one to MAX_ODD repetitions that differ, between them.
+
+    Runs of the same number of repetitions are what something around them repeats: the layers of each token.
+    """
+    counts = Counter((run.period, len(run)) for run in runs)
+    regular = {key for key, count in counts.items() if count >= MIN_REGULAR}
+    merged: list[PeriodicRun] = []
+    for run in runs:
+        before = merged[-1] if merged else None
+        between = None
+        if before is not None and _is_same_period(before, run):
+            if not regular.intersection(((before.period, len(before)), (run.period, len(run)))):
+                between = _cut_between(before, run, links, values)
+        if before is None or between is None:
+            merged.append(run)
+        else:
+            bounds = np.concatenate([before.bounds[:-1], between, run.bounds])
+            merged[-1] = PeriodicRun(before.period, bounds, run.end)
+    return merged
+
+
+def _cut_between(before: PeriodicRun, after: PeriodicRun, links: GramLinks, values: I64) -> I64 | None:
+    """Cut what is between two runs into repetitions: their starts; None if it is something else."""
+    length, period = after.start - before.stop, before.period
+    if length * TOLERANCE_DIVISOR <= period:
+        return np.empty(0, np.int64)  # the last repetition of the first run is longer
+    count = round(length / period)  # 0: the last repetition of the first run has a layer more
+    if count > MAX_ODD:
+        return None
+    grams = _list_grams(before, links)
+    if measure_likeness(grams, links, before.stop, after.start) < MIN_ENCLOSED_LIKENESS:
+        return None
+    odd = values[before.stop : after.start]
+    if np.count_nonzero(~np.isin(odd, values[before.start : before.stop])) > MAX_FOREIGN_SHARE * length:
+        return None
+    return before.stop + length * np.arange(count, dtype=np.int64) // max(count, 1)
+
+
+def _list_grams(run: PeriodicRun, links: GramLinks) -> U64:
+    """List the grams of a run, ascending. Two of its repetitions have all that recur, for runs of very many."""
+    stop = min(run.stop, run.start + max(2, MAX_GRAMS // run.period) * run.period)
+    return np.unique(links.hash[run.start : max(stop - links.length + 1, run.start)])
+
+
+def _align_to_end(run: PeriodicRun, low: int, links: GramLinks) -> PeriodicRun:
+    """Shift the bounds to earlier values so that the last repetition ends with the stretch, if that gives one more.
+
+    A first repetition that begins differently is found from where it is like the second one: within a layer. `low`:
+    where the run before ends.
+    """
+    rest = run.end - run.stop
+    shift = run.period - rest
+    if rest <= 0 or not low <= run.start - shift < run.start:
+        return run
+    bounds = np.append(run.bounds - shift, run.end)
+    grams = _list_grams(run, links)
+    if measure_likeness(grams, links, int(bounds[0]), int(bounds[1])) < MIN_ALIGNED_LIKENESS:
+        return run
+    return PeriodicRun(run.period, bounds, run.end)
+
+
+def _extend_run(
+    run: PeriodicRun, before: PeriodicRun | None, after: PeriodicRun | None, links: GramLinks, size: int
+) -> PeriodicRun:
+    low, high = (before.end if before else 0), (after.start if after else size)
+    has_room = run.start - low >= MIN_LENGTH * run.period or high - run.stop >= MIN_LENGTH * run.period
+    if not has_room:
+        return run
+    grams = _list_grams(run, links)
+    start = _find_neighbour(grams, links, run, (low, run.start), before is None, True)
+    stop = _find_neighbour(grams, links, run, (run.stop, high), False, False)
+    parts = [[] if start is None else [start], run.bounds, [] if stop is None else [stop]]
+    bounds = np.concatenate(parts).astype(np.int64)
+    return PeriodicRun(run.period, bounds, max(run.end, int(bounds[-1])))
+
+
+def _is_same_period(run: PeriodicRun, other: PeriodicRun) -> bool:
+    return abs(run.period - other.period) * TOLERANCE_DIVISOR <= run.period
+
+
+def _find_neighbour(
+    grams: U64, links: GramLinks, run: PeriodicRun, room: tuple[int, int], is_enclosed: bool, is_before: bool
+) -> int | None:
+    """Find the other bound of the repetition before or after a run, within `room`; None if there is none.
+
+    `is_enclosed`: the other end of the room is the start of the sequence.
+    """
+    low, high = room
+    length = high - low
+    if is_enclosed and MIN_LENGTH * run.period <= length <= MAX_LENGTH * run.period:
+        if measure_likeness(grams, links, low, high) >= MIN_ENCLOSED_LIKENESS:
+            return low if is_before else high
+        return None
+    if length < run.period:
+        return None
+    low, high = (high - run.period, high) if is_before else (low, low + run.period)
+    if measure_likeness(grams, links, low, high) >= MIN_LIKENESS:
+        return low if is_before else high
+    return None
+
+
+def measure_likeness(grams: U64, links: GramLinks, start: int, stop: int) -> float:
+    """Measure the share of the values of a stretch that belong to any of `grams` uint64[g], ascending."""
+    places: I64 = np.flatnonzero(np.isin(links.hash[start : stop - links.length + 1], grams))
+    if not len(places):
+        return 0.0
+    covered = int(np.minimum(np.diff(places), links.length).sum()) + links.length
+    return covered / (stop - start)
