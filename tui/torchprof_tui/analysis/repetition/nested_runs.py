@@ -104,7 +104,8 @@ def _drop_filled(runs: list[NestedRun]) -> list[NestedRun]:
         starts.setdefault(run.start, []).append(run)
     for run in runs:
         if not all(
-            _is_filled(starts, int(begin), int(end), run) for begin, end in zip(run.bounds[:-1], run.bounds[1:], strict=True)
+            _is_filled(starts, int(begin), int(end), run)
+            for begin, end in zip(run.bounds[:-1], run.bounds[1:], strict=True)
         ):
             kept.append(run)
     return kept

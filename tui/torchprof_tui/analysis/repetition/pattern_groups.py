@@ -51,7 +51,9 @@ def group_runs(values: I64, runs: list[NestedRun]) -> list[RunGroup]:
         group = known.get(key, -1)
         if group < 0:
             count = np.bincount(content, minlength=size)
-            group = next((other for other, at in enumerate(parents) if at == parent and _is_alike(counts[other], count)), -1)
+            group = next(
+                (other for other, at in enumerate(parents) if at == parent and _is_alike(counts[other], count)), -1
+            )
             if group < 0:
                 group = len(members)
                 members.append([])

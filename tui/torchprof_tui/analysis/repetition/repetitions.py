@@ -173,7 +173,9 @@ def _build_pattern(
         shown=int(np.nanargmin(np.abs(duration - np.nanmedian(duration)))),
         busy=busy,
         coverage=float(busy.sum() / time[-1]) if time[-1] else 0.0,
-        differences=tuple(Difference(trace.names[names[found.value]], found.more, found.fewer) for found in differences),
+        differences=tuple(
+            Difference(trace.names[names[found.value]], found.more, found.fewer) for found in differences
+        ),
     )
 
 

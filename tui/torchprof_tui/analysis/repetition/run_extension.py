@@ -48,7 +48,9 @@ def extend_runs(runs: list[PeriodicRun], links: GramLinks, values: I64) -> list[
     if len(runs) > MAX_RUNS:
         return runs
     runs = _merge_runs(runs, links, values)
-    runs = [_align_to_end(run, before.end if before else 0, links) for run, before in zip(runs, [None, *runs], strict=False)]
+    runs = [
+        _align_to_end(run, before.end if before else 0, links) for run, before in zip(runs, [None, *runs], strict=False)
+    ]
     extended: list[PeriodicRun] = []
     for index, run in enumerate(runs):
         following = runs[index + 1] if index + 1 < len(runs) else None
