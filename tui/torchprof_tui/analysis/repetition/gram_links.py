@@ -30,7 +30,7 @@ _MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
 class GramLinks:
     """Links of a sequence of n values: m = max(n - length + 1, 0) grams.
 
-    `hash` uint64[m]: of the gram that begins at each place. `distance` int64[m]: to the previous equal gram, 0 for none.
+    `hash` uint64[m]: of the gram that begins at each place. `distance` int64[m]: to the previous equal gram, 0: none.
     """
 
     length: int

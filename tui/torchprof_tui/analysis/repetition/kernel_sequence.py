@@ -1,4 +1,4 @@
-"""Choose the sequence in which repetitions are searched: the kernels of the busiest stream, else the main thread's ops."""
+"""Choose the sequence in which repetitions are searched: the kernels of the busiest stream, else ops of a thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchprof_tui.trace.model.trace import Trace
 class KernelSequence:
     """n events of one lane in the order of their starts; none of them contains another.
 
-    `events` int32[n]: rows of the trace. `lane`: -1 without events. `is_gpu`: kernels of a stream; else ops of a thread.
+    `events` int32[n]: rows of the trace. `lane`: -1 without events. `is_gpu`: kernels of a stream, else ops.
     """
 
     events: I32
@@ -52,4 +52,5 @@ def _select_outermost(trace: Trace, events: I64) -> I32:
     start = trace.start[events]
     latest_end = np.maximum.accumulate(start + trace.duration[events])
     is_inside = np.append(False, start[1:] < latest_end[:-1])
-    return events[~is_inside].astype(np.int32)
+    outermost: I32 = events[~is_inside].astype(np.int32)
+    return outermost

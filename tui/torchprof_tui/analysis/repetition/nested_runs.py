@@ -7,6 +7,7 @@ becomes one layer and what follows the layers, and the search is repeated until 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -95,20 +96,12 @@ def _nest(runs: list[NestedRun]) -> list[NestedRun]:
 
 def _drop_filled(runs: list[NestedRun]) -> list[NestedRun]:
     """Drop runs of which shorter runs, one directly after the other, fill every repetition."""
-    if not runs:
-        return []
-    # `by_start[i]`: the longest run that starts there and is shorter than the one that is asked about.
-    kept = []
     starts: dict[int, list[NestedRun]] = {}
     for run in runs:
         starts.setdefault(run.start, []).append(run)
-    for run in runs:
-        if not all(
-            _is_filled(starts, int(begin), int(end), run)
-            for begin, end in zip(run.bounds[:-1], run.bounds[1:], strict=True)
-        ):
-            kept.append(run)
-    return kept
+    return [
+        run for run in runs if not all(_is_filled(starts, *bounds, run) for bounds in pairwise(run.bounds.tolist()))
+    ]
 
 
 def _is_filled(starts: dict[int, list[NestedRun]], begin: int, end: int, parent: NestedRun) -> bool:

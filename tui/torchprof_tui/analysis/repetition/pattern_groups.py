@@ -87,7 +87,8 @@ def find_variants(values: I64, first: I64, last: I64) -> I32:
     )
     rank = np.empty(len(index), np.int32)
     rank[np.lexsort((index, -count))] = np.arange(len(index))
-    return rank[inverse.ravel()]
+    variant: I32 = rank[inverse.ravel()]
+    return variant
 
 
 def list_differences(values: I64, first: I64, last: I64, variant: I32) -> list[NameDifference]:
@@ -95,7 +96,7 @@ def list_differences(values: I64, first: I64, last: I64, variant: I32) -> list[N
     size = int(values.max()) + 1 if len(values) else 0
     more, fewer = np.zeros(size, np.int64), np.zeros(size, np.int64)
     shown: I64 | None = None
-    number, index, count = np.unique(variant, return_index=True, return_counts=True)
+    _, index, count = np.unique(variant, return_index=True, return_counts=True)
     for place, repeats in zip(index[: MAX_VARIANTS + 1].tolist(), count[: MAX_VARIANTS + 1].tolist(), strict=True):
         found = np.bincount(values[first[place] : last[place]], minlength=size)
         if shown is None:

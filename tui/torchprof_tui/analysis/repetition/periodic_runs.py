@@ -130,7 +130,7 @@ def _choose_periods(distance: I64, divisor: int, max_period: int) -> list[int]:
 def _is_equal(values: I64, start: int, stop: int, period: int) -> bool:
     """Tell whether most values of a stretch are equal to the one a period before."""
     equal = np.count_nonzero(values[start + period : stop] == values[start : stop - period])
-    return equal >= MIN_EQUAL_SHARE * (stop - start - period)
+    return bool(equal >= MIN_EQUAL_SHARE * (stop - start - period))
 
 
 def _find_stretches(linked: I64, period: int, gram: int, size: int, min_share: float) -> list[tuple[int, int]]:

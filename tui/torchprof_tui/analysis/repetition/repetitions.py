@@ -14,6 +14,7 @@ import numpy as np
 from torchprof_tui.analysis.repetition.kernel_sequence import KernelSequence, choose_sequence
 from torchprof_tui.analysis.repetition.nested_runs import NestedRun, find_nested_runs
 from torchprof_tui.analysis.repetition.pattern_groups import RunGroup, find_variants, group_runs, list_differences
+from torchprof_tui.analysis.repetition.step_list import REPETITION
 from torchprof_tui.trace.core.arrays import F64, I32, I64
 from torchprof_tui.trace.model.trace import Step, Trace
 
@@ -73,7 +74,8 @@ class Pattern:
     @cached_property
     def interval(self) -> I64:
         """From each start to the next of the same run: int64[at most r - 1] ns, with the idle time after it."""
-        return np.diff(self.start)[np.diff(self.run) == 0]
+        interval: I64 = np.diff(self.start)[np.diff(self.run) == 0]
+        return interval
 
     @property
     def period(self) -> int:
@@ -110,16 +112,18 @@ class Repetitions:
     def __len__(self) -> int:
         return len(self.patterns)
 
-    @cached_property
-    def steps(self) -> list[Step]:
-        """The repetitions of the pattern `unit` as steps; [] without patterns. The event of each is its first."""
+    def list_steps(self, offset: int = 0) -> list[Step]:
+        """List the repetitions of the pattern `unit` as steps; [] without patterns.
+
+        The event of each is its first one, plus `offset`.
+        """
         if self.unit < 0:
             return []
         pattern = self.patterns[self.unit]
-        events = self.sequence.events[pattern.first].tolist()
+        events = (self.sequence.events[pattern.first].astype(np.int64) + offset).tolist()
         rows = zip(events, pattern.start.tolist(), pattern.duration.tolist(), strict=True)
         return [
-            Step(f"repetition #{number}", number, event, start, duration)
+            Step(name=f"{REPETITION} #{number}", number=number, event=event, start=start, duration=duration)
             for number, (event, start, duration) in enumerate(rows)
         ]
 

@@ -10,7 +10,7 @@ from collections import Counter
 
 import numpy as np
 
-from torchprof_tui.analysis.repetition.gram_links import GramLinks, U64
+from torchprof_tui.analysis.repetition.gram_links import U64, GramLinks
 from torchprof_tui.analysis.repetition.periodic_runs import TOLERANCE_DIVISOR, PeriodicRun
 from torchprof_tui.trace.core.arrays import I64
 
@@ -43,7 +43,7 @@ MAX_RUNS = 4096
 
 
 def extend_runs(runs: list[PeriodicRun], links: GramLinks, values: I64) -> list[PeriodicRun]:
-    """Return the runs of a sequence, by start, merged, aligned and extended by at most one repetition on either side."""
+    """Return the runs of a sequence, by start, merged, aligned and extended by at most one repetition on each side."""
     size = len(values)
     if len(runs) > MAX_RUNS:
         return runs
@@ -70,8 +70,8 @@ def _merge_runs(runs: list[PeriodicRun], links: GramLinks, values: I64) -> list[
         before = merged[-1] if merged else None
         between = None
         if before is not None and _is_same_period(before, run):
-            if not regular.intersection(((before.period, len(before)), (run.period, len(run)))):
-                between = _cut_between(before, run, links, values)
+            is_regular = (before.period, len(before)) in regular or (run.period, len(run)) in regular
+            between = None if is_regular else _cut_between(before, run, links, values)
         if before is None or between is None:
             merged.append(run)
         else:
@@ -130,8 +130,11 @@ def _extend_run(
     grams = _list_grams(run, links)
     start = _find_neighbour(grams, links, run, (low, run.start), before is None, True)
     stop = _find_neighbour(grams, links, run, (run.stop, high), False, False)
-    parts = [[] if start is None else [start], run.bounds, [] if stop is None else [stop]]
-    bounds = np.concatenate(parts).astype(np.int64)
+    bounds = run.bounds
+    if start is not None:
+        bounds = np.append(start, bounds)
+    if stop is not None:
+        bounds = np.append(bounds, stop)
     return PeriodicRun(run.period, bounds, max(run.end, int(bounds[-1])))
 
 

@@ -10,7 +10,9 @@ import threading
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from torchprof_tui.analysis.repetition.step_list import keep_repeated_steps
 from torchprof_tui.analysis.time.intervals import Intervals
+from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Step, Trace
 from torchprof_tui.ui.common.messages import (
     ChainRead,
@@ -69,6 +71,7 @@ class BackgroundQueries:
         """Check the whole trace of one rank (0 without ranks). Afterwards any scope is checked quickly."""
         precomputed = self._get_checker(rank_index).precompute()
         self._annotate_lanes(rank_index, precomputed)
+        self._find_repetitions(self._trace.all_ranks[rank_index])
         return TraceChecked(precomputed.result, rank_index)
 
     def _annotate_lanes(self, rank_index: int, precomputed: PrecomputedCheck) -> None:
@@ -86,6 +89,13 @@ class BackgroundQueries:
             labels = GapLabels(rank.trace, precomputed.gaps, rank.first_lane, other_ranks, lines)
             self.annotations = labels, EventNotes(self._trace, self._notes)
             self._annotated_ranks.add(rank_index)
+
+    def _find_repetitions(self, rank: Rank) -> None:
+        """Find repetitions to go through where no steps were recorded; `list_steps` returns them from then on."""
+        if not rank.trace.steps:
+            from torchprof_tui.analysis.repetition.repetitions import find_repetitions
+
+            keep_repeated_steps(rank, find_repetitions(rank.trace).list_steps(rank.first))
 
     def cancel(self, rank_index: int) -> None:
         """Cancel the check of a rank that is running. Called on the UI thread."""
