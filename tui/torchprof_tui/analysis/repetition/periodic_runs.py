@@ -100,7 +100,10 @@ def _find_runs(values: I64, links: GramLinks, divisor: int, max_period: int = 0)
         for start, stop in _find_stretches(linked, period, links.length, len(values), min_share):
             if not (slack or _is_equal(values, start, stop, period)):
                 continue
+            start = _skip_overlap(taken_by, start, stop, period)
             taken = taken_by[start:stop]
+            if start >= stop:
+                continue
             if taken.any():
                 blocked += [period] if ((taken > 0) & (taken * 10 < period * 9)).any() else []
                 continue
@@ -125,6 +128,19 @@ def _choose_periods(distance: I64, divisor: int, max_period: int) -> list[int]:
         weight[(count == 0) | (slack == 0) | (period > max_period)] = 0
     chosen = np.argsort(-weight, kind="stable")[:MAX_CANDIDATES]
     return sorted(chosen[weight[chosen] > 0].tolist())
+
+
+def _skip_overlap(taken_by: I64, start: int, stop: int, period: int) -> int:
+    """Return where a stretch starts that a run of about the same period overlaps at its first repetition.
+
+    The first repetition is only inferred from the second one; it may be the last one of the run before.
+    """
+    length = int(np.count_nonzero(taken_by[start : start + period]))
+    before = int(taken_by[start])
+    if not 0 < length <= period or abs(before - period) * TOLERANCE_DIVISOR > period:
+        return start
+    later = start + period
+    return later if stop - later >= MIN_REPETITIONS * period else start
 
 
 def _is_equal(values: I64, start: int, stop: int, period: int) -> bool:

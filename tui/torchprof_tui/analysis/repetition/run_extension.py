@@ -71,6 +71,7 @@ def _merge_runs(runs: list[PeriodicRun], links: GramLinks, values: I64) -> list[
         between = None
         if before is not None and _is_same_period(before, run):
             is_regular = (before.period, len(before)) in regular or (run.period, len(run)) in regular
+            run = run if is_regular else _align_phase(run, before, links)  # noqa: PLW2901
             between = None if is_regular else _cut_between(before, run, links, values)
         if before is None or between is None:
             merged.append(run)
@@ -80,21 +81,49 @@ def _merge_runs(runs: list[PeriodicRun], links: GramLinks, values: I64) -> list[
     return merged
 
 
+def _align_phase(run: PeriodicRun, before: PeriodicRun, links: GramLinks) -> PeriodicRun:
+    """Shift the bounds of a run by less than half a period so that it begins with the gram that `before` begins with."""
+    low = max(run.start - run.period // 2, before.stop)
+    places = low + np.flatnonzero(links.hash[low : run.start + run.period // 2] == links.hash[before.bounds[-2]])
+    if not len(places):
+        return run
+    shift = int(places[np.abs(places - run.start).argmin()]) - run.start
+    bounds = run.bounds + shift
+    if bounds[-1] > run.end + run.period // 20:
+        bounds = bounds[:-1]
+    elif run.end - bounds[-1] >= run.period - run.period // 20:
+        bounds = np.append(bounds, run.end)
+    return PeriodicRun(run.period, np.minimum(bounds, max(run.end, run.stop)), run.end)
+
+
 def _cut_between(before: PeriodicRun, after: PeriodicRun, links: GramLinks, values: I64) -> I64 | None:
     """Cut what is between two runs into repetitions: their starts; None if it is something else."""
     length, period = after.start - before.stop, before.period
     if length * TOLERANCE_DIVISOR <= period:
         return np.empty(0, np.int64)  # the last repetition of the first run is longer
-    count = round(length / period)  # 0: the last repetition of the first run has a layer more
-    if count > MAX_ODD:
+    odd = values[before.stop : after.start]
+    count = _count_repetitions(odd, values[before.start : before.stop], len(before), round(length / period))
+    if count > MAX_ODD or length > (MAX_ODD + 1) * period:
         return None
     grams = _list_grams(before, links)
     if measure_likeness(grams, links, before.stop, after.start) < MIN_ENCLOSED_LIKENESS:
         return None
-    odd = values[before.stop : after.start]
     if np.count_nonzero(~np.isin(odd, values[before.start : before.stop])) > MAX_FOREIGN_SHARE * length:
         return None
     return before.stop + length * np.arange(count, dtype=np.int64) // max(count, 1)
+
+
+def _count_repetitions(odd: I64, regular: I64, repetitions: int, default: int) -> int:
+    """Count the repetitions in `odd` by the values that each in `regular` has once; `default` without such values.
+
+    0: the last regular repetition has a layer more.
+    """
+    once, count = np.unique(regular, return_counts=True)
+    once = once[count == repetitions]
+    if not len(once):
+        return default
+    # A layer more makes the values of a layer more frequent, so the lower quartile counts.
+    return int(np.sort([np.count_nonzero(odd == value) for value in once.tolist()])[len(once) // 4])
 
 
 def _list_grams(run: PeriodicRun, links: GramLinks) -> U64:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.repetition.repetitions import Pattern, Repetitions
+from torchprof_tui.analysis.repetition.repetitions import Difference, Pattern, Repetitions
 from torchprof_tui.analysis.table.sheets import CALLS_FIELD, NAME_FIELD, Field, Sheet, Unit
 from torchprof_tui.analysis.table.totals import PatternTotals, RepetitionTotals
 from torchprof_tui.trace.core.arrays import I32, I64
@@ -145,6 +145,14 @@ def measure_totals(trace: Trace, repetitions: Repetitions) -> RepetitionTotals:
             for index, pattern in enumerate(repetitions.patterns)
         ),
     )
+
+
+def format_difference(difference: Difference, count: int) -> str:
+    """Format by which kernel how many of `count` repetitions differ from the one that stands for all."""
+    parts = [
+        f"{word} in {number}" for word, number in (("more", difference.more), ("fewer", difference.fewer)) if number
+    ]
+    return f"{' and '.join(parts)} of {count}: {difference.name}"
 
 
 def _format_totals(totals: RepetitionTotals) -> list[str]:
