@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from torchprof_tui.analysis.repetition.repetitions import Difference, Pattern, find_repetitions
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
@@ -20,7 +21,7 @@ class Repetition:
     label of the one around it, None for none. `is_unit`: gone through like steps on the screen. `unit`: "kernels" or
     "ops". `first`, `last` int32[r]: rows of the first and the last kernel. `start_ns`, `end_ns` int64[r]: from the
     first kernel to the last. `run` int32[r]: repetitions of one run follow each other directly. `position` int32[r]:
-    index in the run (the number of the layer). `differs` bool[r]: other kernels than `shown`, the most typical one, has.
+    index in the run (the number of the layer). `differs` bool[r]: other kernels than those of `shown`, the typical one.
     `coverage`: share of the time of all kernels of the stream. `events`: kernels of one, the median. `differences`: in
     what, with how many repetitions have more and fewer.
     """
@@ -65,7 +66,7 @@ class Repetition:
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return one dictionary per repetition, for `pandas.DataFrame(repetition.to_records())` and others."""
-        columns = {
+        columns: dict[str, NDArray[Any]] = {
             "run": self.run,
             "position": self.position,
             "first": self.first,

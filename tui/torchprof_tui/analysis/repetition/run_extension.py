@@ -71,18 +71,21 @@ def _merge_runs(runs: list[PeriodicRun], links: GramLinks, values: I64) -> list[
         between = None
         if before is not None and _is_same_period(before, run):
             is_regular = (before.period, len(before)) in regular or (run.period, len(run)) in regular
-            run = run if is_regular else _align_phase(run, before, links)  # noqa: PLW2901
-            between = None if is_regular else _cut_between(before, run, links, values)
+            if not is_regular:
+                run = _align_phase(run, before, links)
+                between = _cut_between(before, run, links, values)
         if before is None or between is None:
             merged.append(run)
         else:
-            bounds = np.concatenate([before.bounds[:-1], between, run.bounds])
+            begins_anew = len(between) == 0 and before.stop < run.start and _begins_repetition(before, links)
+            parts = [before.bounds, run.bounds[1:]] if begins_anew else [before.bounds[:-1], between, run.bounds]
+            bounds = np.concatenate(parts)
             merged[-1] = PeriodicRun(before.period, bounds, run.end)
     return merged
 
 
 def _align_phase(run: PeriodicRun, before: PeriodicRun, links: GramLinks) -> PeriodicRun:
-    """Shift the bounds of a run by less than half a period so that it begins with the gram that `before` begins with."""
+    """Shift the bounds of a run by less than half a period so that it begins with the same gram as `before`."""
     low = max(run.start - run.period // 2, before.stop)
     places = low + np.flatnonzero(links.hash[low : run.start + run.period // 2] == links.hash[before.bounds[-2]])
     if not len(places):
@@ -94,6 +97,11 @@ def _align_phase(run: PeriodicRun, before: PeriodicRun, links: GramLinks) -> Per
     elif run.end - bounds[-1] >= run.period - run.period // 20:
         bounds = np.append(bounds, run.end)
     return PeriodicRun(run.period, np.minimum(bounds, max(run.end, run.stop)), run.end)
+
+
+def _begins_repetition(run: PeriodicRun, links: GramLinks) -> bool:
+    """Tell whether what follows a run begins like its repetitions do."""
+    return bool((links.hash[run.bounds[:-1]] == links.hash[run.stop]).any())
 
 
 def _cut_between(before: PeriodicRun, after: PeriodicRun, links: GramLinks, values: I64) -> I64 | None:
