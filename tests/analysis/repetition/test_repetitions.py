@@ -84,7 +84,8 @@ def test_the_answer_is_kept_and_is_of_one_stream() -> None:
 
 
 def test_a_trace_without_kernels_is_searched_by_its_outermost_ops() -> None:
-    names = ("aten::embedding", *("aten::norm", "aten::linear", "aten::sdpa", "aten::mul", "aten::add") * 6, "aten::max")
+    layer = ("aten::norm", "aten::linear", "aten::sdpa", "aten::mul", "aten::add")
+    names = ("aten::embedding", *layer * 6, "aten::max")
     entries = []
     for place, name in enumerate(names * 5):
         entries += [cpu(name, 10 * place, 8), cpu("aten::empty", 10 * place + 1, 2)]
@@ -93,9 +94,9 @@ def test_a_trace_without_kernels_is_searched_by_its_outermost_ops() -> None:
     assert labels(found) == [("1", 5, 32), ("2", 30, 5)]
 
 
-@pytest.mark.parametrize("made", [trace(), trace(kernel("k", 0, 1)), trace(*(kernel("k", 2 * n, 1) for n in range(99)))])
-def test_traces_without_a_repetition(made: Trace) -> None:
-    found = find_repetitions(made)
+@pytest.mark.parametrize("kernels", [0, 1, 99])
+def test_traces_without_a_repetition(kernels: int) -> None:
+    found = find_repetitions(trace(*(kernel("k", 2 * number, 1) for number in range(kernels))))
     assert (found.patterns, found.unit, found.list_steps()) == ((), -1, [])
 
 

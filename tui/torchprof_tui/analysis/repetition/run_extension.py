@@ -1,4 +1,4 @@
-"""Extend a run by the repetition before its first and after its last, which are like the others but not the same.
+"""Extend a run by repetitions before its first and after its last, which are like the others but not the same.
 
 The first token comes with the prefill, the first layer adds no residual, the last one has another normalization. They
 count as repetitions if most of their values belong to grams that the others have as well.
@@ -43,7 +43,7 @@ MAX_RUNS = 4096
 
 
 def extend_runs(runs: list[PeriodicRun], links: GramLinks, values: I64) -> list[PeriodicRun]:
-    """Return the runs of a sequence, by start, merged, aligned and extended by at most one repetition on each side."""
+    """Return the runs of a sequence, by start, merged, aligned and extended by repetitions like the others."""
     size = len(values)
     if len(runs) > MAX_RUNS:
         return runs
@@ -165,13 +165,8 @@ def _extend_run(
     if not has_room:
         return run
     grams = _list_grams(run, links)
-    start = _find_neighbour(grams, links, run, (low, run.start), before is None, True)
-    stop = _find_neighbour(grams, links, run, (run.stop, high), False, False)
-    bounds = run.bounds
-    if start is not None:
-        bounds = np.append(start, bounds)
-    if stop is not None:
-        bounds = np.append(bounds, stop)
+    bounds = _extend_to_earlier(run, grams, links, low, before is None)
+    bounds = _extend_to_later(bounds, run, grams, links, high)
     return PeriodicRun(run.period, bounds, max(run.end, int(bounds[-1])))
 
 
@@ -179,30 +174,51 @@ def _is_same_period(run: PeriodicRun, other: PeriodicRun) -> bool:
     return abs(run.period - other.period) * TOLERANCE_DIVISOR <= run.period
 
 
-def _find_neighbour(
-    grams: U64, links: GramLinks, run: PeriodicRun, room: tuple[int, int], is_enclosed: bool, is_before: bool
-) -> int | None:
-    """Find the other bound of the repetition before or after a run, within `room`; None if there is none.
+def _extend_to_earlier(run: PeriodicRun, grams: U64, links: GramLinks, low: int, is_first: bool) -> I64:
+    """Return the bounds of a run with the repetitions before it, not below `low`.
 
-    `is_enclosed`: the other end of the room is the start of the sequence.
+    `is_first`: there is no other run before, so that all before the run may be its first repetition.
     """
-    low, high = room
-    length = high - low
-    if is_enclosed and MIN_LENGTH * run.period <= length <= MAX_LENGTH * run.period:
-        if measure_likeness(grams, links, low, high) >= MIN_ENCLOSED_LIKENESS:
-            return low if is_before else high
-        return None
-    if length < run.period:
-        return None
-    low, high = (high - run.period, high) if is_before else (low, low + run.period)
-    if measure_likeness(grams, links, low, high) >= MIN_LIKENESS:
-        return low if is_before else high
-    return None
+    bounds = run.bounds
+    first_gram = _first_gram(run, links)
+    while bounds[0] - low >= MIN_LENGTH * run.period:
+        length = int(bounds[0]) - low
+        is_enclosed = is_first and length <= MAX_LENGTH * run.period
+        start = low if is_enclosed else int(bounds[0]) - run.period
+        begins = np.flatnonzero(links.hash[low : int(bounds[0]) - run.period // 2] == first_gram)
+        if len(begins) and bounds[0] - low - begins[-1] <= MAX_LENGTH * run.period:
+            start = low + int(begins[-1])
+        likeness = MIN_ENCLOSED_LIKENESS if is_enclosed else MIN_LIKENESS
+        if start < low or measure_likeness(grams, links, start, int(bounds[0])) < likeness:
+            break
+        bounds = np.append(start, bounds)
+    return bounds
+
+
+def _first_gram(run: PeriodicRun, links: GramLinks) -> np.uint64:
+    """Return the gram that the repetitions of a run begin with: that of the second one, which is like more others."""
+    gram: np.uint64 = links.hash[min(int(run.bounds[1]), len(links.hash) - 1)]
+    return gram
+
+
+def _extend_to_later(bounds: I64, run: PeriodicRun, grams: U64, links: GramLinks, high: int) -> I64:
+    """Return the bounds with the repetitions that follow, not beyond `high`; the last one may have a kernel more."""
+    slack = run.period // TOLERANCE_DIVISOR
+    first_gram = _first_gram(run, links)
+    while high - bounds[-1] >= run.period:
+        last = int(bounds[-1])
+        places = np.flatnonzero(links.hash[last : last + slack + 1] == first_gram)
+        start = last + (int(places[0]) if len(places) else 0)
+        stop = high if high - start - run.period <= slack else start + run.period
+        if stop > high or measure_likeness(grams, links, start, stop) < MIN_LIKENESS:
+            break
+        bounds = np.append(bounds[:-1], [start, stop])
+    return bounds
 
 
 def measure_likeness(grams: U64, links: GramLinks, start: int, stop: int) -> float:
     """Measure the share of the values of a stretch that belong to any of `grams` uint64[g], ascending."""
-    places: I64 = np.flatnonzero(np.isin(links.hash[start : stop - links.length + 1], grams))
+    places: I64 = np.flatnonzero(np.isin(links.hash[start : max(stop - links.length + 1, start)], grams))
     if not len(places):
         return 0.0
     covered = int(np.minimum(np.diff(places), links.length).sum()) + links.length
