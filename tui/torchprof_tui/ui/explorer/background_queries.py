@@ -7,6 +7,7 @@ them, because until then the cores decode, and no key waits for an import.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -51,15 +52,17 @@ class BackgroundQueries:
 
     def compute_event_context(self, event: int) -> EventContextRead:
         """Read the args of an event, its position among its siblings and the events of the same name in its rank."""
-        from torchprof_tui.ui.explorer.event_reading import read_event
-
-        return read_event(self._trace, event)
+        return self._import_readers()[0](self._trace, event)
 
     def compute_chain(self, event: int) -> ChainRead:
         """Find the dispatch chain through an event and its line, and summarize the kernel at its end."""
-        from torchprof_tui.ui.explorer.event_reading import read_chain
+        return self._import_readers()[1](self._trace, *self._finders, event)
 
-        return read_chain(self._trace, *self._finders, event)
+    @staticmethod
+    def _import_readers() -> tuple[Callable[..., EventContextRead], Callable[..., ChainRead]]:
+        from torchprof_tui.ui.explorer.event_reading import read_chain, read_event
+
+        return read_event, read_chain
 
     def compute_range_statistics(self, start: int, end: int, steps: list[Step]) -> RangeRead:
         """Compute the statistics of a range, ns; `steps`: those that it may overlap."""
