@@ -22,7 +22,7 @@ def sheet_of(made: Trace) -> Sheet:
 
 
 def column(sheet: Sheet, key: str) -> list[object]:
-    return np.asarray(sheet.columns[key]).tolist()
+    return list(np.asarray(sheet.columns[key]).tolist())
 
 
 def test_rows_of_tokens_and_of_layers() -> None:
