@@ -25,6 +25,7 @@ TABLES = {
     "collectives": "CollectivesDocument",
     "memory": "MemoryDocument",
     "arrivals": "ArrivalsDocument",
+    "repetitions": "RepetitionsDocument",
 }
 
 SHARED = (

@@ -14,7 +14,7 @@ CASES = {
     "table": ("matmul_add_64_cold_eager", ("t", "down")),
     "table-kernels": ("train_gpt_stack_memory", ("t", "tab", "right")),
     "table-annotations": ("matmul_add_64_cold_eager", ("t", "end")),
-    "table-empty": ("matmul_add_64_cold_eager", ("t", "shift+tab", "shift+tab")),
+    "table-empty": ("matmul_add_64_cold_eager", ("t", "shift+tab", "shift+tab", "shift+tab")),
     "table-charts": ("train_gpt_starved", ("t", "shift+tab")),
     "tree": ("train_gpt_stack_memory", ("T", "down", "right")),
     "tree-search": ("train_gpt_stack_memory", ("T", "/", *"mul", "enter", "n")),

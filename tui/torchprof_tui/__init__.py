@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torchprof_tui.api.diffs import Diff
     from torchprof_tui.api.events import Event, Events
     from torchprof_tui.api.opening import open  # noqa: A004  (as tt.open)
+    from torchprof_tui.api.repetitions import Repetition
     from torchprof_tui.api.tables import Memory, MemoryRow, Table, TableRow
     from torchprof_tui.api.trace import Step, Trace
     from torchprof_tui.trace.core.errors import TraceError
@@ -34,6 +35,7 @@ __all__ = [
     "Memory",
     "MemoryRow",
     "MissingExtraError",
+    "Repetition",
     "Step",
     "Table",
     "TableRow",
@@ -54,6 +56,7 @@ _MODULES = {
     "Memory": "api.tables",
     "MemoryRow": "api.tables",
     "MissingExtraError": "trace.core.optional_modules",
+    "Repetition": "api.repetitions",
     "Step": "api.trace",
     "Table": "api.tables",
     "TableRow": "api.tables",

@@ -75,19 +75,21 @@ def steps_of(made: Trace, *numbers: int) -> list[int]:
 
 def test_steps_at_and_beside_a_time() -> None:
     made = trace(cpu("first", 0, 1), step(3, 10, 20), step(4, 30, 20), step(5, 60, 10), ns=True)
-    at = [navigation.step_at(made, time) for time in (5, 10, 29, 30, 55, 69, 70)]
+    at = [navigation.step_at(made.steps, time) for time in (5, 10, 29, 30, 55, 69, 70)]
     assert steps_of(made, *at) == [-1, 3, 3, 4, -1, 5, -1]
-    later = [navigation.find_adjacent_step(made, time, later=True) for time in (5, 10, 29, 30, 55, 60, 80)]
+    later = [navigation.find_adjacent_step(made.steps, time, later=True) for time in (5, 10, 29, 30, 55, 60, 80)]
     assert steps_of(made, *later) == [3, 4, 4, 5, 5, -1, -1]
-    earlier = [navigation.find_adjacent_step(made, time, later=False) for time in (5, 10, 29, 30, 55, 60, 80)]
+    earlier = [navigation.find_adjacent_step(made.steps, time, later=False) for time in (5, 10, 29, 30, 55, 60, 80)]
     assert steps_of(made, *earlier) == [-1, -1, -1, 3, 4, 4, 5]
 
 
 def test_of_steps_that_overlap_the_one_that_started_last_counts() -> None:
     made = trace(step(1, 0, 10, thread=1), step(2, 4, 10, thread=2), step(3, 20, 10, thread=1), ns=True)
-    assert steps_of(made, *(navigation.step_at(made, time) for time in (2, 5, 12))) == [1, 2, 2]
+    assert steps_of(made, *(navigation.step_at(made.steps, time) for time in (2, 5, 12))) == [1, 2, 2]
     assert steps_of(
-        made, navigation.find_adjacent_step(made, 5, later=False), navigation.find_adjacent_step(made, 5, later=True)
+        made,
+        navigation.find_adjacent_step(made.steps, 5, later=False),
+        navigation.find_adjacent_step(made.steps, 5, later=True),
     ) == [
         1,
         3,
@@ -96,9 +98,9 @@ def test_of_steps_that_overlap_the_one_that_started_last_counts() -> None:
 
 def test_a_trace_without_steps() -> None:
     made = trace(cpu("a", 0, 1))
-    assert navigation.step_at(made, 0) == -1
-    assert navigation.find_adjacent_step(made, 0, later=True) == -1
-    assert navigation.find_adjacent_step(made, 0, later=False) == -1
+    assert navigation.step_at(made.steps, 0) == -1
+    assert navigation.find_adjacent_step(made.steps, 0, later=True) == -1
+    assert navigation.find_adjacent_step(made.steps, 0, later=False) == -1
 
 
 @given(ENTRIES, st.integers(0, 60))

@@ -431,7 +431,7 @@ async def test_loading_data_is_work() -> None:
         ("tab", "no GPU work was recorded"),
         ("tab tab", "no GPU work was recorded"),
         ("tab tab tab", "no GPU work was recorded"),
-        ("shift+tab shift+tab", "profile_memory=True"),
+        ("shift+tab shift+tab shift+tab", "profile_memory=True"),
         ("shift+tab", "no GPU work was recorded"),
         ("b b b b", "no GPU work was recorded"),
     ],

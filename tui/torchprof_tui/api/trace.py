@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torchprof_tui.api.checks import Check
     from torchprof_tui.api.diffs import By as DiffBy
     from torchprof_tui.api.diffs import Diff
+    from torchprof_tui.api.repetitions import Repetition
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,16 @@ class Trace:
         with translate_errors():
             table: tables.Table = _import("tables").build_table(self._profile, by, step, flops)
             return table
+
+    @cached_property
+    def repetitions(self) -> tuple[Repetition, ...]:
+        """What repeats in the order of the kernels, outermost first: `torchprof-tui table --of repetitions`.
+
+        Tokens or iterations, and the layers in each, without steps or annotations; () if nothing repeats.
+        """
+        with translate_errors():
+            found: tuple[Repetition, ...] = _import("repetitions").list_repetitions(self._model.all_ranks[0].trace)
+            return found
 
     def memory(self, *, step: int | None = None) -> tables.Memory:
         """Return allocations by operator and the peak of each device: `torchprof-tui table --of memory`.

@@ -29,6 +29,7 @@ from torchprof_tui.commands.table.records import (
     CopiesDocument,
     KernelsDocument,
     MemoryDocument,
+    RepetitionsDocument,
 )
 
 DOCUMENTS: dict[str, tuple[type[Document], ...]] = {
@@ -40,6 +41,7 @@ DOCUMENTS: dict[str, tuple[type[Document], ...]] = {
         CollectivesDocument,
         MemoryDocument,
         ArrivalsDocument,
+        RepetitionsDocument,
     ),
     "check": (CheckDocument, PatternListDocument),
     "chain": (ChainDocument,),

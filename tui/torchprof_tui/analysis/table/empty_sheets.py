@@ -20,6 +20,7 @@ _REASONS = {
     "copies": "no copies or fills were recorded: no data moved between CPU and GPU",
     "collectives": "no collectives were recorded: this process did not communicate with other GPUs",
     "memory": "no memory was recorded; to record it: profile_memory=True",
+    "repetitions": "no repetition was found in the order of the kernels (of the ops, without a GPU)",
     "arrivals": "no collective was matched across ranks",
 }
 """Table → why it is empty, where the trace has GPU work."""

@@ -72,4 +72,44 @@ class ArrivalTotals:
     mismatched: int
 
 
-SheetTotals = CallTotals | WorkTotals | MemoryTotals | ArrivalTotals
+@dataclass(frozen=True, slots=True)
+class PatternTotals:
+    """Of all repetitions of a pattern; times in ns.
+
+    `parent`: label of the pattern around it, None for none. `is_unit`: gone through as if they were steps. `runs`: how
+    often they follow each other directly. `events`: of one, the median. `slowest`: number of the longest.
+    `interval`: median from start to start, None without two in a run. `coverage`: share of the time of all events of
+    the sequence. `shown_start`: of the one that stands for all. `differing`: those with other events than that;
+    `differences`: name, how many have more of it, how many fewer.
+    """
+
+    label: str
+    level: int
+    parent: str | None
+    is_unit: bool
+    repetitions: int
+    runs: int
+    events: int
+    median: float
+    p95: float
+    shortest: int
+    longest: int
+    slowest: int
+    interval: float | None
+    coverage: float
+    shown_start: int
+    differing: int
+    differences: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RepetitionTotals:
+    """Of repetitions: the `lane` whose `events` (`unit`: kernels or ops) were searched, and its patterns."""
+
+    unit: str
+    lane: str
+    events: int
+    patterns: tuple[PatternTotals, ...]
+
+
+SheetTotals = CallTotals | WorkTotals | MemoryTotals | ArrivalTotals | RepetitionTotals

@@ -17,7 +17,7 @@ DEFAULT_ROWS = 100
 GROUPINGS = ("name", "shape", "stack", "module", "class", "step", "step-kind")
 
 
-TABLE_NAMES = ("calls", "kernels", "copies", "collectives", "memory", "arrivals")
+TABLE_NAMES = ("calls", "kernels", "copies", "collectives", "memory", "arrivals", "repetitions")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--of",
         choices=TABLE_NAMES,
         default="calls",
-        help="which table (default: calls); arrivals: over all ranks, which rank was late at each collective",
+        help="which table (default: calls); arrivals: over all ranks, which rank was late at each collective; "
+        "repetitions: tokens, iterations and layers, found in the order of the kernels",
     )
     parser.add_argument("--flops", action="store_true", help="add FLOPs, TFLOP/s and share of the peak")
 

@@ -11,7 +11,15 @@ from msgspec import UNSET
 from torchprof_tui.analysis.table.empty_sheets import explain_missing_records
 from torchprof_tui.analysis.table.export import to_records
 from torchprof_tui.analysis.table.sheets import Sheet
-from torchprof_tui.analysis.table.totals import ArrivalTotals, CallTotals, MemoryTotals, SheetTotals, WorkTotals
+from torchprof_tui.analysis.table.totals import (
+    ArrivalTotals,
+    CallTotals,
+    MemoryTotals,
+    PatternTotals,
+    RepetitionTotals,
+    SheetTotals,
+    WorkTotals,
+)
 from torchprof_tui.commands.common.json_document import Record
 from torchprof_tui.commands.table.records import (
     ArrivalsDocument,
@@ -20,10 +28,14 @@ from torchprof_tui.commands.table.records import (
     CallTotalsRecord,
     CollectivesDocument,
     CopiesDocument,
+    DifferenceRecord,
     KernelsDocument,
     MemoryDocument,
     MemoryTotalsRecord,
+    PatternRecord,
     RankArrivalsRecord,
+    RepetitionsDocument,
+    RepetitionTotalsRecord,
     TableDocument,
     WorkTotalsRecord,
 )
@@ -35,6 +47,7 @@ _DOCUMENTS: dict[str, type[TableDocument]] = {
     "collectives": CollectivesDocument,
     "memory": MemoryDocument,
     "arrivals": ArrivalsDocument,
+    "repetitions": RepetitionsDocument,
 }
 
 
@@ -90,8 +103,39 @@ def _build_totals(sums: SheetTotals | None, notes: list[str]) -> Record:
             freed_foreign_bytes=sums.freed_foreign,
             notes=notes,
         )
+    if isinstance(sums, RepetitionTotals):
+        patterns = [_build_pattern(pattern) for pattern in sums.patterns]
+        return RepetitionTotalsRecord(
+            unit="kernels" if sums.unit == "kernels" else "ops",
+            lane=sums.lane,
+            events=sums.events,
+            patterns=patterns,
+            notes=notes,
+        )
     assert isinstance(sums, ArrivalTotals)
     return _build_arrival_totals(sums, notes)
+
+
+def _build_pattern(pattern: PatternTotals) -> PatternRecord:
+    return PatternRecord(
+        label=pattern.label,
+        level=pattern.level,
+        parent=pattern.parent,
+        is_unit=pattern.is_unit,
+        repetitions=pattern.repetitions,
+        runs=pattern.runs,
+        events=pattern.events,
+        p50_us=pattern.median / 1000,
+        p95_us=pattern.p95 / 1000,
+        min_us=pattern.shortest / 1000,
+        max_us=pattern.longest / 1000,
+        slowest=pattern.slowest,
+        interval_us=None if pattern.interval is None else pattern.interval / 1000,
+        coverage=pattern.coverage,
+        shown_start_us=pattern.shown_start / 1000,
+        differing=pattern.differing,
+        differences=[DifferenceRecord(name=name, more=more, fewer=fewer) for name, more, fewer in pattern.differences],
+    )
 
 
 def _build_arrival_totals(sums: ArrivalTotals, notes: list[str]) -> ArrivalTotalsRecord:

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 
 from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
+from torchprof_tui.analysis.repetition.repetitions import find_repetitions
 from torchprof_tui.analysis.table import export, gpu_sheets
 from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet
 from torchprof_tui.analysis.table.calls_sheet import build_calls_sheet, find_step_mask
@@ -15,6 +16,7 @@ from torchprof_tui.analysis.table.empty_sheets import explain_empty_sheet
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet
 from torchprof_tui.analysis.table.not_recorded import NotRecordedError
 from torchprof_tui.analysis.table.profiler_table import GroupBy
+from torchprof_tui.analysis.table.repetitions_sheet import build_repetitions_sheet
 from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.analysis.table.table_sheet import drop_empty_gpu_columns
 from torchprof_tui.analysis.table.trace_profile import Profile
@@ -70,6 +72,8 @@ def answer_question(trace: Trace, options: argparse.Namespace) -> TableDocument:
 def _reject_contradictions(options: argparse.Namespace) -> None:
     if options.of != "calls" and (options.by != "name" or options.flops):
         raise UsageError(f"--by and --flops work only with the table of calls, not with --of {options.of}")
+    if options.of == "repetitions" and options.step is not None:
+        raise UsageError("--step works not with --of repetitions, which are of the whole trace")
 
 
 def _choose_sheet(trace: Trace, options: argparse.Namespace) -> tuple[Trace, Rank | None, Sheet]:
@@ -129,6 +133,8 @@ def _build_sheet(profile: Profile, options: argparse.Namespace) -> Sheet:
         return gpu_sheets.build_copies_sheet(trace, only)
     if options.of == "collectives":
         return gpu_sheets.build_collectives_sheet(trace, only)
+    if options.of == "repetitions":
+        return build_repetitions_sheet(trace, find_repetitions(trace))
     if options.of == "memory":
         return build_memory_sheet(trace, profile.own_calls, only)
     try:
@@ -153,7 +159,7 @@ def _sort_key(sheet: Sheet, wanted: str | None, default: bool) -> str | None:
         if not default:
             return None
         # The first column with a value: a trace without a GPU is sorted by CPU time.
-        of_interest = ("self_gpu", "self_cpu", "total", "allocated", "waited")
+        of_interest = ("self_gpu", "self_cpu", "p50", "total", "allocated", "waited")
         return next((key for key in of_interest if key in keys and bool(sheet.columns[key].any())), None)  # type: ignore[union-attr]
     key = _SORT_ALIASES.get(wanted, wanted.removesuffix("_us").removesuffix("_bytes"))
     if key not in keys:

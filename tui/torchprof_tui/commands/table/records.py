@@ -139,6 +139,22 @@ class ArrivalRow(Record, frozen=True, kw_only=True):
     group: Annotated[str, about("process group; empty if not recorded")]
 
 
+class RepetitionRow(Record, frozen=True, kw_only=True):
+    """One repetition, or all at one position: the same layer of all tokens."""
+
+    name: Annotated[str, about("label of the pattern and number, from 0; `of each`: of each run")]
+    calls: Annotated[int, about("repetitions")]
+    events: Annotated[int, about("kernels (or ops) of one, the median")]
+    total_us: Annotated[float, about("sum of the durations, each from its first kernel to its last")]
+    p50_us: Annotated[float, about("median")]
+    p95_us: Annotated[float, about("95 % are not longer")]
+    min_us: Annotated[float, about("shortest")]
+    max_us: Annotated[float, about("longest")]
+    busy: Annotated[float, about("share of the total in which its kernels ran")]
+    start_us: Annotated[float, about("of the first one")]
+    differing: Annotated[int, about("those with other kernels than the one that stands for all")]
+
+
 class CallTotalsRecord(Record, frozen=True, kw_only=True):
     """Torch's totals."""
 
@@ -189,6 +205,46 @@ class ArrivalTotalsRecord(Record, frozen=True, kw_only=True):
     before_recording: Annotated[int, about("launched before the recording; left out")]
     incomplete: Annotated[int, about("missing on a rank of the group")]
     mismatched: Annotated[int, about("with another type or size on some ranks")]
+    notes: Annotated[list[str], about("the lines below the printed table")]
+
+
+class DifferenceRecord(Record, frozen=True, kw_only=True):
+    """A kernel (or op) by which repetitions differ from the one that stands for all."""
+
+    name: Annotated[str, about("as recorded")]
+    more: Annotated[int, about("repetitions that have more of it")]
+    fewer: Annotated[int, about("repetitions that have fewer of it, or none")]
+
+
+class PatternRecord(Record, frozen=True, kw_only=True):
+    """A pattern: what repeats, over all of its repetitions."""
+
+    label: Annotated[str, about("level, with a letter where a level has several")]
+    level: Annotated[int, about("1: the outermost")]
+    parent: Annotated[str | None, about("label of the pattern around it; null for none")]
+    is_unit: Annotated[bool, about("gone through like steps where the trace has none")]
+    repetitions: Annotated[int, about("number of repetitions")]
+    runs: Annotated[int, about("in how many runs, without anything between the repetitions of one")]
+    events: Annotated[int, about("kernels (or ops) of one, the median")]
+    p50_us: Annotated[float, about("median duration, from the first kernel to the last")]
+    p95_us: Annotated[float, about("95 % are not longer")]
+    min_us: Annotated[float, about("shortest")]
+    max_us: Annotated[float, about("longest")]
+    slowest: Annotated[int, about("number of the longest, from 0")]
+    interval_us: Annotated[float | None, about("median from start to start; null without two in a run")]
+    coverage: Annotated[float, about("share of the time of all kernels of the stream")]
+    shown_start_us: Annotated[float, about("start of the one that stands for all, the most typical")]
+    differing: Annotated[int, about("those with other kernels than that one")]
+    differences: Annotated[list[DifferenceRecord], about("in what, most frequent first; at most 16")]
+
+
+class RepetitionTotalsRecord(Record, frozen=True, kw_only=True):
+    """What was searched, and the patterns that were found."""
+
+    unit: Annotated[Literal["kernels", "ops"], about("what was searched")]
+    lane: Annotated[str, about("the stream, or the thread; empty if there is none")]
+    events: Annotated[int, about("kernels of the stream, or outermost ops of the thread")]
+    patterns: Annotated[list[PatternRecord], about("outermost first")]
     notes: Annotated[list[str], about("the lines below the printed table")]
 
 
@@ -248,3 +304,11 @@ class ArrivalsDocument(TableDocument, frozen=True, kw_only=True, tag=SCHEMA):
     of: Annotated[Literal["arrivals"], about("which table")]
     rows: Annotated[list[ArrivalRow], about("longest waits first, else as --sort says")]
     totals: Annotated[ArrivalTotalsRecord, about("by rank")]
+
+
+class RepetitionsDocument(TableDocument, frozen=True, kw_only=True, tag=SCHEMA):
+    """Repetitions found in the order of the kernels (`--of repetitions`)."""
+
+    of: Annotated[Literal["repetitions"], about("which table")]
+    rows: Annotated[list[RepetitionRow], about("longest median first, else as --sort says")]
+    totals: Annotated[RepetitionTotalsRecord, about("of all rows")]

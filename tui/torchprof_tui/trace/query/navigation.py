@@ -5,11 +5,13 @@ Within a row everything is a binary search; children are found in one pass over 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.row_index import RowIndex
-from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.model.trace import Step, Trace
 
 
 def extent(trace: Trace, event: int) -> tuple[int, int]:
@@ -77,24 +79,24 @@ def innermost_at(trace: Trace, event: int, time: int) -> int:
     return event
 
 
-def step_at(trace: Trace, time: int) -> int:
-    """Find the step that contains a time, as an index into `trace.steps`; of several the one that started last."""
+def step_at(steps: Sequence[Step], time: int) -> int:
+    """Find the step that contains a time, as an index into `steps`; of several the one that started last."""
     containing = [
         (step.start, number)
-        for number, step in enumerate(trace.steps)
+        for number, step in enumerate(steps)
         if step.start <= time < step.start + max(step.duration, 1)
     ]
     return max(containing)[1] if containing else -1
 
 
-def find_adjacent_step(trace: Trace, time: int, later: bool) -> int:
+def find_adjacent_step(steps: Sequence[Step], time: int, later: bool) -> int:
     """Find the step after (or before) the one at a time; between steps, the next one that starts (or has started).
 
     -1 at the ends.
     """
-    current = step_at(trace, time)
-    key = (trace.steps[current].start, current) if current >= 0 else (time, -1)
-    order = [(step.start, number) for number, step in enumerate(trace.steps)]
+    current = step_at(steps, time)
+    key = (steps[current].start, current) if current >= 0 else (time, -1)
+    order = [(step.start, number) for number, step in enumerate(steps)]
     if later:
         return min((other for other in order if other > key), default=(0, -1))[1]
     return max((other for other in order if other < key), default=(0, -1))[1]

@@ -7,10 +7,13 @@ them, because until then the cores decode, and no key waits for an import.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from torchprof_tui.analysis.repetition.step_list import keep_repeated_steps
 from torchprof_tui.analysis.time.intervals import Intervals
+from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Step, Trace
 from torchprof_tui.ui.common.messages import (
     ChainRead,
@@ -49,15 +52,17 @@ class BackgroundQueries:
 
     def compute_event_context(self, event: int) -> EventContextRead:
         """Read the args of an event, its position among its siblings and the events of the same name in its rank."""
-        from torchprof_tui.ui.explorer.event_reading import read_event
-
-        return read_event(self._trace, event)
+        return self._import_readers()[0](self._trace, event)
 
     def compute_chain(self, event: int) -> ChainRead:
         """Find the dispatch chain through an event and its line, and summarize the kernel at its end."""
-        from torchprof_tui.ui.explorer.event_reading import read_chain
+        return self._import_readers()[1](self._trace, *self._finders, event)
 
-        return read_chain(self._trace, *self._finders, event)
+    @staticmethod
+    def _import_readers() -> tuple[Callable[..., EventContextRead], Callable[..., ChainRead]]:
+        from torchprof_tui.ui.explorer.event_reading import read_chain, read_event
+
+        return read_event, read_chain
 
     def compute_range_statistics(self, start: int, end: int, steps: list[Step]) -> RangeRead:
         """Compute the statistics of a range, ns; `steps`: those that it may overlap."""
@@ -69,6 +74,7 @@ class BackgroundQueries:
         """Check the whole trace of one rank (0 without ranks). Afterwards any scope is checked quickly."""
         precomputed = self._get_checker(rank_index).precompute()
         self._annotate_lanes(rank_index, precomputed)
+        self._find_repetitions(self._trace.all_ranks[rank_index])
         return TraceChecked(precomputed.result, rank_index)
 
     def _annotate_lanes(self, rank_index: int, precomputed: PrecomputedCheck) -> None:
@@ -86,6 +92,13 @@ class BackgroundQueries:
             labels = GapLabels(rank.trace, precomputed.gaps, rank.first_lane, other_ranks, lines)
             self.annotations = labels, EventNotes(self._trace, self._notes)
             self._annotated_ranks.add(rank_index)
+
+    def _find_repetitions(self, rank: Rank) -> None:
+        """Find repetitions to go through where no steps were recorded; `list_steps` returns them from then on."""
+        if not rank.trace.steps:
+            from torchprof_tui.analysis.repetition.repetitions import find_repetitions
+
+            keep_repeated_steps(rank, find_repetitions(rank.trace).list_steps(rank.first))
 
     def cancel(self, rank_index: int) -> None:
         """Cancel the check of a rank that is running. Called on the UI thread."""

@@ -16,6 +16,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from torchprof_tui.analysis.doctor.read_problems import summarize_losses
+from torchprof_tui.analysis.repetition.step_list import are_repetitions
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device
 from torchprof_tui.trace.core.time_format import format_duration
@@ -170,6 +171,9 @@ class ExplorerView(Screen[None]):
 
     def on_trace_checked(self, message: TraceChecked) -> None:
         self._panel_controller.update_trace_findings(message)
+        if are_repetitions(self.view_state.current_steps()):  # found with the check: they have lines of their own
+            self._lanes_area.update_widgets()
+            self._apply_layout()
 
     def on_scope_checked(self, message: ScopeChecked) -> None:
         self._panel_controller.update_scope_findings(message)

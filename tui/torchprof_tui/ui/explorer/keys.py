@@ -56,8 +56,16 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding(
         "[", "follow(False)", "back", id="events.back", tooltip="follow the link back: kernel ⇢ launch", show=False
     ),
-    Binding("}", "step(True)", "step", id="events.next-step", tooltip="next step"),
-    Binding("{", "step(False)", "step back", id="events.previous-step", tooltip="previous step", show=False),
+    Binding(
+        "}",
+        "step(True)",
+        "step",
+        id="events.next-step",
+        tooltip="next step; the next repetition where no steps were recorded",
+    ),
+    Binding(
+        "{", "step(False)", "step back", id="events.previous-step", tooltip="previous step, or repetition", show=False
+    ),
     Binding(
         "escape", "clear", "clear", id="events.clear", tooltip="clear the mark, the search, the selection", show=False
     ),

@@ -334,6 +334,7 @@ class PanelController:
     def update_trace_findings(self, message: TraceChecked) -> None:
         """Show the verdict, cheatsheet and lane labels of a checked trace; from now on scopes can be checked."""
         self.precomputed = True
+        self.details_panel.set_steps(self._view_state.current_steps())
         if self._background_queries.annotations is not None:
             self._timeline.set_annotations(*self._background_queries.annotations)
         if message.rank_index != self._rank_index:

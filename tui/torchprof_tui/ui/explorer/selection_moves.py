@@ -5,6 +5,7 @@ Changes the `ViewState` only; no widget is touched.
 
 from __future__ import annotations
 
+from torchprof_tui.analysis.repetition.step_list import are_repetitions
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.query import linked_events, navigation
@@ -90,12 +91,15 @@ class SelectionMoves:
         state = self._view_state
         steps = state.current_steps()
         if not steps:
-            return "no steps in this trace: the profiled program did not call prof.step()"
+            return "no steps: the profiled program did not call prof.step(), and no repetition was found"
         time = int(self._trace.start[state.selected]) if state.selected >= 0 else state.cursor_time()
-        index = navigation.find_adjacent_step(state.current_trace(), time, later)
+        index = navigation.find_adjacent_step(steps, time, later)
         if index < 0:
-            return f"the {'last' if later else 'first'} step"
-        state.select(steps[index].event)
+            return f"the {'last' if later else 'first'} {'repetition' if are_repetitions(steps) else 'step'}"
+        step = steps[index]
+        state.select(step.event)
+        if are_repetitions(steps) and step.duration < state.viewport.span:  # the event is only the first kernel
+            state.viewport = state.viewport.reveal(step.start, step.start + step.duration)
         return ""
 
     def select_match(self, later: bool) -> str:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from torchprof_tui.analysis.repetition.step_list import list_steps
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Step, Trace
@@ -307,8 +308,8 @@ class ViewState:
         return self.current_rank().trace
 
     def current_steps(self) -> list[Step]:
-        """Return the steps of the current rank, with event numbers of the whole trace."""
-        return self.current_rank().steps
+        """Return the steps of the current rank, or its repetitions, with event numbers of the whole trace."""
+        return list_steps(self.current_rank())
 
     def current_lane(self) -> int:
         """Return the lane that keys act on: the current one, else the first; -1 in an empty trace.

@@ -9,6 +9,7 @@ import numpy as np
 
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, compute_arrivals
 from torchprof_tui.analysis.kernel.duration_distribution import compute_duration_statistics
+from torchprof_tui.analysis.repetition.repetitions import find_repetitions
 from torchprof_tui.analysis.table import gpu_sheets
 from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet, format_rank_arrivals
 from torchprof_tui.analysis.table.empty_sheets import explain_empty_sheet, list_tables_with_rows
@@ -16,10 +17,16 @@ from torchprof_tui.analysis.table.flops import sum_row_flops
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
 from torchprof_tui.analysis.table.outside_ops import add_outside_ops
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
+from torchprof_tui.analysis.table.repetitions_sheet import (
+    build_repetitions_sheet,
+    find_row_repetitions,
+    format_difference,
+)
 from torchprof_tui.analysis.table.row_detail import RowDetail, build_row_detail
 from torchprof_tui.analysis.table.serving_columns import add_serving_columns
 from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.analysis.table.table_sheet import build_table_sheet, drop_empty_gpu_columns
+from torchprof_tui.analysis.table.totals import RepetitionTotals
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.time_format import format_time
@@ -30,13 +37,17 @@ CHARTS_TAB = "charts"
 ARRIVALS_TAB = "arrivals"
 """Table for several ranks: which rank arrived late at each collective."""
 
-TABS = ("profiler table", "kernels", "copies", "collectives", "memory", CHARTS_TAB)
+REPETITIONS_TAB = "repetitions"
+"""Table of tokens, iterations and layers that were found in the order of the kernels."""
+
+TABS = ("profiler table", "kernels", "copies", "collectives", "memory", REPETITIONS_TAB, CHARTS_TAB)
 DEFAULT_SORT_KEYS = {
     "profiler table": "self_gpu",
     "kernels": "total",
     "copies": "total",
     "collectives": "total",
     "memory": "allocated",
+    REPETITIONS_TAB: "p50",
     ARRIVALS_TAB: "waited",
 }
 
@@ -98,6 +109,8 @@ def _build_sheet(
         return gpu_sheets.build_copies_sheet(trace, event_mask), None
     if tab == "collectives":
         return gpu_sheets.build_collectives_sheet(trace, event_mask), None
+    if tab == REPETITIONS_TAB:
+        return build_repetitions_sheet(trace, find_repetitions(trace)), None
     return build_memory_sheet(trace, profile.own_calls, event_mask), None
 
 
@@ -113,6 +126,8 @@ def load_row_detail(profile: Profile, whole_trace: Trace, built_sheet: BuiltShee
     """Load the detail of one row, None if it has no events. `whole_trace`: all ranks, for the sheet of arrivals."""
     if built_sheet.table is not None:
         return build_row_detail(profile.trace, profile.calls, built_sheet.table, row)
+    if isinstance(built_sheet.sheet.sums, RepetitionTotals):
+        return _build_repetition_detail(profile.trace, row)
     events = built_sheet.sheet.members_of(row)
     if not len(events):
         return None
@@ -121,6 +136,22 @@ def load_row_detail(profile: Profile, whole_trace: Trace, built_sheet: BuiltShee
     message_lines = () if built_sheet.arrivals is None else format_rank_arrivals(built_sheet.arrivals, row)
     start, duration = np.asarray(trace.start[events]), np.asarray(trace.duration[events])
     return RowDetail(events, start, duration, compute_duration_statistics(duration), [], [], [], message_lines)
+
+
+def _build_repetition_detail(trace: Trace, row: int) -> RowDetail:
+    """Build the detail of a row of repetitions: its instances last from their first kernel to their last."""
+    repetitions = find_repetitions(trace)
+    pattern, index = find_row_repetitions(repetitions, row)
+    index = index[np.argsort(pattern.start[index], kind="stable")]
+    duration = pattern.duration[index]
+    lines = [f"stands for all: {format_time(int(pattern.start[pattern.shown]))}"]
+    if pattern.differing:
+        lines.append(f"{pattern.differing} of {len(pattern)} {pattern.label} differ from it:")
+    lines += [format_difference(found, len(pattern)) for found in pattern.differences]
+    events = repetitions.sequence.events[pattern.first[index]]
+    return RowDetail(
+        events, pattern.start[index], duration, compute_duration_statistics(duration), [], [], [], tuple(lines)
+    )
 
 
 def format_totals(profile: Profile, built_sheet: BuiltSheet, tab: str) -> str:

@@ -12,7 +12,7 @@ from torchprof_tui.ui.common.row_list import HeaderPicked, RowPicked
 from torchprof_tui.ui.common.status_line import format_copy_message
 from torchprof_tui.ui.common.text_panel import COPY_WIDTH
 from torchprof_tui.ui.table import file_export, sheet_rows
-from torchprof_tui.ui.table.sheet_catalog import ARRIVALS_TAB, CHARTS_TAB, TABS
+from torchprof_tui.ui.table.sheet_catalog import ARRIVALS_TAB, CHARTS_TAB, REPETITIONS_TAB, TABS
 from torchprof_tui.ui.table.table_keys import BINDINGS
 from torchprof_tui.ui.table.table_screen_view import PANEL_MIN_HEIGHT, TableScreenView
 from torchprof_tui.ui.table.view_history import TableView
@@ -128,7 +128,7 @@ class TableScreen(TableScreenView):
         self._request_sheet()
 
     def action_scope(self, direction: int) -> None:
-        if self._tab in (CHARTS_TAB, ARRIVALS_TAB):
+        if self._tab in (CHARTS_TAB, ARRIVALS_TAB, REPETITIONS_TAB):
             self._status.show_message("this table always covers the whole trace")
         elif len(self._scopes) == 1:
             self._status.show_message("no other scope: mark a range (m) or select an event on the lanes first")

@@ -231,6 +231,11 @@ GLOSSARY: tuple[Word, ...] = (
         "kernel panel (k): takes",
     ),
     Word(
+        "repetition",
+        "A series of kernels that occurs again and again in the same order: a token, an iteration, a layer.",
+        "lanes, without steps ({ }); table (t): repetitions",
+    ),
+    Word(
         "roofline",
         "A comparison of a kernel with two peaks of the GPU, bytes per second and operations per second.",
         "cheatsheet (c): gemm-efficiency, memory-bound-elementwise",

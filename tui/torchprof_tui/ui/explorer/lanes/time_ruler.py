@@ -8,6 +8,7 @@ from textual import events
 from textual.geometry import Size
 from textual.strip import Strip
 
+from torchprof_tui.analysis.repetition.step_list import are_repetitions
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Step
 from torchprof_tui.trace.query.time_axis import compute_ticks
@@ -74,7 +75,8 @@ class Ruler(PaintedWidget):
         if view is None or width <= self._gutter_width:
             return build_strip([], width, palette.text)
         if y < self.size.height - 1:
-            label: TextRun = (" steps".ljust(self._gutter_width - 1), palette.muted)
+            title = " repeats" if are_repetitions(self._steps) else " steps"
+            label: TextRun = (title.ljust(self._gutter_width - 1), palette.muted)
             return build_strip([label, ("│", palette.line), *self._format_steps(view)], width, palette.text)
         scale = f" 1 cell = {format_duration(view.ns_per_cell)}"
         if cell_len(scale) >= self._gutter_width:

@@ -70,9 +70,9 @@ class DetailsPanel(TextPanel):
             self._shows_findings = shown
             self._refresh_overview()
 
-    def set_steps(self, steps: Sequence[Step], gpu_busy: Sequence[Intervals]) -> None:
-        """Set the steps of the current rank, and the busy intervals of its GPUs (none: not shown)."""
-        self._steps = steps, gpu_busy
+    def set_steps(self, steps: Sequence[Step], gpu_busy: Sequence[Intervals] | None = None) -> None:
+        """Set the steps of the current rank, and the busy intervals of its GPUs ((): not shown; None: as before)."""
+        self._steps = steps, self._steps[1] if gpu_busy is None else gpu_busy
         self._refresh_overview()
 
     def _refresh_overview(self) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.cells import cell_len
 
+from torchprof_tui.analysis.repetition.step_list import REPETITION, are_repetitions
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Step
@@ -145,7 +146,10 @@ def format_steps(
     order = list(range(len(steps)))
     kinds = count_kinds(steps)
     counts = f" ({kinds})" if kinds else ""
-    title = f"{len(steps)} step{'s' if len(steps) > 1 else ''}{counts}, median {format_duration(median)}"
+    noun = REPETITION if are_repetitions(steps) else "step"
+    title = f"{len(steps)} {noun}{'s' if len(steps) > 1 else ''}{counts}, median {format_duration(median)}"
+    if noun == REPETITION:
+        title += f", p95 {format_duration(int(np.quantile(durations, 0.95)))}"
     if len(steps) > room:
         order = np.argsort(-durations, kind="stable")[:room].tolist()
         title += "; the slowest:"

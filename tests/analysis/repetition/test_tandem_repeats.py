@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchprof_tui.analysis.patterns.engine.tandem_repeats import find_tandem_repeats
+from torchprof_tui.analysis.repetition.tandem_repeats import find_tandem_repeats
 
 
 def find(text: str, min_rounds: int = 3, max_period: int = 4) -> list[tuple[int, str, int]]:

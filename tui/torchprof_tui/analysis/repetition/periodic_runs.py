@@ -1,0 +1,197 @@
+"""Find the stretches of a sequence that repeat with one period, some places excepted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.repetition.gram_links import GramLinks, link_grams
+from torchprof_tui.trace.core.arrays import I64, Bool
+
+MIN_REPETITIONS = 3
+MIN_SHARE_OF_TWO = 0.6
+"""Share of a sequence from which a stretch of only two repetitions counts: two training steps, not two projections."""
+
+MIN_EQUAL_SHARE = 0.6
+"""Share of the values after the first repetition that must be equal to the one a period before."""
+
+MIN_LINKED_SHARE = 0.3
+"""Share of them that must belong to linked grams. Grams that recur within a repetition are linked there instead."""
+
+MIN_LINKED_SHARE_IF_VARYING = 0.5
+"""The same where the period varies, so that values cannot be compared."""
+
+TOLERANCE_DIVISOR = 10
+"""A period may vary by a tenth where none is exact: some repetitions have a kernel more than the one before."""
+
+MAX_CANDIDATES = 48
+"""Periods that are tried in one pass, those of most links."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodicRun:
+    """A stretch of repetitions without anything between.
+
+    `bounds` int64[r + 1]: the start of each repetition and the last end. `end`: where the stretch itself ends, which
+    may be within another repetition that is not whole.
+    """
+
+    period: int
+    bounds: I64
+    end: int
+
+    @property
+    def start(self) -> int:
+        return int(self.bounds[0])
+
+    @property
+    def stop(self) -> int:
+        return int(self.bounds[-1])
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+
+def find_periodic_runs(values: I64, entropy: float) -> tuple[list[PeriodicRun], GramLinks | None]:
+    """Find runs that do not overlap in `values` int64[n], by start, and the links that they were found by.
+
+    Of runs that overlap the one of the shortest period is returned: what is around it is found once it is collapsed.
+    Periods may vary only where no run has an exact one, or one of at least two of them: layers of two kinds by turns.
+    """
+    links = link_grams(values, entropy)
+    if links is None:
+        return [], None
+    runs = _find_runs(values, links, 0)
+    longest = max((run.period for run in runs), default=2 * len(values))
+    varying = _find_runs(values, links, TOLERANCE_DIVISOR, longest // 2 + 1)
+    if varying and runs:
+        varying = sorted(varying, key=lambda run: run.start)
+        starts = np.array([run.start for run in varying])
+        runs = [_choose_shorter(run, varying, int(starts.searchsorted(run.start))) for run in runs]
+    return sorted(runs or varying, key=lambda run: run.start), links
+
+
+def _choose_shorter(exact: PeriodicRun, varying: list[PeriodicRun], index: int) -> PeriodicRun:
+    """Return the run of a varying period instead of an exact one if it fills that with at least twice as many.
+
+    `index`: of the first varying run that does not start before the exact one.
+    """
+    for run in varying[max(index - 1, 0) : index + 1]:
+        shared = min(run.end, exact.end) - max(run.start, exact.start)
+        # The length of one period may be missing at an end.
+        if 2 * run.period <= exact.period + 2 and shared + run.period >= exact.end - exact.start:
+            return run
+    return exact
+
+
+def _find_runs(values: I64, links: GramLinks, divisor: int, max_period: int = 0) -> list[PeriodicRun]:
+    """Find runs of exact periods, or with a `divisor` of those up to `max_period` that vary by that part."""
+    order = np.argsort(links.distance, kind="stable")
+    distance = links.distance[order]
+    taken_by = np.zeros(len(values), np.int64)  # the period of the run there
+    runs: list[PeriodicRun] = []
+    blocked: list[int] = []
+    for period in _choose_periods(links.distance, divisor, max_period):
+        slack = period // divisor if divisor else 0
+        first, last = np.searchsorted(distance, (period - slack, period + slack + 1))
+        linked = order[first:last] if not slack else np.sort(order[first:last])
+        min_share = MIN_LINKED_SHARE_IF_VARYING if slack else MIN_LINKED_SHARE
+        for start, stop in _find_stretches(linked, period, links.length, len(values), min_share):
+            if not (slack or _is_equal(values, start, stop, period)):
+                continue
+            start = _skip_overlap(taken_by, start, stop, period)
+            taken = taken_by[start:stop]
+            if start >= stop:
+                continue
+            if taken.any():
+                blocked += [period] if ((taken > 0) & (taken * 10 < period * 9)).any() else []
+                continue
+            bounds = _cut_evenly(start, stop, period) if not slack else _cut_at_anchors(links, start, stop, period)
+            if len(bounds) > 2:
+                taken_by[start:stop] = period
+                runs.append(PeriodicRun(period, bounds, stop))
+    # A period of which some runs overlap shorter ones is left to the next pass, which finds it in one piece.
+    return [run for run in runs if not any(abs(run.period - period) * 10 <= period for period in blocked)]
+
+
+def _choose_periods(distance: I64, divisor: int, max_period: int) -> list[int]:
+    """Choose the periods to try, ascending: those with most links of this distance, or within a tolerance of it."""
+    count = np.bincount(distance)
+    count[0] = 0
+    weight = count
+    if divisor:
+        total = np.concatenate([[0], np.cumsum(count)])
+        period = np.arange(len(count))
+        slack = period // divisor
+        weight = total[np.minimum(period + slack + 1, len(count))] - total[np.maximum(period - slack, 1)]
+        weight[(count == 0) | (slack == 0) | (period > max_period)] = 0
+    chosen = np.argsort(-weight, kind="stable")[:MAX_CANDIDATES]
+    return sorted(chosen[weight[chosen] > 0].tolist())
+
+
+def _skip_overlap(taken_by: I64, start: int, stop: int, period: int) -> int:
+    """Return where a stretch starts that a run of about the same period overlaps at its first repetition.
+
+    The first repetition is only inferred from the second one; it may be the last one of the run before.
+    """
+    length = int(np.count_nonzero(taken_by[start : start + period]))
+    before = int(taken_by[start])
+    if not 0 < length <= period or abs(before - period) * TOLERANCE_DIVISOR > period:
+        return start
+    later = start + period
+    return later if stop - later >= MIN_REPETITIONS * period else start
+
+
+def _is_equal(values: I64, start: int, stop: int, period: int) -> bool:
+    """Tell whether most values of a stretch are equal to the one a period before."""
+    equal = np.count_nonzero(values[start + period : stop] == values[start : stop - period])
+    return bool(equal >= MIN_EQUAL_SHARE * (stop - start - period))
+
+
+def _find_stretches(linked: I64, period: int, gram: int, size: int, min_share: float) -> list[tuple[int, int]]:
+    """Find stretches (start, stop) of which at least `min_share` belongs to grams that recur after a period.
+
+    `linked` int64[c] ascending: the places of grams that are equal to the one a period before.
+    """
+    if not len(linked):
+        return []
+    cut = np.flatnonzero(np.diff(linked) > max(period // 2, 1) + gram)
+    first, last = np.append(0, cut + 1), np.append(cut, len(linked) - 1)
+    covered = np.concatenate([[0], np.cumsum(np.minimum(np.append(np.diff(linked), gram), gram))])
+    matched = covered[last] - covered[first] + gram
+    start, stop = np.maximum(linked[first] - period, 0), linked[last] + gram
+    repeated = stop - linked[first]
+    enough = repeated * 20 >= np.where(stop - start >= MIN_SHARE_OF_TWO * size, 1, MIN_REPETITIONS - 1) * period * 19
+    is_run: Bool = enough & (matched >= min_share * repeated)
+    return list(zip(start[is_run].tolist(), stop[is_run].tolist(), strict=True))
+
+
+def _cut_evenly(start: int, stop: int, period: int) -> I64:
+    """Cut a stretch into whole repetitions; the last one may lack a twentieth, which then varies in it."""
+    count = int((stop - start + period // 20) // period)
+    bounds = start + period * np.arange(count + 1, dtype=np.int64)
+    bounds[-1] = min(int(bounds[-1]), stop)
+    return bounds
+
+
+def _cut_at_anchors(links: GramLinks, start: int, stop: int, period: int) -> I64:
+    """Cut a stretch whose period varies at the gram that recurs most regularly, the first of those that do."""
+    slack = max(period // TOLERANCE_DIVISOR, 1)
+    end = min(stop, len(links.hash))
+    kind, place = np.unique(links.hash[start:end], return_inverse=True)
+    order = np.argsort(place, kind="stable")
+    is_step = (place[order[1:]] == place[order[:-1]]) & (np.abs(np.diff(order) - period) <= 2 * slack)
+    regular = np.bincount(place[order[1:]][is_step], minlength=len(kind))
+    total = np.bincount(place, minlength=len(kind))
+    regular[total > regular + 1] = 0  # those that also recur within a repetition
+    best = np.flatnonzero(regular >= max(0.9 * regular.max(), 1))
+    if not len(best):
+        return np.empty(0, np.int64)
+    places = [np.flatnonzero(place == index) for index in best[:MAX_CANDIDATES].tolist()]
+    anchors = min(places, key=lambda found: int(found[0]))
+    bounds = start + anchors - min(int(anchors[0]), period)
+    last = int(bounds[-1]) + period
+    if last - stop <= slack:
+        bounds = np.append(bounds, min(last, stop))
+    return bounds.astype(np.int64)

@@ -1,0 +1,221 @@
+"""Find what a trace repeats without annotations: tokens or iterations, and the layers in each.
+
+The order of the kernels' names is the only evidence. `find_repetitions(trace)` is the answer that the screen, the
+table, the JSON and the Python API show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from torchprof_tui.analysis.repetition.kernel_sequence import KernelSequence, choose_sequence
+from torchprof_tui.analysis.repetition.nested_runs import NestedRun, find_nested_runs
+from torchprof_tui.analysis.repetition.pattern_groups import RunGroup, find_variants, group_runs, list_differences
+from torchprof_tui.analysis.repetition.step_list import REPETITION
+from torchprof_tui.trace.core.arrays import F64, I32, I64
+from torchprof_tui.trace.model.trace import Step, Trace
+
+MAX_DIFFERENCES = 16
+"""Names that are kept of those by which repetitions differ."""
+
+MIN_FILLED_SHARE = 0.9
+"""Share of two repetitions that must be tokens for these to be shown rather than the two requests."""
+
+_KEY = "repetitions"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A kernel (or op) of which `more` repetitions have more, and `fewer` have fewer, than the shown one."""
+
+    name: str
+    more: int
+    fewer: int
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """r repetitions of the same work, by time.
+
+    `label`: "1" for the outermost, "2" for what repeats in it, "2a" and "2b" if several do. `level`: from 1. `parent`:
+    index of the pattern around it, -1 for none. `first`, `last` int64[r]: bounds in the sequence. `start`, `end`
+    int64[r] ns: of the first kernel and of the last. `run` int32[r]: number of the run, repetitions of which follow
+    each other directly. `position` int32[r]: index in the run. `variant` int32[r]: 0 where it has the same kernels as
+    the shown one. `shown`: index of the one that stands for all, the most typical. `busy` int64[r] ns: time of its
+    kernels. `coverage`: share of the time of the sequence's kernels.
+    """
+
+    label: str
+    level: int
+    parent: int
+    first: I64
+    last: I64
+    start: I64
+    end: I64
+    run: I32
+    position: I32
+    variant: I32
+    shown: int
+    busy: I64
+    coverage: float
+    differences: tuple[Difference, ...]
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @cached_property
+    def duration(self) -> I64:
+        """Duration of each: int64[r] ns."""
+        return self.end - self.start
+
+    @cached_property
+    def interval(self) -> I64:
+        """From each start to the next of the same run: int64[at most r - 1] ns, with the idle time after it."""
+        interval: I64 = np.diff(self.start)[np.diff(self.run) == 0]
+        return interval
+
+    @property
+    def period(self) -> int:
+        """Median number of kernels (or ops)."""
+        return int(np.median(self.last - self.first))
+
+    @property
+    def runs(self) -> int:
+        """The number of runs."""
+        return int(self.run[-1]) + 1
+
+    @property
+    def differing(self) -> int:
+        """The number of those that do not have the same kernels as the shown one."""
+        return int(np.count_nonzero(self.variant))
+
+    def quantile(self, share: float) -> float:
+        """Return the duration that this share of the repetitions does not exceed, ns."""
+        return float(np.quantile(self.duration, share))
+
+
+@dataclass(frozen=True)
+class Repetitions:
+    """The patterns of a trace, outermost first. `unit`: index of the one to go through as if it were steps, or -1.
+
+    `has_order`: False where the trace has too few events, or too few names, for a repetition to be told from chance.
+    """
+
+    sequence: KernelSequence
+    patterns: tuple[Pattern, ...]
+    unit: int
+    has_order: bool
+
+    def __len__(self) -> int:
+        return len(self.patterns)
+
+    def list_steps(self, offset: int = 0) -> list[Step]:
+        """List the repetitions of the pattern `unit` as steps; [] without patterns.
+
+        The event of each is its first one, plus `offset`.
+        """
+        if self.unit < 0:
+            return []
+        pattern = self.patterns[self.unit]
+        events = (self.sequence.events[pattern.first].astype(np.int64) + offset).tolist()
+        rows = zip(events, pattern.start.tolist(), pattern.duration.tolist(), strict=True)
+        return [
+            Step(name=f"{REPETITION} #{number}", number=number, event=event, start=start, duration=duration)
+            for number, (event, start, duration) in enumerate(rows)
+        ]
+
+
+def find_repetitions(trace: Trace) -> Repetitions:
+    """Find the repetitions of one process; kept with the trace. 1 M kernels take about a second."""
+    kept = trace.derived.get(_KEY)
+    if isinstance(kept, Repetitions):
+        return kept
+    sequence = choose_sequence(trace)
+    _, values = np.unique(trace.name[sequence.events], return_inverse=True)
+    values = values.astype(np.int64)
+    runs = find_nested_runs(values)
+    groups = group_runs(values, runs)
+    labels = _label_groups(groups)
+    patterns = tuple(
+        _build_pattern(trace, sequence, values, [runs[index] for index in group.runs], group, label)
+        for group, label in zip(groups, labels, strict=True)
+    )
+    found = Repetitions(sequence, patterns, _choose_unit(patterns), len(np.unique(values)) > 1)
+    trace.derived[_KEY] = found
+    return found
+
+
+def _build_pattern(
+    trace: Trace, sequence: KernelSequence, values: I64, runs: list[NestedRun], group: RunGroup, label: str
+) -> Pattern:
+    first = np.concatenate([run.bounds[:-1] for run in runs])
+    last = np.concatenate([run.bounds[1:] for run in runs])
+    lengths = np.array([len(run) for run in runs])
+    start = trace.start[sequence.events[first]]
+    last_event = sequence.events[last - 1]
+    end = trace.start[last_event] + trace.duration[last_event]
+    time = np.concatenate([[0], np.cumsum(trace.duration[sequence.events])])
+    busy = time[last] - time[first]
+    variant = find_variants(values, first, last)
+    duration: F64 = np.where(variant == 0, end - start, np.nan)
+    differences = list_differences(values, first, last, variant)[:MAX_DIFFERENCES]
+    names = trace.name[sequence.events[np.unique(values, return_index=True)[1]]]
+    return Pattern(
+        label=label,
+        level=group.level,
+        parent=group.parent,
+        first=first,
+        last=last,
+        start=start,
+        end=end,
+        run=np.repeat(np.arange(len(runs), dtype=np.int32), lengths),
+        position=np.concatenate([np.arange(length, dtype=np.int32) for length in lengths]),
+        variant=variant,
+        shown=int(np.nanargmin(np.abs(duration - np.nanmedian(duration)))),
+        busy=busy,
+        coverage=float(busy.sum() / time[-1]) if time[-1] else 0.0,
+        differences=tuple(
+            Difference(trace.names[names[found.value]], found.more, found.fewer) for found in differences
+        ),
+    )
+
+
+def _label_groups(groups: list[RunGroup]) -> list[str]:
+    """Label groups by level, with a letter where a level has several."""
+    labels = []
+    for index, group in enumerate(groups):
+        same = [other for other, found in enumerate(groups) if found.level == group.level]
+        labels.append(f"{group.level}{_letters(same.index(index)) if len(same) > 1 else ''}")
+    return labels
+
+
+def _letters(number: int) -> str:
+    """Return a, b, …, z, aa, ab, … for 0, 1, …"""
+    text = ""
+    number += 1
+    while number:
+        number, rest = divmod(number - 1, 26)
+        text = chr(ord("a") + rest) + text
+    return text
+
+
+def _choose_unit(patterns: tuple[Pattern, ...]) -> int:
+    """Choose the pattern to go through: the outermost that covers most; of two requests the tokens in them.
+
+    Two repetitions are passed over for a pattern that fills them and has a pattern inside itself: two requests of
+    sixteen tokens of layers, but not two training steps.
+    """
+    outermost = [index for index, pattern in enumerate(patterns) if pattern.level == 1]
+    if not outermost:
+        return -1
+    unit = max(outermost, key=lambda index: patterns[index].coverage)
+    if len(patterns[unit]) > 2:
+        return unit
+    for index, pattern in enumerate(patterns):
+        has_inner = any(other.parent == index for other in patterns)
+        if pattern.parent == unit and has_inner and pattern.coverage >= MIN_FILLED_SHARE * patterns[unit].coverage:
+            return index
+    return unit

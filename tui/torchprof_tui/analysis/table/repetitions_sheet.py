@@ -1,0 +1,171 @@
+"""Build the sheet of repetitions: tokens or iterations one by one, and the time per layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.repetition.repetitions import Difference, Pattern, Repetitions
+from torchprof_tui.analysis.table.sheets import CALLS_FIELD, NAME_FIELD, Field, Sheet, Unit
+from torchprof_tui.analysis.table.totals import PatternTotals, RepetitionTotals
+from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.trace import Trace
+
+REPETITION_FIELDS = (
+    NAME_FIELD,
+    CALLS_FIELD,
+    Field("events", "kernels", Unit.COUNT),
+    Field("total", "total", Unit.NS),
+    Field("p50", "p50", Unit.NS),
+    Field("p95", "p95", Unit.NS),
+    Field("min", "min", Unit.NS),
+    Field("max", "max", Unit.NS),
+    Field("busy", "busy", Unit.SHARE),
+    Field("start", "first at", Unit.NS),
+    Field("differing", "differ", Unit.COUNT),
+)
+"""Columns: `events` are those of one (the median); `busy` is the share of its time in which they ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of one pattern: `row` int64[r], the row of each repetition, from 0; `names` of the rows."""
+
+    pattern: Pattern
+    row: I64
+    names: list[str]
+
+
+def build_repetitions_sheet(trace: Trace, repetitions: Repetitions) -> Sheet:
+    """Build the sheet: one row for each repetition that is gone through as a step and for those around it.
+
+    What repeats within these has a row for each position (layer 0, layer 1, …) over all of them. Members of a row are
+    the first events of its repetitions.
+    """
+    parts = [_choose_rows(repetitions, index) for index in range(len(repetitions.patterns))]
+    columns: dict[str, list[str] | I64] = {"name": [name for part in parts for name in part.names]}
+    numbers = [_measure_rows(part) for part in parts]
+    for key in [field.key for field in REPETITION_FIELDS[1:]]:
+        columns[key] = np.concatenate([found[key] for found in numbers]) if numbers else np.empty(0, np.int64)
+    events = [repetitions.sequence.events[part.pattern.first][np.argsort(part.row, kind="stable")] for part in parts]
+    members: I32 = np.concatenate(events) if events else np.empty(0, np.int32)
+    first = np.concatenate([[0], np.cumsum(columns["calls"])]).astype(np.int64)
+    totals = measure_totals(trace, repetitions)
+    fields = tuple(
+        Field(field.key, repetitions.sequence.unit if field.key == "events" else field.title, field.unit)
+        for field in REPETITION_FIELDS
+    )
+    return Sheet("Repetitions", fields, dict(columns), members, first, tuple(_format_totals(totals)), totals)
+
+
+def find_row_repetitions(repetitions: Repetitions, row: int) -> tuple[Pattern, I64]:
+    """Return the pattern of a row of the sheet, and which of its repetitions the row counts: int64[c]."""
+    for index in range(len(repetitions.patterns)):
+        part = _choose_rows(repetitions, index)
+        if row < len(part.names):
+            return part.pattern, np.flatnonzero(part.row == row)
+        row -= len(part.names)
+    raise IndexError(row)
+
+
+def _choose_rows(repetitions: Repetitions, index: int) -> _Rows:
+    pattern = repetitions.patterns[index]
+    around_unit = repetitions.unit
+    while around_unit >= 0 and around_unit != index:
+        around_unit = repetitions.patterns[around_unit].parent
+    if around_unit == index or pattern.parent < 0:
+        row = np.arange(len(pattern))
+        return _Rows(pattern, row, [f"{pattern.label} #{number}" for number in range(len(pattern))])
+    row = pattern.position.astype(np.int64)
+    return _Rows(pattern, row, [f"{pattern.label} #{number} of each" for number in range(int(row.max()) + 1)])
+
+
+def _measure_rows(part: _Rows) -> dict[str, I64]:
+    """Measure each row; of rows that count one repetition all times are that one's."""
+    pattern, count = part.pattern, len(part.names)
+    calls = np.bincount(part.row, minlength=count)
+    order = np.lexsort((pattern.duration, part.row))
+    first = np.concatenate([[0], np.cumsum(calls)[:-1]])
+    ordered = pattern.duration[order]
+    total = np.add.reduceat(ordered, first)
+    busy = np.add.reduceat(pattern.busy[order], first)
+    lengths = (pattern.last - pattern.first)[np.lexsort((pattern.last - pattern.first, part.row))]
+    return {
+        "calls": calls,
+        "events": lengths[first + calls // 2],
+        "total": total,
+        "p50": _quantile(ordered, first, calls, 0.5),
+        "p95": _quantile(ordered, first, calls, 0.95),
+        "min": ordered[first],
+        "max": ordered[first + calls - 1],
+        "busy": busy / np.maximum(total, 1),
+        "start": np.minimum.reduceat(pattern.start[order], first),
+        "differing": np.add.reduceat((pattern.variant != 0)[order].astype(np.int64), first),
+    }
+
+
+def _quantile(ordered: I64, first: I64, calls: I64, share: float) -> I64:
+    """Return a quantile of each row, interpolated linearly as in numpy. `ordered`: ascending within each row."""
+    place = (calls - 1) * share
+    low = first + np.floor(place).astype(np.int64)
+    high = first + np.ceil(place).astype(np.int64)
+    values: I64 = np.round(ordered[low] + (ordered[high] - ordered[low]) * (place % 1)).astype(np.int64)
+    return values
+
+
+def measure_totals(trace: Trace, repetitions: Repetitions) -> RepetitionTotals:
+    """Measure each pattern over all of its repetitions."""
+    sequence = repetitions.sequence
+    return RepetitionTotals(
+        unit=sequence.unit,
+        lane=trace.lanes[sequence.lane].label if sequence.lane >= 0 else "",
+        events=len(sequence),
+        patterns=tuple(
+            PatternTotals(
+                label=pattern.label,
+                level=pattern.level,
+                parent=None if pattern.parent < 0 else repetitions.patterns[pattern.parent].label,
+                is_unit=index == repetitions.unit,
+                repetitions=len(pattern),
+                runs=pattern.runs,
+                events=pattern.period,
+                median=pattern.quantile(0.5),
+                p95=pattern.quantile(0.95),
+                shortest=int(pattern.duration.min()),
+                longest=int(pattern.duration.max()),
+                slowest=int(pattern.duration.argmax()),
+                interval=float(np.median(pattern.interval)) if len(pattern.interval) else None,
+                coverage=pattern.coverage,
+                shown_start=int(pattern.start[pattern.shown]),
+                differing=pattern.differing,
+                differences=tuple((found.name, found.more, found.fewer) for found in pattern.differences),
+            )
+            for index, pattern in enumerate(repetitions.patterns)
+        ),
+    )
+
+
+def format_difference(difference: Difference, count: int) -> str:
+    """Format by which kernel how many of `count` repetitions differ from the one that stands for all."""
+    parts = [
+        f"{word} in {number}" for word, number in (("more", difference.more), ("fewer", difference.fewer)) if number
+    ]
+    return f"{' and '.join(parts)} of {count}: {difference.name}"
+
+
+def _format_totals(totals: RepetitionTotals) -> list[str]:
+    return [format_pattern(pattern, totals.unit) for pattern in totals.patterns]
+
+
+def format_pattern(pattern: PatternTotals, unit: str) -> str:
+    """Format one line on a pattern: how often, how long, and how many differ from the one that stands for all."""
+    count = f"{pattern.repetitions} × {pattern.events:,} {unit}"
+    if pattern.parent is not None:
+        each = pattern.repetitions / pattern.runs
+        count += f" ({each:.3g} in each run, {pattern.runs} in {pattern.parent})"
+    every = "" if pattern.interval is None else f", one every {format_duration(pattern.interval)}"
+    times = f"p50 {format_duration(pattern.median)}, p95 {format_duration(pattern.p95)}{every}"
+    differ = f"; {pattern.differing} differ" if pattern.differing else "; all alike"
+    return f"{pattern.label}: {count}, {times}, {pattern.coverage:.0%} of the time{differ}"
