@@ -23,6 +23,9 @@ _URL_GLOB_MAGIC = re.compile(r"[*\[]")
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst", ".trace", ".trace.gz")
 """What the names of traces end with: the files of a folder that are listed, local, over ssh or behind a URL."""
 
+LOCAL_TRACE_SUFFIXES = (*TRACE_SUFFIXES, ".sqlite")
+"""The same on this machine, where exports of Nsight Systems open as well."""
+
 _KEY_AVERAGES = re.compile(r"\.key_averages\.json(\.\w+)?$")
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 
-from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, ListedTrace, is_key_averages_file
+from torchprof_tui.trace.specs.address import LOCAL_TRACE_SUFFIXES, ListedTrace, is_key_averages_file
 from torchprof_tui.trace.specs.rank_files import read_trace_head
 
 MAX_DEPTH = 4
@@ -80,7 +80,7 @@ def _scan(folder: str, budget: list[int]) -> tuple[list[ListedTrace], list[str]]
         try:
             if entry.is_dir(follow_symlinks=False):
                 folders += [] if entry.name in _SKIPPED_FOLDERS else [entry.path]
-            elif entry.name.endswith(TRACE_SUFFIXES) and entry.is_file() and not is_key_averages_file(entry.name):
+            elif entry.name.endswith(LOCAL_TRACE_SUFFIXES) and entry.is_file() and not is_key_averages_file(entry.name):
                 head = read_trace_head(entry.path)
                 if head.looks_like_trace:
                     status = entry.stat()

@@ -14,12 +14,14 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, ListedTrace, is_remote
+from torchprof_tui.trace.specs.address import LOCAL_TRACE_SUFFIXES, ListedTrace, is_remote
 from torchprof_tui.trace.specs.rank_names import rank_in_name, says_position
 from torchprof_tui.trace.specs.runs_by_name import group_recordings
 
 HEAD_BYTES = 64 << 10
 """Bytes read of each file: Kineto's header, which holds `distributedInfo`, is 10 KB for sixteen devices."""
+
+SQLITE_MAGIC = b"SQLite format 3\0"
 
 NO_TRACE_IN_FOLDER = "a folder, with no .json or .json.gz trace in it; name a trace file"
 
@@ -166,6 +168,8 @@ def read_trace_head(path: str) -> TraceHead:
             start = zlib.decompressobj(wbits=31).decompress(start, 2 * HEAD_BYTES)
         except zlib.error:
             return TraceHead(False, None, None)
+    elif start.startswith(SQLITE_MAGIC):
+        return TraceHead(True, None, None)  # an export of Nsight Systems, or the line that says what else it is
     elif start[:4] == b"\x28\xb5\x2f\xfd" or start[:6] == b"\xfd7zXZ\x00":
         return TraceHead(
             True, None, None
@@ -188,7 +192,7 @@ def _list_traces(folder: str) -> list[str]:
     """List the traces in a folder by name. Excludes other files with a trace's suffix (manifests, tables)."""
     try:
         names = sorted(
-            name for name in os.listdir(folder) if name.endswith(TRACE_SUFFIXES) and not name.startswith(".")
+            name for name in os.listdir(folder) if name.endswith(LOCAL_TRACE_SUFFIXES) and not name.startswith(".")
         )
     except OSError:
         return []

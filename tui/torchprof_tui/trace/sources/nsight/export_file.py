@@ -18,8 +18,6 @@ from urllib.parse import quote
 from torchprof_tui.trace.core.errors import NOT_A_TRACE, TraceError
 from torchprof_tui.trace.core.problems import excerpt
 
-MAGIC = b"SQLite format 3\0"
-
 ROWS_PER_FETCH = 10_000
 
 MAX_STRINGS = 20_000_000

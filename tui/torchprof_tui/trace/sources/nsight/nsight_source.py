@@ -19,7 +19,7 @@ from torchprof_tui.trace.core.problems import (
     WHOLE_GRAPHS,
     Problem,
 )
-from torchprof_tui.trace.sources.nsight.export_file import MAGIC, ExportFile
+from torchprof_tui.trace.sources.nsight.export_file import ExportFile
 from torchprof_tui.trace.sources.nsight.kineto_text import (
     EVENT_TABLES,
     GRAPH,
@@ -30,6 +30,7 @@ from torchprof_tui.trace.sources.nsight.kineto_text import (
     KinetoText,
 )
 from torchprof_tui.trace.sources.source import Source
+from torchprof_tui.trace.specs.rank_files import SQLITE_MAGIC
 
 HEADER_KEY = "nsightSystems"
 """Key of the text that says what it was made from."""
@@ -96,7 +97,7 @@ class NsightSource(Source):
 
 def is_nsight_export(source: Source) -> bool:
     """Tell whether a source begins as an SQLite file does."""
-    return source.head == MAGIC[: len(source.head)] and len(source.head) > 0
+    return SQLITE_MAGIC.startswith(source.head) and len(source.head) > 0
 
 
 def open_nsight_export(source: Source) -> NsightSource:
