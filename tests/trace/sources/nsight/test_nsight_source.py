@@ -35,6 +35,8 @@ from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.sources.nsight import export_file, nsight_source
+from torchprof_tui.trace.sources.source import Source
 
 KERNEL_NAME = "void gemm<float, 128>(float const*, float*)"
 
@@ -320,10 +322,16 @@ def test_wal_mode_without_journal_opens(tmp_path: Path) -> None:
     assert KERNEL_NAME in names_of(load_trace(str(path), cache=False))
 
 
-def test_only_as_a_plain_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from torchprof_tui.trace.sources.nsight import nsight_source
-    from torchprof_tui.trace.sources.source import Source
+def test_no_more_rows_than_the_file_can_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that refer to each other could give rows without end."""
+    monkeypatch.setattr(export_file, "MIN_ROW_BYTES", 1 << 14)
+    trace = load_trace(str(literal(SCHEMA_2025).write(tmp_path / "r.sqlite")), cache=False)
+    examples = [problem.example for problem in trace.problems if problem.kind == DAMAGED_TABLE]
+    assert examples
+    assert "more rows than the file can hold" in examples[0]
 
+
+def test_only_as_a_plain_file(tmp_path: Path) -> None:
     path = literal(SCHEMA_2025).write(tmp_path / "r.sqlite")
     with path.open("rb") as stream, pytest.raises(TraceError, match="only as a plain file on this machine"):
         nsight_source.open_nsight_export(Source("stdin", stream))

@@ -40,7 +40,7 @@ _MAGIC = {
     b"PK\x03\x04": "a zip archive; unpack it first",
     b"BZh": "bzip2 data; unpack it first",
     b"\x1f\x8b": "gzip data compressed twice; unpack it once",
-    b"SQLite format 3": "an SQLite database, such as Nsight Systems exports, which opens as a plain file on this machine",
+    b"SQLite format 3": "an SQLite database, as Nsight Systems exports, which opens as a plain file on this machine",
     b"NVR\0": _NCU_REPORT,
     b"NVP\0": _NCU_REPORT,
     b"\xff\xfe": "UTF-16 text; convert it to UTF-8",

@@ -185,7 +185,9 @@ class _TraceDecoder:
         columns = self._entry_decoder.columns
         events = columns.finish()
         if document.is_bare_list and not events.phase.any() and (len(events) or columns.not_objects):
-            raise document.not_a_trace_error("a JSON list whose items are not events")
+            raise document.not_a_trace_error(
+                "a JSON list whose items are not events, as export_memory_timeline() writes"
+            )
         problems = ProblemTally()
         stream_problems = self._source.problems
         if self._parallel is not None:

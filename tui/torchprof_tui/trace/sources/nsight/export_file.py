@@ -23,6 +23,16 @@ ROWS_PER_FETCH = 10_000
 MAX_STRINGS = 20_000_000
 """Entries of StringIds; one per distinct name, and per NVTX text."""
 
+MAX_STRING_CHARACTERS = 1 << 30
+"""Characters of all texts that are kept."""
+
+MIN_ROW_BYTES = 4
+"""The shortest row that SQLite stores. A table cannot have more rows than the file has room for, unless its pages refer
+to each other again and again."""
+
+_MAX_SCHEMA_STEPS = 100
+"""Times 100,000 steps of SQLite's machine, to read the schema: that of nsys takes some thousands."""
+
 MAX_TEXT = 16_384
 """Characters of a name that are kept: the longest names of kernels have some thousands."""
 
@@ -45,6 +55,7 @@ class ExportFile:
         self.spec = spec
         self.damage: list[str] = []
         self._refuse_unfinished(path)
+        self._max_rows = path.stat().st_size // MIN_ROW_BYTES
         try:
             self._connection = sqlite3.connect(
                 f"file:{quote(os.fspath(path.absolute()))}?mode=ro&immutable=1", uri=True, check_same_thread=False
@@ -83,6 +94,8 @@ class ExportFile:
             cursor = self._connection.execute(f'SELECT {names} FROM "{table}"')
             while rows := cursor.fetchmany(ROWS_PER_FETCH):
                 count += len(rows)
+                if count > self._max_rows:
+                    raise sqlite3.DatabaseError("more rows than the file can hold")
                 yield rows
         except (sqlite3.Error, OverflowError) as error:
             self.damage.append(f"{table}: after {count:,} rows: {excerpt(str(error))}")
@@ -97,24 +110,20 @@ class ExportFile:
         return rows
 
     def count_rows(self, table: str) -> int:
-        """Return the number of rows; 0 where it cannot be read."""
-        if table not in self._columns:
-            return 0
-        try:
-            (count,) = self._connection.execute(f'SELECT count(*) FROM "{table}"').fetchone()
-        except sqlite3.Error:
-            return 0
-        return int(count)
+        """Return the number of rows, as far as they can be read; 0 where there is no table."""
+        return sum(map(len, self.fetch(table, ("start",))))
 
     def read_strings(self) -> dict[int, str]:
         """Return the texts of StringIds by id."""
         strings: dict[int, str] = {}
+        characters = 0
         for rows in self.fetch("StringIds", ("id", "value")):
             for number, text in rows:
                 if isinstance(number, int) and isinstance(text, str):
                     strings[number] = text[:MAX_TEXT]
-            if len(strings) > MAX_STRINGS:
-                self.damage.append(f"StringIds: more than {MAX_STRINGS:,} texts; the others are left out")
+                    characters += min(len(text), MAX_TEXT)
+            if len(strings) > MAX_STRINGS or characters > MAX_STRING_CHARACTERS:
+                self.damage.append(f"StringIds: after {len(strings):,} texts: too many, the others are left out")
                 break
         return strings
 
@@ -146,6 +155,8 @@ class ExportFile:
         connection.execute("PRAGMA cell_size_check = ON")
         connection.execute("PRAGMA query_only = ON")
         connection.set_authorizer(_authorize)
+        steps = iter(range(_MAX_SCHEMA_STEPS))
+        connection.set_progress_handler(lambda: next(steps, None) is None, 100_000)
         listed = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
         names = [
             name
@@ -159,6 +170,7 @@ class ExportFile:
         for name in names:
             rows = connection.execute(f'PRAGMA table_info("{name}")').fetchmany(_MAX_COLUMNS)
             columns[name] = frozenset(row[1] for row in rows)
+        connection.set_progress_handler(None, 0)
         return columns
 
 
