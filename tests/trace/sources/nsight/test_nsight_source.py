@@ -32,11 +32,15 @@ from torchprof_tui.cli import main
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import DAMAGED_TABLE, NO_TABLE, UNREAD_TABLE, UNREADABLE_ENTRY, WHOLE_GRAPHS
 from torchprof_tui.trace.loading.load_in_process import load_trace
+from torchprof_tui.trace.loading.load_resolved import load_resolved
+from torchprof_tui.trace.loading.progress import ignore_progress
+from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.nsight import export_file, nsight_source
 from torchprof_tui.trace.sources.source import Source
+from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
 KERNEL_NAME = "void gemm<float, 128>(float const*, float*)"
 
@@ -364,3 +368,21 @@ def test_damaged_pages(tmp_path: Path) -> None:
         assert len(lines) == 1
     assert opened > 10
     assert damaged > 3
+
+
+def test_a_folder_with_an_export_opens(tmp_path: Path) -> None:
+    path = literal(SCHEMA_2025).write(tmp_path / "report.sqlite")
+    (tmp_path / "report.nsys-rep").write_bytes(b"U3w[END]NVIDIA Nsight Systems Report")
+    assert resolve_specs([str(tmp_path)]).path == str(path)
+
+
+def test_ranks_from_exports(tmp_path: Path) -> None:
+    """One export for each rank, as `nsys profile -o r.rank%q{RANK}` writes them, opens as the ranks of a run."""
+    for rank in range(2):
+        literal(SCHEMA_2025).write(tmp_path / f"r.rank{rank}.sqlite")
+    resolved = resolve_specs([str(tmp_path)])
+    assert [file.rank for file in resolved.rank_files] == [0, 1]
+    with SshConnections() as connections:
+        trace = load_resolved(resolved, connections, ignore_progress, cache=False).trace
+    assert [rank.number for rank in trace.all_ranks] == [0, 1]
+    assert names_of(trace).count(KERNEL_NAME) == 2
