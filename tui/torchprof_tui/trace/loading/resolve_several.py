@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.open_folder import FolderOpener
 from torchprof_tui.trace.loading.resolve import ResolvedInput, check_readable
-from torchprof_tui.trace.specs.address import is_pattern, is_remote
+from torchprof_tui.trace.specs.address import ListedTrace, is_pattern, is_remote
 from torchprof_tui.trace.specs.folder_error import FolderError
 from torchprof_tui.trace.specs.local_recordings import list_local_traces
 from torchprof_tui.trace.specs.rank_files import (
@@ -56,6 +56,8 @@ def resolve_folder(spec: str, folder: str, list_folders: bool) -> ResolvedInput:
     recordings = group_recordings(traces)
     if not traces:
         raise TraceError(f"{spec}: {NO_TRACE_IN_FOLDER}")
+    if recordings.are_parts_of_a_run:
+        _refuse_equal_ranks(spec, traces)
     if len(recordings.all) > 1:
         error = FolderError(spec, sorted(traces, key=lambda trace: -trace.modified))
         if list_folders:
@@ -89,3 +91,13 @@ def _common_prefix(paths: Sequence[str]) -> str:
 def _share_named_folder(paths: Sequence[str]) -> bool:
     """Return whether all are in one folder that has a name."""
     return len({os.path.dirname(path) for path in paths}) == 1 and bool(os.path.dirname(paths[0]))
+
+
+def _refuse_equal_ranks(spec: str, traces: Sequence[ListedTrace]) -> None:
+    """Raise TraceError with the two files that are of one rank, where that is why they are no run."""
+    ranked = [trace for trace in traces if trace.rank is not None]
+    try:
+        known = {trace.spec: trace.rank for trace in ranked if trace.rank is not None}
+        resolve_rank_files([trace.spec for trace in ranked], spec, known)
+    except NotRanksError as error:
+        raise TraceError(str(error)) from error

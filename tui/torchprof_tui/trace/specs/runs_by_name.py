@@ -73,6 +73,12 @@ class Recordings:
     all: tuple[RankRun, ...]
     left_out: tuple[str, ...]
 
+    @property
+    def are_parts_of_a_run(self) -> bool:
+        """Whether these are files of different ranks of which some have the same: no run, and no recordings either."""
+        ranks = {rank for recording in self.all for rank in recording.ranks}
+        return len(self.all) > 1 and len(ranks) > 1 and all(len(recording.traces) == 1 for recording in self.all)
+
     def describe(self) -> str:
         """Say how many there are and what opens each of them: the end of one line for the user."""
         shown = ", ".join(_describe_recording(recording) for recording in self.all[:MAX_LISTED])
