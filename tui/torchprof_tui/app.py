@@ -180,7 +180,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
             await self.push_screen(self._create_loading_screen(opener))
 
     def _start_opener(self, specs: tuple[str, ...], captures: tuple[str, ...] = ()) -> TraceOpener:
-        opener = resolve_specs(specs).create_opener(
+        opener = resolve_specs(specs, list_folders=True).create_opener(
             cache=self._use_cache, defer_blocks=True, connections=self._connections
         )
         set_captures(opener, captures)
@@ -208,6 +208,8 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
         screen.call_after_refresh(self._finish_startup, screen)
         if message.opener.cache_was_damaged:
             self.notify(DAMAGED_CACHE_MESSAGE, markup=False)
+        if message.opener.left_out:
+            self.notify("\n".join(message.opener.left_out[:3]), title="left out", timeout=10, markup=False)
         self.run_worker(asyncio.to_thread(update_recent_and_prune, message.opener.spec), group="house")
         self.run_worker(asyncio.to_thread(import_screens), group="screens")
         self.run_worker(asyncio.to_thread(message.opener.split_into_blocks, message.trace), group="finish")

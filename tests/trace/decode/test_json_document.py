@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,19 @@ NOT_TRACES = {
     b"<html>": "HTML",
     b"SQLite format 3\0": "SQLite",
     b"\x80\x04\x95abc": "pickle",
+    b"<img src='data:image/png;base64,iVBOR'>": "export_memory_timeline",
+    pickle.dumps({"segments": [], "device_traces": [[]]}): "docs.pytorch.org/memory_viz",
+    pickle.dumps({"a": 1}): "not read, as it could run any code",
+    b'{"$schema": "https://www.speedscope.app/file-format-schema.json", "profiles": []}': "py-spy record --format",
+    b'{"shared": {"frames": []}, "profiles": [], "exporter": "x"}': "speedscope.app",
+    b'{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"id": 1, "name": "aten::mm"}]}': "Chakra",
+    b"\x07\n\x050.0.4\x12\x04\x08\x01\x12\x00": "Chakra",
+    b'{"segments": [], "device_traces": []}': "memory snapshot",
+    b"NVR\0\x10\x00\x00\x00report": "ncu --import",
+    b"U3w[END]NVIDIA Nsight Systems Report 2025.3.1.0!\n\xb3G": "nsys export --type sqlite",
+    b"U3w[END]NVIDIA Nsight Systems Stream 2025.3.1.0!\n\xb3G": "QdstrmImporter",
+    b"\n\x90\x03\x12\x09/host:CPU\x1a\x02\x08\x01": ".trace.json.gz beside it",
+    b"\n\x20\x08\x02\x12\x19/device:GPU:0 NVIDIA H200": "XPlane",
     b"\x1b[31mred\x07": "\\x1b[31mred\\x07",
 }
 

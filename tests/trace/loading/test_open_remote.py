@@ -543,7 +543,7 @@ def test_commands_with_remote_folders(
     assert err == "".join(f"all 2 ranks of one run: 'shared:{listing}/{age}/rank*.json'\n" for age in ("new", "old"))
     assert main(["check", f"shared:{listing}/"]) == 2
     err = capsys.readouterr().err
-    assert f"or the ranks of a run: 'shared:{listing}/new/rank*.json'" in err
+    assert f"3 recordings; name one of them: 'shared:{listing}/new/rank*.json' (2 ranks)" in err
     assert main(["check", f"shared:{run}/", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert [rank["rank"] for rank in answer["ranks"]] == [0, 1, 2]

@@ -348,3 +348,14 @@ async def test_enter_on_a_row_that_has_just_left_the_list(alone: Path) -> None:
         app.screen.post_message(OptionList.OptionSelected(option_list, gone, 0))
         await pilot.pause()
         assert isinstance(app.screen, StartScreen)
+
+
+async def test_a_report_of_nsight_systems_says_what_exports_it(alone: Path) -> None:
+    (alone / "report.nsys-rep").write_bytes(b"U3w[END]NVIDIA Nsight Systems Report 2025.3.1.0!\n\xb3G\n\x9b7")
+    opening = SingleTraceOpener("report.nsys-rep")
+    opening.start()
+    app = TorchprofApp(opening)
+    async with app.run_test(size=(160, 40)) as pilot:
+        await until(pilot, lambda: app.failure is not None)
+        await pilot.pause()
+        assert "nsys export --type sqlite FILE writes one that opens" in shown(app, "#loading-bar")

@@ -20,6 +20,7 @@ LOSS_KINDS = frozenset(
         problems.CUT_CONNECTION,
         problems.DAMAGED_COMPRESSION,
         problems.ENDLESS_TEXT,
+        problems.DAMAGED_TABLE,
         problems.UNREADABLE_ENTRY,
         problems.UNREADABLE_HEADER,
         problems.TEXT_AFTER_END,
@@ -35,6 +36,7 @@ _TRUNCATING_PROBLEMS = (
     problems.CUT_SHORT,
     problems.CUT_CONNECTION,
     problems.DAMAGED_COMPRESSION,
+    problems.DAMAGED_TABLE,
     problems.ENDLESS_TEXT,
 )
 """The number of entries lost after one of these is unknown."""

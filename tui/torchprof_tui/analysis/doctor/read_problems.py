@@ -38,6 +38,10 @@ _LOSS_MEANINGS = {
     problems.TEXT_AFTER_END: ("text after the end of the JSON object was ignored", ""),
     problems.BAD_TIME: ("a ts that is not a time: the entry cannot be placed on a lane", ""),
     problems.BAD_DURATION: ("a dur that is not a time: the event is drawn without a duration", ""),
+    problems.DAMAGED_TABLE: (
+        "a table of the SQLite file is damaged; its rows before the damage were read",
+        "export the report again: nsys export --type sqlite",
+    ),
     problems.TOO_MANY_CATEGORIES: ("categories after the 65,535th are left out", ""),
 }
 
@@ -63,6 +67,9 @@ _REPAIR_MEANINGS = {
 _ODDITY_MEANINGS = {
     problems.NOT_AN_OBJECT: ("entries that are null, numbers or lists instead of events", ""),
     problems.NESTED_TOO_DEEPLY: ("values nested deeper than 100 levels: deeper levels are not shown", ""),
+    problems.NO_TABLE: ("the report of Nsight Systems was recorded without these events", ""),
+    problems.WHOLE_GRAPHS: ("replayed CUDA graphs of which the kernels were not recorded: each is one event", ""),
+    problems.UNREAD_TABLE: ("events of a table that Nsight Systems exports and no lane here shows", ""),
     problems.UNREADABLE_METADATA: ("impossible values of the file's header: read as unknown", ""),
     problems.UNREADABLE_NAME: ("names of processes or threads that are lists or objects: left out", ""),
     problems.TOO_MANY_LANES: (

@@ -42,6 +42,8 @@ def load_specs(specs: Sequence[str], cache: bool, list_folders: bool = False) ->
     note_phase("trace opened", events=len(opened.trace), cached=str(opened.cached), seconds=opened.seconds)
     if opened.was_damaged:
         print(f"torchprof-tui: {DAMAGED_CACHE_MESSAGE}", file=sys.stderr)
+    for line in opened.left_out:
+        print(f"torchprof-tui: left out: {clean(line)}", file=sys.stderr)
     _report_rank_problems(opened.trace)
     if not list_folders:  # `info` prints all of it
         report_partial(opened.trace)

@@ -171,7 +171,7 @@ class CollectivesRecord(Record, frozen=True, kw_only=True):
 class InfoDocument(Document, frozen=True, kw_only=True, tag=SCHEMA):
     """A summary of a trace, or of all ranks of a run. `events` = drawn + metadata + flows + Σ not_drawn."""
 
-    format: Annotated[str, about("kineto (torch.profiler) or chrome")]
+    format: Annotated[str, about("kineto (torch.profiler), nsight (Nsight Systems) or chrome")]
     size_bytes: Annotated[int, about("decompressed size")] = field(name="bytes")
     events: Annotated[int, about("entries of traceEvents")]
     drawn: Annotated[int, about("entries that are events on lanes")]

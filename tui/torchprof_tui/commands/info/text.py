@@ -87,7 +87,8 @@ def _insert_blank_lines(parts: list[RenderableType]) -> list[RenderableType]:
 def _format_title(name: str, answer: dict[str, Any]) -> Text:
     devices = [clean(str(device["name"])) for device in answer["devices"] if device["name"]]
     kinds = sorted(set(devices))
-    what = "torch.profiler trace" if answer["format"] == "kineto" else "Chrome trace (not torch.profiler's)"
+    formats = {"kineto": "torch.profiler trace", "nsight": "Nsight Systems report"}
+    what = formats.get(answer["format"], "Chrome trace (not torch.profiler's)")
     title = Text(clean(name), style="bold")
     title.append(f"  {what}", style="default")
     if kinds:

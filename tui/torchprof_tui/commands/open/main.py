@@ -30,7 +30,8 @@ def run(options: argparse.Namespace, comparison: ComparisonRequest | None = None
     """Open the app. `comparison`: what to compare the trace with, once it is open."""
     if options.at is not None and not options.trace:
         raise UsageError("--at needs a trace")
-    meant = resolve_specs(options.trace) if options.trace else None
+    can_choose = comparison is None and not find_terminal_problem()
+    meant = resolve_specs(options.trace, list_folders=can_choose) if options.trace else None
     require_terminal(None if meant is None else meant.path)
     set_color_environment(options.color)
     # Nothing allocated before the first frame is garbage; the app collects by its own policy.

@@ -48,6 +48,9 @@ _TYPICAL_COMPRESSION_RATIO = 12
 _SWITCH_INTERVAL_SECONDS = 0.0005
 """Longest wait for the GIL of the threads that decompress and compress while this one decodes."""
 
+NSIGHT_KEY = "nsightSystems"
+"""In the text that an Nsight Systems export becomes."""
+
 _KINETO_KEYS = frozenset(("schemaVersion", "deviceProperties", "baseTimeNanoseconds"))
 _KINETO_CATEGORIES = frozenset(("cpu_op", "Operator"))
 _KINETO_CATEGORY_PAIR = frozenset(("kernel", "cuda_runtime"))
@@ -182,7 +185,9 @@ class _TraceDecoder:
         columns = self._entry_decoder.columns
         events = columns.finish()
         if document.is_bare_list and not events.phase.any() and (len(events) or columns.not_objects):
-            raise document.not_a_trace_error("a JSON list whose items are not events")
+            raise document.not_a_trace_error(
+                "a JSON list whose items are not events, as export_memory_timeline() writes"
+            )
         problems = ProblemTally()
         stream_problems = self._source.problems
         if self._parallel is not None:
@@ -236,6 +241,8 @@ def _should_use_templates(source: Source) -> bool:
 
 
 def _detect_format(header: dict[str, Any], events: RawEvents) -> str:
+    if NSIGHT_KEY in header:
+        return "nsight"
     seen = set(events.categories)
     kineto = _KINETO_KEYS & header.keys() or _KINETO_CATEGORIES & seen or seen >= _KINETO_CATEGORY_PAIR
     return "kineto" if kineto else "chrome"

@@ -17,6 +17,7 @@ from torchprof_tui.trace.core.problems import (
     excerpt,
 )
 from torchprof_tui.trace.decode.chunker import TextWindow
+from torchprof_tui.trace.decode.foreign_formats import describe_file, describe_object
 from torchprof_tui.trace.json_text.repair import parse_values, repair_piece
 from torchprof_tui.trace.json_text.scan import scan_structure
 from torchprof_tui.trace.text.large_values import LargeValueWriter
@@ -80,7 +81,7 @@ class JsonDocument:
             self._check_trailing_text()
             return
         if first != b"{":
-            raise self.not_a_trace_error(describe_file(self._window.text[self._window.position :]))
+            raise self.not_a_trace_error(describe_file(self._window.text, self._name))
         self._window.position += 1
         while (key := self._read_key()) is not None:
             if key == "traceEvents" and self._peek_byte() == b"[":
@@ -96,6 +97,9 @@ class JsonDocument:
                 raise self.not_a_trace_error("an empty object")
             if "traceEvents" in self._listed_keys:
                 raise self.not_a_trace_error("a JSON object whose traceEvents is not a list")
+            known = describe_object(self._listed_keys, self.header)
+            if known:
+                raise self.not_a_trace_error(known)
             raise self.not_a_trace_error(
                 f"a JSON object without traceEvents (keys: {excerpt(', '.join(self._listed_keys))})"
             )
@@ -162,7 +166,7 @@ class JsonDocument:
                     "before its first event"
                 )
             if window.position <= 16 and not _TRACE_EVENTS_KEY.search(window.text):
-                raise self.not_a_trace_error(describe_file(window.text))
+                raise self.not_a_trace_error(describe_file(window.text, self._name))
             self._tally.add(UNREADABLE_HEADER, where)
             return ""  # what follows, up to traceEvents, is read as the value of no key
         self._tally.add(UNREADABLE_HEADER, where)
@@ -314,34 +318,3 @@ class _ValueBuffer:
         """Remove what was written of an unfinished value."""
         if self.is_large and self._large is not None:
             self._large.discard_value()
-
-
-_KNOWN_FORMATS = {
-    b"PK\x03\x04": "a zip archive; unpack it first",
-    b"BZh": "bzip2 data; unpack it first",
-    b"\x1f\x8b": "gzip data compressed twice; unpack it once",
-    b"SQLite format 3": "an SQLite database, such as Nsight Systems exports",
-    b"\x80\x04": "a Python pickle, such as a memory snapshot",
-    b"\x80\x05": "a Python pickle, such as a memory snapshot",
-    b"\xff\xfe": "UTF-16 text; convert it to UTF-8",
-    b"\xfe\xff": "UTF-16 text; convert it to UTF-8",
-    b"<": "a page of HTML or XML",
-}
-
-
-def describe_file(head: bytes) -> str:
-    """Describe in a few words a file that begins with `head` and is not a JSON object or list."""
-    if not head.strip():
-        return "an empty file"
-    for magic, description in _KNOWN_FORMATS.items():
-        if head.startswith(magic):
-            return description
-    if b"\0" in head[:4] and head[:4].count(b"\0") == 2:
-        return "UTF-16 text; convert it to UTF-8"
-    controls = sum(byte < 32 and byte not in b"\t\n\f\r\x1b" for byte in head[:1024])
-    if b"\0" in head[:1024] or controls > max(1, len(head[:1024]) // 32):
-        return "binary data"
-    values = parse_values(head)
-    if values is not None and len(values) == 1:
-        return f"the JSON value {excerpt(head)}"
-    return f"text that begins with: {excerpt(head[:400])}"

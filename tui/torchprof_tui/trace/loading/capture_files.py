@@ -17,8 +17,9 @@ from torchprof_tui.trace.core.errors import TraceError, UnreadableFileError
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.capture_details import read_capture_details
 from torchprof_tui.trace.loading.load_in_process import load_trace
-from torchprof_tui.trace.specs.address import RANK_IN_NAME, TRACE_SUFFIXES, is_key_averages_file, is_remote
+from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, is_key_averages_file, is_remote
 from torchprof_tui.trace.specs.rank_files import rank_of
+from torchprof_tui.trace.specs.rank_names import rank_in_name
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace
@@ -155,8 +156,8 @@ def _list_traces(folder: str) -> list[str]:
 
 
 def _is_of_rank(path: str, rank: int | None) -> bool:
-    match = RANK_IN_NAME.search(os.path.basename(path))
-    return match is None or rank is None or int(match[1]) == rank
+    named = rank_in_name(os.path.basename(path))
+    return named is None or rank is None or named == rank
 
 
 def _batch_in_name(path: str) -> int:

@@ -15,6 +15,7 @@ from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.loading.errors import StorageFullError
 from torchprof_tui.trace.loading.open_or_build import BuildResult
 from torchprof_tui.trace.loading.progress import Phase, Progress, Report
+from torchprof_tui.trace.sources.nsight.nsight_source import is_nsight_export, open_nsight_export
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.specs.address import is_remote
 from torchprof_tui.trace.storage.disk_cache import is_cached, is_in_cache_folder
@@ -55,6 +56,8 @@ def _decode_and_store(
 
     with pause_garbage_collection():
         source = open_source(spec)
+        if is_nsight_export(source):
+            source = open_nsight_export(source)
         report(latest)
         if source.identity is not None and is_in_cache_folder(folder) and is_cached(source.identity):
             source.close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.core.errors import TraceError
@@ -16,7 +17,7 @@ from torchprof_tui.trace.loading.open_or_build import OpenedTrace
 from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_specs
 from torchprof_tui.trace.sources.ssh_errors import LoginNeededError
 from torchprof_tui.trace.specs.folder_error import FolderError
-from torchprof_tui.trace.specs.runs_by_name import group_runs
+from torchprof_tui.trace.specs.runs_by_name import Recordings, group_recordings
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.loading.progress import Report
@@ -34,19 +35,22 @@ def load_resolved(
 ) -> OpenedTrace:
     """Load from the cache, or decode now, over these connections.
 
-    A remote folder that holds the ranks of one run and nothing else is that run; with `list_folders` it raises
+    A remote folder that holds the ranks of one run, and no other ranks, is that run; with `list_folders` it raises
     FolderError, as every other remote folder does. `allow_prompt`: ssh may ask on the terminal. Raises TraceError.
     """
     _connect_hosts(resolved, connections, allow_prompt)
     try:
         if resolved.rank_files or resolved.remote_names:
             return _load_in_workers(resolved, report, cache)
-        return load_opened_trace(resolved.path, report, cache)
+        return replace(load_opened_trace(resolved.path, report, cache), left_out=resolved.left_out)
     except FolderError as folder:
-        run = None if list_folders else _single_run_specs(folder)
-        if run is None:
+        recordings = group_recordings(folder.traces)
+        if list_folders or not _is_one_run(recordings):
             raise
-    return load_resolved(resolve_specs(run), connections, report, cache, list_folders, allow_prompt)
+    opened = load_resolved(
+        resolve_specs(recordings.all[0].specs), connections, report, cache, list_folders, allow_prompt
+    )
+    return replace(opened, left_out=(*recordings.left_out, *opened.left_out))
 
 
 def _connect_hosts(resolved: ResolvedInput, connections: SshConnections, allow_prompt: bool) -> None:
@@ -59,10 +63,9 @@ def _connect_hosts(resolved: ResolvedInput, connections: SshConnections, allow_p
             raise
 
 
-def _single_run_specs(folder: FolderError) -> list[str] | None:
-    """Return the ranks of the run that is all that a remote folder holds, None where it holds anything else."""
-    runs = group_runs(folder.traces)
-    return runs[0].specs if len(runs) == 1 and len(runs[0].traces) == len(folder.traces) else None
+def _is_one_run(recordings: Recordings) -> bool:
+    """Tell whether the ranks of one run are all that a folder holds, besides traces that say no rank."""
+    return len(recordings.all) == 1 and bool(recordings.all[0].ranks)
 
 
 def _load_in_workers(resolved: ResolvedInput, report: Report, cache: bool) -> OpenedTrace:
@@ -91,4 +94,5 @@ def _load_in_workers(resolved: ResolvedInput, report: Report, cache: bool) -> Op
     except BaseException:  # Ctrl-C may come before the event loop runs, which cleans up otherwise
         opener.cancel()
         raise
-    return OpenedTrace(trace, None, opener.cached, time.perf_counter() - began, opener.cache_was_damaged)
+    seconds = time.perf_counter() - began
+    return OpenedTrace(trace, None, opener.cached, seconds, opener.cache_was_damaged, opener.left_out)

@@ -58,6 +58,7 @@ class OpenedTrace:
     cached: bool
     seconds: float
     was_damaged: bool = False  # whether the cache had an entry that was damaged and had to be built again
+    left_out: tuple[str, ...] = ()  # one line for each trace of the folder that was not opened
 
 
 class OpeningState:

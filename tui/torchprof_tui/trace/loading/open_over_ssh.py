@@ -41,6 +41,11 @@ class SshOpener:
         return self._opener.path
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """One line for each trace of the folder that is not opened; final when `load_trace` has returned."""
+        return self._opener.left_out
+
+    @property
     def cached(self) -> bool:
         """Whether nothing had to be decoded; final when `load_trace` has returned."""
         return self._opener.cached

@@ -46,8 +46,15 @@ class RanksOpener:
     """
 
     def __init__(
-        self, files: Sequence[RankFile], label: str, spec: str, cache: bool = True, lost: Sequence[LostRank] = ()
+        self,
+        files: Sequence[RankFile],
+        label: str,
+        spec: str,
+        cache: bool = True,
+        lost: Sequence[LostRank] = (),
+        left_out: tuple[str, ...] = (),
     ) -> None:
+        self.left_out = left_out
         self.files = list(files)
         self.label = label
         self.spec = spec

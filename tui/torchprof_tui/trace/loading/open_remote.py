@@ -16,7 +16,9 @@ from torchprof_tui.trace.loading.worker_process import WorkerProcess
 from torchprof_tui.trace.loading.worker_protocol import Task
 from torchprof_tui.trace.model.ranks import LostRank
 from torchprof_tui.trace.sources.listing import Listing, listing_from_json
+from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.specs.rank_files import NotRanksError, RankFile, rank_of, resolve_rank_files
+from torchprof_tui.trace.specs.runs_by_name import group_recordings
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.loading.opener import TraceOpener
@@ -38,6 +40,7 @@ class RemoteOpener:
         self.names = list(names)
         self.label = label
         self.spec = spec
+        self.left_out: tuple[str, ...] = ()
         self._use_cache = cache
         self._listing_worker: WorkerProcess | None = None
         self._release_fd: int | None = None
@@ -112,6 +115,8 @@ class RemoteOpener:
             raise LoadError(f"{missing[0].error}{more}", "\n".join(listing.error for listing in missing))
         if len(listed) == 1 and not missing:
             return SingleTraceOpener(next(iter(listed)), cache=self._use_cache)
+        if len(self.names) == 1:
+            listed = self._select_recording(listed)
         try:
             files = resolve_rank_files(list(listed), self.names[0] if len(self.names) == 1 else "")
         except NotRanksError as error:
@@ -125,6 +130,19 @@ class RemoteOpener:
         ranks = [RankFile(file.spec, file.rank, listed[file.spec].size, listed[file.spec].identity) for file in files]
         lost = [LostRank(rank_of(None, listing.name), listing.name, listing.error) for listing in missing]
         return RanksOpener(ranks, self.label, self.spec, self._use_cache, lost)
+
+    def _select_recording(self, listed: dict[str, ListedTrace]) -> dict[str, ListedTrace]:
+        """Return the ranks of the one run that a folder or pattern names; all traces where no name has a rank.
+
+        Raises LoadError, with the traces to choose from, where there are several recordings.
+        """
+        recordings = group_recordings(list(listed.values()))
+        if sum(trace.rank is not None for trace in listed.values()) < 2:
+            return listed  # a file may have a rank that its name does not say
+        if len(recordings.all) > 1:
+            raise LoadError(f"{self.label}: {recordings.describe()}", listed_files=list(listed.values()))
+        self.left_out = recordings.left_out
+        return {trace.spec: trace for trace in recordings.all[0].traces}
 
     def split_into_blocks(self, trace: Trace) -> None:
         """Write the text blocks that loading deferred, as the opener of the listed traces does."""

@@ -43,6 +43,7 @@ class SingleTraceOpener:
         self.cached = False
         self.cache_was_damaged = False
         self.captures: tuple[str, ...] = ()
+        self.left_out: tuple[str, ...] = ()
         self._use_cache = cache
         self._stdin = stdin
         self._defer_blocks = defer_blocks

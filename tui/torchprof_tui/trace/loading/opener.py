@@ -20,6 +20,10 @@ class TraceOpener(Protocol):
     spec: str
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """One line for each trace of the folder that is not opened. Final when `load_trace` has returned."""
+
+    @property
     def path(self) -> str:
         """The file, or the first of several ranks' files."""
 

@@ -14,9 +14,10 @@ from urllib.parse import unquote
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
-from torchprof_tui.trace.specs.address import SshPath, is_pattern, is_remote, is_url, parse_ssh_path
+from torchprof_tui.trace.specs.address import SshPath, is_remote, is_url, parse_ssh_path
 
 if TYPE_CHECKING:
+    from torchprof_tui.trace.loading.open_folder import FolderOpener
     from torchprof_tui.trace.loading.opener import TraceOpener
     from torchprof_tui.trace.sources.ssh_connections import SshConnections
     from torchprof_tui.trace.specs.rank_files import RankFile
@@ -31,6 +32,8 @@ class ResolvedInput:
     hosts must list first where there are `remote_names`.
 
     `label` is what the user called it. `spec` is the name that opens it again, "" where no single name does.
+    `left_out`: one line for each trace of the folder or pattern that is not opened, as it says no rank. `folder`: lists
+    the traces of a folder with several recordings, from which the user must choose.
     """
 
     path: str
@@ -38,6 +41,8 @@ class ResolvedInput:
     spec: str
     rank_files: tuple[RankFile, ...] = ()
     remote_names: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    folder: FolderOpener | None = None
 
     def create_opener(
         self,
@@ -65,6 +70,8 @@ class ResolvedInput:
         return list({(path.host, path.port): path for path in reversed(paths)}.values())[::-1]
 
     def _create_opener(self, cache: bool, stdin: int | None, defer_blocks: bool) -> TraceOpener:
+        if self.folder is not None:
+            return self.folder
         if self.remote_names:
             from torchprof_tui.trace.loading.open_remote import RemoteOpener  # deferred: one trace does not need it
 
@@ -72,67 +79,29 @@ class ResolvedInput:
         if self.rank_files:
             from torchprof_tui.trace.loading.open_ranks import RanksOpener  # deferred: imports asyncio
 
-            return RanksOpener(self.rank_files, self.label, self.spec, cache)
-        return SingleTraceOpener(self.path, self.label, cache, stdin, defer_blocks)
+            return RanksOpener(self.rank_files, self.label, self.spec, cache, left_out=self.left_out)
+        opener = SingleTraceOpener(self.path, self.label, cache, stdin, defer_blocks)
+        opener.left_out = self.left_out
+        return opener
 
 
-def resolve_specs(specs: Sequence[str]) -> ResolvedInput:
+def resolve_specs(specs: Sequence[str], list_folders: bool = False) -> ResolvedInput:
     """Resolve what the user named: a file, or the ranks in a folder, a pattern or several names.
 
-    Raises TraceError where it is certain without opening it that it cannot be opened.
+    Raises TraceError where it is certain without opening it that it cannot be opened; FolderError for a local folder
+    with several recordings, unless `list_folders`: its opener then lists them for the user to choose.
     """
     expanded = [resolve_path(spec) for spec in specs]
     path = expanded[0]
     if len(expanded) == 1 and os.path.isfile(path) and not is_remote(path):
         check_readable(path)
         return ResolvedInput(path, specs[0], path)
-    return _resolve_paths(specs, expanded)
-
-
-def _resolve_paths(specs: Sequence[str], expanded: Sequence[str]) -> ResolvedInput:
-    """Resolve everything but one local file."""
     # deferred: one local file does not need it
-    from torchprof_tui.trace.specs.rank_files import NotRanksError, expand_spec, resolve_rank_files
+    from torchprof_tui.trace.loading.resolve_several import resolve_folder, resolve_paths
 
-    try:
-        paths = [path for spec in expanded for path in expand_spec(spec)]
-        for path in paths:
-            check_readable(path)
-        if _needs_listing(paths):
-            if "-" in paths:
-                raise NotRanksError("-: stdin is one trace; the ranks of a run are files")
-            label = specs[0] if len(specs) == 1 else _common_prefix(paths)
-            return ResolvedInput(paths[0], label, expanded[0] if len(specs) == 1 else "", (), tuple(paths))
-        if len(paths) == 1:
-            label = specs[0] if paths == list(expanded) else paths[0]
-            return ResolvedInput(paths[0], label, paths[0])
-        if "-" in paths:
-            raise NotRanksError("-: stdin is one trace; the ranks of a run are files")
-        files = tuple(resolve_rank_files(paths, specs[0] if len(specs) == 1 else ""))
-    except TraceError:
-        raise
-    except ValueError as error:  # NotRanksError, or an address that is none
-        raise TraceError(str(error)) from error
-    first = files[0].spec
-    if len(specs) == 1:
-        return ResolvedInput(first, specs[0], expanded[0] if os.path.isdir(expanded[0]) else "", files)
-    return ResolvedInput(first, os.path.commonpath(paths) if _share_named_folder(paths) else first, "", files)
-
-
-def _needs_listing(paths: Sequence[str]) -> bool:
-    """Return whether other hosts must list what these names mean before it is known what to open."""
-    return any(is_remote(path) and (len(paths) > 1 or is_pattern(path)) for path in paths)
-
-
-def _common_prefix(paths: Sequence[str]) -> str:
-    """Return the folder or host that all are in, as the user names it; the first path where there is none."""
-    folders = {path[: max(path.rfind("/"), path.rfind(":") + 1)] for path in paths}
-    return folders.pop() if len(folders) == 1 and "" not in folders else paths[0]
-
-
-def _share_named_folder(paths: Sequence[str]) -> bool:
-    """Return whether all are in one folder that has a name."""
-    return len({os.path.dirname(path) for path in paths}) == 1 and bool(os.path.dirname(paths[0]))
+    if len(expanded) == 1 and os.path.isdir(path) and not is_remote(path):
+        return resolve_folder(specs[0], path, list_folders)
+    return resolve_paths(specs, expanded)
 
 
 def resolve_path(spec: str) -> str:

@@ -103,6 +103,11 @@ class Source:
         self._path = path
 
     @property
+    def head(self) -> bytes:
+        """The first MAGIC_BYTES as stored, before `blocks` is called."""
+        return self._head
+
+    @property
     def problems(self) -> list[Problem]:
         """Problems of the stream; complete once `blocks()` is exhausted."""
         return self._tally.problems()

@@ -10,12 +10,11 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
+from torchprof_tui.trace.specs.rank_names import rank_in_name
+
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(://|::)")
 _HOST_PATH = re.compile(r"(?P<host>(?:[^/:@\[\]]+@)?(?:\[[0-9A-Za-z:.%_-]+\]|[^/:@\[\]\s]+)):(?P<path>.*)", re.DOTALL)
 _WINDOWS_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
-RANK_IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker|r)[-_.]?([0-9]{1,6})(?![0-9])", re.IGNORECASE)
-"""The rank in a file name: `rank3.json`, `host_worker-3.pt.trace.json.gz`."""
-
 _HOME = re.compile(r"~([A-Za-z0-9_.-]*)(?:/|$)")
 _GLOB_MAGIC = re.compile(r"[*?\[]")
 _URL_GLOB_MAGIC = re.compile(r"[*\[]")
@@ -23,6 +22,9 @@ _URL_GLOB_MAGIC = re.compile(r"[*\[]")
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst", ".trace", ".trace.gz")
 """What the names of traces end with: the files of a folder that are listed, local, over ssh or behind a URL."""
+
+LOCAL_TRACE_SUFFIXES = (*TRACE_SUFFIXES, ".sqlite")
+"""The same on this machine, where exports of Nsight Systems open as well."""
 
 _KEY_AVERAGES = re.compile(r"\.key_averages\.json(\.\w+)?$")
 
@@ -34,22 +36,22 @@ def is_key_averages_file(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ListedTrace:
-    """Remote trace in a listing of its folder.
+    """Trace in a listing of its folder.
 
     `spec`: name that opens it. `size`: bytes, None if unknown. `modified`: seconds since the epoch, 0 if unknown.
-    `identity`: as in `Source`.
+    `identity`: as in `Source`. `recorded_rank`: the rank in the file or beside it, None if unknown.
     """
 
     spec: str
     size: int | None
     modified: float
     identity: str | None = None
+    recorded_rank: int | None = None
 
     @property
     def rank(self) -> int | None:
-        """The rank in the file name, None if there is none."""
-        match = RANK_IN_NAME.search(self.spec.rpartition("/")[2])
-        return int(match[1]) if match else None
+        """The recorded rank, else the one in the name, None if there is none."""
+        return rank_in_name(self.spec) if self.recorded_rank is None else self.recorded_rank
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,19 @@ import os
 import re
 import shlex
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from torchprof_tui.trace.specs.address import RANK_IN_NAME, TRACE_SUFFIXES, ListedTrace, is_remote
-from torchprof_tui.trace.specs.runs_by_name import group_runs
+from torchprof_tui.trace.specs.address import LOCAL_TRACE_SUFFIXES, ListedTrace, is_remote
+from torchprof_tui.trace.specs.rank_names import rank_in_name, says_position
+from torchprof_tui.trace.specs.runs_by_name import group_recordings
 
 HEAD_BYTES = 64 << 10
 """Bytes read of each file: Kineto's header, which holds `distributedInfo`, is 10 KB for sixteen devices."""
+
+SQLITE_MAGIC = b"SQLite format 3\0"
+
+NO_TRACE_IN_FOLDER = "a folder, with no .json or .json.gz trace in it; name a trace file"
 
 _DISTRIBUTED_INFO = re.compile(rb'"distributedInfo"\s*:\s*\{')
 _TRACE_MARKER = re.compile(rb'"traceEvents"|"ph"\s*:\s*"')
@@ -60,7 +65,7 @@ def expand_spec(spec: str) -> list[str]:
     if os.path.isdir(spec):
         paths = _list_traces(spec)
         if not paths:
-            raise NotRanksError(f"{spec}: a folder, with no .json or .json.gz trace in it; name a trace file")
+            raise NotRanksError(f"{spec}: {NO_TRACE_IN_FOLDER}")
         return paths
     if any(mark in spec for mark in "*?[") and not os.path.lexists(spec):
         paths = sorted(path for path in glob.glob(spec, recursive=True) if os.path.isfile(path))
@@ -68,13 +73,27 @@ def expand_spec(spec: str) -> list[str]:
     return [spec]
 
 
-def resolve_rank_files(specs: Sequence[str], label: str = "") -> list[RankFile]:
+def leave_out_unranked(specs: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Return the files without the local ones that say no rank, where at least two do, and a line for each of those."""
+    unranked = [
+        spec for spec in specs if not is_remote(spec) and not says_position(spec) and read_trace_head(spec).rank is None
+    ]
+    if not unranked or len(specs) - len(unranked) < 2:
+        return list(specs), ()
+    lines = tuple(f"{_file_name(spec)}: says no rank, and the others do" for spec in unranked)
+    return [spec for spec in specs if spec not in unranked], lines
+
+
+def resolve_rank_files(
+    specs: Sequence[str], label: str = "", known_ranks: Mapping[str, int] | None = None
+) -> list[RankFile]:
     """Return the files by rank, followed by remote files whose rank is unknown until they are opened.
 
-    `label`: the folder that the user named, if any, for messages. Raises NotRanksError if the rank of a local file is
+    `label`: the folder that the user named, if any, for messages. `known_ranks`: ranks of local files that neither the
+    file nor its name has. Raises NotRanksError if the rank of a local file is
     unknown, if two have the same rank, or if their world sizes differ.
     """
-    by_rank = _resolve_local_ranks(specs, label)
+    by_rank = _resolve_local_ranks(specs, label, known_ranks or {})
     unknown = []
     for spec in specs:
         if is_remote(spec):
@@ -86,7 +105,7 @@ def resolve_rank_files(specs: Sequence[str], label: str = "") -> list[RankFile]:
     return [RankFile(by_rank[rank], rank) for rank in sorted(by_rank)] + unknown
 
 
-def _resolve_local_ranks(specs: Sequence[str], label: str) -> dict[int, str]:
+def _resolve_local_ranks(specs: Sequence[str], label: str, known_ranks: Mapping[str, int]) -> dict[int, str]:
     """Map rank → file for the local files among `specs`; see `resolve_rank_files`."""
     prefix = f"{label}: " if label else ""
     by_rank: dict[int, str] = {}
@@ -96,6 +115,7 @@ def _resolve_local_ranks(specs: Sequence[str], label: str) -> dict[int, str]:
             continue
         head = read_trace_head(spec)
         rank = rank_of(head.rank, spec)
+        rank = known_ranks.get(spec) if rank is None else rank
         if rank is None:
             hint = (
                 f"name one of them, such as {specs[0]}{_suggest_run_pattern(specs)}"
@@ -125,7 +145,7 @@ def _resolve_local_ranks(specs: Sequence[str], label: str) -> dict[int, str]:
 def _suggest_run_pattern(specs: Sequence[str]) -> str:
     """Return a hint with the shell-quoted pattern of the newest run among these files, "" if there is none."""
     listing = [ListedTrace(spec, None, os.path.getmtime(spec) if os.path.exists(spec) else 0.0) for spec in specs]
-    pattern = next((run.pattern for run in group_runs(listing) if run.pattern), "")
+    pattern = next((run.pattern for run in group_recordings(listing).all if run.pattern), "")
     return f", or the ranks of a run: {shlex.quote(pattern)}" if pattern else ""
 
 
@@ -133,8 +153,7 @@ def rank_of(recorded_rank: int | None, spec: str) -> int | None:
     """Return the rank recorded in the file, else the one in its name (`rank3`, `worker3`)."""
     if recorded_rank is not None:
         return recorded_rank
-    match = RANK_IN_NAME.search(_file_name(spec))
-    return int(match[1]) if match else None
+    return rank_in_name(spec)
 
 
 def read_trace_head(path: str) -> TraceHead:
@@ -149,6 +168,8 @@ def read_trace_head(path: str) -> TraceHead:
             start = zlib.decompressobj(wbits=31).decompress(start, 2 * HEAD_BYTES)
         except zlib.error:
             return TraceHead(False, None, None)
+    elif start.startswith(SQLITE_MAGIC):
+        return TraceHead(True, None, None)  # an export of Nsight Systems, or the line that says what else it is
     elif start[:4] == b"\x28\xb5\x2f\xfd" or start[:6] == b"\xfd7zXZ\x00":
         return TraceHead(
             True, None, None
@@ -171,7 +192,7 @@ def _list_traces(folder: str) -> list[str]:
     """List the traces in a folder by name. Excludes other files with a trace's suffix (manifests, tables)."""
     try:
         names = sorted(
-            name for name in os.listdir(folder) if name.endswith(TRACE_SUFFIXES) and not name.startswith(".")
+            name for name in os.listdir(folder) if name.endswith(LOCAL_TRACE_SUFFIXES) and not name.startswith(".")
         )
     except OSError:
         return []

@@ -1,21 +1,32 @@
-"""Group the traces of a listing into the ranks of runs by name, without opening them.
+"""Group the traces of a listing into recordings by name, without opening them.
 
-The names of a run's ranks differ only in the rank and in timestamps.
+A recording is one trace, or the ranks of a run, whose names differ only in the rank, in positions and in timestamps.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from torchprof_tui.trace.specs.address import RANK_IN_NAME, ListedTrace
-
-_TIMESTAMP = re.compile(r"[0-9]{9,}")
-"""Seconds (since 2001) or finer units: TensorBoard's trace handler appends such a number to each worker's name."""
+from torchprof_tui.trace.specs.address import ListedTrace
+from torchprof_tui.trace.specs.rank_names import find_rank_digits, find_timestamps, says_position, wildcard_rank
 
 _GLOB_MAGIC = re.compile(r"[*?\[\]]")
+
+_STAGE = re.compile(r"-(DECODE|EXTEND|PREFILL)(?=[-_.])", re.IGNORECASE)
+"""SGLang records prefill and decode apart, with `--profile-by-stage`: two recordings of the same ranks."""
+
+_RANK_FOLDER = re.compile(r"(?:rank|worker)[-_.]?[0-9]{1,6}", re.IGNORECASE)
+_ASCEND_TAIL = re.compile(r"(?:^|/)[^/]*_ascend_(?:pt|ms)(?:/ASCEND_PROFILER_OUTPUT)?$")
+
+_PERFETTO_COPY = "perfetto_trace.json.gz"
+"""JAX writes the recording a second time under this name, where a link to Perfetto was wanted."""
+
+MAX_LISTED = 6
+"""Recordings that a message names; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +54,60 @@ class RankRun:
     @property
     def name(self) -> str:
         """Name to display: `pattern`, or the first trace's name with a star in place of its rank."""
-        if self.pattern:
-            return self.pattern
+        if self.pattern or len(self.traces) == 1:
+            return self.pattern or self.traces[0].spec
         first = self.traces[0].spec
-        begin = len(first) - len(first.rpartition("/")[2])
-        match = RANK_IN_NAME.search(first, begin)
-        return first if match is None else f"{first[: match.start(1)]}*{first[match.end(1) :]}"
+        digits = find_rank_digits(first)
+        return first if digits is None else f"{first[: digits[0]]}*{first[digits[1] :]}"
 
     @property
     def specs(self) -> list[str]:
         """Names that open the run."""
         return [self.pattern] if self.pattern else [trace.spec for trace in self.traces]
+
+
+@dataclass(frozen=True, slots=True)
+class Recordings:
+    """Recordings of a folder, newest first, and one line for each trace that belongs to none of them."""
+
+    all: tuple[RankRun, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def are_parts_of_a_run(self) -> bool:
+        """Whether these are files of different ranks of which some have the same: no run, and no recordings either."""
+        ranks = {rank for recording in self.all for rank in recording.ranks}
+        return len(self.all) > 1 and len(ranks) > 1 and all(len(recording.traces) == 1 for recording in self.all)
+
+    def describe(self) -> str:
+        """Say how many there are and what opens each of them: the end of one line for the user."""
+        shown = ", ".join(_describe_recording(recording) for recording in self.all[:MAX_LISTED])
+        more = f" and {len(self.all) - MAX_LISTED} more" if len(self.all) > MAX_LISTED else ""
+        out = f"; {len(self.left_out)} traces that say no rank are left out" if self.left_out else ""
+        return f"{len(self.all)} recordings; name one of them: {shown}{more}{out}"
+
+
+def group_recordings(listing: Sequence[ListedTrace]) -> Recordings:
+    """Group the traces of a folder. What says no rank beside traces that do is left out.
+
+    Traces of one folder with different ranks are one recording, unless their names say otherwise: SGLang's stages, or
+    names of several runs that have ranks in common.
+    """
+    recordings: list[RankRun] = []
+    left_out: list[str] = []
+    for traces in _split(listing, lambda trace: _recording_folder(trace.spec)):
+        kept, copies = _split_copies(traces)
+        left_out += [f"{_file_name(copy.spec)}: the same recording again" for copy in copies]
+        ranked = [trace for trace in kept if _is_ranked(trace)]
+        unranked = [trace for trace in kept if not _is_ranked(trace)]
+        if not ranked:
+            recordings += [RankRun((trace,), "") for trace in unranked]
+            continue
+        left_out += [f"{_file_name(trace.spec)}: says no rank, and the others do" for trace in unranked]
+        for stage in _split(ranked, lambda trace: _find_stage(trace.spec)):
+            recordings += _split_into_runs(stage, listing)
+    recordings.sort(key=lambda run: (-run.modified, run.traces[0].spec))
+    return Recordings(tuple(recordings), tuple(left_out))
 
 
 def group_runs(listing: Sequence[ListedTrace]) -> list[RankRun]:
@@ -65,7 +119,7 @@ def group_runs(listing: Sequence[ListedTrace]) -> list[RankRun]:
     groups: dict[str, dict[int, list[ListedTrace]]] = {}
     for trace in listing:
         if trace.rank is not None:
-            groups.setdefault(_wildcard_spec(trace.spec), {}).setdefault(trace.rank, []).append(trace)
+            groups.setdefault(wildcard_rank(trace.spec), {}).setdefault(trace.rank, []).append(trace)
     runs = []
     for by_rank in groups.values():
         recordings = {len(traces) for traces in by_rank.values()}
@@ -76,24 +130,75 @@ def group_runs(listing: Sequence[ListedTrace]) -> list[RankRun]:
     return sorted(runs, key=lambda run: (-run.modified, run.traces[0].spec))
 
 
-def _wildcard_spec(spec: str) -> str:
-    """Replace the rank and the timestamps of a name by `*`: equal for all ranks of a run."""
-    folder, slash, name = spec.rpartition("/")
-    match = RANK_IN_NAME.search(name)
-    if match is None:
-        return spec
-    return f"{folder}{slash}{_TIMESTAMP.sub('*', name[: match.start(1)])}*{_TIMESTAMP.sub('*', name[match.end(1) :])}"
+def _split_into_runs(traces: Sequence[ListedTrace], listing: Sequence[ListedTrace]) -> list[RankRun]:
+    """Return one run where all ranks differ, else the runs by name and each remaining trace alone."""
+    ranks = [trace.rank for trace in traces if trace.rank is not None]
+    if len(set(ranks)) == len(ranks):
+        ordered = tuple(sorted(traces, key=lambda trace: (-1 if trace.rank is None else trace.rank, trace.spec)))
+        return [RankRun(ordered, _find_exact_pattern(ordered, listing) if len(ordered) > 1 else "")]
+    runs = group_runs(traces)
+    runs = [RankRun(run.traces, _find_exact_pattern(run.traces, listing)) for run in runs]
+    grouped = {trace.spec for run in runs for trace in run.traces}
+    return runs + [RankRun((trace,), "") for trace in traces if trace.spec not in grouped]
+
+
+def _describe_recording(recording: RankRun) -> str:
+    if len(recording.traces) == 1:
+        return shlex.quote(recording.traces[0].spec)
+    names = " ".join(shlex.quote(spec) for spec in recording.specs[:MAX_LISTED])
+    more = f" and {len(recording.specs) - MAX_LISTED} more" if len(recording.specs) > MAX_LISTED else ""
+    return f"{names}{more} ({len(recording.traces)} ranks)"
+
+
+def _split(traces: Iterable[ListedTrace], key: Callable[[ListedTrace], str]) -> list[list[ListedTrace]]:
+    groups: dict[str, list[ListedTrace]] = {}
+    for trace in traces:
+        groups.setdefault(key(trace), []).append(trace)
+    return list(groups.values())
+
+
+def _is_ranked(trace: ListedTrace) -> bool:
+    return trace.rank is not None or says_position(trace.spec)
+
+
+def _recording_folder(spec: str) -> str:
+    """Return the folder that the ranks of a run have in common: that of the file, or the one that holds its ranks."""
+    folder, _, _ = spec.rpartition("/")
+    parent, slash, name = folder.rpartition("/")
+    if slash and _RANK_FOLDER.fullmatch(name):
+        return parent
+    return _ASCEND_TAIL.sub("", folder)
+
+
+def _find_stage(spec: str) -> str:
+    match = _STAGE.search(spec, spec.rfind("/") + 1)
+    return match[1].upper() if match else ""
+
+
+def _split_copies(traces: Sequence[ListedTrace]) -> tuple[list[ListedTrace], list[ListedTrace]]:
+    """Return the traces, and the copies that JAX wrote of one of them."""
+    copies = [trace for trace in traces if _file_name(trace.spec) == _PERFETTO_COPY]
+    kept = [trace for trace in traces if _file_name(trace.spec) != _PERFETTO_COPY]
+    return (kept, copies) if kept else (list(traces), [])
 
 
 def _timestamp_sort_key(trace: ListedTrace) -> tuple[list[int], str]:
-    return [int(digits) for digits in _TIMESTAMP.findall(trace.spec.rpartition("/")[2])], trace.spec
+    return find_timestamps(trace.spec), trace.spec
 
 
 def _find_exact_pattern(traces: Sequence[ListedTrace], listing: Sequence[ListedTrace]) -> str:
     """Return the pattern that matches these traces and no others of the listing, "" if there is none."""
     if any(_GLOB_MAGIC.search(trace.spec) for trace in traces):
         return ""
-    pattern = _wildcard_spec(traces[0].spec)
-    depth = pattern.count("/")
-    matched = {trace.spec for trace in listing if fnmatchcase(trace.spec, pattern) and trace.spec.count("/") == depth}
-    return pattern if matched == {trace.spec for trace in traces} else ""
+    wanted = {trace.spec for trace in traces}
+    for timestamps in (True, False):
+        pattern = wildcard_rank(traces[0].spec, timestamps)
+        depth = pattern.count("/")
+        matched = {each.spec for each in listing if fnmatchcase(each.spec, pattern) and each.spec.count("/") == depth}
+        if matched == wanted:
+            return pattern
+    return ""
+
+
+def _file_name(spec: str) -> str:
+    return spec.rpartition("/")[2] or spec

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, is_key_averages_file
+from torchprof_tui.trace.specs.address import LOCAL_TRACE_SUFFIXES, is_key_averages_file
 from torchprof_tui.trace.specs.rank_files import read_trace_head
 
 MAX_ENTRIES = 3_000
@@ -84,7 +84,7 @@ def _scan_folder(folder: Path, deadline: float) -> Iterator[LocalTrace]:
                     try:
                         if entry.is_dir(follow_symlinks=False):
                             subfolders.append(entry.path)
-                        elif entry.name.endswith(TRACE_SUFFIXES) and entry.is_file():
+                        elif entry.name.endswith(LOCAL_TRACE_SUFFIXES) and entry.is_file():
                             status = entry.stat()
                             yield LocalTrace(Path(entry.path), status.st_size, status.st_mtime)
                     except OSError:

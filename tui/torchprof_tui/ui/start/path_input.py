@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.suggester import Suggester
 from textual.widgets import Input
 
-from torchprof_tui.trace.specs.address import TRACE_SUFFIXES
+from torchprof_tui.trace.specs.address import LOCAL_TRACE_SUFFIXES
 
 MAX_ENTRIES = 5_000
 """Entries of a folder that are examined; completion must keep up with typing."""
@@ -57,7 +57,7 @@ def list_completions(typed: str) -> list[str]:
             names = list(_match_entries(entries, prefix))
     except (OSError, ValueError):  # ValueError: a NUL in what was pasted
         return []
-    names.sort(key=lambda name: (not name.endswith((*TRACE_SUFFIXES, "/")), name))
+    names.sort(key=lambda name: (not name.endswith((*LOCAL_TRACE_SUFFIXES, "/")), name))
     return [parent + name for name in names]
 
 
