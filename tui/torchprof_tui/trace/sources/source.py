@@ -62,6 +62,30 @@ class Stream(Protocol):
     def close(self) -> None: ...
 
 
+class _PeekedBlocks:
+    """Blocks of a source whose first one was read already. `first`: that block, empty if there is none."""
+
+    def __init__(self, first: bytes, rest: Iterator[bytes]) -> None:
+        self.first = first
+        self._is_first = bool(first)
+        self._rest = rest
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        if self._is_first:
+            self._is_first = False
+            return self.first
+        return next(self._rest)
+
+    def close(self) -> None:
+        """End the thread that reads ahead, if there is one."""
+        close = getattr(self._rest, "close", None)
+        if close is not None:
+            close()
+
+
 class Source:
     """Named stream of bytes, read once with `blocks()`.
 
@@ -93,6 +117,7 @@ class Source:
         self._compressed_in_transit = compressed_in_transit
         self._stop = stop
         self._connection_error = ""
+        self._peeked: _PeekedBlocks | None = None
         self.unpack_all = bool(os.environ.get(UNPACK_ALL))
         self._tally = ProblemTally()
         self._head = self._read_head()
@@ -107,11 +132,21 @@ class Source:
         """Problems of the stream; complete once `blocks()` is exhausted."""
         return self._tally.problems()
 
+    def peek(self) -> bytes:
+        """Read the first block, which `blocks` yields again; empty where there is none. Raises TraceError."""
+        if self._peeked is None:
+            blocks = self._open_blocks()
+            self._peeked = _PeekedBlocks(next(blocks, b""), blocks)
+        return self._peeked.first
+
     def blocks(self) -> Iterator[bytes]:
         """Iterate over the decompressed text in blocks, none of them empty. Decompression runs ahead on a thread.
 
         A truncated or damaged stream ends early and adds a problem. Raises TraceError if reading fails.
         """
+        return self._open_blocks() if self._peeked is None else self._peeked
+
+    def _open_blocks(self) -> Iterator[bytes]:
         return (
             iter(Prefetcher(self._decompressed_blocks(), self._stop))
             if self.compression
