@@ -50,7 +50,7 @@ def read_entries(path: Path) -> list[Entry]:
 def build_columns(entries: list[Entry], numbers: dict[str, dict[str, int]]) -> dict[str, dict[str, Any]]:
     """Build cuspy's columns from the GPU events and API calls of a trace."""
     columns: dict[str, dict[str, Any]] = {}
-    for category in (*_GPU, *_API, "cuda_sync", "overhead"):
+    for category in (*_GPU, *_API, "overhead"):
         events = [e for e in entries if e.get("cat") == category and e.get("ph") == "X"]
         if events:
             columns[category] = _build_kind(category, events, numbers)
@@ -88,20 +88,32 @@ def _build_kind(category: str, events: list[Entry], numbers: dict[str, dict[str,
                 column[f"{key}_{axis}"] = np.array([a.get(key, (1, 1, 1))[k] for a in args], np.int64)
         column["registers_per_thread"] = integers("registers per thread")
         column["dynamic_shared_memory"], column["static_shared_memory"] = integers("shared memory"), zero
-    elif category == "cuda_sync":
-        column["sync_type"] = zero + 3
-        column |= {"cuda_event_id": zero, "cuda_event_sync_id": zero}
-        column["stream_id"] = column["stream_id"] & 0xFFFFFFFF
     else:
         column |= {"bytes": integers("bytes"), "value": zero, "memory_kind": zero + 3}
         column |= {"copy_kind": zero + 1, "src_kind": zero + 2, "dst_kind": zero + 3}
     return column
 
 
+def build_syncs(kernels: dict[str, Any]) -> dict[str, Any]:
+    """Build the records of one synchronisation of each type, after the first kernels."""
+    end = kernels["end_ns"][:4]
+    number = np.arange(len(end))
+    return {
+        "start_ns": end,
+        "end_ns": end + 500 + number,
+        "sync_type": number + 1,
+        "context_id": kernels["context_id"][:4],
+        "stream_id": kernels["stream_id"][:4] & 0xFFFFFFFF,
+        "correlation_id": kernels["correlation_id"][:4],
+        "cuda_event_id": number + 5,
+        "cuda_event_sync_id": number,
+    }
+
+
 def build_environment(columns: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Build samples of power, temperature and clocks, one of each in a hundredth of the recording."""
-    start = min(int(c["start_ns"].min()) for c in columns.values())
-    end = max(int(c["end_ns"].max()) for c in columns.values())
+    start = min((int(c["start_ns"].min()) for c in columns.values()), default=BASE_NS)
+    end = max((int(c["end_ns"].max()) for c in columns.values()), default=BASE_NS)
     times = np.repeat(np.linspace(start, end, 100).astype(np.int64), 3)
     kind = np.tile(np.array([3, 2, 1]), 100)
     step = np.arange(300)
@@ -134,6 +146,8 @@ def main() -> None:
     from torch.profiler._cuspy import trace as exporter  # deferred: imports the names installed above
 
     columns = build_columns(entries, numbers)
+    if "kernel" in columns and "cuda_sync" not in columns:
+        columns["cuda_sync"] = build_syncs(columns["kernel"])
     columns["environment"] = build_environment(columns)
     window = {"columns": columns, "thread_resource_map": {}}
     window["user_annotations"], columns["external_correlation"] = _annotate(entries, columns)
@@ -142,7 +156,9 @@ def main() -> None:
     cpu_path = folder / "cpu.json"
     cpu_path.write_text(json.dumps({"schemaVersion": 1, "baseTimeNanoseconds": BASE_NS, "traceEvents": cpu}))
     for name in ("records.json", "records.pftrace"):
-        exporter.merge_trace_window_into_chrome_trace(cpu_path, folder / name, window, pftrace_compression_level=6)
+        exporter.merge_trace_window_into_chrome_trace(
+            cpu_path, folder / name, window, trace_name="records", pftrace_compression_level=9
+        )
     packed = folder / "records.pftrace"  # compressed whatever it is called
     packed.rename(folder / "records.pftrace.gz")
     packed.write_bytes(gzip.decompress((folder / "records.pftrace.gz").read_bytes()))

@@ -11,6 +11,9 @@ from torchprof_tui.trace.perfetto_protobuf.field_numbers import Annotation
 from torchprof_tui.trace.perfetto_protobuf.sequence_tables import SequenceTables, decode_text
 from torchprof_tui.trace.perfetto_protobuf.wire_format import Value, WireError, parse_fields, to_double, to_signed
 
+_NULL = b"null"
+"""How torch writes null, such as the parent of a thread's first Python frame."""
+
 _MAX_DEPTH = 32
 """Levels of dictionaries and lists that are read; deeper ones are null."""
 
@@ -29,7 +32,8 @@ def read_annotations(annotations: list[bytes], tables: SequenceTables) -> dict[s
 
 def _read_annotation(annotation: bytes, tables: SequenceTables, depth: int) -> tuple[str, Any]:
     """Read the name, "" where it has none, and the value of an annotation. Raises WireError."""
-    name, value = "", None
+    name = ""
+    value: Any = []  # torch writes an empty list without a value
     entries: dict[str, Any] = {}
     items: list[Any] = []
     for number, raw in parse_fields(annotation):
@@ -55,6 +59,8 @@ def _read_annotation(annotation: bytes, tables: SequenceTables, depth: int) -> t
 def _read_value(number: int, raw: Value, tables: SequenceTables, otherwise: Any) -> Any:
     """Read a field of a plain value; `otherwise` for a field of something else."""
     if number in (Annotation.STRING, Annotation.JSON):
+        if number == Annotation.STRING and raw == _NULL:
+            return None
         return _parse_json(raw) if number == Annotation.JSON else decode_text(raw)
     if isinstance(raw, bytes):
         return otherwise

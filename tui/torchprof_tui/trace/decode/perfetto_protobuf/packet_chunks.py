@@ -132,27 +132,43 @@ def _find_packets(text: bytes, position: int, size: int) -> tuple[list[int], int
     Returns where their tags are, where they end, and, if there is none, how many bytes the first one needs: -1 where
     these bytes are no packet.
     """
+    start, limit = position, min(position + size, len(text))
     tags: list[int] = []
     add = tags.append
-    begin, limit = position, min(position + size, len(text))
     try:
-        while position < limit:
+        while position < limit:  # the one loop over all packets: each tells where the next one is
+            add(position)
             length = text[position + 1]
             if length < 128:
-                end = position + 2 + length
+                position += length + 2
+            elif text[position + 2] < 128:
+                position += length + (text[position + 2] << 7) - 125
             else:
-                length, after = parse_varint(text, position + 1)
-                end = after + length
-            if end > len(text) or text[position] != PACKET_TAG:
-                break
-            add(position)
-            position = end
+                length, position = parse_varint(text, position + 1)
+                position += length
     except (IndexError, WireError):
-        return tags, position, len(text) - begin + 16 if len(text) - position < 16 else -1
-    if tags or position >= limit:
-        return tags, position, 0
-    if text[position] != PACKET_TAG or length > MAX_PACKET_BYTES:
-        return tags, position, -1
-    return tags, position, end - begin
+        position = len(text) + 1  # the last one is cut, or damaged
+    if tags and position > len(text):
+        position = tags.pop()
+    wrong = np.flatnonzero(np.frombuffer(text, np.uint8)[tags] != PACKET_TAG)
+    if len(wrong):
+        position = tags[int(wrong[0])]
+        del tags[int(wrong[0]) :]
+    return tags, position, 0 if tags or position >= limit else _measure_packet(text, position) + position - start
 
 
+def _measure_packet(text: bytes, position: int) -> int:
+    """Return how many bytes a packet needs that `text` has not whole; a very negative number for what is none."""
+    if text[position] != PACKET_TAG:
+        return _NO_PACKET
+    try:
+        length, begin = parse_varint(text, position + 1)
+    except WireError:
+        return 2 * _MAX_HEAD_BYTES if len(text) - position < _MAX_HEAD_BYTES else _NO_PACKET
+    return begin - position + length if length <= MAX_PACKET_BYTES else _NO_PACKET
+
+
+_MAX_HEAD_BYTES = 11
+"""The tag and the length of a packet."""
+
+_NO_PACKET = -(1 << 62)
