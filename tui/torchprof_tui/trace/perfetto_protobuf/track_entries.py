@@ -23,7 +23,7 @@ def build_track_entries(context: PacketContext, gpu_tracks: Iterable[tuple[str, 
             label = "Overhead" if pid == PROFILER_PID else "CPU"
             entries += [_describe("process_name", pid, "0", name), _describe("process_labels", pid, "0", label)]
     for (pid, tid), name in resolved.thread_names.items():
-        if pid not in gpus and name not in ("", tid):
+        if pid not in gpus and name and not (name == tid and tid.isdecimal()):
             entries.append(_describe("thread_name", pid, tid, name))
     for pid in gpus:
         entries += [_describe("process_name", pid, "0", "python"), _describe("process_labels", pid, "0", f"GPU {pid}")]

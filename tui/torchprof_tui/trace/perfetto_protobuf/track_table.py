@@ -75,6 +75,8 @@ class TrackTable:
             if track.thread is None:
                 resolved.ids[uuid] = self._find_free_ids(uuid, track, taken)
                 taken.add(resolved.ids[uuid])
+                if not track.is_counter:
+                    resolved.thread_names[resolved.ids[uuid]] = track.name
         return resolved
 
     def find_counter_name(self, uuid: int) -> str:

@@ -15,8 +15,8 @@ from torchprof_tui.trace.perfetto_protobuf.render_stages import name_category, s
 PHASES = "BEiXC"
 """Phases of rows, in the order of their codes."""
 
-TRACK_PID = "\0track"
-"""pid of events until all tracks are known: the tid is then the number of the track."""
+TRACK_MARK = "\0"
+"""What pids begin with until all tracks are known; the number of the track follows."""
 
 _FEW_CATEGORIES, _MANY_CATEGORIES = 256, 1 << 32
 """Categories that the numbers of signatures have room for: few, so that these numbers stay small."""
@@ -24,7 +24,7 @@ _FEW_CATEGORIES, _MANY_CATEGORIES = 256, 1 << 32
 
 def make_placeholder(uuid: int) -> tuple[str, str]:
     """Make the pid and tid of a track that stand for it until all tracks are known."""
-    return TRACK_PID, str(uuid)
+    return f"{TRACK_MARK}{uuid}", str(uuid)
 
 
 class EventCodes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import Bool
-from torchprof_tui.trace.decode.perfetto_protobuf.event_codes import TRACK_PID
+from torchprof_tui.trace.decode.perfetto_protobuf.event_codes import TRACK_MARK
 from torchprof_tui.trace.decode.perfetto_protobuf.slice_pairs import pair_by_order
 from torchprof_tui.trace.model.raw_events import RawEvents, SparseArg
 from torchprof_tui.trace.perfetto_protobuf.packet_entries import PROFILER_CATEGORY, PROFILER_PID
@@ -15,8 +15,7 @@ from torchprof_tui.trace.perfetto_protobuf.track_table import ResolvedTracks
 def name_tracks(events: RawEvents, resolved: ResolvedTracks) -> None:
     """Replace the numbers of tracks by pids and tids; events of CUPTI's overhead get their category."""
     codes: dict[tuple[str, str], int] = {}
-    names = [resolved.find_ids(int(tid)) if pid == TRACK_PID else (pid, tid) for pid, tid in events.tracks]
-    # Points of counters have the process alone.
+    names = [_find_ids(pid, tid, resolved) for pid, tid in events.tracks]
     new_code = np.array([codes.setdefault(name, len(codes)) for name in names], np.int32)
     events.tracks = list(codes)
     if len(new_code):
@@ -29,6 +28,14 @@ def name_tracks(events: RawEvents, resolved: ResolvedTracks) -> None:
             if PROFILER_CATEGORY not in events.categories:
                 events.categories.append(PROFILER_CATEGORY)
             events.category[rows] = events.categories.index(PROFILER_CATEGORY)
+
+
+def _find_ids(pid: str, tid: str, resolved: ResolvedTracks) -> tuple[str, str]:
+    """Find the pid and tid of a track; of points of counters, which have no tid, only the pid."""
+    if not pid.startswith(TRACK_MARK):
+        return pid, tid
+    ids = resolved.find_ids(int(pid.removeprefix(TRACK_MARK)))
+    return ids if tid else (ids[0], "")
 
 
 def drop_paired_ends(events: RawEvents) -> Bool | None:

@@ -38,6 +38,7 @@ class PacketChunk:
 
 def looks_like_packets(head: bytes) -> bool:
     """Tell whether a stream that begins with these bytes is a Perfetto trace: by its first packets."""
+    may_be_json = head.lstrip()[:1] in (b"{", b"[")  # after a line break, which is PACKET_TAG
     position = packets = 0
     while position < len(head) and packets < _PROBED_PACKETS:
         if head[position] != PACKET_TAG:
@@ -46,8 +47,11 @@ def looks_like_packets(head: bytes) -> bool:
             size, begin = parse_varint(head, position + 1)
         except WireError:
             return packets > 0
-        if not size or size > MAX_PACKET_BYTES or not _is_packet(head[begin : begin + size], begin + size > len(head)):
+        is_cut = begin + size > len(head)
+        if not size or size > MAX_PACKET_BYTES or not _is_packet(head[begin : begin + size], is_cut):
             return False
+        if is_cut and may_be_json:
+            return packets > 0
         position = begin + size
         packets += 1
     return packets > 0
