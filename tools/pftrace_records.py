@@ -2,15 +2,15 @@
 
     python -m tools.pftrace_records TRACE.json[.gz] FOLDER [COPIES]
 
-The records of TRACE, a Kineto trace, become the columns that cuspy hands to its exporter, as if cuspy had recorded them;
-`COPIES` repeats them in time, for a benchmark. Needs torch 2.15 or later, whose CUDA wheel runs without a GPU; CUPTI's
-Python package, which only names the API calls, is replaced by those names that the trace has.
+The records of TRACE, a Kineto trace, become the columns that cuspy hands to its exporter, as if cuspy had recorded
+them. COPIES repeats them in time, for a benchmark. Needs torch 2.15 or later, whose CUDA wheel runs without a GPU.
+CUPTI's Python package, which only names the API calls, is replaced by those names that the trace has.
 """
 
 from __future__ import annotations
 
-import enum
 import gzip
+import importlib
 import json
 import sys
 import types
@@ -29,13 +29,14 @@ _CPU = ("cpu_op", "user_annotation", "python_function")
 
 def install_cupti_names(entries: list[Entry]) -> dict[str, dict[str, int]]:
     """Put a module `cupti.cupti` with the names of these API calls in place; returns their numbers."""
-    numbers = {
-        category: {name: k + 1 for k, name in enumerate(sorted({e["name"] for e in entries if e.get("cat") == category}))}
-        for category in _API
-    }
-    module = types.ModuleType("cupti.cupti")
-    module.Runtime_api_trace_cbid = enum.IntEnum("Runtime", numbers["cuda_runtime"] or {"none": 0})  # type: ignore[attr-defined]
-    module.Driver_api_trace_cbid = enum.IntEnum("Driver", numbers["cuda_driver"] or {"none": 0})  # type: ignore[attr-defined]
+    numbers: dict[str, dict[str, int]] = {}
+    for category in _API:
+        names = sorted({entry["name"] for entry in entries if entry.get("cat") == category})
+        numbers[category] = {name: number for number, name in enumerate(names, 1)}
+    module: Any = types.ModuleType("cupti.cupti")
+    for attribute, category in (("Runtime_api_trace_cbid", _API[0]), ("Driver_api_trace_cbid", _API[1])):
+        members = {name: types.SimpleNamespace(value=number) for name, number in numbers[category].items()}
+        setattr(module, attribute, types.SimpleNamespace(__members__=members))
     sys.modules.update({"cupti": types.ModuleType("cupti"), "cupti.cupti": module})
     return numbers
 
@@ -143,13 +144,13 @@ def main() -> None:
     path, folder = Path(sys.argv[1]), Path(sys.argv[2])
     entries = repeat_records(read_entries(path), int(sys.argv[3]) if len(sys.argv) > 3 else 1)
     numbers = install_cupti_names(entries)
-    from torch.profiler._cuspy import trace as exporter  # deferred: imports the names installed above
+    exporter = importlib.import_module("torch.profiler._cuspy.trace")  # it imports the names put in place above
 
     columns = build_columns(entries, numbers)
     if "kernel" in columns and "cuda_sync" not in columns:
         columns["cuda_sync"] = build_syncs(columns["kernel"])
     columns["environment"] = build_environment(columns)
-    window = {"columns": columns, "thread_resource_map": {}}
+    window: dict[str, Any] = {"columns": columns, "thread_resource_map": {}}
     window["user_annotations"], columns["external_correlation"] = _annotate(entries, columns)
     cpu = [e for e in entries if e.get("ph") == "M" or e.get("cat") in _CPU]
     folder.mkdir(exist_ok=True, parents=True)

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
-
 from torchprof_tui.trace.model.trace import Trace
 
 Row = tuple[object, ...]
 
 
-def list_rows(trace: Trace, categories_left_out: frozenset[str] = frozenset(), args: tuple[str, ...] = ()) -> Counter[Row]:
+def list_rows(
+    trace: Trace, categories_left_out: frozenset[str] = frozenset(), args: tuple[str, ...] = ()
+) -> Counter[Row]:
     """List every event: lane, absolute start, duration, self time, name, category, correlation, depth, its parent's
     name, its launch's name and start; and these columns of args."""
     names, lanes = trace.names, trace.lanes
     launch = trace.links.launch_of
-    columns = {}
+    columns: list[list[str]] = []
     for arg in args:
-        dense = np.full(len(trace), -99, np.int64)
+        columns.append([""] * len(trace))
         found = trace.args.get(arg)
-        values = [str(-99)] * len(trace)
         if found is not None:
             for event, value in zip(found.events.tolist(), found.values.tolist(), strict=True):
-                values[event] = str(value)
-        columns[arg] = values
-        del dense
+                columns[-1][event] = str(value)
     rows: Counter[Row] = Counter()
     for event in range(len(trace)):
         category = trace.categories[int(trace.category[event])]
@@ -33,7 +30,7 @@ def list_rows(trace: Trace, categories_left_out: frozenset[str] = frozenset(), a
             continue
         lane = lanes[int(trace.lane[event])]
         parent, call = int(trace.parent[event]), int(launch[event])
-        rows[
+        row: Row = (
             lane.role,
             lane.pid,
             lane.tid,
@@ -47,8 +44,9 @@ def list_rows(trace: Trace, categories_left_out: frozenset[str] = frozenset(), a
             int(trace.row[event]),
             names[int(trace.name[parent])] if parent >= 0 else None,
             (names[int(trace.name[call])], int(trace.start[call]) + trace.origin) if call >= 0 else None,
-            *(columns[arg][event] for arg in args),
-        ] += 1
+            *(column[event] for column in columns),
+        )
+        rows[row] += 1
     return rows
 
 

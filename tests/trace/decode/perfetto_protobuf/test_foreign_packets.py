@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.paths import SAMPLES
+from tests.helpers.paths import FIXTURES, SAMPLES
 from tests.helpers.perfetto_packets import (
     BEGIN,
     CLEARED,
@@ -80,8 +80,9 @@ _VALUES = st.recursive(
         st.booleans(),
         st.floats(allow_nan=False, allow_infinity=False),
     ),
-    lambda inner: st.lists(inner, min_size=1, max_size=3)
-    | st.dictionaries(st.text(max_size=5), inner, min_size=1, max_size=3),
+    lambda inner: (
+        st.lists(inner, min_size=1, max_size=3) | st.dictionaries(st.text(max_size=5), inner, min_size=1, max_size=3)
+    ),
     max_leaves=5,
 )
 _WANTED = ["correlation", "External id", "Sequence number", "stream", "device", "bytes", "Bytes", "Python id", "grid"]
@@ -118,8 +119,6 @@ def test_made_up_events_are_those_of_the_json(
 
 def test_the_schema_reads_the_same_as_we_do(tmp_path: Path) -> None:
     """What protobuf itself decodes of torch's file, against the raw columns."""
-    from tests.helpers.paths import FIXTURES
-
     data = gzip.decompress((FIXTURES / "pftrace" / "multi_stream_overlap.pftrace.gz").read_bytes())
     decoded = decode(data, tmp_path)
     parsed = protos.Trace.FromString(data)

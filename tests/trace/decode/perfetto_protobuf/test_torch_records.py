@@ -50,7 +50,9 @@ def test_events_are_those_of_the_json(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_counters_are_those_of_the_json(name: str) -> None:
-    for (label, times, values), (json_label, json_times, json_values) in zip(*map(list_points, _load(name)), strict=True):
+    for (label, times, values), (json_label, json_times, json_values) in zip(
+        *map(list_points, _load(name)), strict=True
+    ):
         assert (label, times) == (json_label, json_times)
         # JSON has the whole part of derived counters, .pftrace the nearest integer.
         assert np.abs(np.array(values) - np.array(json_values)).max() <= 1
@@ -60,7 +62,9 @@ def test_counters_are_those_of_the_json(name: str) -> None:
 def test_lanes_have_the_same_order(name: str) -> None:
     packets, text = _load(name)
     lanes = [(lane.role, lane.pid, lane.tid, lane.group) for lane in text.lanes if lane.role.value != "profiler"]
-    assert [(lane.role, lane.pid, lane.tid, lane.group) for lane in packets.lanes if lane.role.value != "profiler"] == lanes
+    assert [
+        (lane.role, lane.pid, lane.tid, lane.group) for lane in packets.lanes if lane.role.value != "profiler"
+    ] == lanes
 
 
 @pytest.mark.parametrize("name", NAMES)

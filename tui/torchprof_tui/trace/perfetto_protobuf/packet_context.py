@@ -25,9 +25,9 @@ def make_location(chunk: int, position: int) -> int:
 class PacketContext:
     """The state of all sequences and tracks.
 
-    `tables`: every table there was; `table_starts`: for each sequence the locations from which on it had a new table,
-    ascending, and the indexes of these. A location is that of a packet: `make_location`. `base_time`: ns, what torch subtracts from times. `resolved`: the
-    tracks, once all are known. `clock_offsets`: ns that turn the time of another clock into that of the trace's.
+    `tables`: every table there was; `table_starts`: for each sequence the locations (`make_location`) from which on it
+    had a new table, ascending, and the indexes of these. `base_time`: ns, what torch subtracts from times. `resolved`:
+    the tracks, once all are known. `clock_offsets`: ns that turn the time of another clock into that of the trace's.
     """
 
     tables: list[SequenceTables] = field(default_factory=list)

@@ -57,52 +57,75 @@ def convert_packet(packet: bytes, tables: SequenceTables, tracks: TrackTable, fi
     return events
 
 
-def _convert_event(data: bytes, tables: SequenceTables, tracks: TrackTable, find_ids: FindIds) -> list[Entry]:
-    fields: dict[int, Value] = {}
-    annotations: list[bytes] = []
-    categories: list[str] = []
-    flows: list[tuple[str, int]] = []
+@dataclass(slots=True)
+class _EventParts:
+    """The fields of a TrackEvent: those that may be repeated, and the others by number."""
+
+    fields: dict[int, Value] = field(default_factory=dict)
+    annotations: list[bytes] = field(default_factory=list)
+    categories: list[str] = field(default_factory=list)
+    flows: list[tuple[str, int]] = field(default_factory=list)
+
+    def get_integer(self, number: int, missing: int) -> int:
+        """Return a numeric field. Raises WireError for bytes."""
+        value = self.fields.get(number, missing)
+        if not isinstance(value, int):
+            raise WireError("a track event whose fields have other types")
+        return value
+
+
+def _split_event(data: bytes, tables: SequenceTables) -> _EventParts:
+    parts = _EventParts()
     for number, value in parse_fields(data):
         if number == Event.ANNOTATIONS and isinstance(value, bytes):
-            annotations.append(value)
-        elif number == Event.CATEGORY_IIDS and isinstance(value, int):
-            categories.append(tables.categories.get(value, ""))
+            parts.annotations.append(value)
         elif number == Event.CATEGORIES:
-            categories.append(decode_text(value))
-        elif number in (Event.FLOWS, Event.OLD_FLOWS) and isinstance(value, int):
-            flows.append(("s", value))
-        elif number in (Event.ENDING_FLOWS, Event.OLD_ENDING_FLOWS) and isinstance(value, int):
-            flows.append(("f", value))
+            parts.categories.append(decode_text(value))
+        elif isinstance(value, int) and number == Event.CATEGORY_IIDS:
+            parts.categories.append(tables.categories.get(value, ""))
+        elif isinstance(value, int) and number in _FLOW_PHASES:
+            parts.flows.append((_FLOW_PHASES[number], value))
         else:
-            fields[number] = value
-    uuid = fields.get(Event.TRACK, tables.track)
-    kind, name = fields.get(Event.TYPE, 0), fields.get(Event.NAME_IID)
-    if not (isinstance(uuid, int) and isinstance(kind, int) and (name is None or isinstance(name, int))):
-        raise WireError("a track event whose fields have other types")
+            parts.fields[number] = value
+    return parts
+
+
+def _convert_event(data: bytes, tables: SequenceTables, tracks: TrackTable, find_ids: FindIds) -> list[Entry]:
+    parts = _split_event(data, tables)
+    uuid, kind = parts.get_integer(Event.TRACK, tables.track), parts.get_integer(Event.TYPE, 0)
+    name_iid = parts.get_integer(Event.NAME_IID, _NO_NAME)
     pid, tid = find_ids(uuid)
     if kind == field_numbers.COUNTER:
-        return _convert_counter(fields, tracks.find_counter_name(uuid), pid)
+        return _convert_counter(parts.fields, tracks.find_counter_name(uuid), pid)
     if kind not in _PHASES:
         return []
-    text = decode_text(fields[Event.NAME]) if Event.NAME in fields else ""
-    if name is not None:
-        text = tables.names.get(name, f"name {name}")
-    args = read_annotations(annotations, tables)
-    category = ",".join(filter(None, categories))
-    if not category and kind == field_numbers.BEGIN:
-        category = next((known for arg, known in _NO_CATEGORY.items() if arg in args), "")
-    if not category and pid == PROFILER_PID:
-        category = PROFILER_CATEGORY
-    entry = {"ph": _PHASES[kind], "cat": category, "name": text, "pid": pid, "tid": tid}
+    if name_iid != _NO_NAME:
+        name = tables.names.get(name_iid, f"name {name_iid}")
+    else:
+        name = decode_text(parts.fields.get(Event.NAME, b""))
+    args = read_annotations(parts.annotations, tables)
+    category = ",".join(filter(None, parts.categories)) or _find_category(kind, pid, args)
+    entry: Entry = {"ph": _PHASES[kind], "cat": category, "name": name, "pid": pid, "tid": tid}
     if args:
         entry["args"] = args
     ends = [
         {"ph": phase, "cat": "flow", "name": "flow", "id": flow, "pid": pid, "tid": tid, **_BINDING[phase]}
-        for phase, flow in flows
+        for phase, flow in parts.flows
     ]
     return [entry, *ends]
 
 
+def _find_category(kind: int, pid: str, args: dict[str, Any]) -> str:
+    """Find the category of an event that torch writes without one."""
+    if kind == field_numbers.BEGIN:
+        for arg, category in _NO_CATEGORY.items():
+            if arg in args:
+                return category
+    return PROFILER_CATEGORY if pid == PROFILER_PID else ""
+
+
+_FLOW_PHASES = {Event.FLOWS: "s", Event.OLD_FLOWS: "s", Event.ENDING_FLOWS: "f", Event.OLD_ENDING_FLOWS: "f"}
+_NO_NAME = -1
 _BINDING: dict[str, dict[str, str]] = {"s": {}, "f": {"bp": "e"}}
 
 

@@ -119,7 +119,8 @@ def _read_launch(launch: bytes, tables: SequenceTables) -> dict[str, Any]:
 
 
 def _read_launch_arg(data: bytes, tables: SequenceTables) -> tuple[str, Any]:
-    name, result = "", None
+    name = ""
+    result: Any = None
     for number, value in parse_fields(data):
         if isinstance(value, bytes):
             name, result = (decode_text(value), result) if number == 2 else (name, decode_text(value))

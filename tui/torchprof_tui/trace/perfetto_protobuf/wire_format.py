@@ -153,11 +153,9 @@ def scan_fields(buffer: U8, begin: I64, end: I64) -> ScannedFields:
             message, cursor, limit = message[rest], position[rest], limit[rest]
     if not parts:
         nothing = np.zeros(0, np.int64)
-        return ScannedFields(
-            nothing, nothing, nothing.astype(np.uint8), nothing.astype(np.uint64), nothing, damaged
-        )
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    return ScannedFields(*columns, damaged)
+        return ScannedFields(nothing, nothing, nothing.astype(np.uint8), nothing.astype(np.uint64), nothing, damaged)
+    messages, numbers, wires, values, begins = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return ScannedFields(messages, numbers, wires, values, begins, damaged)
 
 
 def _read_varints(buffer: U8, words: U64, position: I64) -> tuple[U64, I64]:

@@ -37,7 +37,8 @@ class PacketText(FileText):
     """The packets of a file: in place, or as compressed blocks if `is_compressed`.
 
     Of each of n entries: `position` int32[n], where its packet begins in its chunk, `time` and `duration` int64[n], ns
-    on the file's clock. The last chunk has no bytes: its entries are in the context file, `context_checksum` its CRC-32.
+    on the file's clock. The last chunk has no bytes: its entries are in the context file, whose CRC-32 is
+    `context_checksum`.
     """
 
     position: I32

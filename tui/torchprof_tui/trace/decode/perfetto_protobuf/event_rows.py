@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.decode.column_builder import ColumnBuilder
 from torchprof_tui.trace.decode.interning import GROUP_OTHER
 from torchprof_tui.trace.decode.perfetto_protobuf import wanted_args
@@ -71,7 +71,9 @@ class EventRowReader:
         typed = (kind >= field_numbers.BEGIN) & (kind <= field_numbers.INSTANT)
         keep = typed & ~packets.is_slow[packet]
         self.untyped += int(np.count_nonzero(~typed & ~packets.is_slow[packet]))
-        return self._build_rows(packets, packet[keep], kind[keep], track[keep], iid[keep], category_iid[keep], keep, args)
+        return self._build_rows(
+            packets, packet[keep], kind[keep], track[keep], iid[keep], category_iid[keep], keep, args
+        )
 
     def _build_rows(
         self,

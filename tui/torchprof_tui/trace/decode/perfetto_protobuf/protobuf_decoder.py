@@ -15,11 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I64, Array
+from torchprof_tui.trace.core.arrays import I32, I64, Array
 from torchprof_tui.trace.core.checksum import crc32
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.growable_array import GrowableArray
-from torchprof_tui.trace.core.problems import CUT_SHORT, INCOMPLETE_STREAM_KINDS, LEFT_OUT, UNREADABLE_ENTRY, ProblemTally
+from torchprof_tui.trace.core.problems import (
+    CUT_SHORT,
+    INCOMPLETE_STREAM_KINDS,
+    LEFT_OUT,
+    UNREADABLE_ENTRY,
+    ProblemTally,
+)
 from torchprof_tui.trace.decode.column_builder import ColumnBuilder, EntryColumns
 from torchprof_tui.trace.decode.perfetto_protobuf.event_codes import EventCodes, make_placeholder
 from torchprof_tui.trace.decode.perfetto_protobuf.event_rows import EventRowReader
@@ -291,7 +297,7 @@ class ProtobufDecoder:
         return {"schemaVersion": 1, "baseTimeNanoseconds": base} if base else {}
 
     def _build_text(
-        self, first: I64, position: Array, time: I64, duration: I64, described: list[dict[str, Any]]
+        self, first: I64, position: I32, time: I64, duration: I64, described: list[dict[str, Any]]
     ) -> PacketText:
         path = self._text_dir / CONTEXT_FILE
         checksum = write_context(path, self._context, described)

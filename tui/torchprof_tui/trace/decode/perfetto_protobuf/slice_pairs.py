@@ -27,7 +27,11 @@ def pair_by_order(phase: U8, time: I64, track: I32) -> tuple[I64, I64] | None:
     sizes = np.diff(bounds)
     if not opens[0] or len(sizes) % 2 or not np.array_equal(sizes[::2], sizes[1::2]):
         return None
-    if not np.array_equal(track[begin], track[end]) or (time[end] < time[begin]).any() or (time[marks] == NO_TIME).any():
+    if (
+        not np.array_equal(track[begin], track[end])
+        or (time[end] < time[begin]).any()
+        or (time[marks] == NO_TIME).any()
+    ):
         return None
     return (begin, end) if _goes_back(time[marks], track[marks]) else None
 

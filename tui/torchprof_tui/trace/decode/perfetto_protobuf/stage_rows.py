@@ -211,7 +211,13 @@ class CounterRowReader:
         counter_of[owner] = counter
         packets.is_slow[packet[slow]] = True
         keep = ~packets.is_slow[packet]
-        packet, descriptor, gpu, counter, value = packet[keep], descriptor[keep], gpu[keep], counter_of[keep], value[keep]
+        packet, descriptor, gpu, counter, value = (
+            packet[keep],
+            descriptor[keep],
+            gpu[keep],
+            counter_of[keep],
+            value[keep],
+        )
         tables = packets.tables_of(packet)
         name = self._codes.counter_names.look_up(tables, descriptor << 32 | counter)
         gpu = np.where(gpu < 0, self._codes.counter_gpus.look_up(tables, descriptor), gpu)

@@ -42,11 +42,12 @@ assert _SIZES.max() <= _MAX_SIZE, "three words identify a name"
 
 
 def _hash(first: U64, last: U64, size: I64) -> U64:
-    hashed = first * _FACTORS[0]
+    hashed: U64 = first * _FACTORS[0]
     hashed ^= last * _FACTORS[1]
     hashed += size.view(np.uint64)
     hashed *= _FACTORS[0]
-    return hashed >> np.uint64(52)
+    hashed >>= np.uint64(52)
+    return hashed
 
 
 _SLOTS = np.full(4096, -1, np.int64)
