@@ -116,26 +116,28 @@ def scan_fields(buffer: U8, begin: I64, end: I64) -> ScannedFields:
     cursor, limit = begin[message], end[message]
     parts: list[tuple[I64, I64, U8, U64, I64]] = []
     while len(message):
-        tag = buffer[cursor].astype(np.int64)
+        first = buffer[cursor]
+        tag = first.astype(np.int64)
         after = cursor + 1
-        long = np.flatnonzero(tag >= 128)
+        long = np.flatnonzero(first >= 128)
         if len(long):
-            long_tag, size = _read_varints(buffer, words, cursor[long])
+            long_tag, size = _read_long_varints(buffer, words, cursor[long])
             tag[long] = long_tag.astype(np.int64) & 0xFFFFFFFF
             after[long] += size - 1
         value, size = _read_varints(buffer, words, after)
         wire = (tag & 7).astype(np.uint8)
         position = after + size
-        if (wire != VARINT).any():
+        if wire.any():
             is_bytes = wire == BYTES
-            position += np.where(is_bytes, np.minimum(value, np.uint64(1 << 40)).astype(np.int64), 0)
+            position += value.view(np.int64) * is_bytes
             fixed = np.flatnonzero((wire == FIXED64) | (wire == FIXED32))
             if len(fixed):
                 width = np.where(wire[fixed] == FIXED64, 8, 4)
                 value[fixed] = words[np.minimum(after[fixed], len(words) - 1)]
                 value[fixed[width == 4]] &= np.uint64(0xFFFFFFFF)
                 position[fixed] = after[fixed] + width
-            bad = (position > limit) | (wire == 3) | (wire == 4) | (wire > FIXED32) | (size == 0)
+                size[fixed] = np.maximum(size[fixed], 1)
+            bad = (position > limit) | (position < after) | (wire == 3) | (wire == 4) | (wire > FIXED32) | (size == 0)
         else:
             bad = (position > limit) | (size == 0)
         begins = after + size
@@ -160,6 +162,18 @@ def scan_fields(buffer: U8, begin: I64, end: I64) -> ScannedFields:
 
 def _read_varints(buffer: U8, words: U64, position: I64) -> tuple[U64, I64]:
     """Read the varints at these positions: uint64[n] and how many bytes each has, 0 for one without an end."""
+    first = buffer[position]
+    long = np.flatnonzero(first >= 128)
+    if 2 * len(long) > len(first):
+        return _read_long_varints(buffer, words, position)
+    value, size = first.astype(np.uint64), np.ones(len(first), np.int64)
+    if len(long):  # most numbers are below 128
+        value[long], size[long] = _read_long_varints(buffer, words, position[long])
+    return value, size
+
+
+def _read_long_varints(buffer: U8, words: U64, position: I64) -> tuple[U64, I64]:
+    """Read varints as `_read_varints` does, of any length."""
     word = words[position]
     last = ~word & _CONTINUED
     last &= np.uint64(0) - last  # the lowest bit: the top of the last byte

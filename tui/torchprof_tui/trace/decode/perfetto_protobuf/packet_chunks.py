@@ -147,6 +147,9 @@ def _find_packets(text: bytes, position: int, size: int) -> tuple[list[int], int
                 position += length + 2
             elif text[position + 2] < 128:
                 position += length + (text[position + 2] << 7) - 125
+            elif text[position + 3] >= 128 > text[position + 4]:  # as Perfetto's writer pads lengths
+                second, third, fourth = text[position + 2 : position + 5]
+                position += length + (second << 7) + (third << 14) + (fourth << 21) - _PADDED_BITS
             else:
                 length, position = parse_varint(text, position + 1)
                 position += length
@@ -171,6 +174,9 @@ def _measure_packet(text: bytes, position: int) -> int:
         return 2 * _MAX_HEAD_BYTES if len(text) - position < _MAX_HEAD_BYTES else _NO_PACKET
     return begin - position + length if length <= MAX_PACKET_BYTES else _NO_PACKET
 
+
+_PADDED_BITS = 128 + (128 << 7) + (128 << 14) - 5
+"""The bits of a length of four bytes that say that it goes on, less the bytes of the tag and the length."""
 
 _MAX_HEAD_BYTES = 11
 """The tag and the length of a packet."""
