@@ -2,8 +2,8 @@
 
     python -m benchmarks.packets FOLDER [--runs 5]
 
-FOLDER has `records.pftrace` and `records.json`, written by torch itself: `tools/pftrace_records.py`, with 100 copies of a
-sample or more. Time is that of the process, not of the clock, so that other programs disturb it less.
+FOLDER has `records.pftrace` and `records.json`, written by torch itself: `tools/pftrace_records.py`, with 100 copies of
+a sample or more. Time is that of the process, not of the clock, so that other programs disturb it less.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from tests.helpers.paths import FIXTURES
 from tests.helpers.trace_rows import list_points, list_rows
 from torchprof_tui.trace.loading.load_in_process import load_trace
+from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.model.raw_events import ARGS
 from torchprof_tui.trace.model.trace import Event, Trace
 from torchprof_tui.trace.query.read_entries import read_entries
@@ -100,3 +102,10 @@ def test_format_is_told_by_content(tmp_path: Path) -> None:
     path = tmp_path / "anything"
     path.write_bytes(gzip.decompress((FOLDER / "cuda_graph_replay.pftrace.gz").read_bytes()))
     assert len(load_trace(str(path), cache=False)) == len(_load("cuda_graph_replay")[0])
+
+
+def test_ranks_of_a_run_may_be_packets(tmp_path: Path) -> None:
+    for rank in range(2):
+        shutil.copy(FOLDER / "cuda_graph_replay.pftrace.gz", tmp_path / f"rank{rank}.pftrace.gz")
+    resolved = resolve_specs([str(tmp_path)])
+    assert [Path(file.spec).name for file in resolved.rank_files] == ["rank0.pftrace.gz", "rank1.pftrace.gz"]

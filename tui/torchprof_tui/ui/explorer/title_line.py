@@ -17,7 +17,7 @@ from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 
-_SUFFIXES = (".gz", ".xz", ".zst", ".json", ".trace", ".pt")
+_SUFFIXES = (".gz", ".xz", ".zst", ".json", ".pftrace", ".trace", ".pt")
 
 MAX_DEVICES = 256
 """Maximum number of GPUs that are summed for each frame; no host has more. The line reports where a file has more."""
