@@ -36,6 +36,9 @@ _PLAIN_READ_BYTES = 1 << 20
 _COMPRESSED_READ_BYTES = 1 << 18
 """Bytes per read of compressed data: about 3 MB of text."""
 
+_PEEK_BYTES = 1 << 18
+"""Bytes of a local file that are read to tell its format: twice those of a zstd block, which is unpacked as a whole."""
+
 _GZIP_SIZE_BYTES = 4
 
 _BOMB_RATIO, _BOMB_BYTES = 200, 256 << 20
@@ -133,11 +136,25 @@ class Source:
         return self._tally.problems()
 
     def peek(self) -> bytes:
-        """Read the first block, which `blocks` yields again; empty where there is none. Raises TraceError."""
+        """Read the beginning of the text, which `blocks` yields again; empty where there is none. Raises TraceError.
+
+        Starts no thread for a local file, because its decoder may fork.
+        """
+        if self._path is not None and isinstance(self._stream, io.FileIO):
+            return self._peek_file(os.pread(self._stream.fileno(), _PEEK_BYTES, 0))
         if self._peeked is None:
             blocks = self._open_blocks()
             self._peeked = _PeekedBlocks(next(blocks, b""), blocks)
         return self._peeked.first
+
+    def _peek_file(self, stored: bytes) -> bytes:
+        if not self.compression:
+            return stored
+        try:
+            texts = DECOMPRESSORS[self.compression](ReplayBuffer(self._path, 0)).feed(stored)
+            return next((text for text in texts if text), b"")
+        except DamagedStreamError:
+            return b""
 
     def blocks(self) -> Iterator[bytes]:
         """Iterate over the decompressed text in blocks, none of them empty. Decompression runs ahead on a thread.
