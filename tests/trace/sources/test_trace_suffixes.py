@@ -21,7 +21,7 @@ from torchprof_tui.trace.specs.rank_files import expand_spec
 from torchprof_tui.ui.start.local_traces import find_traces
 from torchprof_tui.ui.start.path_input import list_completions
 
-SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst", ".trace", ".trace.gz")
+SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst", ".trace", ".trace.gz", ".pftrace.xz", ".pftrace.zst")
 NAMES = sorted(f"rank0{suffix}" for suffix in SUFFIXES)
 TEXT = b'{"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 1, "pid": 1, "tid": 1}]}'
 XZ_MAGIC, ZSTD_MAGIC = b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"

@@ -76,6 +76,7 @@ _ODDITY_MEANINGS = {
         "too many lanes to show: these are merged, with their events on free rows",
         "",
     ),
+    problems.LEFT_OUT: ("packets of a Perfetto trace that hold other data than events: not read", ""),
     problems.UNRELATED_RANKS: (
         "these ranks share no collective with the others, and seem to be from another run",
         "open only ranks of one run; results for all ranks are wrong otherwise",

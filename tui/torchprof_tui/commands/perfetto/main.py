@@ -27,7 +27,7 @@ from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.number_format import format_file_size
 
-_SUFFIXES = (".gz", ".xz", ".zst", ".json")
+_SUFFIXES = (".gz", ".xz", ".zst", ".json", ".pftrace")
 
 
 def run(options: argparse.Namespace) -> int:

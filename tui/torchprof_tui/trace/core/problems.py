@@ -13,6 +13,7 @@ DAMAGED_COMPRESSION = "damaged compression"  # the compressed stream is damaged 
 ENDLESS_TEXT = "text without an end"  # reading stopped at a limit: see `decode/text_limits.py`
 UNREADABLE_ENTRY = "unreadable entry"  # cannot be repaired; counted, never drawn
 NOT_AN_OBJECT = "not an object"  # an entry of traceEvents that is null, a number, a list, …
+LEFT_OUT = "packets left out"  # of a Perfetto trace: what they hold is not read, such as ftrace
 UNREADABLE_HEADER = "unreadable header"  # a top-level key or value that cannot be repaired
 TEXT_AFTER_END = "text after the end"  # anything that follows the closing bracket of the file
 BAD_TIME = "bad time"  # ts is not a number, or more than 146 years: the entry has no time

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, I64, Array, take_chunked
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Array, take_chunked
 from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.growable_array import ArrayFiller, GrowableArray
 from torchprof_tui.trace.core.problems import NOT_AN_OBJECT, TOO_MANY_CATEGORIES, ProblemTally, excerpt
@@ -133,6 +133,24 @@ class ColumnBuilder:
     def intern(self, entry: Entry) -> tuple[int, int]:
         """Return the codes of an entry's signature and name for `append_columns`, in the order of these calls."""
         return self._signatures[_compute_signature(entry)], self._names[entry["name"]]
+
+    def intern_signature(self, phase: str, category: str, pid: str, tid: str) -> int:
+        """Return the code of a signature for `append_columns`."""
+        return self._signatures[phase, category, pid, tid]
+
+    def intern_name(self, name: str) -> int:
+        """Return the code of a name for `append_columns`."""
+        return self._names[name]
+
+    def groups(self, signature: I32) -> I32:
+        """Return the arg group of entries with these signatures."""
+        return self._signatures.groups(signature)
+
+    def append_counter_points(self, index: I64, series: str, values: F64) -> None:
+        """Add points of counters among the entries appended next. `index` int64[k]: which of those."""
+        for entry, value in zip((index + self._count).tolist(), values.tolist(), strict=True):
+            if abs(value) <= _MAX_COUNTER_VALUE:
+                self._counters.append((entry, series, value))
 
     def append_columns(self, signature: I32, name: I32, columns: EntryColumns) -> None:
         """Append the next n entries of the file, whose columns are decoded already."""

@@ -27,6 +27,8 @@ from torchprof_tui.trace.decode.chunker import CHUNK_BYTES, TextWindow
 from torchprof_tui.trace.decode.entry_decoder import EntryDecoder
 from torchprof_tui.trace.decode.json_document import JsonDocument
 from torchprof_tui.trace.decode.parallel import ParallelDecoder, SplitNotVerifiedError, choose_process_count
+from torchprof_tui.trace.decode.perfetto_protobuf.packet_chunks import looks_like_packets
+from torchprof_tui.trace.decode.perfetto_protobuf.protobuf_decoder import ProtobufDecoder
 from torchprof_tui.trace.decode.text_limits import choose_text_limits
 from torchprof_tui.trace.model.raw_events import DecodedTrace, RawEvents
 from torchprof_tui.trace.sources.source import Source
@@ -76,6 +78,8 @@ def decode_trace(
     including this one; None: as many as pay. `defer_blocks`: leave the text of a local gzip file compressed as it is,
     for `TextIndex.split_into_blocks` to split later.
     """
+    if looks_like_packets(source.peek()):
+        return _decode_packets(source, text_dir, progress)
     use_templates = _should_use_templates(source) if use_templates is None else use_templates
     process_count = (choose_process_count(source) if use_templates else 1) if process_count is None else process_count
     gzip_file = (
@@ -99,6 +103,15 @@ def decode_trace(
         finally:
             decoder.close()
         decoder = _TraceDecoder(source, text_dir, progress, chunk_size, use_templates, gzip_file)
+        try:
+            return decoder.run()
+        finally:
+            decoder.close()
+
+
+def _decode_packets(source: Source, text_dir: Path, progress: ProgressCallback | None) -> DecodedTrace:
+    with pause_garbage_collection():
+        decoder = ProtobufDecoder(source, text_dir, progress)
         try:
             return decoder.run()
         finally:

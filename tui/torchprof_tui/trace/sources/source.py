@@ -36,6 +36,9 @@ _PLAIN_READ_BYTES = 1 << 20
 _COMPRESSED_READ_BYTES = 1 << 18
 """Bytes per read of compressed data: about 3 MB of text."""
 
+_PEEK_BYTES = 1 << 18
+"""Bytes of a local file that are read to tell its format: twice those of a zstd block, which is unpacked as a whole."""
+
 _GZIP_SIZE_BYTES = 4
 
 _BOMB_RATIO, _BOMB_BYTES = 200, 256 << 20
@@ -60,6 +63,30 @@ class Stream(Protocol):
     def read(self, n: int, /) -> bytes | None: ...
 
     def close(self) -> None: ...
+
+
+class _PeekedBlocks:
+    """Blocks of a source whose first one was read already. `first`: that block, empty if there is none."""
+
+    def __init__(self, first: bytes, rest: Iterator[bytes]) -> None:
+        self.first = first
+        self._is_first = bool(first)
+        self._rest = rest
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        if self._is_first:
+            self._is_first = False
+            return self.first
+        return next(self._rest)
+
+    def close(self) -> None:
+        """End the thread that reads ahead, if there is one."""
+        close = getattr(self._rest, "close", None)
+        if close is not None:
+            close()
 
 
 class Source:
@@ -93,6 +120,7 @@ class Source:
         self._compressed_in_transit = compressed_in_transit
         self._stop = stop
         self._connection_error = ""
+        self._peeked: _PeekedBlocks | None = None
         self.unpack_all = bool(os.environ.get(UNPACK_ALL))
         self._tally = ProblemTally()
         self._head = self._read_head()
@@ -112,11 +140,35 @@ class Source:
         """Problems of the stream; complete once `blocks()` is exhausted."""
         return self._tally.problems()
 
+    def peek(self) -> bytes:
+        """Read the beginning of the text, which `blocks` yields again; empty where there is none. Raises TraceError.
+
+        Starts no thread for a local file, because its decoder may fork.
+        """
+        if self._path is not None and isinstance(self._stream, io.FileIO):
+            return self._peek_file(os.pread(self._stream.fileno(), _PEEK_BYTES, 0))
+        if self._peeked is None:
+            blocks = self._open_blocks()
+            self._peeked = _PeekedBlocks(next(blocks, b""), blocks)
+        return self._peeked.first
+
+    def _peek_file(self, stored: bytes) -> bytes:
+        if not self.compression:
+            return stored
+        try:
+            texts = DECOMPRESSORS[self.compression](ReplayBuffer(self._path, 0)).feed(stored)
+            return next((text for text in texts if text), b"")
+        except DamagedStreamError:
+            return b""
+
     def blocks(self) -> Iterator[bytes]:
         """Iterate over the decompressed text in blocks, none of them empty. Decompression runs ahead on a thread.
 
         A truncated or damaged stream ends early and adds a problem. Raises TraceError if reading fails.
         """
+        return self._open_blocks() if self._peeked is None else self._peeked
+
+    def _open_blocks(self) -> Iterator[bytes]:
         return (
             iter(Prefetcher(self._decompressed_blocks(), self._stop))
             if self.compression

@@ -20,7 +20,11 @@ _GLOB_MAGIC = re.compile(r"[*?\[]")
 _URL_GLOB_MAGIC = re.compile(r"[*\[]")
 
 
-TRACE_SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst", ".trace", ".trace.gz")
+TRACE_SUFFIXES = (
+    *(".json", ".json.gz", ".json.xz", ".json.zst"),
+    *(".pftrace", ".pftrace.gz", ".pftrace.xz", ".pftrace.zst"),
+    *(".trace", ".trace.gz"),
+)
 """What the names of traces end with: the files of a folder that are listed, local, over ssh or behind a URL."""
 
 LOCAL_TRACE_SUFFIXES = (*TRACE_SUFFIXES, ".sqlite")

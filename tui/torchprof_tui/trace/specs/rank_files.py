@@ -156,6 +156,10 @@ def rank_of(recorded_rank: int | None, spec: str) -> int | None:
     return rank_in_name(spec)
 
 
+_PACKET_TAG = b"\x0a"
+"""What a Perfetto trace begins with, but text may too."""
+
+
 def read_trace_head(path: str) -> TraceHead:
     """Read the beginning of a file. Of an unreadable file, all fields are empty."""
     try:
@@ -174,6 +178,8 @@ def read_trace_head(path: str) -> TraceHead:
         return TraceHead(
             True, None, None
         )  # zstd, xz: trust the suffix, as importing a decompressor takes too long here
+    if start[:1] == _PACKET_TAG and ".pftrace" in _file_name(path):
+        return TraceHead(True, None, None)  # packets say nothing of ranks
     looks_like_trace = start.lstrip()[:1] in (b"{", b"[") and _TRACE_MARKER.search(start) is not None
     info = _DISTRIBUTED_INFO.search(start)
     if info is None:

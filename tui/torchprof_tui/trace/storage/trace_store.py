@@ -44,6 +44,7 @@ from torchprof_tui.trace.model.trace_metadata import read_trace_metadata
 from torchprof_tui.trace.text.block_text import BlockText
 from torchprof_tui.trace.text.gzip_text import GzipText
 from torchprof_tui.trace.text.large_values import LargeValues
+from torchprof_tui.trace.text.packet_text import PacketText
 from torchprof_tui.trace.text.plain_text import PlainText
 from torchprof_tui.trace.text.text_index import FileText, TextIndex
 
@@ -93,7 +94,9 @@ _MEMORY_COLUMNS = (
 _INDEX_COLUMNS = ("starts", "sums", "masks", "best")
 _TEXT_COLUMNS = ("first", "offset", "length", "checksum")
 
-_PLAIN, _BLOCKS, _GZIP = "plain", "blocks", "gzip"
+_PACKET_COLUMNS = ("position", "time", "duration")  # of PacketText, besides those of every text
+
+_PLAIN, _BLOCKS, _GZIP, _PACKETS = "plain", "blocks", "gzip", "packets"
 """How `meta.json` names the class of the trace's text."""
 
 
@@ -169,6 +172,8 @@ def iterate_arrays(trace: Trace) -> Iterator[tuple[str, Array]]:
         for name in _MEMORY_COLUMNS:
             yield f"memory.{name}", getattr(trace.memory, name)
     for name in _TEXT_COLUMNS:
+        yield f"text.{name}", getattr(trace.text, name)
+    for name in _PACKET_COLUMNS if isinstance(trace.text, PacketText) else ():
         yield f"text.{name}", getattr(trace.text, name)
     blob, ends = _pack_texts(trace.names)
     yield "names.text", blob
@@ -252,7 +257,7 @@ def open_trace(folder: Path, verify: bool = False) -> Trace:
 
 def _verify_texts(trace: Trace, folder: Path) -> None:
     """Compare the text blocks and the copied values of a trace with their checksums. Raises StoreError."""
-    if isinstance(trace.text, BlockText | GzipText) and not trace.text.is_intact():
+    if isinstance(trace.text, BlockText | GzipText | PacketText) and not trace.text.is_intact():
         raise StoreError(f"the text in {folder} is damaged")
     if trace.large_keys is not None and not trace.large_keys.is_intact():
         raise StoreError(f"{trace.large_keys.path} is damaged")
@@ -325,6 +330,9 @@ def _text_fields(text: TextIndex, folder: Path) -> list[Any]:
     """Return [class, path], for a gzip file followed by [path of its blocks, *fingerprint]."""
     if isinstance(text, GzipText):
         return [_GZIP, str(text.path), _relative_path(text.blocks_path, folder), *text.fingerprint]
+    if isinstance(text, PacketText):
+        context = _relative_path(text.context_path, folder), text.context_checksum
+        return [_PACKETS, _relative_path(text.path, folder), text.is_compressed, *context]
     assert isinstance(text, PlainText | BlockText)
     return [_PLAIN if isinstance(text, PlainText) else _BLOCKS, _relative_path(text.path, folder)]
 
@@ -335,6 +343,16 @@ def _restore_text(folder: Path, fields: list[Any], columns: _MappedColumns) -> F
     if kind == _GZIP:
         blocks_path, *fingerprint = rest
         return GzipText(Path(path), **arrays, fingerprint=tuple(fingerprint), blocks_path=folder / blocks_path)
+    if kind == _PACKETS:
+        arrays |= {name: columns[f"text.{name}"] for name in _PACKET_COLUMNS}
+        is_compressed, context_path, checksum = rest
+        return PacketText(
+            folder / path,
+            **arrays,
+            is_compressed=is_compressed,
+            context_path=folder / context_path,
+            context_checksum=checksum,
+        )
     return (PlainText if kind == _PLAIN else BlockText)(folder / path, **arrays)
 
 

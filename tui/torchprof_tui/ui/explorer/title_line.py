@@ -18,7 +18,7 @@ from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 from torchprof_tui.ui.explorer.lanes.step_labels import count_kinds
 
-_SUFFIXES = (".gz", ".xz", ".zst", ".json", ".trace", ".pt")
+_SUFFIXES = (".gz", ".xz", ".zst", ".json", ".pftrace", ".trace", ".pt")
 
 MAX_DEVICES = 256
 """Maximum number of GPUs that are summed for each frame; no host has more. The line reports where a file has more."""

@@ -1,0 +1,116 @@
+"""Damaged and truncated .pftrace files: what can be read opens, the rest is one clear line; nothing crashes."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.paths import FIXTURES
+from torchprof_tui.trace.build.build_trace import build_trace
+from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.problems import CUT_SHORT, UNREADABLE_ENTRY
+from torchprof_tui.trace.decode.general_decoder import decode_trace
+from torchprof_tui.trace.decode.perfetto_protobuf.packet_chunks import PacketChunker, looks_like_packets
+from torchprof_tui.trace.json_text.salvage import parse_chunk
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.sources.open import open_source
+
+_DATA = gzip.decompress((FIXTURES / "pftrace" / "cuda_graph_replay.pftrace.gz").read_bytes())
+
+
+def _open(data: bytes, folder: Path) -> Trace | None:
+    """Build the trace of these bytes and read all entries; None where there is one line that says why not."""
+    path = folder / "t.pftrace"
+    path.write_bytes(data)
+    try:
+        trace = build_trace(decode_trace(open_source(str(path)), folder), "t")
+    except TraceError as error:
+        line = str(error)
+    else:
+        line = ""
+    if line:
+        assert "\n" not in line
+        assert 10 < len(line) < 600
+        return None
+    for chunk, text in trace.text.read_texts(range(len(trace.text.first))):
+        ends = [*trace.text.first[1:].tolist(), trace.counts.events - trace.counts.not_drawn.get("unreadable", 0)]
+        assert len(parse_chunk(text)) == ends[chunk] - trace.text.first[chunk]
+    for ordinal in trace.ordinal.tolist():
+        trace.read_entry(ordinal)
+    return trace
+
+
+def test_a_file_cut_short_has_the_events_before(tmp_path: Path) -> None:
+    events = []
+    tags = next(iter(PacketChunker(iter([_DATA])))).tag.tolist()
+    for size in [tag + 4 for tag in tags[::23]]:  # an end between two packets cannot be told from a whole file
+        trace = _open(_DATA[:size], tmp_path)
+        if trace is not None:
+            events.append(len(trace))
+            assert [problem.kind for problem in trace.problems].count(CUT_SHORT) == 1, size
+    assert events == sorted(events)
+    assert len(events) > 10
+
+
+def test_a_file_cut_before_its_first_event_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "t.pftrace"
+    path.write_bytes(_DATA[:300])
+    with pytest.raises(TraceError, match=r"cut short before its first event: the file ends inside the packet .* byte"):
+        decode_trace(open_source(str(path)), tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_changed_bytes_never_crash(seed: int, tmp_path: Path) -> None:
+    chosen = random.Random(seed)
+    data = bytearray(_DATA)
+    for _ in range(chosen.choice([1, 3, 30, 300])):
+        data[chosen.randrange(len(data))] = chosen.randrange(256)
+    if chosen.random() < 0.3:
+        del data[chosen.randrange(len(data)) :]
+    if chosen.random() < 0.3:
+        at = chosen.randrange(len(data))
+        data[at:at] = chosen.randbytes(chosen.randrange(40))
+    _open(bytes(data), tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_one_changed_byte_after_the_head_leaves_a_trace(seed: int, tmp_path: Path) -> None:
+    data = bytearray(_DATA)
+    data[random.Random(seed).randrange(6000, len(data))] ^= 1 << seed % 8
+    assert _open(bytes(data), tmp_path) is not None
+
+
+def test_what_follows_the_packets_is_reported(tmp_path: Path) -> None:
+    trace = _open(_DATA + b"\x00garbage", tmp_path)
+    assert trace is not None
+    assert [(p.kind, p.example) for p in trace.problems] == [
+        (UNREADABLE_ENTRY, f"from byte {len(_DATA)} on this is no packet")
+    ]
+
+
+_HEADS = [
+    *(b'\n{"traceEvents": [', b"\n\n[{", b"\n", b"", b"{}"),
+    *(b'\n{\n  "schemaVersion": 1,\n', b"\x0a\x00\x00", b"SQLite"),
+]
+
+
+@pytest.mark.parametrize("head", _HEADS)
+def test_other_files_are_no_packets(head: bytes) -> None:
+    assert not looks_like_packets(head + b" " * 300)
+    assert not looks_like_packets(head)
+
+
+@pytest.mark.parametrize("block_size", [1, 7, 1000, 10**6])
+@pytest.mark.parametrize("chunk_size", [1, 300, 5000, 10**6])
+def test_chunks_are_whole_packets_however_the_stream_comes(block_size: int, chunk_size: int) -> None:
+    data = _DATA[:4000]
+    chunker = PacketChunker(iter([data[k : k + block_size] for k in range(0, len(data), block_size)]), chunk_size)
+    chunks = list(chunker)
+    whole = next(iter(PacketChunker(iter([data]))))
+    assert b"".join(chunk.text for chunk in chunks) == whole.text
+    assert [chunk.offset + at for chunk in chunks for at in chunk.tag.tolist()] == whole.tag.tolist()
+    assert [chunk.offset + at for chunk in chunks for at in chunk.begin.tolist()] == whole.begin.tolist()
+    assert chunker.is_cut_short

@@ -1,0 +1,177 @@
+"""Convert packets to the entries that a JSON trace has for the same events: the args, and what is not quite plain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchprof_tui.trace.perfetto_protobuf import field_numbers
+from torchprof_tui.trace.perfetto_protobuf.annotations import read_annotations
+from torchprof_tui.trace.perfetto_protobuf.field_numbers import Event, Packet
+from torchprof_tui.trace.perfetto_protobuf.render_stages import read_stage
+from torchprof_tui.trace.perfetto_protobuf.sequence_tables import SequenceTables, decode_text, parse_counter_names
+from torchprof_tui.trace.perfetto_protobuf.track_table import TrackTable
+from torchprof_tui.trace.perfetto_protobuf.wire_format import Value, WireError, parse_fields, to_double, to_signed
+
+Entry = dict[str, Any]
+
+FindIds = Callable[[int], tuple[str, str]]
+"""Returns the pid and the tid of a track, given by its uuid."""
+
+_PHASES = {field_numbers.BEGIN: "B", field_numbers.END: "E", field_numbers.INSTANT: "i"}
+_NO_CATEGORY = {"cuda_sync_kind": "cuda_sync"}
+"""Category of events that torch writes without one, by an arg that only they have."""
+
+PROFILER_PID, PROFILER_CATEGORY = "-1", "overhead"
+"""CUPTI's overhead, which torch writes without a category."""
+
+
+@dataclass(slots=True)
+class PacketEvents:
+    """The entries of a packet, without `ts` and `dur`. `time`, `duration`: ns, None where there is none."""
+
+    entries: list[Entry] = field(default_factory=list)
+    time: int | None = None
+    clock: int = 0
+    duration: int | None = None
+
+
+def convert_packet(packet: bytes, tables: SequenceTables, tracks: TrackTable, find_ids: FindIds) -> PacketEvents:
+    """Convert the events of a packet. Raises WireError where the packet is damaged."""
+    events = PacketEvents(clock=tables.clock)
+    for number, value in parse_fields(packet):
+        if isinstance(value, int):
+            if number == Packet.TIMESTAMP:
+                events.time = value if value < 1 << 62 else None
+            elif number == Packet.CLOCK:
+                events.clock = value
+        elif number == Packet.TRACK_EVENT:
+            events.entries += _convert_event(value, tables, tracks, find_ids)
+        elif number == Packet.RENDER_STAGE:
+            entry, events.duration = read_stage(value, tables)
+            events.entries.append(entry)
+        elif number == Packet.GPU_COUNTER:
+            events.entries += _convert_counters(value, tables)
+    return events
+
+
+@dataclass(slots=True)
+class _EventParts:
+    """The fields of a TrackEvent: those that may be repeated, and the others by number."""
+
+    fields: dict[int, Value] = field(default_factory=dict)
+    annotations: list[bytes] = field(default_factory=list)
+    categories: list[str] = field(default_factory=list)
+    flows: list[tuple[str, int]] = field(default_factory=list)
+
+    def get_integer(self, number: int, missing: int) -> int:
+        """Return a numeric field. Raises WireError for bytes."""
+        value = self.fields.get(number, missing)
+        if not isinstance(value, int):
+            raise WireError("a track event whose fields have other types")
+        return value
+
+
+def _split_event(data: bytes, tables: SequenceTables) -> _EventParts:
+    parts = _EventParts()
+    for number, value in parse_fields(data):
+        if number == Event.ANNOTATIONS and isinstance(value, bytes):
+            parts.annotations.append(value)
+        elif number == Event.CATEGORIES:
+            parts.categories.append(decode_text(value))
+        elif isinstance(value, int) and number == Event.CATEGORY_IIDS:
+            parts.categories.append(tables.categories.get(value, ""))
+        elif isinstance(value, int) and number in _FLOW_PHASES:
+            parts.flows.append((_FLOW_PHASES[number], value))
+        else:
+            parts.fields[number] = value
+    return parts
+
+
+def _convert_event(data: bytes, tables: SequenceTables, tracks: TrackTable, find_ids: FindIds) -> list[Entry]:
+    parts = _split_event(data, tables)
+    uuid, kind = parts.get_integer(Event.TRACK, tables.track), parts.get_integer(Event.TYPE, 0)
+    name_iid = parts.get_integer(Event.NAME_IID, _NO_NAME)
+    pid, tid = find_ids(uuid)
+    if kind == field_numbers.COUNTER:
+        return _convert_counter(parts.fields, tracks.find_counter_name(uuid), pid)
+    if kind not in _PHASES:
+        return []
+    if name_iid != _NO_NAME:
+        name = tables.names.get(name_iid, f"name {name_iid}")
+    else:
+        name = decode_text(parts.fields.get(Event.NAME, b""))
+    args = read_annotations(parts.annotations, tables)
+    category = ",".join(filter(None, parts.categories)) or _find_category(kind, pid, args)
+    entry: Entry = {"ph": _PHASES[kind], "cat": category, "name": name, "pid": pid, "tid": tid}
+    if args:
+        entry["args"] = args
+    ends = [
+        {"ph": phase, "cat": "flow", "name": "flow", "id": flow, "pid": pid, "tid": tid, **_BINDING[phase]}
+        for phase, flow in parts.flows
+    ]
+    return [entry, *ends]
+
+
+def _find_category(kind: int, pid: str, args: dict[str, Any]) -> str:
+    """Find the category of an event that torch writes without one."""
+    if kind == field_numbers.BEGIN:
+        for arg, category in _NO_CATEGORY.items():
+            if arg in args:
+                return category
+    return PROFILER_CATEGORY if pid == PROFILER_PID else ""
+
+
+_FLOW_PHASES = {Event.FLOWS: "s", Event.OLD_FLOWS: "s", Event.ENDING_FLOWS: "f", Event.OLD_ENDING_FLOWS: "f"}
+_NO_NAME = -1
+_BINDING: dict[str, dict[str, str]] = {"s": {}, "f": {"bp": "e"}}
+
+
+def _convert_counter(fields: dict[int, Value], name: str, pid: str) -> list[Entry]:
+    integer, double = fields.get(Event.COUNTER), fields.get(Event.DOUBLE_COUNTER)
+    if isinstance(double, int):
+        value: float | None = _finite(to_double(double))
+    elif isinstance(integer, int):
+        value = to_signed(integer)
+    else:
+        return []
+    return [{"ph": "C", "name": name, "pid": pid, "tid": "", "args": {"value": value}}]
+
+
+def _convert_counters(data: bytes, tables: SequenceTables) -> list[Entry]:
+    """Convert a GpuCounterEvent: a point of one or several counters of a GPU."""
+    names: dict[int, str] = {}
+    gpu = 0
+    points: list[tuple[int, float | None]] = []
+    for number, value in parse_fields(data):
+        if number == 1 and isinstance(value, bytes):
+            names = parse_counter_names(value)
+        elif number == 4 and isinstance(value, int):
+            names, gpu = tables.counters.get(value, {}), tables.counter_gpus.get(value, gpu)
+        elif number == 3 and isinstance(value, int):
+            gpu = to_signed(value)
+        elif number == 2 and isinstance(value, bytes):
+            points.append(_read_point(value))
+    pid = f"GPU {gpu} Counters"
+    return [
+        {"ph": "C", "name": names.get(counter, f"counter {counter}"), "pid": pid, "tid": "", "args": {"": value}}
+        for counter, value in points
+    ]
+
+
+def _read_point(data: bytes) -> tuple[int, float | None]:
+    counter, value = 0, None
+    for number, raw in parse_fields(data):
+        if not isinstance(raw, int):
+            continue
+        if number == 1:
+            counter = raw
+        elif number in (2, 3):
+            value = to_signed(raw) if number == 2 else _finite(to_double(raw))
+    return counter, value
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
