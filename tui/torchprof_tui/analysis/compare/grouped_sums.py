@@ -8,8 +8,8 @@ import numpy as np
 
 from torchprof_tui.analysis.compare.compared_tree import ComparedTree
 from torchprof_tui.analysis.compare.side import Side
-from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.dispatch.call_sites import CallSites
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.model.event_kind import Kind
 
 NO_MODULE = "(no module)"

@@ -44,13 +44,15 @@ class Category(IntEnum):
 
 
 RULES = {
-    Category.PARAMETER: "allocated outside of the passes by nn.Module's code (creation, .to()), or, before the first pass, "
-    "never freed and of the size of a gradient; buffers count as parameters",
-    Category.GRADIENT: "allocated in a backward pass, and still alive when the next phase begins; or freed by zero_grad",
+    Category.PARAMETER: "allocated outside of the passes by nn.Module's code (creation, .to()), or, before the first "
+    "pass, never freed and of the size of a gradient; buffers count as parameters",
+    Category.GRADIENT: "allocated in a backward pass, and still alive when the next phase begins; or allocated before "
+    "the recording and freed by zero_grad",
     Category.OPTIMIZER_STATE: "allocated in Optimizer.step, and still alive when the next phase begins",
     Category.ACTIVATION: "allocated in a forward pass, and still alive when the backward pass begins; or allocated "
     "before the recording and freed in a backward pass",
-    Category.INPUT: "copied to the device or created outside of all modules, and still alive when the next phase begins",
+    Category.INPUT: "copied to the device or created outside of all modules, and still alive when the next phase "
+    "begins",
     Category.TEMPORARY: "freed before the phase that it was allocated in is over",
     Category.UNKNOWN: "none of the other rules applies",
 }
@@ -58,7 +60,10 @@ RULES = {
 
 FACTORY_OPS = frozenset(
     f"aten::{name}"
-    for name in "arange full linspace ones rand randint randn randperm scalar_tensor tensor zeros from_file".split()
+    for name in (
+        *("arange", "from_file", "full", "linspace", "ones", "rand", "randint", "randn", "randperm"),
+        *("scalar_tensor", "tensor", "zeros"),
+    )
 )
 """Ops that create a tensor from nothing: outside of all modules they create inputs."""
 

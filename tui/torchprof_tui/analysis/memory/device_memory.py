@@ -58,7 +58,7 @@ class DeviceMemory:
         return int(np.searchsorted(self.time, time, side="right")) - 1
 
     def read_curve(self, times: I64) -> tuple[I64, I64]:
-        """Read (allocated, reserved) bytes at these times: int64[t] each; before the first record `base` and unknown."""
+        """Read (allocated, reserved) bytes at these times: int64[t] each; before the records `base` and unknown."""
         position = np.searchsorted(self.time, times, side="right") - 1
         inside, index = position >= 0, np.maximum(position, 0)
         return np.where(inside, self.allocated[index], self.base), np.where(

@@ -112,6 +112,7 @@ def match_frees(trace: Trace, memory: MemoryEvents) -> MemoryLifetimes:
 
 def split_by_device(trace: Trace, memory: MemoryEvents) -> list[I64]:
     """Split the records by process and device, each in the order of time: one int64[m] for each address space."""
+    count = len(memory.time)
     process_of_lane: dict[tuple[int | None, str], int] = {}
     processes = np.array(
         [process_of_lane.setdefault((lane.rank, lane.pid), len(process_of_lane)) for lane in trace.lanes] or [0],
@@ -120,7 +121,14 @@ def split_by_device(trace: Trace, memory: MemoryEvents) -> list[I64]:
     process = np.where(memory.lane >= 0, processes[np.maximum(memory.lane, 0)], -1)
     if len(process_of_lane) == 1:
         process[:] = 0  # a record of a thread without events is of the only process
-    keys = np.stack([process, memory.device_type, memory.device_id])
-    space = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
+    space = np.zeros(count, np.int64)
+    for column in (process, memory.device_type, memory.device_id):
+        values = np.unique(column)
+        space = _number_values(space * len(values) + np.searchsorted(values, column))
     order = np.argsort(space, kind="stable")
-    return [part.astype(np.int64) for part in np.split(order, np.cumsum(np.bincount(space))[:-1])] if len(order) else []
+    return [part.astype(np.int64) for part in np.split(order, np.cumsum(np.bincount(space))[:-1])] if count else []
+
+
+def _number_values(keys: I64) -> I64:
+    """Number the distinct keys in ascending order: int64[m]. Few are distinct, so that a search beats an argsort."""
+    return np.searchsorted(np.unique(keys), keys).astype(np.int64)

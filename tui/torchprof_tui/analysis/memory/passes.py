@@ -122,7 +122,7 @@ def match_name_prefix(trace: Trace, prefix: str) -> Bool:
 
 
 def find_nearest_or_self(parent: I32, nodes: Array, mask: Bool) -> I64:
-    """Find the innermost event with `mask` among each node and its ancestors: int64[k]; -1 for none, and for node -1."""
+    """Find the innermost event with `mask` among each node and its ancestors: int64[k]; -1 for none, and of -1."""
     found = np.full(len(nodes), -1, np.int64)
     known = np.flatnonzero(nodes >= 0)
     inside = np.asarray(nodes)[known].astype(np.int64)

@@ -20,9 +20,9 @@ from torchprof_tui.trace.query.read_entries import read_entries
 ALLOCATING_OPS = frozenset(
     f"aten::{name}"
     for name in (
-        "empty empty_strided empty_like empty_permuted empty_quantized new_empty new_empty_strided resize_ resize_as_ "
-        "_efficientzerotensor"
-    ).split()
+        *("empty", "empty_like", "empty_permuted", "empty_quantized", "empty_strided", "new_empty"),
+        *("new_empty_strided", "resize_", "resize_as_", "_efficientzerotensor"),
+    )
 )
 """Ops that only allocate: the op that called one of them says what the memory is for."""
 

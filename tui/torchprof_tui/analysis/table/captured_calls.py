@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, sum_subtrees
-from torchprof_tui.analysis.graphs.captured_ops import CapturedOps
 from torchprof_tui.analysis.dispatch.call_sites import CallSites
+from torchprof_tui.analysis.graphs.captured_ops import CapturedOps
 from torchprof_tui.analysis.table.counted_calls import Calls, CapturedCalls
 from torchprof_tui.analysis.table.op_args import OpArgs, concatenate_op_args, read_event_args
 from torchprof_tui.trace.core.arrays import I32, I64, sorted_unique
