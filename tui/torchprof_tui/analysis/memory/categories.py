@@ -210,4 +210,4 @@ def _find_host_copies(trace: Trace) -> Bool:
     mask = np.zeros(len(trace), np.bool_)
     mask[launches[launches >= 0]] = True
     is_op = np.asarray(trace.kind == Kind.OP)
-    return include_ancestors(trace.parent, mask) & is_op
+    return np.asarray(include_ancestors(trace.parent, mask) & is_op)

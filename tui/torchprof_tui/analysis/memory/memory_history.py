@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.memory.categories import RULES, Category, decide_categories
+from torchprof_tui.analysis.memory.categories import Category, decide_categories
 from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES, DeviceMemory, build_device_memory
 from torchprof_tui.analysis.memory.lifetimes import Lifetimes
 from torchprof_tui.analysis.memory.older_memory import OlderMemory, estimate_older_memory
@@ -230,6 +230,18 @@ def build_memory_history(trace: Trace) -> MemoryHistory | None:
     return MemoryHistory(trace, tuple(devices))
 
 
-def describe_rule(category: Category) -> str:
-    """Return the rule that decides a category."""
-    return RULES[category]
+def explain_missing_memory(trace: Trace) -> str:
+    """Explain why nothing is known about memory, and what records it."""
+    return (
+        f"{trace.label}: no memory was recorded; to record it: profile_memory=True (torchprof-tui run --profile-memory)"
+    )
+
+
+def explain_missing_addresses(memory: DeviceMemory) -> str | None:
+    """Explain why the allocations of a device are not told apart, and what records it; None if they are."""
+    if memory.lifetimes is not None:
+        return None
+    return (
+        f"the records of {memory.label} carry no addresses, so that frees cannot be matched with allocations; torch 2 "
+        f"and later record them with profile_memory=True"
+    )

@@ -10,7 +10,7 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.dispatch.call_sites import MODULE_PREFIX
 from torchprof_tui.analysis.dispatch.source_line import BACKWARD_ENGINE_PREFIX
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Array, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -121,7 +121,7 @@ def match_name_prefix(trace: Trace, prefix: str) -> Bool:
     return np.asarray(matches[trace.name]) if len(trace.names) else np.zeros(len(trace), np.bool_)
 
 
-def find_nearest_or_self(parent: I32, nodes: Array, mask: Bool) -> I64:
+def find_nearest_or_self(parent: I32, nodes: I32 | I64, mask: Bool) -> I64:
     """Find the innermost event with `mask` among each node and its ancestors: int64[k]; -1 for none, and of -1."""
     found = np.full(len(nodes), -1, np.int64)
     known = np.flatnonzero(nodes >= 0)

@@ -107,6 +107,29 @@ class DeviceSnapshot:
         owner = np.repeat(segments.device, np.diff(segments.first))
         return np.flatnonzero(owner == self.device)
 
+    @property
+    def label(self) -> str:
+        return f"GPU {self.device}"
+
+    @cached_property
+    def segment_allocated(self) -> I64:
+        """Bytes of each segment of the snapshot in blocks in use: int64[segments]."""
+        used = np.where(self.snapshot.blocks.state == BlockState.ALLOCATED, self.snapshot.blocks.size, 0)
+        total = np.concatenate([np.zeros(1, np.int64), np.cumsum(used)])
+        return np.diff(total[self.snapshot.segments.first])
+
+    @cached_property
+    def segment_largest_free(self) -> I64:
+        """The largest free block of each segment of the snapshot, bytes: int64[segments]."""
+        largest = np.zeros(len(self.snapshot.segments), np.int64)
+        free = np.where(self.snapshot.blocks.state == BlockState.FREE, self.snapshot.blocks.size, 0)
+        np.maximum.at(largest, self._segment_of_block, free)
+        return largest
+
+    @cached_property
+    def _segment_of_block(self) -> I64:
+        return np.repeat(np.arange(len(self.snapshot.segments)), np.diff(self.snapshot.segments.first))
+
     @cached_property
     def totals(self) -> BlockTotals:
         """The totals at the time of the snapshot."""
@@ -115,8 +138,7 @@ class DeviceSnapshot:
         sums = {each: int(size[state == each].sum()) for each in BlockState}
         free = size[state == BlockState.FREE]
         is_used = np.zeros(len(segments), np.bool_)
-        segment_of_block = np.repeat(np.arange(len(segments)), np.diff(segments.first))
-        is_used[segment_of_block[blocks.state != BlockState.FREE]] = True
+        is_used[self._segment_of_block[blocks.state != BlockState.FREE]] = True
         return BlockTotals(
             segments=len(self.segments),
             reserved=int(segments.size[self.segments].sum()),

@@ -106,5 +106,5 @@ def _find_end(data: bytes) -> int:
 def _describe_refused(code: int, position: int) -> str:
     if code < 0:
         return "damaged: it has no end"
-    known = pickletools.code2op.get(chr(code))
-    return f"it holds {'an unknown instruction' if known is None else known.name} at byte {position:,}"
+    name = next((each.name for each in pickletools.opcodes if each.code == chr(code)), "an unknown instruction")
+    return f"it holds {name} at byte {position:,}"
