@@ -179,7 +179,9 @@ class _Sources:
         owner = self._producers.owner[self._records[rows]].astype(np.int64)
         created = np.zeros(len(rows), np.bool_)
         known = np.flatnonzero(owner >= 0)
-        frame = find_outermost_ancestor(trace.parent, owner[known], self._is_module_code)
+        is_code = self._is_module_code
+        frame = find_outermost_ancestor(trace.parent, owner[known], is_code)
+        frame = np.where((frame < 0) & is_code[owner[known]], owner[known], frame)
         end = np.where(frame >= 0, (trace.start + trace.duration)[np.maximum(frame, 0)], FOREVER)
         created[known] = (frame >= 0) & (died[rows[known]] > end)
         return created

@@ -146,6 +146,8 @@ def find_phases(trace: Trace, passes: Passes, owners: I32, lanes: I32, times: I6
     is_engine = np.zeros(len(trace.lanes) + 1, np.bool_)  # the last is for lane -1
     engine_events = np.flatnonzero((passes.mark == Phase.BACKWARD) & (trace.parent < 0))
     is_engine[np.unique(trace.lane[engine_events])] = True
+    others = np.flatnonzero(((passes.mark == Phase.FORWARD) | (passes.mark == Phase.OPTIMIZER)) & (trace.parent < 0))
+    is_engine[np.unique(trace.lane[others])] = False  # without a GPU the backward pass runs on the program's own thread
     on_engine = is_engine[lanes[undecided]]
     phase[undecided[on_engine]] = Phase.BACKWARD
     rest = undecided[~on_engine]
