@@ -26,7 +26,7 @@ def _build_grammar() -> re.Pattern[bytes]:
     instructions = (
         r"(?:j....)++",  # LONG_BINGET: most of a file are references to values that were read before
         r"(?:h.)++",  # BINGET
-        r"[\x94(\]})Nltsaue\x85-\x89]++",  # MEMOIZE, MARK, empty list, dict, tuple, None, tuples, appends, True, False
+        r"[\x94(\]})Ntsaue\x85-\x89]++",  # MEMOIZE, MARK, empty list, dict, tuple, None, tuples, appends, True, False
         r"[Kq].",  # BININT1, BINPUT
         r"J....",  # BININT
         r"M..",  # BININT2
