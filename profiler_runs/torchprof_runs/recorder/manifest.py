@@ -46,6 +46,7 @@ class Manifest:
             "environment": {},
             "phases": [],
             "kept": [],
+            "memory_snapshot": None,
             "script_profiles_itself": False,
             "script_traces": [],
             "preflight": None,

@@ -35,6 +35,7 @@ class Options:
     with_stack: bool = False
     with_flops: bool = False
     with_modules: bool = False
+    memory_snapshot: bool = False
     step: str = "auto"
     after: float | None = None
     duration: float | None = None
@@ -80,6 +81,7 @@ class Options:
             ("--with-stack", self.with_stack),
             ("--with-flops", self.with_flops),
             ("--with-modules", self.with_modules),
+            ("--memory-snapshot", self.memory_snapshot),
             ("--no-preflight", not self.preflight),
             ("--table", self.table is True),
             ("--no-table", self.table is False),
@@ -156,6 +158,9 @@ def _build_parser() -> argparse.ArgumentParser:
     what.add_argument("--with-stack", action="store_true", help="every Python call; traces become large")
     what.add_argument("--with-flops", action="store_true", help="estimated FLOPs of matmuls and convolutions")
     what.add_argument("--with-modules", action="store_true", help="the module hierarchy (TorchScript)")
+    what.add_argument(
+        "--memory-snapshot", action="store_true", help="the CUDA allocator's history with stacks, in a file of its own"
+    )
     _add_output_options(parser)
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module")
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
