@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
 from typing import Any
 
 import numpy as np
 import pytest
 
+import torchprof_tui as tt
 from tests.helpers.memory_fixtures import MEMORY, find_mark, open_recording, read_numbers
 from tests.helpers.trace_builder import annotation, cpu, memory, python, trace
 from torchprof_tui.analysis.memory.categories import RULES, Category
@@ -86,6 +88,31 @@ def test_categories_against_the_timeline_of_torch() -> None:
         assert abs(found.get("parameter", 0) - expected["parameter"] - mark["buffer"]["rounded"]) <= 1024
 
 
+@pytest.fixture(scope="module")
+def without_frames(tmp_path_factory: pytest.TempPathFactory) -> tt.Trace:
+    """Open the first recording as it would be without with_stack."""
+    with lzma.open(MEMORY / "start.pt.trace.json.xz") as file:
+        content = json.load(file)
+    entries = content["traceEvents"]
+    content["traceEvents"] = [entry for entry in entries if entry.get("cat") != "python_function"]
+    path = tmp_path_factory.mktemp("memory") / "without_frames.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return tt.open(path, cache=False)
+
+
+def test_without_frames_sizes_tell_the_parameters(without_frames: tt.Trace) -> None:
+    history = build_memory_history(without_frames._model)
+    assert history is not None
+    device = history.devices[0]
+    for mark in read_numbers()["start"][1:]:
+        found = sum_categories(device, find_mark(without_frames._model, mark["label"]))
+        assert found["parameter"] == mark["parameter"]["rounded"]  # the buffer is unknown
+        assert found.get("optimizer state", 0) == mark["optimizer_state"]["rounded"]
+        assert abs(found.get("input", 0) - mark["input"]["rounded"]) <= 1024  # torch.arange in the model
+        slack = UNSPLIT if mark["label"].endswith(" 0") else 0
+        assert abs(found.get("gradient", 0) - mark["gradient"]["rounded"]) <= slack
+
+
 def grow(at: float, size: int, address: int) -> Any:
     return memory(at, size, -1, device=0, address=address)
 
@@ -132,6 +159,13 @@ def test_what_is_held_and_as_large_as_a_gradient_is_a_parameter() -> None:
     assert decide(*STEP, held, gradient) == ["parameter", "gradient"]
     assert decide(*STEP, grow(10, 1024, 7), gradient) == ["unknown", "gradient"]
     assert decide(*STEP, grow(360, 512, 7), gradient) == ["gradient", "unknown"]  # after the first pass
+
+
+def test_no_more_parameters_of_a_size_than_gradients() -> None:
+    """The model is built before its inputs: of two blocks of that size the first is the parameter."""
+    made = cpu("aten::randn", 15, 5)
+    found = decide(*STEP, made, grow(10, 512, 7), grow(17, 512, 9), grow(210, 512, 8))
+    assert found == ["parameter", "input", "gradient"]
 
 
 def test_module_code_allocates_parameters_and_factories_inputs() -> None:

@@ -94,7 +94,10 @@ def decide_categories(producers: Producers, lifetimes: Lifetimes, phase: U8) -> 
     category[free_of_modules[sources.create_inputs(free_of_modules)]] = Category.INPUT
     outside_rows = np.flatnonzero(outside)
     category[outside_rows[sources.create_parameters(outside_rows, died)]] = Category.PARAMETER
-    category[_find_held_parameters(passes, lifetimes, outside, category, born)] = Category.PARAMETER
+    held = outside & ~lifetimes.is_freed & (born < (passes.start[0] if len(passes) else 0))
+    if not producers.has_frames:  # a copy to the device may be a buffer as well
+        category[held & (category == Category.INPUT)] = Category.UNKNOWN
+    category[_find_held_parameters(passes, lifetimes, held, category, born)] = Category.PARAMETER
     _decide_older(category, producers, lifetimes)
     return category
 
@@ -121,15 +124,24 @@ def _decide_forward(category: U8, passes: Passes, mask: Bool, born: I64, died: I
     category[rows] = np.where(kept, Category.ACTIVATION, np.where(freed, Category.TEMPORARY, Category.UNKNOWN))
 
 
-def _find_held_parameters(passes: Passes, lifetimes: Lifetimes, outside: Bool, category: U8, born: I64) -> I64:
-    """Find parameters by their size: never freed, allocated before the first pass, as large as a gradient: int64[p].
+def _find_held_parameters(passes: Passes, lifetimes: Lifetimes, held: Bool, category: U8, born: I64) -> I64:
+    """Find parameters by their size: as large as a gradient, and no more of a size than gradients: int64[p].
 
-    Without Python frames, nothing else tells them from other memory that the program holds.
+    `held` bool[k]: never freed, and allocated before the first pass. Of more than there are gradients, the first ones
+    are parameters: a model is built before its inputs.
     """
-    first_pass = passes.start[0] if len(passes) else 0
-    gradient_sizes = np.unique(lifetimes.bytes[category == Category.GRADIENT])
-    held = outside & ~lifetimes.is_freed & (born < first_pass)
-    return np.flatnonzero(held & np.isin(lifetimes.bytes, gradient_sizes) & (category != Category.INPUT))
+    gradients = np.flatnonzero(category == Category.GRADIENT)
+    gradients = gradients[lifetimes.allocated_by[gradients] >= 0]
+    if not len(gradients):
+        return gradients
+    within = passes.find_pass(born[gradients], Phase.BACKWARD)
+    fullest = np.bincount(within - within.min()).argmax() + within.min()
+    sizes, counts = np.unique(lifetimes.bytes[gradients[within == fullest]], return_counts=True)
+    rows = np.flatnonzero(held & np.isin(lifetimes.bytes, sizes))
+    rows = rows[np.lexsort((born[rows], category[rows] != Category.PARAMETER, lifetimes.bytes[rows]))]
+    size = lifetimes.bytes[rows]
+    rank = np.arange(len(rows)) - np.searchsorted(size, size)
+    return rows[rank < counts[np.searchsorted(sizes, size)]]
 
 
 def _decide_older(category: U8, producers: Producers, lifetimes: Lifetimes) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.memory.lifetimes import Lifetimes, pair_records, split_by_device
+from torchprof_tui.analysis.memory.lifetimes import Lifetimes, pair_records, select_paired, split_by_device
 from torchprof_tui.analysis.memory.record_owners import CPU_DEVICE_TYPE, format_device
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace
@@ -84,12 +85,17 @@ class DeviceMemory:
 def build_device_memory(trace: Trace, memory: MemoryEvents) -> list[DeviceMemory]:
     """Build the memory of each process and device: GPUs first, those with the highest peak first."""
     devices = [_build_device(trace, memory, records) for records in split_by_device(trace, memory)]
+    labels = Counter(device.label for device in devices)
+    devices = [
+        replace(device, label=f"{device.label} (process {device.process})") if labels[device.label] > 1 else device
+        for device in devices
+    ]
     return sorted(devices, key=lambda device: (device.is_cpu, -int(device.allocated[device.peak])))
 
 
 def _build_device(trace: Trace, memory: MemoryEvents, records: I64) -> DeviceMemory:
     sizes, recorded = memory.bytes[records], memory.allocated[records]
-    known = records[memory.address[records] != 0]
+    known = select_paired(memory, records)
     lifetimes = None
     if len(known):
         lifetimes = pair_records(memory.address[known], memory.bytes[known], known, len(memory.time))

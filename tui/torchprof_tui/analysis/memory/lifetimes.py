@@ -102,12 +102,17 @@ def match_frees(trace: Trace, memory: MemoryEvents) -> MemoryLifetimes:
     count = len(memory.time)
     held, foreign, has_address = (np.zeros(count, np.bool_) for _ in range(3))
     for records in split_by_device(trace, memory):
-        known = records[memory.address[records] != 0]
+        known = select_paired(memory, records)
         has_address[records] = len(known) > 0
         lifetimes = pair_records(memory.address[known], memory.bytes[known], known, count)
         held[lifetimes.allocated_by[lifetimes.end == count]] = True
         foreign[lifetimes.freed_by[lifetimes.is_older]] = True
     return MemoryLifetimes(held, has_address, foreign)
+
+
+def select_paired(memory: MemoryEvents, records: I64) -> I64:
+    """Select the records (rows) that can be paired: those with an address that change anything. int64[p]."""
+    return records[(memory.address[records] != 0) & (memory.bytes[records] != 0)]
 
 
 def split_by_device(trace: Trace, memory: MemoryEvents) -> list[I64]:
