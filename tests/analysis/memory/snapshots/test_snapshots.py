@@ -208,6 +208,29 @@ def test_frames_of_any_form_are_survived() -> None:
         assert sum(group.bytes for group in device.group_blocks(by)) == 400
 
 
+def nest(depth: int) -> list[Any]:
+    """Build lists that hold each other: a few hundred bytes of file, 2^depth values to print or convert."""
+    value: list[Any] = [1]
+    for _ in range(depth):
+        value = [value, value]
+    return value
+
+
+def test_values_that_hold_each_other_cost_no_time() -> None:
+    huge = nest(60)
+    content, _ = simulate([(1, 100)], 9)
+    for frame in (*content["device_traces"][0][0]["frames"], *content["segments"][0]["blocks"][0]["frames"]):
+        frame.update(name=huge, filename=huge, line=huge)
+    content["segments"][0].update(segment_type=huge, is_expandable=huge)
+    (device,) = list_device_snapshots(build_snapshot(content))
+    assert [group.label for group in device.group_blocks(SnapshotGroupBy.STACK)] == [":0 "]
+    for key, value in (("size", huge), ("addr", huge), ("time_us", huge), ("action", huge)):
+        broken, _ = simulate([(1, 100)], 9)
+        broken["device_traces"][0][0][key] = value
+        with pytest.raises(TraceError, match="not a memory snapshot"):
+            build_snapshot(broken)
+
+
 def test_files_are_told_apart_by_their_first_bytes(tmp_path: Path) -> None:
     assert is_snapshot_file(MEMORY / "oom.pickle.gz")
     assert not is_snapshot_file(MEMORY / "start.pt.trace.json.xz")

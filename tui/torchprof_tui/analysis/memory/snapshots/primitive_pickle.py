@@ -1,8 +1,11 @@
-"""Read pickles of plain data: dicts, lists, tuples, texts, numbers, True, False and None. Nothing in them can run.
+"""Read pickles of plain data: dicts, lists, tuples of integers, texts, numbers, truth values and None. Nothing can run.
 
 A pickle is a program: some of its instructions import a name and call it. The whole file is first compared with the
 grammar of the instructions that only build plain data; a file that holds any other one is refused before the first is
 carried out. The unpickler that then reads it refuses names as well. See the tables of `pickletools` for the format.
+
+Tuples may hold integers only, as those of snapshots do: a small file can nest tuples so that the hash of one, as a key
+of a dict, takes hours.
 """
 
 from __future__ import annotations
@@ -22,11 +25,13 @@ _MAX_SHORT_TEXT = 256
 def _build_grammar() -> re.Pattern[bytes]:
     """Build the expression that matches as many instructions as possible; those with long texts are not in it."""
     integers = "|".join(rf"\x8a\x{size:02x}.{{{size}}}" for size in range(MAX_INT_BYTES + 1))
+    integer = f"(?:K.|M..|J....|{integers})"
     texts = "|".join(rf"\x8c\x{size:02x}.{{{size}}}" for size in range(_MAX_SHORT_TEXT))
     instructions = (
         r"(?:j....)++",  # LONG_BINGET: most of a file are references to values that were read before
         r"(?:h.)++",  # BINGET
-        r"[\x94(\]})Ntsaue\x85-\x89]++",  # MEMOIZE, MARK, empty list, dict, tuple, None, tuples, appends, True, False
+        r"[\x94(\]})Nsaue\x88\x89]++",  # MEMOIZE, MARK, empty list, dict and tuple, None, items, True, False
+        rf"{integer}(?:\x85|{integer}(?:\x86|{integer}\x87))",  # TUPLE1, TUPLE2, TUPLE3
         r"[Kq].",  # BININT1, BINPUT
         r"J....",  # BININT
         r"M..",  # BININT2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import gzip
 import zlib
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,7 @@ def _build_segments(found: Sequence[Any]) -> tuple[Segments, Blocks]:
         address=_read_integers(found, "address", 0),
         size=_read_sizes(found, "total_size"),
         stream=_read_integers(found, "stream", 0),
-        kind=[str(segment.get("segment_type", "")) for segment in found],
+        kind=[_as_text(segment.get("segment_type")) for segment in found],
         is_expandable=np.array([bool(segment.get("is_expandable")) for segment in found], np.bool_),
         first=first,
     )
@@ -121,7 +122,7 @@ def _build_segments(found: Sequence[Any]) -> tuple[Segments, Blocks]:
     return segments, Blocks(
         address=_read_block_addresses(segments, blocks, size),
         size=size,
-        requested=np.array([block.get("requested_size", block["size"]) for block in blocks], np.int64),
+        requested=_as_integers([block.get("requested_size", block["size"]) for block in blocks]),
         state=np.array([_find_state(block.get("state")) for block in blocks], np.int8),
         frames=[_find_frames(block) for block in blocks],
     )
@@ -133,7 +134,7 @@ def _read_block_addresses(segments: Segments, blocks: list[Any], size: I64) -> I
     start = np.repeat(segments.first[:-1], np.diff(segments.first))
     origin = np.repeat(segments.address, np.diff(segments.first))
     computed = (origin + before - before[start]).tolist() if len(blocks) else []
-    return np.array([block.get("address", other) for block, other in zip(blocks, computed, strict=True)], np.int64)
+    return _as_integers([block.get("address", other) for block, other in zip(blocks, computed, strict=True)])
 
 
 def _find_state(state: object) -> BlockState:
@@ -153,7 +154,10 @@ def _find_frames(block: dict[str, Any]) -> Any:
 def _build_history(device: int, entries: Sequence[Any]) -> History:
     other = int(Action.OTHER)
     codes = {name: int(action) for name, action in ACTIONS.items()}
-    action: I8 = np.array([codes.get(entry["action"], other) for entry in entries], np.int8)
+    names = [entry["action"] for entry in entries]
+    if not all(type(name) is str for name in names):
+        raise TypeError("an action is not a text")
+    action: I8 = np.array([codes.get(name, other) for name in names], np.int8)
     free = np.full(len(entries), -1, np.int64)
     for row in np.flatnonzero(action == Action.OOM).tolist():
         left = entries[row].get("device_free", -1)
@@ -175,10 +179,12 @@ def _read_integers(records: Sequence[Any], key: str, missing: int) -> I64:
         values = [record[key] for record in records]
     except KeyError:
         values = [record.get(key, missing) for record in records]
-    column = np.array(values) if values else np.zeros(0, np.int64)
-    if column.dtype.kind not in "iu" or column.ndim != 1:
-        raise TypeError(f"{key!r} is not a column of integers")
-    return column.astype(np.int64)
+    return _as_integers(values)
+
+
+def _as_integers(values: list[Any]) -> I64:
+    """Convert to int64[k]. Raises TypeError for anything but integers, at the first: lists may hold each other."""
+    return np.frombuffer(array("q", values), np.int64) if values else np.zeros(0, np.int64)
 
 
 def _read_sizes(records: Sequence[Any], key: str) -> I64:
@@ -190,3 +196,7 @@ def _read_sizes(records: Sequence[Any], key: str) -> I64:
 
 def _as_list(value: Any) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else ()
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

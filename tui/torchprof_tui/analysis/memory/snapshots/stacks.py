@@ -14,11 +14,23 @@ MAX_FRAMES = 100
 """Frames of a stack that are examined and shown, innermost first."""
 
 
+MAX_TEXT = 1000
+"""Characters of a file or a function that are kept: names of C++ templates are longer than anyone reads."""
+
+
 def format_frame(frame: Any) -> str:
     """Format a frame as `file:line function`; "" for what is none."""
     if not isinstance(frame, dict):
         return ""
-    return f"{frame.get('filename', '')}:{frame.get('line', 0)} {frame.get('name', '')}"
+    line = frame.get("line")
+    number = line if isinstance(line, int) else 0
+    return f"{_read_text(frame, 'filename')}:{number} {_read_text(frame, 'name')}"
+
+
+def _read_text(frame: dict[str, Any], key: str) -> str:
+    """Read a text of a frame; "" for anything else, of which a small file can hold more than memory prints."""
+    value = frame.get(key)
+    return value[:MAX_TEXT] if isinstance(value, str) else ""
 
 
 def find_line(frames: Sequence[Any]) -> str:
@@ -37,7 +49,7 @@ def find_line(frames: Sequence[Any]) -> str:
 
 
 def _find_origin(frame: dict[str, Any]) -> FrameOrigin:
-    file = str(frame.get("filename", ""))
+    file = _read_text(frame, "filename")
     if not file.endswith(".py") and not file.startswith("<"):  # C++ frames have "??" or a source file
         return FrameOrigin.INTERNAL
     return classify_file(file)
