@@ -20,6 +20,8 @@ MAX_INT_BYTES = 9
 """The longest integer: an unsigned one of 64 bits has nine bytes with its sign."""
 
 _MAX_SHORT_TEXT = 256
+_MAX_MATCHED = 10_000
+"""Instructions that are matched at once: the expression keeps a record of each until the match ends."""
 
 
 def _build_grammar() -> re.Pattern[bytes]:
@@ -28,9 +30,9 @@ def _build_grammar() -> re.Pattern[bytes]:
     integer = f"(?:K.|M..|J....|{integers})"
     texts = "|".join(rf"\x8c\x{size:02x}.{{{size}}}" for size in range(_MAX_SHORT_TEXT))
     instructions = (
-        r"(?:j....)++",  # LONG_BINGET: most of a file are references to values that were read before
-        r"(?:h.)++",  # BINGET
-        r"[\x94(\]})Nsaue\x88\x89]++",  # MEMOIZE, MARK, empty list, dict and tuple, None, items, True, False
+        r"(?:j....)+",  # LONG_BINGET: most of a file are references to values that were read before
+        r"(?:h.)+",  # BINGET
+        r"[\x94(\]})Nsaue\x88\x89]+",  # MEMOIZE, MARK, empty list, dict and tuple, None, items, True, False
         rf"{integer}(?:\x85|{integer}(?:\x86|{integer}\x87))",  # TUPLE1, TUPLE2, TUPLE3
         r"[Kq].",  # BININT1, BINPUT
         r"J....",  # BININT
@@ -40,7 +42,7 @@ def _build_grammar() -> re.Pattern[bytes]:
         integers,
         texts,
     )
-    return re.compile(f"(?:{'|'.join(instructions)})*+".encode("latin-1"), re.DOTALL)
+    return re.compile(f"(?:{'|'.join(instructions)}){{1,{_MAX_MATCHED}}}".encode("latin-1"), re.DOTALL)
 
 
 _GRAMMAR = _build_grammar()
@@ -88,8 +90,9 @@ def _find_end(data: bytes) -> int:
     position = 2
     while True:
         match = _GRAMMAR.match(data, position)
-        assert match is not None  # it matches nothing at least
-        position = match.end()
+        if match is not None:
+            position = match.end()
+            continue
         code = data[position] if position < len(data) else -1
         if code == _STOP:
             return position + 1
