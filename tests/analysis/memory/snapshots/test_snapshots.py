@@ -107,7 +107,7 @@ def simulate(steps: list[tuple[int, int]], kept: int) -> tuple[dict[str, Any], l
             {"action": action, "addr": address, "size": size, "stream": 0, "time_us": time, "frames": frames(address)}
         )
         states.append(dict(live))
-    blocks = [
+    blocks: list[dict[str, Any]] = [
         {"address": at, "size": size + 9, "requested_size": size, "state": "active_allocated", "frames": frames(at)}
         for at, size in live.items()
     ]

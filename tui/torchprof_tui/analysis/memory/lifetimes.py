@@ -112,7 +112,8 @@ def match_frees(trace: Trace, memory: MemoryEvents) -> MemoryLifetimes:
 
 def select_paired(memory: MemoryEvents, records: I64) -> I64:
     """Select the records (rows) that can be paired: those with an address that change anything. int64[p]."""
-    return records[(memory.address[records] != 0) & (memory.bytes[records] != 0)]
+    kept: I64 = records[(memory.address[records] != 0) & (memory.bytes[records] != 0)]
+    return kept
 
 
 def split_by_device(trace: Trace, memory: MemoryEvents) -> list[I64]:
