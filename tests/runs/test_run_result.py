@@ -17,13 +17,14 @@ def manifest(folder: Path, name: str = "manifest.json", **facts: object) -> None
 
 def test_traces_and_tables_with_their_folder(tmp_path: Path) -> None:
     kept = [{"trace": "a.json.gz", "table": "t.txt"}, {"trace": "a.cycle2.json.gz", "table": None}]
-    manifest(tmp_path, kept=kept, ended="stopped", rank=None)
+    manifest(tmp_path, kept=kept, ended="stopped", rank=None, memory_snapshot="memory_snapshot.pickle")
     result = read_result(str(tmp_path), 0, 1.23456, ("mlp",))
     assert as_fields(build_document(result)) == {
         "schema": "torchprof-tui/run/1",
         "traces": [str(tmp_path / "a.json.gz"), str(tmp_path / "a.cycle2.json.gz")],
         "table": str(tmp_path / "t.txt"),
         "tables": [str(tmp_path / "t.txt")],
+        "memory_snapshots": [str(tmp_path / "memory_snapshot.pickle")],
         "exit_status": 0,
         "seconds": 1.235,
         "ended": "stopped",

@@ -36,6 +36,7 @@ COMMANDS = {
     "check": "say what is slow, why, and how to fix it",
     "diff": "say what changed between two traces, part by part of a step",
     "chain": "print the dispatch chain of an event: step, ops, launch, kernel, occupancy",
+    "memory": "print what fills memory at the peak or at any time, of a trace or a snapshot",
     "slice": "write a time range of a trace as a smaller trace",
     "export": "write all events as Parquet, Arrow or CSV, or ranks as one Chrome trace file",
     "perfetto": "open a trace, or a part of it, in Perfetto's UI in the browser",
@@ -48,7 +49,7 @@ COMMANDS = {
 """Packages of `torchprof_tui.commands`: `arguments.add_arguments(parser)`, `main.run(options) -> exit status`."""
 
 TRACE_COMMANDS = frozenset(
-    ("open", "info", "table", "check", "diff", "chain", "slice", "export", "perfetto", "snapshot")
+    ("open", "info", "table", "check", "diff", "chain", "memory", "slice", "export", "perfetto", "snapshot")
 )
 """Commands that read a trace."""
 

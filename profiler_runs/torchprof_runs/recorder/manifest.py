@@ -47,6 +47,7 @@ class Manifest:
             "phases": [],
             "kept": [],
             "captures": [],
+            "memory_snapshot": None,
             "script_profiles_itself": False,
             "script_traces": [],
             "preflight": None,

@@ -36,6 +36,7 @@ class Options:
     with_flops: bool = False
     with_modules: bool = False
     capture: bool = False
+    memory_snapshot: bool = False
     step: str = "auto"
     after: float | None = None
     duration: float | None = None
@@ -82,6 +83,7 @@ class Options:
             ("--with-flops", self.with_flops),
             ("--with-modules", self.with_modules),
             ("--capture", self.capture),
+            ("--memory-snapshot", self.memory_snapshot),
             ("--no-preflight", not self.preflight),
             ("--table", self.table is True),
             ("--no-table", self.table is False),
@@ -160,6 +162,9 @@ def _build_parser() -> argparse.ArgumentParser:
     what.add_argument("--with-modules", action="store_true", help="the module hierarchy (TorchScript)")
     what.add_argument(
         "--capture", action="store_true", help="the captures of CUDA graphs: the ops of replayed kernels (graph_replay)"
+    )
+    what.add_argument(
+        "--memory-snapshot", action="store_true", help="the CUDA allocator's history with stacks, in a file of its own"
     )
     _add_output_options(parser)
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module")

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from . import rank_environment, rank_launcher, run_folder, target_program, torch_capabilities
+from . import memory_snapshot, rank_environment, rank_launcher, run_folder, target_program, torch_capabilities
 from .atomic_files import explain_os_error
 from .exit_handlers import ExitHandlers, SaveAbandoned, StopRun, end_with_parent
 from .manifest import Manifest
@@ -133,6 +133,11 @@ class RecordingSession:
         self.exporter = trace_export.TraceExporter(
             self.folder, options.table, self.log, reporter.report_phase, self.exit_handlers.allow_skip
         )
+        self.snapshot = (
+            memory_snapshot.MemorySnapshot(torch, self.folder.snapshot_path(), self.log)
+            if options.memory_snapshot
+            else None
+        )
         self.conflict_watcher = profiler_conflict.ProfilerConflictWatcher(self.recorder, self._yield_profiler)
         limit = None if options.max_memory is None else options.max_memory * 1_000_000
         self.graph_captures = graph_captures.GraphCaptureRecorder(self, run_folder.CaptureFolder(self.folder))
@@ -182,6 +187,8 @@ class RecordingSession:
         atexit.register(self.finish, "finished", 0)
         self.mode.install()
         self.graph_captures.install()
+        if self.snapshot is not None:
+            self.snapshot.start()
         try:
             self.mode.start()
             self.program.run()
@@ -342,6 +349,8 @@ class RecordingSession:
                 self.recorder.close()
             except SaveAbandoned:
                 self.log("stopped without saving what was recorded")
+            if self.snapshot is not None:
+                self.manifest.facts["memory_snapshot"] = self.snapshot.save()
             self._report_end(end_reason, status)
 
     def _report_end(self, end_reason: str, status: int | None) -> None:

@@ -41,6 +41,9 @@ class RunFolder:
         """Return the path of this process's manifest, or of that of another rank of the same launch."""
         return self._file_path("manifest", ".json", 1, self.rank if rank is None else rank)
 
+    def snapshot_path(self) -> str:
+        return self._file_path("memory_snapshot", ".pickle", 1, self.rank)
+
     def log_path(self) -> str:
         return os.path.join(self.path, "log.txt")
 

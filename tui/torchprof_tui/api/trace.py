@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.doctor.remark import Remark
     from torchprof_tui.analysis.serving.serving_steps import ServingReport
     from torchprof_tui.analysis.table.trace_profile import Profile
-    from torchprof_tui.api import tables
+    from torchprof_tui.api import memory_states, tables
     from torchprof_tui.api.chains import Chain, ChainFinder
     from torchprof_tui.api.checks import Check
     from torchprof_tui.api.diffs import By as DiffBy
@@ -52,8 +52,8 @@ class Step:
 class Trace:
     """An opened trace, of one process or of several ranks on one clock; made by `open`.
 
-    Questions about one process (`table`, `memory`) are answered for the first of several ranks, as by the commands;
-    `select_rank` chooses another one. All methods raise TraceError where the trace cannot answer.
+    Questions about one process (`table`, `memory`, `memory_at`) are answered for the first of several ranks, as by the
+    commands; `select_rank` chooses another one. All methods raise TraceError where the trace cannot answer.
     """
 
     def __init__(self, model: TraceModel, cache_entry: CacheEntry | None = None) -> None:
@@ -175,6 +175,26 @@ class Trace:
         with translate_errors():
             report: ServingReport = _import("serving").read_serving(self._model.all_ranks[0].numbered_trace)
             return report
+
+    def memory_at(
+        self, at: int | str = "peak", *, by: memory_states.MemoryBy = "category", device: str | None = None
+    ) -> memory_states.AliveMemory:
+        """Return what is alive in memory at a time in ns, at the "peak" or at the "end": `torchprof-tui memory`.
+
+        `by`: category, op, module, line, phase or shape. `device`: "GPU 0", "CPU", …; by default the GPU with the
+        highest peak. Raises TraceError where memory was not recorded (profile_memory=True).
+        """
+        with translate_errors():
+            rank = self._model.all_ranks[0].numbered_trace
+            alive: memory_states.AliveMemory = _import("memory_states").find_alive_memory(rank, at, by, device)
+            return alive
+
+    def memory_curve(self, device: str | None = None) -> memory_states.MemoryCurve:
+        """Return the allocated and reserved bytes of a device over time, as the records have them."""
+        with translate_errors():
+            rank = self._model.all_ranks[0].numbered_trace
+            curve: memory_states.MemoryCurve = _import("memory_states").read_memory_curve(rank, device)
+            return curve
 
     def chain(self, event: int | Event) -> Chain:
         """Return the dispatch chain of an event, a row or an `Event`: `torchprof-tui chain`."""

@@ -20,6 +20,7 @@ from torchprof_tui.commands.common.json_document import Document
 from torchprof_tui.commands.diff.records import DiffDocument
 from torchprof_tui.commands.export.document import ExportDocument
 from torchprof_tui.commands.info.records import FolderDocument, InfoDocument
+from torchprof_tui.commands.memory.records import MemoryTraceDocument, SnapshotDocument
 from torchprof_tui.commands.run.document import RunDocument
 from torchprof_tui.commands.slice.document import SliceDocument
 from torchprof_tui.commands.table.records import (
@@ -46,6 +47,7 @@ DOCUMENTS: dict[str, tuple[type[Document], ...]] = {
     "check": (CheckDocument, PatternListDocument),
     "chain": (ChainDocument,),
     "diff": (DiffDocument,),
+    "memory": (MemoryTraceDocument, SnapshotDocument),
     "slice": (SliceDocument,),
     "export": (ExportDocument,),
     "run": (RunDocument,),

@@ -95,6 +95,7 @@ OPTIONS = (
     Option("--with-flops", "switch", "record estimated FLOPs of matmuls and convolutions"),
     Option("--with-modules", "switch", "record the module hierarchy (TorchScript)"),
     Option("--capture", "switch", "record the capture of CUDA graphs, too: the ops of replayed kernels"),
+    Option("--memory-snapshot", "switch", "write the CUDA allocator's history with stacks, for torchprof-tui memory"),
     Option("--nproc", "count", "start this many ranks on this machine", "N"),
     Option("--max-memory", "count", "end the recording when the program's memory has grown by this much", "MB"),
     Option("--max-size", "count", "above this size of the JSON, ask or record fewer steps (1000)", "MB"),

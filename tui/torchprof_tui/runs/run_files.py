@@ -49,6 +49,7 @@ class Manifest(msgspec.Struct, frozen=True):
     exit_status: ExitStatus | None = None
     kept: Annotated[tuple[KeptTrace, ...], Meta(max_length=MAX_TRACES)] = ()
     script_traces: Annotated[tuple[Path, ...], Meta(max_length=MAX_SCRIPT_TRACES)] = ()
+    memory_snapshot: Text | None = None
 
 
 class RequestFile(msgspec.Struct, frozen=True):

@@ -36,6 +36,8 @@ class RunResult:
     """The traces to show: the first one, or with several ranks the first of each, which cover the same time."""
     problems: tuple[str, ...] = ()
     """One line for each manifest that is unreadable or of a newer version."""
+    snapshots: tuple[str, ...] = ()
+    """Memory snapshots, by rank."""
 
 
 def read_result(folder: str | None, status: int, seconds: float, command: tuple[str, ...]) -> RunResult:
@@ -61,6 +63,7 @@ def read_result(folder: str | None, status: int, seconds: float, command: tuple[
         command,
         tuple(first_traces or traces[:1]),
         tuple(problems),
+        tuple(os.path.join(folder or "", each.memory_snapshot) for each in manifests if each.memory_snapshot),
     )
 
 

@@ -10,8 +10,8 @@ from torchprof_tui.analysis.compare.captured_levels import find_compared_nodes
 from torchprof_tui.analysis.compare.compared_tree import ComparedTree
 from torchprof_tui.analysis.compare.op_tree import SelectedEvents
 from torchprof_tui.analysis.compare.side import Side
+from torchprof_tui.analysis.dispatch.call_sites import CallSites
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
-from torchprof_tui.analysis.table.call_sites import CallSites
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace

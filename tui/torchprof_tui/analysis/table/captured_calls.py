@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import sum_subtrees
+from torchprof_tui.analysis.dispatch.call_sites import CallSites
 from torchprof_tui.analysis.graphs.captured_nodes import (
     CAPTURED,
     list_captured_nodes,
@@ -20,7 +21,6 @@ from torchprof_tui.analysis.graphs.captured_nodes import (
     select_ops,
 )
 from torchprof_tui.analysis.graphs.captured_ops import CapturedOps
-from torchprof_tui.analysis.table.call_sites import CallSites
 from torchprof_tui.analysis.table.counted_calls import Calls, CapturedCalls
 from torchprof_tui.analysis.table.op_args import OpArgs, concatenate_op_args, read_event_args
 from torchprof_tui.trace.core.arrays import I32

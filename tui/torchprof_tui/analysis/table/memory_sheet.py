@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import find_ancestor_ending_after, find_nearest_ancestor
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
+from torchprof_tui.analysis.memory.lifetimes import MemoryLifetimes, match_frees
+from torchprof_tui.analysis.memory.record_owners import find_enclosing_events, format_device
 from torchprof_tui.analysis.table.counted_calls import Calls
-from torchprof_tui.analysis.table.memory_lifetimes import MemoryLifetimes, match_frees
 from torchprof_tui.analysis.table.sheets import NAME_FIELD, Field, Sheet, Unit, group_events
 from torchprof_tui.analysis.table.totals import MemoryTotals
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace
 
 OUTSIDE_CALLS = "(outside of all calls)"
-CPU_DEVICE_TYPE = 0
 
 _FIELDS = (
     NAME_FIELD,
@@ -157,15 +157,7 @@ def _find_owners(trace: Trace, calls: Calls, memory: MemoryEvents) -> I32:
     """Find the event of the innermost call around each record on its own thread: int32[records]; -1 for none."""
     is_call = np.zeros(len(trace), np.bool_)
     is_call[calls.event] = True
-    owner = np.full(len(memory.time), -1, np.int32)
-    for lane in np.unique(memory.lane[memory.lane >= 0]).tolist():
-        first, last = trace.lanes[lane].first, trace.lanes[lane].last
-        records = np.flatnonzero(memory.lane == lane)
-        index = first + np.searchsorted(trace.start[first:last], memory.time[records], side="right") - 1
-        owner[records] = np.where(index >= first, index, -1)
-    has_owner = np.flatnonzero(owner >= 0)
-    end = trace.start + trace.duration
-    owner[has_owner] = find_ancestor_ending_after(trace.parent, end, owner[has_owner], memory.time[has_owner])
+    owner = find_enclosing_events(trace, memory)
     owned = np.flatnonzero(owner >= 0)
     not_calls = owned[~is_call[owner[owned]]]
     owner[not_calls] = find_nearest_ancestor(trace.parent, owner[not_calls], is_call)
@@ -173,8 +165,7 @@ def _find_owners(trace: Trace, calls: Calls, memory: MemoryEvents) -> I32:
 
 
 def _format_device(memory: MemoryEvents, record: int) -> str:
-    device_type, device_id = int(memory.device_type[record]), int(memory.device_id[record])
-    return "CPU" if device_type == CPU_DEVICE_TYPE else f"GPU {device_id}" if device_id >= 0 else "GPU"
+    return format_device(int(memory.device_type[record]), int(memory.device_id[record]))
 
 
 def _empty_column(field: Field) -> Sequence[str] | I64:

@@ -7,9 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from torchprof_tui.analysis.dispatch.call_sites import CallSites
 from torchprof_tui.analysis.graphs.captured_ops import get_captured_ops
 from torchprof_tui.analysis.table import groups
-from torchprof_tui.analysis.table.call_sites import CallSites
 from torchprof_tui.analysis.table.captured_calls import (
     CallSitesWithCaptures,
     add_captured_calls,

@@ -16,6 +16,7 @@ class RunDocument(Document, frozen=True, kw_only=True, tag="torchprof-tui/run/1"
     traces: Annotated[list[str], about("recorded traces, by rank, then by time")]
     table: Annotated[str | None, about("torch's table of the first trace, a text file; null without one")]
     tables: Annotated[list[str], about("torch's tables of all traces")]
+    memory_snapshots: Annotated[list[str], about("memory snapshots, by rank; only with --memory-snapshot")]
     exit_status: Annotated[int, about("of the program; 128 plus the number of the signal that ended it")]
     seconds: Annotated[float, about("from start to end")]
     ended: Annotated[
@@ -40,6 +41,7 @@ def build_document(
         traces=list(result.traces),
         table=result.tables[0] if result.tables else None,
         tables=list(result.tables),
+        memory_snapshots=list(result.snapshots),
         exit_status=result.exit_status,
         seconds=round(result.seconds, 3),
         ended=result.end_reason,

@@ -261,6 +261,8 @@ def _print_result(result: RunResult) -> None:
         print(f"trace  {_shorten_path(trace)}")
     for table in result.tables:
         print(f"table  {_shorten_path(table)}")
+    for snapshot in result.snapshots:
+        print(f"memory snapshot  {_shorten_path(snapshot)}")
 
 
 def _shorten_path(path: str) -> str:

@@ -90,18 +90,18 @@ class CallSites:
     @cached_property
     def _calling_frame(self) -> I32:
         """int32[n]: the innermost frame that each event was called from."""
-        return self._find_callers(self._is_frame)
+        return self.find_callers(self._is_frame)
 
     @cached_property
     def _calling_module(self) -> I32:
-        return self._find_callers(self._is_module)
+        return self.find_callers(self._is_module)
 
     def _find_enclosing(self, wanted: Bool) -> I32:
         parent = self._trace.parent
         nearest = find_nearest_ancestor_or_self(parent, wanted)
         return np.where(parent >= 0, nearest[np.maximum(parent, 0)], np.int32(-1)).astype(np.int32)
 
-    def _find_callers(self, wanted: Bool) -> I32:
+    def find_callers(self, wanted: Bool) -> I32:
         """Find the innermost wanted event that called each event in the program: int32[n]; -1 for none.
 
         Backward operators are called by their forward (as in torch's own tables), GPU work by its launch.

@@ -1,0 +1,105 @@
+"""Property: what is alive sums to the curve after every record, for any sequence of allocations and frees."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.helpers.trace_builder import cpu, memory, trace
+from torchprof_tui.analysis.memory.lifetimes import NOT_RECORDED, pair_records
+from torchprof_tui.analysis.memory.memory_history import GroupBy, build_memory_history
+
+Steps = list[tuple[int, int]]
+
+
+def simulate(steps: Steps, older: dict[int, int]) -> tuple[list[tuple[int, int, int]], list[dict[int, int]]]:
+    """Allocate and free as an allocator does: (address, signed size, total) of each record, what is alive after it."""
+    live, records, states = dict(older), [], []
+    for address, size in steps:
+        change = -live.pop(address) if address in live else size
+        if change > 0:
+            live[address] = size
+        records.append((address, change, sum(live.values())))
+        states.append(dict(live))
+    return records, states
+
+
+steps = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 1 << 40)), min_size=1, max_size=60)
+olders = st.dictionaries(st.integers(1, 16), st.integers(1, 1 << 40), max_size=6)
+
+
+@given(steps, olders)
+def test_what_is_alive_sums_to_the_curve(steps: Steps, older: dict[int, int]) -> None:
+    records, states = simulate(steps, older)
+    shown = trace(
+        cpu("a", 0, 5),
+        *(memory(10 * k + 1, size, total, device=0, address=at) for k, (at, size, total) in enumerate(records)),
+    )
+    history = build_memory_history(shown)
+    assert history is not None
+    (device,) = history.devices
+    assert device.memory.sum_alive().tolist() == [total for _, _, total in records]
+    assert device.memory.allocated.tolist() == [total for _, _, total in records]
+    untouched = {at for at in older if at not in {address for address, _ in steps}}
+    assert device.memory.held_before == sum(older[at] for at in untouched)
+    for (_, _, total), alive, time in zip(records, states, device.memory.time.tolist(), strict=True):
+        state = device.find_state(time)
+        sizes = sorted(size for at, size in alive.items() if at not in untouched)
+        assert sorted(device.lifetimes.bytes[state.alive].tolist()) == sizes
+        assert (state.allocated, state.unaccounted) == (total, 0)
+        for by in (GroupBy.CATEGORY, GroupBy.OP, GroupBy.PHASE, GroupBy.LINE, GroupBy.MODULE):
+            assert sum(group.bytes for group in device.group_state(state, by)) == total
+    before = device.find_state(-1)
+    assert before.allocated == sum(older.values()) == device.memory.base
+    assert device.find_peak().allocated == max(total for _, _, total in records)
+
+
+def test_older_and_never_freed_are_told_apart() -> None:
+    lifetimes = pair_records(np.array([7, 8, 9, 8]), np.array([-100, 10, 20, -10]), np.arange(4, dtype=np.int64), 4)
+    assert lifetimes.allocated_by.tolist() == [NOT_RECORDED, 1, 2]
+    assert lifetimes.freed_by.tolist() == [0, 3, NOT_RECORDED]
+    assert lifetimes.is_older.tolist() == [True, False, False]
+    assert lifetimes.is_freed.tolist() == [True, True, False]
+    assert lifetimes.find_alive(2).tolist() == [2, 1]
+    assert lifetimes.find_alive(-1).tolist() == [0]
+
+
+def test_a_lost_free_ends_where_the_address_is_used_again() -> None:
+    """The recorded total has the lost free already: what is alive does not count it twice."""
+    shown = trace(
+        cpu("a", 0, 90),
+        memory(1, 512, 512, device=0, address=7),
+        memory(21, 128, 128, device=0, address=7),
+    )
+    history = build_memory_history(shown)
+    assert history is not None
+    state = history.devices[0].find_state(21_000)
+    assert (state.allocated, state.unaccounted, len(state.alive)) == (128, 0, 1)
+
+
+def test_missing_records_are_a_part_of_their_own() -> None:
+    shown = trace(
+        cpu("a", 0, 90),
+        memory(1, 512, 512, device=0, address=7),
+        memory(21, 128, 1000, device=0, address=8),  # 360 bytes were allocated without a record
+    )
+    history = build_memory_history(shown)
+    assert history is not None
+    device = history.devices[0]
+    state = device.find_peak()
+    assert (state.allocated, state.unaccounted) == (1000, 360)
+    assert {group.label: group.bytes for group in device.group_state(state, GroupBy.OP)} == {
+        "a": 640,
+        "not accounted for": 360,
+    }
+
+
+def test_without_addresses_only_the_curve_is_known() -> None:
+    shown = trace(cpu("a", 0, 10), memory(1, 512, 812, device=0, address=0), memory(2, -12, 800, device=0, address=0))
+    history = build_memory_history(shown)
+    assert history is not None
+    device = history.devices[0]
+    assert device.memory.lifetimes is None
+    state = device.find_peak()
+    assert (state.allocated, len(state.alive), state.unaccounted, state.older.bytes) == (812, 0, 512, 300)

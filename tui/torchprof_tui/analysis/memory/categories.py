@@ -1,0 +1,227 @@
+"""Decide what memory is for, from what allocated it and how long it lives.
+
+torch's own memory profiler (`torch/profiler/_memory_profiler.py`) follows the tensors of each op, which an exported
+trace does not identify. What it does tell is the phase of an allocation, the code around it, and its lifetime.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from torchprof_tui.analysis.dispatch.ancestry import find_outermost_ancestor, include_ancestors
+from torchprof_tui.analysis.dispatch.call_sites import MODULE_PREFIX
+from torchprof_tui.analysis.memory.lifetimes import Lifetimes
+from torchprof_tui.analysis.memory.passes import (
+    FOREVER,
+    ZERO_GRAD_PREFIX,
+    Passes,
+    Phase,
+    find_nearest_or_self,
+    match_name_prefix,
+)
+from torchprof_tui.analysis.memory.producers import Producers
+from torchprof_tui.trace.core.arrays import I64, U8, Bool
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Trace
+
+
+class Category(IntEnum):
+    """What memory is for."""
+
+    PARAMETER = 0
+    GRADIENT = 1
+    OPTIMIZER_STATE = 2
+    ACTIVATION = 3
+    INPUT = 4
+    TEMPORARY = 5
+    UNKNOWN = 6
+
+    @property
+    def label(self) -> str:
+        return self.name.lower().replace("_", " ")
+
+
+RULES = {
+    Category.PARAMETER: "allocated outside of the passes by nn.Module's code (creation, .to()), or, before the first "
+    "pass, never freed and of the size of a gradient; buffers count as parameters",
+    Category.GRADIENT: "allocated in a backward pass, and still alive when the next phase begins; or allocated before "
+    "the recording and freed by zero_grad",
+    Category.OPTIMIZER_STATE: "allocated in Optimizer.step, and still alive when the next phase begins",
+    Category.ACTIVATION: "allocated in a forward pass, and still alive when the backward pass begins; or allocated "
+    "before the recording and freed in a backward pass",
+    Category.INPUT: "copied to the device or created outside of all modules, and still alive when the next phase "
+    "begins",
+    Category.TEMPORARY: "freed before the phase that it was allocated in is over",
+    Category.UNKNOWN: "none of the other rules applies",
+}
+"""Category → the rule that decides it."""
+
+FACTORY_OPS = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("arange", "from_file", "full", "linspace", "ones", "rand", "randint", "randn", "randperm"),
+        *("scalar_tensor", "tensor", "zeros"),
+    )
+)
+"""Ops that create a tensor from nothing: outside of all modules they create inputs."""
+
+_MODULE_FILES = "torch/nn/modules/"
+_LOADER_FILES = "torch/utils/data/"
+_LOADER_ANNOTATION = "enumerate(DataLoader)"
+
+
+def decide_categories(producers: Producers, lifetimes: Lifetimes, phase: U8) -> U8:
+    """Decide the category of each lifetime: uint8[k]. `phase` uint8[k]: see `Producers.find_phases`.
+
+    Every rule is in RULES. Memory of a forward pass that is never freed is an activation where a backward pass is
+    recorded at all, because its own may come after the recording.
+    """
+    times, passes = producers.memory.time, producers.passes
+    born = np.where(lifetimes.allocated_by >= 0, times[np.maximum(lifetimes.allocated_by, 0)], 0)
+    died = np.where(lifetimes.is_freed, times[np.maximum(lifetimes.freed_by, 0)], FOREVER)
+    category = np.full(len(lifetimes), Category.UNKNOWN, np.uint8)
+    _decide_of_pass(category, passes, phase == Phase.BACKWARD, born, died, Phase.BACKWARD, Category.GRADIENT)
+    _decide_of_pass(category, passes, phase == Phase.OPTIMIZER, born, died, Phase.OPTIMIZER, Category.OPTIMIZER_STATE)
+    _decide_forward(category, passes, phase == Phase.FORWARD, born, died)
+    next_start = passes.find_next_start(born)
+    outside = phase == Phase.OTHER
+    category[outside & (died <= next_start) & (died < FOREVER)] = Category.TEMPORARY
+    sources = _Sources(producers, lifetimes.allocated_by)
+    outlives_phase = (died > next_start) & (next_start < FOREVER)
+    free_of_modules = np.flatnonzero((outside | (phase == Phase.FORWARD)) & outlives_phase)
+    category[free_of_modules[sources.create_inputs(free_of_modules)]] = Category.INPUT
+    outside_rows = np.flatnonzero(outside)
+    category[outside_rows[sources.create_parameters(outside_rows, died)]] = Category.PARAMETER
+    held = outside & ~lifetimes.is_freed & (born < (passes.start[0] if len(passes) else 0))
+    if not producers.has_frames:  # a copy to the device may be a buffer as well
+        category[held & (category == Category.INPUT)] = Category.UNKNOWN
+    category[_find_held_parameters(passes, lifetimes, held, category, born)] = Category.PARAMETER
+    _decide_older(category, producers, lifetimes)
+    return category
+
+
+def _decide_of_pass(
+    category: U8, passes: Passes, mask: Bool, born: I64, died: I64, phase: Phase, lasting: Category
+) -> None:
+    """Decide what was allocated in passes of one phase: `lasting` where it outlives its pass, else temporary."""
+    rows = np.flatnonzero(mask)
+    within = passes.find_pass(born[rows], phase)
+    rows, within = rows[within >= 0], within[within >= 0]
+    lasts = died[rows] >= passes.find_settled_time(within)
+    category[rows] = np.where(lasts, lasting, Category.TEMPORARY)
+
+
+def _decide_forward(category: U8, passes: Passes, mask: Bool, born: I64, died: I64) -> None:
+    """Decide what was allocated in forward passes: activations outlive the start of the backward pass."""
+    rows = np.flatnonzero(mask)
+    backward = passes.find_next_start(born[rows], Phase.BACKWARD)
+    freed = died[rows] < FOREVER
+    lasts = died[rows] > backward
+    has_backward = passes.has(Phase.BACKWARD)
+    kept = lasts | (~freed & has_backward)
+    category[rows] = np.where(kept, Category.ACTIVATION, np.where(freed, Category.TEMPORARY, Category.UNKNOWN))
+
+
+def _find_held_parameters(passes: Passes, lifetimes: Lifetimes, held: Bool, category: U8, born: I64) -> I64:
+    """Find parameters by their size: as large as a gradient, and no more of a size than gradients: int64[p].
+
+    `held` bool[k]: never freed, and allocated before the first pass. Of more than there are gradients, the first ones
+    are parameters: a model is built before its inputs.
+    """
+    gradients = np.flatnonzero(category == Category.GRADIENT)
+    gradients = gradients[lifetimes.allocated_by[gradients] >= 0]
+    if not len(gradients):
+        return gradients
+    within = passes.find_pass(born[gradients], Phase.BACKWARD)
+    fullest = np.bincount(within - within.min()).argmax() + within.min()
+    sizes, counts = np.unique(lifetimes.bytes[gradients[within == fullest]], return_counts=True)
+    rows = np.flatnonzero(held & np.isin(lifetimes.bytes, sizes))
+    rows = rows[np.lexsort((born[rows], category[rows] != Category.PARAMETER, lifetimes.bytes[rows]))]
+    size = lifetimes.bytes[rows]
+    rank = np.arange(len(rows)) - np.searchsorted(size, size)
+    return rows[rank < counts[np.searchsorted(sizes, size)]]
+
+
+def _decide_older(category: U8, producers: Producers, lifetimes: Lifetimes) -> None:
+    """Decide what is older than the recording by where it is freed."""
+    rows = np.flatnonzero(lifetimes.allocated_by < 0)
+    if not len(rows):
+        return
+    freed_by = lifetimes.freed_by[rows]
+    trace = producers.trace
+    zero_grad = find_nearest_or_self(
+        trace.parent, producers.owner[freed_by], match_name_prefix(trace, ZERO_GRAD_PREFIX)
+    )
+    phase = producers.find_phases(freed_by)
+    category[rows] = np.select(
+        [zero_grad >= 0, phase == Phase.BACKWARD],
+        [np.uint8(Category.GRADIENT), np.uint8(Category.ACTIVATION)],
+        np.uint8(Category.UNKNOWN),
+    )
+
+
+class _Sources:
+    """What the code around allocations says; `records` int64[k]: those of the lifetimes."""
+
+    def __init__(self, producers: Producers, records: I64) -> None:
+        self._producers, self._trace, self._records = producers, producers.trace, records
+
+    def create_inputs(self, rows: I64) -> Bool:
+        """Test which lifetimes (rows) are inputs by what allocated them, outside of all modules: bool[r]."""
+        trace, records = self._trace, self._records[rows]
+        op = self._producers.find_ops(records)
+        owner = self._producers.owner[records].astype(np.int64)
+        in_module = find_nearest_or_self(trace.parent, owner, self._is_module_call | self._is_module_code) >= 0
+        known_op = np.maximum(op, 0)
+        creates = np.zeros(len(rows), np.bool_)
+        if len(trace):
+            factory = _match_names(trace, FACTORY_OPS)
+            above = find_nearest_or_self(trace.parent, op, factory)
+            copies = _find_host_copies(trace)
+            creates = (op >= 0) & (
+                (above >= 0) | copies[known_op] | (find_nearest_or_self(trace.parent, owner, self._is_loader) >= 0)
+            )
+        return creates & ~in_module
+
+    def create_parameters(self, rows: I64, died: I64) -> Bool:
+        """Test which lifetimes (rows) were allocated by nn.Module's code and outlive it: bool[r]."""
+        trace = self._trace
+        owner = self._producers.owner[self._records[rows]].astype(np.int64)
+        created = np.zeros(len(rows), np.bool_)
+        known = np.flatnonzero(owner >= 0)
+        is_code = self._is_module_code
+        frame = find_outermost_ancestor(trace.parent, owner[known], is_code)
+        frame = np.where((frame < 0) & is_code[owner[known]], owner[known], frame)
+        end = np.where(frame >= 0, (trace.start + trace.duration)[np.maximum(frame, 0)], FOREVER)
+        created[known] = (frame >= 0) & (died[rows[known]] > end)
+        return created
+
+    @property
+    def _is_module_call(self) -> Bool:
+        return match_name_prefix(self._trace, MODULE_PREFIX)
+
+    @property
+    def _is_module_code(self) -> Bool:
+        return match_name_prefix(self._trace, _MODULE_FILES)
+
+    @property
+    def _is_loader(self) -> Bool:
+        return match_name_prefix(self._trace, _LOADER_FILES) | match_name_prefix(self._trace, _LOADER_ANNOTATION)
+
+
+def _match_names(trace: Trace, names: frozenset[str]) -> Bool:
+    named = np.fromiter((name in names for name in trace.names), np.bool_, len(trace.names))
+    return np.asarray(named[trace.name])
+
+
+def _find_host_copies(trace: Trace) -> Bool:
+    """Find the events that copy from the host to a device, with all that is around their launches: bool[n]."""
+    is_copy_name = np.fromiter(("HtoD" in name for name in trace.names), np.bool_, len(trace.names))
+    copies = np.flatnonzero((trace.kind == Kind.COPY) & is_copy_name[trace.name])
+    launches = trace.links.launch_of[copies]
+    mask = np.zeros(len(trace), np.bool_)
+    mask[launches[launches >= 0]] = True
+    is_op = np.asarray(trace.kind == Kind.OP)
+    return np.asarray(include_ancestors(trace.parent, mask) & is_op)

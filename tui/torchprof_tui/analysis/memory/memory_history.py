@@ -1,0 +1,247 @@
+"""Answer what is alive: at any time and at the peak, on each device, by what allocated it and what it is for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+
+import numpy as np
+
+from torchprof_tui.analysis.memory.categories import Category, decide_categories
+from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES, DeviceMemory, build_device_memory
+from torchprof_tui.analysis.memory.lifetimes import Lifetimes
+from torchprof_tui.analysis.memory.older_memory import OlderMemory, estimate_older_memory
+from torchprof_tui.analysis.memory.passes import Phase
+from torchprof_tui.analysis.memory.producers import Producers
+from torchprof_tui.trace.core.arrays import I32, I64, U8
+from torchprof_tui.trace.model.trace import Trace
+
+
+class GroupBy(str, Enum):
+    """What memory is grouped by."""
+
+    CATEGORY = "category"
+    OP = "op"
+    MODULE = "module"
+    LINE = "line"
+    PHASE = "phase"
+    SHAPE = "shape"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryState:
+    """What is alive on one device at one time. Sizes are bytes.
+
+    `position`: index into `DeviceMemory.records`, -1 before the first. `allocated`, `reserved`: as recorded. `alive`
+    int64[a]: lifetimes, the largest first. `older`: what was allocated before the recording and is never freed in it.
+    `unaccounted`: the rest; other than 0 where records are missing. The bytes of `alive`, `older` and `unaccounted`
+    sum to `allocated`.
+    """
+
+    time: int
+    position: int
+    allocated: int
+    reserved: int
+    alive: I64
+    older: OlderMemory
+    unaccounted: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryGroup:
+    """A part of what is alive. `since`, `until`: ns, of its first and last lifetime; None before and after the trace.
+
+    `lifetimes` int64[c]: its lifetimes, the largest first; none where only the sum is known.
+    """
+
+    label: str
+    bytes: int
+    lifetimes: I64
+    since: int | None
+    until: int | None
+
+
+@dataclass(frozen=True)
+class DeviceHistory:
+    """One device: its memory, and for each of its k lifetimes the category (uint8[k]), phase (uint8[k]) and op."""
+
+    memory: DeviceMemory
+    producers: Producers = field(repr=False)
+    lifetimes: Lifetimes
+    phase: U8
+    category: U8
+
+    @cached_property
+    def op(self) -> I64:
+        """int64[k]: the op that allocated each lifetime, an event; -1 for none."""
+        return self.producers.find_ops(self.lifetimes.allocated_by)
+
+    @cached_property
+    def older(self) -> OlderMemory:
+        return estimate_older_memory(self.producers, self.memory, self.lifetimes, self.category)
+
+    def find_state(self, time: int) -> MemoryState:
+        """Find what is alive at a time, ns of the trace."""
+        return self._build_state(self.memory.find_position(time), time)
+
+    def find_peak(self) -> MemoryState:
+        """Find what is alive when most is allocated."""
+        return self._build_state(self.memory.peak, int(self.memory.time[self.memory.peak]))
+
+    def _build_state(self, position: int, time: int) -> MemoryState:
+        memory = self.memory
+        record = int(memory.records[position]) if position >= 0 else -1
+        alive = self.lifetimes.find_alive(record)
+        allocated = int(memory.allocated[position]) if position >= 0 else memory.base
+        reserved = int(memory.reserved[position]) if position >= 0 else UNKNOWN_BYTES
+        known = int(self.lifetimes.bytes[alive].sum()) + memory.held_before
+        return MemoryState(time, position, allocated, reserved, alive, self.older, allocated - known)
+
+    def since(self, lifetime: int) -> int | None:
+        """Return when a lifetime begins, ns; None before the recording."""
+        record = int(self.lifetimes.allocated_by[lifetime])
+        return int(self.producers.memory.time[record]) if record >= 0 else None
+
+    def until(self, lifetime: int) -> int | None:
+        """Return when a lifetime ends, ns; None if it is never freed in the trace."""
+        record = int(self.lifetimes.freed_by[lifetime])
+        return int(self.producers.memory.time[record]) if record >= 0 else None
+
+    def label_lifetimes(self, lifetimes: I64, by: GroupBy) -> tuple[I32, list[str]]:
+        """Return (index int32[a], labels) of lifetimes; "" where nothing is known.
+
+        Raises OSError, LookupError by shape: shapes are read from the file.
+        """
+        records = self.lifetimes.allocated_by[lifetimes]
+        if by is GroupBy.CATEGORY:
+            return self.category[lifetimes].astype(np.int32), [each.label for each in Category]
+        if by is GroupBy.PHASE:
+            return self.phase[lifetimes].astype(np.int32), [each.label for each in Phase]
+        if by is GroupBy.MODULE:
+            return self.producers.factorize_modules(records)
+        if by is GroupBy.LINE:
+            return self.producers.factorize_lines(records)
+        if by is GroupBy.SHAPE:
+            return self.producers.factorize_shapes(self.op[lifetimes])
+        return self.producers.factorize_ops(self.op[lifetimes])
+
+    def group_state(self, state: MemoryState, by: GroupBy) -> list[MemoryGroup]:
+        """Group what is alive, the largest group first; the groups sum to `state.allocated`.
+
+        Raises OSError, LookupError by shape.
+        """
+        index, labels = self.label_lifetimes(state.alive, by)
+        sums = np.zeros(len(labels), np.int64)
+        np.add.at(sums, index, self.lifetimes.bytes[state.alive])
+        order = np.argsort(index, kind="stable")
+        members = np.split(state.alive[order], np.cumsum(np.bincount(index, minlength=len(labels)))[:-1])
+        groups = [
+            self._build_group(labels[number] or NOT_KNOWN[by], int(sums[number]), members[number])
+            for number in range(len(labels))
+            if len(members[number])
+        ]
+        groups += _group_older(state.older, by)
+        groups = _merge_groups(groups)
+        if state.unaccounted:
+            groups.append(MemoryGroup(UNACCOUNTED, state.unaccounted, np.zeros(0, np.int64), None, None))
+        return sorted(groups, key=lambda group: -group.bytes)
+
+    def _build_group(self, label: str, total: int, members: I64) -> MemoryGroup:
+        since = [self.since(int(members[np.argmin(self.lifetimes.begin[members])]))]
+        until = [self.until(int(members[np.argmax(self.lifetimes.end[members])]))]
+        return MemoryGroup(label, total, members, since[0], until[0])
+
+
+UNACCOUNTED = "not accounted for"
+"""The label of what the recorded total has beyond the records."""
+
+BEFORE = Phase.BEFORE.label
+
+NOT_KNOWN = {
+    GroupBy.CATEGORY: Category.UNKNOWN.label,
+    GroupBy.OP: "(no op)",
+    GroupBy.MODULE: "(no module)",
+    GroupBy.LINE: "(no line)",
+    GroupBy.PHASE: Phase.OTHER.label,
+    GroupBy.SHAPE: "(no shapes)",
+}
+"""The label of memory of which this is not known."""
+
+
+def _group_older(older: OlderMemory, by: GroupBy) -> list[MemoryGroup]:
+    """List the groups of what was allocated before the recording and is never freed."""
+    nothing = np.zeros(0, np.int64)
+    if by is GroupBy.CATEGORY:
+        return [MemoryGroup(part.category.label, part.bytes, nothing, None, None) for part in older.parts]
+    return [MemoryGroup(BEFORE, older.bytes, nothing, None, None)] if older.bytes else []
+
+
+def _merge_groups(groups: list[MemoryGroup]) -> list[MemoryGroup]:
+    """Merge groups of the same label: a category may have parts from before the recording."""
+    merged: dict[str, MemoryGroup] = {}
+    for group in groups:
+        other = merged.get(group.label)
+        if other is None:
+            merged[group.label] = group
+            continue
+        merged[group.label] = MemoryGroup(
+            group.label,
+            other.bytes + group.bytes,
+            np.concatenate([other.lifetimes, group.lifetimes]),
+            None if other.since is None or group.since is None else min(other.since, group.since),
+            None if other.until is None or group.until is None else max(other.until, group.until),
+        )
+    return list(merged.values())
+
+
+@dataclass(frozen=True)
+class MemoryHistory:
+    """The memory of all devices of a trace, GPUs first, those with the highest peak first."""
+
+    trace: Trace = field(repr=False)
+    devices: tuple[DeviceHistory, ...]
+
+    def find_device(self, label: str) -> DeviceHistory | None:
+        """Find a device by its label ("GPU 0", "CPU"), ignoring case and spaces; None if there is none."""
+        wanted = label.lower().replace(" ", "")
+        for device in self.devices:
+            if device.memory.label.lower().replace(" ", "") == wanted:
+                return device
+        return None
+
+
+NOTHING = Lifetimes(*(np.zeros(0, np.int64) for _ in range(5)))
+
+
+def build_memory_history(trace: Trace) -> MemoryHistory | None:
+    """Build the history of all devices; None where no memory was recorded."""
+    memory = trace.memory
+    if memory is None or not len(memory.time):
+        return None
+    producers = Producers(trace, memory)
+    devices = []
+    for device in build_device_memory(trace, memory):
+        lifetimes = NOTHING if device.lifetimes is None else device.lifetimes
+        phase = producers.find_phases(lifetimes.allocated_by)
+        devices.append(
+            DeviceHistory(device, producers, lifetimes, phase, decide_categories(producers, lifetimes, phase))
+        )
+    return MemoryHistory(trace, tuple(devices))
+
+
+def explain_missing_memory(trace: Trace) -> str:
+    """Explain why nothing is known about memory, and what records it."""
+    return (
+        f"{trace.label}: no memory was recorded; to record it: profile_memory=True (torchprof-tui run --profile-memory)"
+    )
+
+
+def explain_missing_addresses(memory: DeviceMemory) -> str | None:
+    """Explain why the allocations of a device are not told apart, and what records it; None if they are."""
+    if memory.lifetimes is not None:
+        return None
+    return (
+        f"the records of {memory.label} carry no addresses, so that frees cannot be matched with allocations; torch 2 "
+        f"and later record them with profile_memory=True"
+    )

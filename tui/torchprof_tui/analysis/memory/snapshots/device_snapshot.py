@@ -1,0 +1,282 @@
+"""Answer about one device of a snapshot: what is reserved and free, and what was alive before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+
+import numpy as np
+
+from torchprof_tui.analysis.memory.lifetimes import Lifetimes, pair_records
+from torchprof_tui.analysis.memory.snapshots.snapshot import Action, BlockState, History, Snapshot
+from torchprof_tui.analysis.memory.snapshots.stacks import factorize_frames, format_stack
+from torchprof_tui.trace.core.arrays import I64, Bool
+
+
+class SnapshotGroupBy(str, Enum):
+    """What the memory of a snapshot is grouped by."""
+
+    LINE = "line"
+    STACK = "stack"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockTotals:
+    """Sums over the segments of a device, in bytes.
+
+    `reserved` = `allocated` + `pending` + `free`, + `unknown` of blocks in an unknown state. `requested`: of what is
+    allocated, what the program asked for: the rest is rounding. `largest_free`: the largest free block. `unused`: of
+    segments without a block in use, which `torch.cuda.empty_cache()` would give back.
+    """
+
+    segments: int
+    reserved: int
+    allocated: int
+    pending: int
+    free: int
+    unknown: int
+    requested: int
+    blocks: int
+    free_blocks: int
+    largest_free: int
+    unused: int
+
+    @property
+    def fragmentation(self) -> float | None:
+        """The share of the free bytes outside of the largest free block, 0..1; None where nothing is free."""
+        return None if not self.free else 1 - self.largest_free / self.free
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotGroup:
+    """Allocations of one line or stack: bytes as requested, how many, and the largest."""
+
+    label: str
+    bytes: int
+    count: int
+    largest: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotState:
+    """What was alive at one time. Sizes are bytes as the program requested them.
+
+    `position`: index into the history, -1 before it. `time`: ns from its first entry. `alive` int64[a]: entries that
+    allocated, the largest first. `older`: what was allocated before the history begins, or is not in it.
+    """
+
+    position: int
+    time: int
+    requested: int
+    reserved: int
+    alive: I64
+    older: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfMemory:
+    """An allocation that failed: bytes asked for, bytes that the device had left, and the allocator at that time."""
+
+    time: int
+    size: int
+    device_free: int
+    requested: int
+    reserved: int
+    stack: str
+
+
+@dataclass(frozen=True)
+class DeviceSnapshot:
+    """One device. `history`: None where none was recorded."""
+
+    snapshot: Snapshot = field(repr=False)
+    device: int
+    history: History | None
+
+    @cached_property
+    def segments(self) -> I64:
+        """Its segments, the largest first: int64[s]."""
+        found = np.flatnonzero(self.snapshot.segments.device == self.device)
+        return found[np.argsort(-self.snapshot.segments.size[found], kind="stable")]
+
+    @cached_property
+    def blocks(self) -> I64:
+        """Its blocks: int64[b]."""
+        segments = self.snapshot.segments
+        owner = np.repeat(segments.device, np.diff(segments.first))
+        return np.flatnonzero(owner == self.device)
+
+    @property
+    def label(self) -> str:
+        return f"GPU {self.device}"
+
+    @cached_property
+    def segment_allocated(self) -> I64:
+        """Bytes of each segment of the snapshot in blocks in use: int64[segments]."""
+        used = np.where(self.snapshot.blocks.state == BlockState.ALLOCATED, self.snapshot.blocks.size, 0)
+        total = np.concatenate([np.zeros(1, np.int64), np.cumsum(used)])
+        return np.diff(total[self.snapshot.segments.first])
+
+    @cached_property
+    def segment_largest_free(self) -> I64:
+        """The largest free block of each segment of the snapshot, bytes: int64[segments]."""
+        largest = np.zeros(len(self.snapshot.segments), np.int64)
+        free = np.where(self.snapshot.blocks.state == BlockState.FREE, self.snapshot.blocks.size, 0)
+        np.maximum.at(largest, self._segment_of_block, free)
+        return largest
+
+    @cached_property
+    def _segment_of_block(self) -> I64:
+        return np.repeat(np.arange(len(self.snapshot.segments)), np.diff(self.snapshot.segments.first))
+
+    @cached_property
+    def totals(self) -> BlockTotals:
+        """The totals at the time of the snapshot."""
+        blocks, segments = self.snapshot.blocks, self.snapshot.segments
+        state, size = blocks.state[self.blocks], blocks.size[self.blocks]
+        sums = {each: int(size[state == each].sum()) for each in BlockState}
+        free = size[state == BlockState.FREE]
+        is_used = np.zeros(len(segments), np.bool_)
+        is_used[self._segment_of_block[blocks.state != BlockState.FREE]] = True
+        return BlockTotals(
+            segments=len(self.segments),
+            reserved=int(segments.size[self.segments].sum()),
+            allocated=sums[BlockState.ALLOCATED],
+            pending=sums[BlockState.PENDING_FREE],
+            free=sums[BlockState.FREE],
+            unknown=sums[BlockState.UNKNOWN],
+            requested=int(blocks.requested[self.blocks][state == BlockState.ALLOCATED].sum()),
+            blocks=len(self.blocks),
+            free_blocks=len(free),
+            largest_free=int(free.max(initial=0)),
+            unused=int(segments.size[self.segments][~is_used[self.segments]].sum()),
+        )
+
+    @cached_property
+    def requested_curve(self) -> I64:
+        """Bytes requested by what is allocated, after each entry of the history: int64[e].
+
+        Computed back from the state of the snapshot, because the history may have dropped its oldest entries.
+        """
+        return self._compute_curve(Action.ALLOC, (Action.FREE_REQUESTED,), self.totals.requested)
+
+    @cached_property
+    def reserved_curve(self) -> I64:
+        """Bytes in segments after each entry of the history: int64[e]."""
+        history = self.history
+        mapped = Action.SEGMENT_MAP if history is not None and (history.action == Action.SEGMENT_MAP).any() else None
+        if mapped is not None:  # expandable segments are mapped piece by piece
+            return self._compute_curve(mapped, (Action.SEGMENT_UNMAP,), self.totals.reserved, also_segments=True)
+        return self._compute_curve(Action.SEGMENT_ALLOC, (Action.SEGMENT_FREE,), self.totals.reserved)
+
+    def _compute_curve(self, adds: Action, removes: tuple[Action, ...], last: int, also_segments: bool = False) -> I64:
+        if self.history is None:
+            return np.zeros(0, np.int64)
+        action = self.history.action
+        grows = (action == adds) | (also_segments & (action == Action.SEGMENT_ALLOC))
+        shrinks = np.isin(action, removes) | (also_segments & (action == Action.SEGMENT_FREE))
+        change = np.where(grows, self.history.size, np.where(shrinks, -self.history.size, 0))
+        total = np.cumsum(change)
+        return total + (last - int(total[-1]) if len(total) else 0)
+
+    @cached_property
+    def lifetimes(self) -> Lifetimes:
+        """The lifetimes of the history's allocations; their records are its entries."""
+        history = self.history
+        assert history is not None
+        rows = np.flatnonzero((history.action == Action.ALLOC) | (history.action == Action.FREE_REQUESTED))
+        is_allocation: Bool = history.action[rows] == Action.ALLOC
+        sizes = np.where(is_allocation, history.size[rows], -history.size[rows])
+        return pair_records(history.address[rows], sizes, rows.astype(np.int64), len(history))
+
+    def find_state(self, position: int) -> SnapshotState:
+        """Find what was alive after an entry of the history, -1: before the first."""
+        history = self.history
+        assert history is not None
+        lifetimes = self.lifetimes
+        alive = lifetimes.find_alive(position)
+        alive = alive[lifetimes.allocated_by[alive] >= 0]
+        requested = self._read(self.requested_curve, position)
+        return SnapshotState(
+            position=position,
+            time=int(history.time[max(position, 0)] - history.time[0]),
+            requested=requested,
+            reserved=self._read(self.reserved_curve, position),
+            alive=lifetimes.allocated_by[alive],
+            older=requested - int(lifetimes.bytes[alive].sum()),
+        )
+
+    def _read(self, curve: I64, position: int) -> int:
+        if position >= 0:
+            return int(curve[position])
+        assert self.history is not None
+        first = int(self.history.size[0])
+        grew = {Action.ALLOC: first, Action.FREE_REQUESTED: -first}.get(Action(int(self.history.action[0])), 0)
+        return int(curve[0]) - (grew if curve is self.requested_curve else 0)
+
+    def find_peak(self) -> int:
+        """Find the entry after which most was requested: an index into the history."""
+        return int(np.argmax(self.requested_curve))
+
+    def find_position(self, time: int) -> int:
+        """Find the last entry at or before a time, ns from the first entry; -1 before it."""
+        assert self.history is not None
+        order = np.maximum.accumulate(self.history.time) - self.history.time[0]
+        return int(np.searchsorted(order, time, side="right")) - 1
+
+    def group_alive(self, state: SnapshotState, by: SnapshotGroupBy) -> list[SnapshotGroup]:
+        """Group what was alive at a time, the largest group first; with `state.older` they sum to `requested`."""
+        history = self.history
+        assert history is not None
+        frames = [history.frames[entry] for entry in state.alive.tolist()]
+        return _group(frames, history.size[state.alive], by)
+
+    def group_blocks(self, by: SnapshotGroupBy) -> list[SnapshotGroup]:
+        """Group what is allocated at the time of the snapshot; the groups sum to `totals.requested`."""
+        blocks = self.snapshot.blocks
+        held = self.blocks[blocks.state[self.blocks] == BlockState.ALLOCATED]
+        return _group([blocks.frames[block] for block in held.tolist()], blocks.requested[held], by)
+
+    def list_failures(self) -> list[OutOfMemory]:
+        """List the allocations that failed for lack of memory, by time."""
+        history = self.history
+        if history is None:
+            return []
+        return [
+            OutOfMemory(
+                time=int(history.time[row] - history.time[0]),
+                size=int(history.size[row]),
+                device_free=int(history.free[row]),
+                requested=int(self.requested_curve[row]),
+                reserved=int(self.reserved_curve[row]),
+                stack=format_stack(history.frames[row]),
+            )
+            for row in np.flatnonzero(history.action == Action.OOM).tolist()
+        ]
+
+
+def _group(frames: list[object], sizes: I64, by: SnapshotGroupBy) -> list[SnapshotGroup]:
+    index, texts = factorize_frames(frames, by is SnapshotGroupBy.STACK)
+    sums, counts, largest = (np.zeros(len(texts), np.int64) for _ in range(3))
+    np.add.at(sums, index, sizes)
+    np.add.at(counts, index, 1)
+    np.maximum.at(largest, index, sizes)
+    order = np.argsort(-sums, kind="stable").tolist()
+    return [
+        SnapshotGroup(texts[row] or NO_FRAMES, int(sums[row]), int(counts[row]), int(largest[row]))
+        for row in order
+        if counts[row]
+    ]
+
+
+NO_FRAMES = "(no stack recorded)"
+"""The label of allocations without frames."""
+
+
+def list_device_snapshots(snapshot: Snapshot) -> list[DeviceSnapshot]:
+    """List the devices of a snapshot, the one with most reserved bytes first."""
+    histories = {history.device: history for history in snapshot.histories}
+    numbers = {*np.unique(snapshot.segments.device).tolist(), *histories}
+    devices = [DeviceSnapshot(snapshot, number, histories.get(number)) for number in sorted(numbers)]
+    return sorted(devices, key=lambda device: -device.totals.reserved)

@@ -1,0 +1,118 @@
+"""Read pickles of plain data: dicts, lists, tuples of integers, texts, numbers, truth values and None. Nothing can run.
+
+A pickle is a program: some of its instructions import a name and call it. The whole file is first compared with the
+grammar of the instructions that only build plain data; a file that holds any other one is refused before the first is
+carried out. The unpickler that then reads it refuses names as well. See the tables of `pickletools` for the format.
+
+Tuples may hold integers only, as those of snapshots do: a small file can nest tuples so that the hash of one, as a key
+of a dict, takes hours.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import pickletools
+import re
+from typing import Any, NoReturn
+
+MAX_INT_BYTES = 9
+"""The longest integer: an unsigned one of 64 bits has nine bytes with its sign."""
+
+_MAX_SHORT_TEXT = 256
+_MAX_MATCHED = 10_000
+"""Instructions that are matched at once: the expression keeps a record of each until the match ends."""
+
+
+def _build_grammar() -> re.Pattern[bytes]:
+    """Build the expression that matches as many instructions as possible; those with long texts are not in it."""
+    integers = "|".join(rf"\x8a\x{size:02x}.{{{size}}}" for size in range(MAX_INT_BYTES + 1))
+    integer = f"(?:K.|M..|J....|{integers})"
+    texts = "|".join(rf"\x8c\x{size:02x}.{{{size}}}" for size in range(_MAX_SHORT_TEXT))
+    instructions = (
+        r"(?:j....)+",  # LONG_BINGET: most of a file are references to values that were read before
+        r"(?:h.)+",  # BINGET
+        r"[\x94(\]})Nsaue\x88\x89]+",  # MEMOIZE, MARK, empty list, dict and tuple, None, items, True, False
+        rf"{integer}(?:\x85|{integer}(?:\x86|{integer}\x87))",  # TUPLE1, TUPLE2, TUPLE3
+        r"[Kq].",  # BININT1, BINPUT
+        r"J....",  # BININT
+        r"M..",  # BININT2
+        r"G.{8}",  # BINFLOAT
+        r"\x95.{8}",  # FRAME
+        integers,
+        texts,
+    )
+    return re.compile(f"(?:{'|'.join(instructions)}){{1,{_MAX_MATCHED}}}".encode("latin-1"), re.DOTALL)
+
+
+_GRAMMAR = _build_grammar()
+_STOP = ord(".")
+_PROTOCOLS = range(2, 6)
+_SIZED_TEXTS = {ord("X"): 4, 0x8D: 8}
+"""BINUNICODE, BINUNICODE8: the bytes of the length before the text."""
+_LONG_BINPUT = ord("r")
+
+
+class UnsafePickleError(ValueError):
+    """The pickle is damaged, or holds more than plain data. `str()` is one line for the user."""
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """An unpickler that knows no names."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> NoReturn:
+        raise UnsafePickleError(f"it names {module_name}.{global_name}")
+
+    def persistent_load(self, pid: Any) -> NoReturn:
+        raise UnsafePickleError("it refers to data outside of the file")
+
+
+def starts_as_pickle(head: bytes) -> bool:
+    """Return whether these first bytes of a file are those of a pickle of protocol 2 or later."""
+    return len(head) >= 2 and head[0] == 0x80 and head[1] in _PROTOCOLS
+
+
+def load_plain_pickle(data: bytes) -> Any:
+    """Read a pickle of plain data. Raises UnsafePickleError, and MemoryError where it does not fit."""
+    end = _find_end(data)
+    try:
+        return _PlainUnpickler(io.BytesIO(data[:end])).load()
+    except UnsafePickleError:
+        raise
+    except (pickle.UnpicklingError, EOFError, ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
+        raise UnsafePickleError(f"damaged: {' '.join(str(error).split())[:100]}") from error
+
+
+def _find_end(data: bytes) -> int:
+    """Check every instruction; return where the pickle ends. Raises UnsafePickleError at the first that is refused."""
+    if not starts_as_pickle(data):
+        raise UnsafePickleError("damaged: no pickle of protocol 2 or later")
+    position = 2
+    while True:
+        match = _GRAMMAR.match(data, position)
+        if match is not None:
+            position = match.end()
+            continue
+        code = data[position] if position < len(data) else -1
+        if code == _STOP:
+            return position + 1
+        if code in _SIZED_TEXTS:
+            width = _SIZED_TEXTS[code]
+            size = int.from_bytes(data[position + 1 : position + 1 + width], "little")
+            position += 1 + width + size
+        elif code == _LONG_BINPUT:
+            # The unpickler allocates its memo up to this number.
+            if int.from_bytes(data[position + 1 : position + 5], "little") > len(data):
+                raise UnsafePickleError("it asks for more memory than its size explains")
+            position += 5
+        else:
+            raise UnsafePickleError(_describe_refused(code, position))
+        if position > len(data):
+            raise UnsafePickleError("damaged: it ends within a value")
+
+
+def _describe_refused(code: int, position: int) -> str:
+    if code < 0:
+        return "damaged: it has no end"
+    name = next((each.name for each in pickletools.opcodes if each.code == chr(code)), "an unknown instruction")
+    return f"it holds {name} at byte {position:,}"

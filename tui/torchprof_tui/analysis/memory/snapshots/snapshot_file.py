@@ -1,0 +1,202 @@
+"""Read the file of a snapshot into columns, and check every part of it."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import zlib
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from torchprof_tui.analysis.memory.snapshots.primitive_pickle import (
+    UnsafePickleError,
+    load_plain_pickle,
+    starts_as_pickle,
+)
+from torchprof_tui.analysis.memory.snapshots.snapshot import (
+    ACTIONS,
+    BLOCK_STATES,
+    Action,
+    Blocks,
+    BlockState,
+    History,
+    Segments,
+    Snapshot,
+)
+from torchprof_tui.trace.core.arrays import I8, I64
+from torchprof_tui.trace.core.errors import TraceError
+
+MAX_BYTES = 1 << 31
+"""The largest file that is read, decompressed: about ten times as much memory is needed to read it."""
+
+_GZIP = b"\x1f\x8b"
+_NO_FRAMES: tuple[Any, ...] = ()
+
+
+def is_snapshot_file(path: str | Path) -> bool:
+    """Return whether a local file starts as a pickle, also a compressed one. False where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(2)
+            if head == _GZIP:
+                file.seek(0)
+                with gzip.open(file) as text:
+                    head = text.read(2)
+    except (OSError, EOFError, zlib.error, ValueError):
+        return False
+    return starts_as_pickle(head)
+
+
+def read_snapshot(path: str | Path) -> Snapshot:
+    """Read a snapshot. Raises TraceError with one line where the file is none, OSError where it cannot be read."""
+    was_enabled = gc.isenabled()
+    gc.disable()  # millions of dicts are created and none is garbage
+    try:
+        return build_snapshot(load_plain_pickle(_read_bytes(path)), str(path))
+    except UnsafePickleError as error:
+        raise TraceError(
+            f"{path}: not read: {error}; a memory snapshot is a pickle of dicts, lists, texts and numbers only"
+        ) from error
+    except (EOFError, zlib.error) as error:
+        raise TraceError(f"{path}: the compressed data is damaged ({error})") from error
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _read_bytes(path: str | Path) -> bytes:
+    with open(path, "rb") as file:
+        compressed = file.read(2) == _GZIP
+        file.seek(0)
+        if compressed:
+            with gzip.open(file) as text:
+                data = text.read(MAX_BYTES + 1)
+        else:
+            data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise TraceError(f"{path}: larger than {MAX_BYTES >> 30} GiB; record fewer entries (max_entries=…)")
+    return data
+
+
+def build_snapshot(content: Any, label: str = "") -> Snapshot:
+    """Build the columns from the content of a pickle. Raises TraceError where that is not a snapshot."""
+    if not isinstance(content, dict) or not isinstance(content.get("segments"), (list, tuple)):
+        raise TraceError(
+            f"{label}: a pickle, but not a memory snapshot: expected what torch.cuda.memory._dump_snapshot writes"
+        )
+    try:
+        segments, blocks = _build_segments(content["segments"])
+        traces = _as_list(content.get("device_traces"))
+        if len({id(part) for part in traces if part}) != sum(bool(part) for part in traces):
+            raise ValueError("two devices have the same list of entries")
+        histories = tuple(
+            _build_history(device, _as_list(entries)) for device, entries in enumerate(traces) if _as_list(entries)
+        )
+    except (TypeError, ValueError, OverflowError, KeyError, AttributeError) as error:
+        raise TraceError(f"{label}: not a memory snapshot: {' '.join(str(error).split())[:120]}") from error
+    settings = content.get("allocator_settings")
+    return Snapshot(label, segments, blocks, histories, dict(settings) if isinstance(settings, dict) else {})
+
+
+def _build_segments(found: Sequence[Any]) -> tuple[Segments, Blocks]:
+    parts = [_as_list(segment["blocks"]) for segment in found]
+    if len({id(part) for part in parts if part}) != sum(bool(part) for part in parts):
+        raise ValueError("two segments have the same list of blocks")
+    blocks = [block for part in parts for block in part]
+    first = np.zeros(len(found) + 1, np.int64)
+    np.cumsum([len(part) for part in parts], out=first[1:])
+    segments = Segments(
+        device=_read_integers(found, "device", 0),
+        address=_read_integers(found, "address", 0),
+        size=_read_sizes(found, "total_size"),
+        stream=_read_integers(found, "stream", 0),
+        kind=[_as_text(segment.get("segment_type")) for segment in found],
+        is_expandable=np.array([bool(segment.get("is_expandable")) for segment in found], np.bool_),
+        first=first,
+    )
+    size = _read_sizes(blocks, "size")
+    return segments, Blocks(
+        address=_read_block_addresses(segments, blocks, size),
+        size=size,
+        requested=_as_integers([block.get("requested_size", block["size"]) for block in blocks]),
+        state=np.array([_find_state(block.get("state")) for block in blocks], np.int8),
+        frames=[_find_frames(block) for block in blocks],
+    )
+
+
+def _read_block_addresses(segments: Segments, blocks: list[Any], size: I64) -> I64:
+    """Read the addresses of blocks; torch before 2.1 records none: they follow each other in their segment."""
+    before = np.cumsum(size) - size
+    start = np.repeat(segments.first[:-1], np.diff(segments.first))
+    origin = np.repeat(segments.address, np.diff(segments.first))
+    computed = (origin + before - before[start]).tolist() if len(blocks) else []
+    return _as_integers([block.get("address", other) for block, other in zip(blocks, computed, strict=True)])
+
+
+def _find_state(state: object) -> BlockState:
+    return BLOCK_STATES.get(state, BlockState.UNKNOWN) if isinstance(state, str) else BlockState.UNKNOWN
+
+
+def _find_frames(block: dict[str, Any]) -> Any:
+    """Find the frames of a block; torch before 2.1 has them in its history, the latest use first."""
+    frames = block.get("frames")
+    if frames is None:
+        history = block.get("history")
+        latest = history[0] if isinstance(history, list) and history else None
+        frames = latest.get("frames") if isinstance(latest, dict) else None
+    return frames if isinstance(frames, list) else _NO_FRAMES
+
+
+def _build_history(device: int, entries: Sequence[Any]) -> History:
+    other = int(Action.OTHER)
+    codes = {name: int(action) for name, action in ACTIONS.items()}
+    names = [entry["action"] for entry in entries]
+    if not all(type(name) is str for name in names):
+        raise TypeError("an action is not a text")
+    action: I8 = np.array([codes.get(name, other) for name in names], np.int8)
+    free = np.full(len(entries), -1, np.int64)
+    for row in np.flatnonzero(action == Action.OOM).tolist():
+        left = entries[row].get("device_free", -1)
+        free[row] = left if isinstance(left, int) else -1
+    return History(
+        device=device,
+        action=action,
+        address=_read_integers(entries, "addr", 0),
+        size=_read_sizes(entries, "size"),
+        time=_read_integers(entries, "time_us", 0) * 1000,
+        free=free,
+        frames=[entry.get("frames", _NO_FRAMES) for entry in entries],
+    )
+
+
+def _read_integers(records: Sequence[Any], key: str, missing: int) -> I64:
+    """Read a number of each record: int64[k]. Raises TypeError, ValueError, OverflowError for anything else."""
+    try:
+        values = [record[key] for record in records]
+    except KeyError:
+        values = [record.get(key, missing) for record in records]
+    return _as_integers(values)
+
+
+def _as_integers(values: list[Any]) -> I64:
+    """Convert to int64[k]. Raises TypeError for anything but integers, at the first: lists may hold each other."""
+    return np.frombuffer(array("q", values), np.int64) if values else np.zeros(0, np.int64)
+
+
+def _read_sizes(records: Sequence[Any], key: str) -> I64:
+    sizes = _read_integers(records, key, 0)
+    if len(sizes) and (int(sizes.min()) < 0 or float(sizes.astype(np.float64).sum()) >= 2**62):
+        raise ValueError(f"{key!r} is no size in bytes")
+    return sizes
+
+
+def _as_list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
