@@ -73,6 +73,8 @@ RANGES: dict[str, ValueRange] = {
     "python_id": ValueRange("Python id", -_MAX_ID, _MAX_ID),
     "python_parent": ValueRange("Python parent id", -_MAX_ID, _MAX_ID),
     "graph_node": ValueRange("graph node id", -_MAX_ID, _MAX_ID),
+    "wait_stream": ValueRange("stream number", -_MAX_ID, _MAX_ID),
+    "wait_record": ValueRange("correlation", -_MAX_ID, _MAX_ID),
 }
 """By the names of `raw_events.ARGS`. -1 is what writers put for "unknown"."""
 
