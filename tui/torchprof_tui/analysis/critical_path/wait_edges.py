@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind, GraphColumns
-from torchprof_tui.analysis.critical_path.launch_edges import find_last_ended
+from torchprof_tui.analysis.critical_path.launch_edges import SHORT_GAP, find_last_ended
 from torchprof_tui.analysis.time.blocking_calls import SYNC_CALL_REGEX
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
@@ -82,7 +82,7 @@ def read_sync_events(trace: Trace, calls: I32) -> SyncEvents:
 def add_stream_waits(graph: GraphColumns, trace: Trace) -> I32:
     """Add edges for streams that wait for events; return the calls whose wait is not known: int32[k]."""
     window = graph.window
-    calls = select_calls(trace, STREAM_WAIT_REGEX, window.start, window.cpu_end)
+    calls = select_calls(trace, STREAM_WAIT_REGEX, _whole(trace)[0], window.cpu_end)
     if not len(calls):
         return calls
     syncs = read_sync_events(trace, calls)
@@ -92,7 +92,9 @@ def add_stream_waits(graph: GraphColumns, trace: Trace) -> I32:
     _add_event_edges(graph, EdgeKind.EVENT, source, target)
     unknown: I32 = calls[~np.isin(calls, syncs.call)]
     _add_waits_by_order(graph, trace, unknown)
-    return unknown
+    _add_waits_by_time(graph, trace, unknown)
+    inside: I32 = unknown[trace.start[unknown] >= window.start]
+    return inside
 
 
 def _add_waits_by_order(graph: GraphColumns, trace: Trace, calls: I32) -> None:
@@ -122,6 +124,35 @@ def _add_waits_by_order(graph: GraphColumns, trace: Trace, calls: I32) -> None:
     source, target = source[found], target[found]
     other = (work.lane[source] != work.lane[target]) & (work.end[source] <= work.start[target])
     _add_event_edges(graph, EdgeKind.EVENT_BY_ORDER, source[other], target[other])
+
+
+def _add_waits_by_time(graph: GraphColumns, trace: Trace, calls: I32) -> None:
+    """Add edges for waits without a `cuda_sync` event whose work started right after work of another stream.
+
+    Neither its stream nor its launch explains why that work started then; a stream was told to wait after the launch
+    before it on its stream, and the other work had been launched by then.
+    """
+    window, work = graph.window, graph.window.work
+    if not len(calls) or not len(work):
+        return
+    by_launch = np.lexsort((work.start, work.launch_start, work.lane))
+    previous = np.full(len(work), window.start - (1 << 40), np.int64)
+    same = work.lane[by_launch[1:]] == work.lane[by_launch[:-1]]
+    previous[by_launch[1:][same]] = work.launch_start[by_launch[:-1][same]]
+    told = np.sort(trace.start[calls])
+    last_told = told.searchsorted(work.launch_start) - 1
+    was_told = (last_told >= 0) & (told[np.maximum(last_told, 0)] > previous)
+    lane = work.lane.astype(np.int64)
+    before = find_last_ended(lane, work.end, lane, work.start, window.start)
+    ready = np.maximum(work.launch_end, np.where(before >= 0, work.end[before], window.start))
+    target = np.flatnonzero(work.is_launched & was_told & (work.start - ready > SHORT_GAP))
+    one = np.zeros(len(work), np.int64)
+    source = find_last_ended(one, work.end, one[target], work.start[target], window.start)
+    usable = (source >= 0) & (work.lane[source] != work.lane[target])
+    usable &= (work.start[target] - work.end[source] <= SHORT_GAP) & (
+        work.launch_start[source] < told[last_told[target]]
+    )
+    _add_event_edges(graph, EdgeKind.EVENT_BY_ORDER, source[usable], target[usable])
 
 
 def _add_event_edges(graph: GraphColumns, kind: EdgeKind, source: I64, target: I64) -> None:
