@@ -82,29 +82,29 @@ def _join(columns: GraphColumns) -> DependencyGraph:
     kind, source, target, event = columns.join_edges(index)
     chain = 2 * count + np.flatnonzero(cpu_lane[1:] == cpu_lane[:-1])
     kind = np.concatenate([kind, np.full(len(chain), EdgeKind.THREAD, np.uint8)])
-    source = number[np.concatenate([source, chain])]
-    target = number[np.concatenate([target, chain + 1])]
+    from_node: I32 = number[np.concatenate([source, chain])]
+    to_node: I32 = number[np.concatenate([target, chain + 1])]
     event = np.concatenate([event, np.full(len(chain), NO_EVENT, np.int32)])
-    forward = source < target
+    forward = from_node < to_node
     dropped = int(np.count_nonzero(~forward))
-    kind, source, target, event = kind[forward], source[forward], target[forward], event[forward]
-    rootless = np.setdiff1d(number[:count], target)
+    kind, from_node, to_node, event = kind[forward], from_node[forward], to_node[forward], event[forward]
+    rootless = np.setdiff1d(number[:count], to_node)
     rootless = rootless[rootless > first].astype(np.int32)
     kind = np.concatenate([kind, np.full(len(rootless), EdgeKind.BEFORE, np.uint8)])
-    source = np.concatenate([source, np.full(len(rootless), first, np.int32)])
-    target = np.concatenate([target, rootless])
+    from_node = np.concatenate([from_node, np.full(len(rootless), first, np.int32)])
+    to_node = np.concatenate([to_node, rootless])
     event = np.concatenate([event, np.full(len(rootless), NO_EVENT, np.int32)])
 
-    by_target = np.lexsort((source, target))
-    kind, source, target, event = kind[by_target], source[by_target], target[by_target], event[by_target]
+    by_target = np.lexsort((from_node, to_node))
+    kind, from_node, to_node, event = kind[by_target], from_node[by_target], to_node[by_target], event[by_target]
     binding = np.full(len(order), -1, np.int32)
-    binding[target] = np.arange(len(target), dtype=np.int32)  # of equal targets the last write, the latest source
+    binding[to_node] = np.arange(len(to_node), dtype=np.int32)  # of equal targets the last write, the latest source
     waits, own = columns.join_waits(index)
     time = time[order]
-    delay = _set_delays(kind, source, target, time, binding, number[waits], own)
+    delay = _set_delays(kind, from_node, to_node, time, binding, number[waits], own)
     return DependencyGraph(
         window=window, time=time, node_lane=lane[order], work_start=number[:count], work_end=number[count : 2 * count],
-        edge_kind=kind, source=source, target=target, event=event, delay=delay, binding=binding, dropped=dropped,
+        edge_kind=kind, source=from_node, target=to_node, event=event, delay=delay, binding=binding, dropped=dropped,
         first=first, last=last,
     )  # fmt: skip
 
@@ -117,7 +117,7 @@ def _set_delays(kind: U8, source: I32, target: I32, time: I64, binding: I32, wai
     median of its kind. An edge never takes longer than recorded: the recording proves that less was possible.
     """
     recorded = time[target] - time[source]
-    delay = recorded.copy()
+    delay: I64 = recorded.copy()
     own_time = np.full(len(time), np.iinfo(np.int64).max, np.int64)
     np.minimum.at(own_time, waits, own)
     thread = np.flatnonzero(kind == EdgeKind.THREAD)

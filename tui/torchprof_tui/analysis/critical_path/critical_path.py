@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.build_graph import build_graph
-from torchprof_tui.analysis.critical_path.dependency_graph import DependencyGraph
+from torchprof_tui.analysis.critical_path.dependency_graph import INFERRED_KINDS, DependencyGraph
 from torchprof_tui.analysis.critical_path.missing_edges import describe_missing_edges
 from torchprof_tui.analysis.critical_path.replay import compute_node_slack, find_path, replay_graph
 from torchprof_tui.analysis.critical_path.segments import LABELS, NO_CLASS, SegmentKind, Segments, build_segments
@@ -41,13 +41,24 @@ class PathEvent:
     time: int
 
 
+@dataclass(frozen=True, slots=True)
+class OffPathWork:
+    """GPU work of one name, an index of `trace.names`, that is not on the path: `time` and least `slack` in ns."""
+
+    name: int
+    count: int
+    time: int
+    slack: int
+
+
 @dataclass(frozen=True)
 class CriticalPath:
     """What limits a window. All times ns.
 
     `segments` tile the window: their times sum to `duration`. `replayed`: the duration that the unchanged graph
     predicts, never above the recorded one. `event` int32[k], ascending, and `slack` int64[k]: each event of the window
-    on threads and streams, and how much later it could end. `missing`: what the graph lacks, one line each, empty while
+    on threads and streams, and how much later it could end. `inferred`: edges of the path that follow from the order
+    of calls and from times, where nothing recorded says so. `missing`: what the graph lacks, one line each, empty while
     the replay error is small; `advice`: what to record.
     """
 
@@ -57,6 +68,7 @@ class CriticalPath:
     replayed: int
     event: I32
     slack: I64
+    inferred: int
     missing: tuple[str, ...]
     advice: str
 
@@ -95,7 +107,8 @@ class CriticalPath:
     def path_events(self) -> tuple[I32, I64]:
         """The events on the path, ascending int32[p], and the time of each on it int64[p]."""
         segments = self.segments
-        named = np.flatnonzero((segments.event >= 0) & (segments.kind != SegmentKind.UNATTRIBUTED))
+        waits = np.isin(segments.kind, (SegmentKind.QUEUE, SegmentKind.UNATTRIBUTED))
+        named = np.flatnonzero((segments.event >= 0) & ~waits)
         events, index = np.unique(segments.event[named], return_inverse=True)
         times = np.zeros(len(events), np.int64)
         np.add.at(times, index, (segments.end - segments.start)[named])
@@ -106,6 +119,22 @@ class CriticalPath:
         events, times = self.path_events
         order = np.argsort(-times, kind="stable")[:count]
         return [PathEvent(int(events[index]), int(times[index])) for index in order]
+
+    def sum_off_path(self, trace: Trace, count: int) -> list[OffPathWork]:
+        """Sum the GPU work that is not on the path by name, most time first, at most `count` names."""
+        events, slack = self.window.work.event, self.slack_of_events(self.window.work.event)
+        off = ~np.isin(events, self.path_events[0])
+        events, slack = events[off], slack[off]
+        names, index, counts = np.unique(trace.name[events], return_inverse=True, return_counts=True)
+        times, least = np.zeros(len(names), np.int64), np.full(len(names), self.duration, np.int64)
+        np.add.at(times, index, trace.duration[events])
+        np.minimum.at(least, index, slack)
+        order = np.argsort(-times, kind="stable")[:count]
+        return [OffPathWork(int(names[k]), int(counts[k]), int(times[k]), int(least[k])) for k in order.tolist()]
+
+    def slack_of_events(self, events: I32) -> I64:
+        """Return how much later each of these events of the window could end: int64[k] ns."""
+        return self.slack[self.event.searchsorted(events)]
 
     def slack_of(self, event: int) -> int | None:
         """Return how much later an event could end, ns; None for events that are not part of the window."""
@@ -121,12 +150,14 @@ def find_critical_path(trace: Trace, step: int | None = None) -> CriticalPath:
     window = select_window(trace, select_step(trace, step))
     built = build_graph(trace, window)
     graph = built.graph
-    segments = build_segments(trace, graph, find_path(graph), built.host_lanes)
+    edges = find_path(graph)
+    segments = build_segments(trace, graph, edges, built.host_lanes)
+    inferred = int(np.isin(graph.edge_kind[edges], INFERRED_KINDS).sum())
     replayed = int(replay_graph(graph).max()) - window.start
     event, slack = _compute_slack(trace, graph)
     error = abs(replayed - window.duration) / window.duration
     missing, advice = describe_missing_edges(trace, built) if error > MAX_REPLAY_ERROR else ((), "")
-    return CriticalPath(window, graph, segments, replayed, event, slack, missing, advice)
+    return CriticalPath(window, graph, segments, replayed, event, slack, inferred, missing, advice)
 
 
 def _compute_slack(trace: Trace, graph: DependencyGraph) -> tuple[I32, I64]:

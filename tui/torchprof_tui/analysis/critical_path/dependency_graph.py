@@ -43,6 +43,9 @@ DELAYED_KINDS = (
 )
 """Edges whose delay is the latency of the machine, so that a long one hides a dependency that was not recorded."""
 
+INFERRED_KINDS = (EdgeKind.EVENT_BY_ORDER, EdgeKind.SYNC_BY_ORDER, EdgeKind.HAND_OVER)
+"""Edges that follow from the order of calls and from times; nothing recorded says so."""
+
 
 @dataclass(frozen=True, slots=True)
 class DependencyGraph:
@@ -139,7 +142,7 @@ class GraphColumns:
         return self._resolve(targets, index), np.concatenate([empty, *(own for _, own in self._waits)])
 
     def _resolve(self, ids: I64, index: I64) -> I64:
-        resolved = ids.copy()
+        resolved: I64 = ids.copy()
         cpu = np.flatnonzero(ids < 0)
         resolved[cpu] = 2 * len(self.window.work) + index[-1 - ids[cpu]]
         return resolved

@@ -6,6 +6,7 @@ import numpy as np
 
 from torchprof_tui.analysis.critical_path.build_graph import BuiltGraph
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind
+from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -23,7 +24,7 @@ SYNC_EVENTS_ADVICE = (
     "record cuda_sync events: profile(experimental_config=torch._C._profiler._ExperimentalConfig("
     "enable_cuda_sync_events=True))"
 )
-MORE_STEPS_ADVICE = "record the steps before as well: work that was launched earlier has no recorded launch"
+MORE_STEPS_ADVICE = "record the steps before as well: the GPU may have been busy with work that is not in the recording"
 
 
 def describe_missing_edges(trace: Trace, built: BuiltGraph) -> tuple[tuple[str, ...], str]:
@@ -48,6 +49,15 @@ def describe_missing_edges(trace: Trace, built: BuiltGraph) -> tuple[tuple[str, 
         lines.append(f"{built.unlaunched:,} works of the GPU: their launch was not recorded")
     if graph.dropped:
         lines.append(f"{graph.dropped:,} dependencies left out: the recorded times contradict them")
-    has_sync_events = bool((trace.kind == Kind.SYNC).any())
-    advice = "" if has_sync_events else SYNC_EVENTS_ADVICE
-    return tuple(lines), advice or (MORE_STEPS_ADVICE if built.unlaunched else "")
+    return tuple(lines), _choose_advice(trace, built, waits)
+
+
+def _choose_advice(trace: Trace, built: BuiltGraph, waits: I64) -> str:
+    """Choose what to record, by the longest wait without a reason."""
+    graph = built.graph
+    starts = graph.window.work.start
+    longest = int(waits.argmax())
+    is_first_work = len(starts) > 0 and int(graph.time[graph.target[longest]]) == int(starts.min())
+    if is_first_work or built.unlaunched:
+        return MORE_STEPS_ADVICE
+    return "" if bool((trace.kind == Kind.SYNC).any()) else SYNC_EVENTS_ADVICE

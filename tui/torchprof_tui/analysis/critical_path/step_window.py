@@ -101,10 +101,15 @@ def select_window(trace: Trace, step: Step | None) -> StepWindow:
         own[:] = True
     end = max(cpu_end, int(work.end[own].max(initial=cpu_end)))
     kept = work.start < end
-    columns = (work.event, work.lane, work.launch, work.start, work.end, work.launch_start, work.launch_end)
-    event, lanes, launch, first, last, launch_start, launch_end = (column[kept] for column in columns)
-    # Work of other steps may run on beyond the end; on the path nothing does.
-    selected = GpuWorkColumns(event, lanes, launch, first, np.minimum(last, end), launch_start, launch_end)
+    selected = GpuWorkColumns(
+        event=work.event[kept],
+        lane=work.lane[kept],
+        launch=work.launch[kept],
+        start=work.start[kept],
+        end=np.minimum(work.end[kept], end),  # work of other steps may run on; on the path nothing does
+        launch_start=work.launch_start[kept],
+        launch_end=work.launch_end[kept],
+    )
     return StepWindow(step, lane, start, cpu_end, end, selected)
 
 
