@@ -21,9 +21,13 @@ from torchprof_tui.trace.model.trace import Trace
 STREAM_WAIT_REGEX = r"(cuda|cu|hip|musa)StreamWaitEvent"
 RECORD_REGEX = r"(cuda|cu|hip|musa)EventRecord"
 _COPY_CALL_REGEX = r".*Memcpy"
+_DEVICE_CALL = re.compile(r"Device|Ctx")
 
 OWN_TIME = 5_000
 """ns that a blocking call takes at most by itself, when the work that it waits for has already ended."""
+
+_LONG_CALL = 20_000
+"""ns from which a blocking call must have waited for something."""
 
 _NEAREST = 8
 """Works that are tried, from the last one back, for one that was launched before the blocking call."""
@@ -114,10 +118,10 @@ def _add_waits_by_order(graph: GraphColumns, trace: Trace, calls: I32) -> None:
         trace.start[calls],
         window.start,
     )
-    calls, record = calls[record >= 0], records[record[record >= 0]]
+    calls, recorded = calls[record >= 0], records[record[record >= 0]]
     thread = np.where(work.is_launched, trace.lane[work.launch], -1).astype(np.int64)
     source = find_last_ended(
-        thread, work.launch_start, trace.lane[record].astype(np.int64), trace.start[record], window.start
+        thread, work.launch_start, trace.lane[recorded].astype(np.int64), trace.start[recorded], window.start
     )
     target = _find_next(thread, work.launch_start, trace.lane[calls].astype(np.int64), trace.start[calls])
     found = (source >= 0) & (target >= 0)
@@ -173,17 +177,36 @@ def add_blocking_calls(graph: GraphColumns, trace: Trace) -> int:
     syncs = read_sync_events(trace, calls) if len(calls) else None
     waited, is_named = _find_named_work(graph, trace, calls, syncs)
     by_order = _find_work_by_order(graph, trace, calls, begin, end)
+    for_device = np.array([_DEVICE_CALL.search(trace.names[name]) is not None for name in trace.name[calls]], np.bool_)
     source = np.where(is_named, waited, by_order)
-    is_wait = (source >= 0) & (work.end[source] > begin) & (work.end[source] <= end) if len(work) else source >= 0
-    for kind, chosen in ((EdgeKind.SYNC, is_wait & is_named), (EdgeKind.SYNC_BY_ORDER, is_wait & ~is_named)):
-        _add_sync_edges(graph, trace, kind, source[chosen], calls[chosen])
+    has_ended = (source >= 0) & (work.end[source] <= end) if len(work) else source >= 0
+    for kind, chosen in ((EdgeKind.SYNC, is_named), (EdgeKind.SYNC_BY_ORDER, ~is_named & ~for_device)):
+        _add_sync_edges(graph, trace, kind, source[has_ended & chosen], calls[has_ended & chosen])
+    _add_device_waits(graph, trace, calls[for_device])
     own = np.flatnonzero(np.isin(work.launch, copying) & (work.end <= work.launch_end) & work.is_launched)
     _add_sync_edges(graph, trace, EdgeKind.SYNC, own, work.launch[own])
-    return int(np.count_nonzero(~is_wait & (trace.duration[calls] > 4 * OWN_TIME) & ~np.isin(calls, work.launch[own])))
+    is_wait = has_ended & (work.end[source] > begin) if len(work) else has_ended
+    is_unknown = ~is_wait & (trace.duration[calls] > _LONG_CALL) & ~np.isin(calls, work.launch[own])
+    return int(np.count_nonzero(is_unknown))
+
+
+def _add_device_waits(graph: GraphColumns, trace: Trace, calls: I32) -> None:
+    """Add edges to calls that wait for a whole device from the last work that each stream was given before."""
+    work = graph.window.work
+    lanes = np.unique(work.lane).astype(np.int64)
+    if not len(calls) or not len(lanes):
+        return
+    call, lane = np.repeat(calls, len(lanes)), np.tile(lanes, len(calls))
+    source = _find_launched_before(graph, lane, trace.start[call])
+    usable = (source >= 0) & (work.end[source] <= trace.start[call] + trace.duration[call])
+    _add_sync_edges(graph, trace, EdgeKind.SYNC, source[usable], call[usable])
 
 
 def _add_sync_edges(graph: GraphColumns, trace: Trace, kind: EdgeKind, source: I64, calls: I32) -> None:
-    """Add edges from the ends of works to the returns of the calls, which take little time of their own."""
+    """Add edges from the ends of works to the returns of the calls, which take little time of their own.
+
+    Work that had ended before the call began did not hold it up, but would if it ended later.
+    """
     lane, begin = trace.lane[calls], trace.start[calls]
     end = begin + trace.duration[calls]
     inside = end <= graph.window.cpu_end
@@ -191,7 +214,9 @@ def _add_sync_edges(graph: GraphColumns, trace: Trace, kind: EdgeKind, source: I
     graph.add_points(lane, begin)
     target = graph.add_points(lane, end)
     graph.add_edges(kind, graph.work_ends(source), target, calls)
-    graph.add_waits(target, np.minimum(end - graph.window.work.end[source], OWN_TIME))
+    work_end = graph.window.work.end[source]
+    waits = work_end > begin
+    graph.add_waits(target[waits], np.minimum(end - work_end, OWN_TIME)[waits])
 
 
 def _find_named_work(graph: GraphColumns, trace: Trace, calls: I32, syncs: SyncEvents | None) -> tuple[I64, Bool]:
