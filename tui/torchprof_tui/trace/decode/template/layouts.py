@@ -51,8 +51,8 @@ _ZERO_RUN = re.compile(rb"(0+)")  # splitting by it yields the text around the r
 
 
 class LayoutTable(dict[bytes, int]):
-    """Codes for the layouts of entries; 0 for all that are not supported. A layout is looked up without the brace that
-    it begins with, and with a comma at its end.
+    """Codes for the layouts of entries; 0 for all that are not supported. A layout is looked up without `opening`, the
+    text that every entry begins with (a brace, and perhaps the first key), and with a comma at its end.
 
     By code: `byte_length`; `template_code`, the code of its template; `group`, as in Template. `number_positions`
     [NUMBER_KIND_COUNT, codes]: the packed position of its number of a kind (index in NUMBER_COLUMNS, or FRACTION_OF),
@@ -61,8 +61,9 @@ class LayoutTable(dict[bytes, int]):
     of the entry.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, opening: bytes = b"{") -> None:
         super().__init__()
+        self.opening = opening
         self.byte_length = np.zeros(MAX_LAYOUTS, np.int64)
         self.template_code = np.zeros(MAX_LAYOUTS, np.int64)
         self.group = np.zeros(MAX_LAYOUTS, np.int64)
@@ -127,7 +128,7 @@ class LayoutTable(dict[bytes, int]):
         try:
             return self._templates[text]
         except KeyError:
-            template = parse_template(text)
+            template = parse_template(text, self.opening)
             numbered = (
                 None
                 if template is None

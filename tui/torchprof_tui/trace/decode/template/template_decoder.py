@@ -16,6 +16,7 @@ decoders yield the same columns, and only the general one reports damage.
 from __future__ import annotations
 
 import os
+import re
 from itertools import repeat
 from typing import cast
 
@@ -39,13 +40,15 @@ from torchprof_tui.trace.decode.template.layouts import (
 from torchprof_tui.trace.decode.template.templates import DURATION, ID, NUMBER_COLUMNS, TIME, triple_columns
 from torchprof_tui.trace.model.raw_events import ARGS, NO_DURATION
 
-ENTRY_SEPARATOR = b',\n  {\n    "'
-"""The text between two entries in the files that torch writes, in all versions of Kineto."""
+ENTRY_SEPARATOR = re.compile(rb',(?:\n  \{\n    "|\s?\{"[a-z]+")')
+"""The text between two entries of the files that are decoded here, as the chunker passes it: what Kineto writes, in all
+versions; and compact text, an entry per line or all on one line (torch's Python export, its cuspy backend, `json.dump`).
+"""
 
-_ENTRY_START = ENTRY_SEPARATOR[1:]
-
-_SPLIT_MARK = _ENTRY_START[:5]
-"""The masked text is split by this: five bytes, because from six on Python uses a search that takes twice as long."""
+_MARK_BYTES = 5
+"""The masked text is split by its first bytes, which hold a brace; from six bytes on Python uses a search that takes
+twice as long. In compact text they hold the beginning of the first key, so that no object in args looks like an entry.
+"""
 
 _MAX_MICROSECONDS = {TIME: 4 * 10**15, DURATION: 8 * 10**12}
 """Beyond, the general decoder is needed: for absurd times (127 years), and durations that doubles have to round."""
@@ -60,6 +63,7 @@ class TemplateDecoder:
     def __init__(self, columns: ColumnBuilder) -> None:
         self._columns = columns
         self._digit_mask = DigitMask()
+        self._mark = b""  # what separates the entries, before and after their comma; b"" until text has been seen
         self._layouts = LayoutTable()
         self._head_codes: dict[int, int] = {}
         self._head_signature = GrowableArray(np.int32)  # by head code
@@ -68,10 +72,10 @@ class TemplateDecoder:
 
     def try_decode(self, text: memoryview, separator: bytes) -> I64 | None:
         """Decode whole entries with `separator` between them; return where they begin in the text, None if refused."""
-        if separator != ENTRY_SEPARATOR or text[: len(_ENTRY_START)] != _ENTRY_START:
+        if not self._set_mark(bytes(text[:_MARK_BYTES]), separator):
             return None
         masked_text, zeros = self._digit_mask.mask_digits(text)
-        pieces = masked_text.split(_SPLIT_MARK)[1:]
+        pieces = masked_text.split(self._mark)[1:]
         pieces[-1] += b","  # as after all other entries
         layout = np.fromiter(map(self._layouts.__getitem__, pieces), np.int32, len(pieces))
         if not layout.all():
@@ -84,7 +88,16 @@ class TemplateDecoder:
         if columns is None or head is None:
             return None
         self._columns.append_columns(self._head_signature.view[head], self._head_name.view[head], columns)
-        return entries.begin - len(_SPLIT_MARK)
+        return entries.begin - _MARK_BYTES
+
+    def _set_mark(self, mark: bytes, separator: bytes) -> bool:
+        """Tell whether text that begins with `mark` can be split by it; all text of a file must begin with the same."""
+        if mark == self._mark:
+            return True
+        if self._head_codes or not ENTRY_SEPARATOR.fullmatch(separator) or not separator.startswith(b"," + mark):
+            return False
+        self._mark, self._layouts = mark, LayoutTable(mark[mark.index(b"{") :])
+        return True
 
     def _intern_heads(self, entries: PlainEntries) -> I32 | None:
         """Return the head code of each entry; None if a head does not match the arg group of its layout."""
@@ -111,15 +124,15 @@ class TemplateDecoder:
 
 
 class PlainEntries:
-    """n entries of one text, all of known layouts. `begin` int64[n]: where each begins, after its _SPLIT_MARK."""
+    """n entries of one text, all of known layouts. `begin` int64[n]: where each begins, after its first _MARK_BYTES."""
 
     def __init__(self, text: memoryview, digit_mask: DigitMask, layout: I32, layouts: LayoutTable) -> None:
         self._text = text
         self._digit_mask = digit_mask
         self._layout = layout
         self._layouts = layouts
-        end = np.cumsum(layouts.byte_length[layout] + len(_SPLIT_MARK))
-        self.begin: I64 = np.concatenate([[0], end[:-1]]) + len(_SPLIT_MARK)
+        end = np.cumsum(layouts.byte_length[layout] + _MARK_BYTES)
+        self.begin: I64 = np.concatenate([[0], end[:-1]]) + _MARK_BYTES
 
     def has_leading_zero(self, zeros: I64) -> bool:
         """Tell whether one of these zeros begins a number such as 007, which JSON does not allow."""
@@ -177,7 +190,7 @@ class PlainEntries:
         """Parse one entry."""
         begin = int(self.begin[index])
         end = begin + int(self._layouts.byte_length[self._layout[index]])
-        entry: dict[str, object] = orjson.loads(b"{" + self._text[begin : end - 1])  # without its comma
+        entry: dict[str, object] = orjson.loads(self._layouts.opening + self._text[begin : end - 1])  # without its comma
         return entry
 
     def arg_groups(self, indices: list[int]) -> list[int]:

@@ -81,8 +81,8 @@ class Template:
     integer_runs: Bool
 
 
-def parse_template(masked_text: bytes) -> Template | None:
-    """Parse the template of entries whose text is a brace followed by `masked_text`, up to the comma at its end.
+def parse_template(masked_text: bytes, opening: bytes = b"{") -> Template | None:
+    """Parse the template of entries whose text is `opening` followed by `masked_text`, up to the comma at its end.
 
     None if the template is not supported.
     """
@@ -90,7 +90,7 @@ def parse_template(masked_text: bytes) -> Template | None:
     run_count = len(pieces) - 1
     if not masked_text.endswith(b",") or not 0 < run_count < 10_000 or b"\\u" in masked_text:
         return None
-    text = b"{" + b"".join(b"%b1%04d1" % (piece, k) for k, piece in enumerate(pieces[:-1])) + pieces[-1]
+    text = opening + b"".join(b"%b1%04d1" % (piece, k) for k, piece in enumerate(pieces[:-1])) + pieces[-1]
     try:
         entry = orjson.loads(text)
     except orjson.JSONDecodeError:
