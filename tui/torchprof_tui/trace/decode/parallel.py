@@ -56,7 +56,7 @@ _SEPARATOR = re.compile(rb',(?:\n  \{\n    "|\s?\{"ph")')
 """Where a file may be split: between two entries as Kineto writes them, and as all compact writers of torch do. Only
 the first byte is a comma, so a shorter separator never begins within a longer one that a block cuts off."""
 
-_MAX_SEPARATOR_BYTES = 10
+_MAX_SEPARATOR_BYTES = 11
 
 _PIPE_BYTES = 1 << 20
 """Capacity of a pipe: the larger, the less often reader and writer block."""

@@ -45,7 +45,7 @@ _MARKERS = re.compile(r"1([0-9]{4})1")
 _DECIMAL = re.compile(r"-?1([0-9]{4})1\.1([0-9]{4})1")
 
 
-TIME, DURATION, ID = "ts", "dur", "id"
+TIME, DURATION, ID, VALUE = "ts", "dur", "id", "value"
 
 
 def triple_columns(name: str) -> list[str]:
@@ -53,10 +53,10 @@ def triple_columns(name: str) -> list[str]:
     return [f"{name} {k}" for k in range(3)]
 
 
-NUMBER_COLUMNS = [TIME, DURATION, ID, CORRELATION]
+NUMBER_COLUMNS = [TIME, DURATION, ID, VALUE, CORRELATION]
 for _name in ARGS:
     NUMBER_COLUMNS += triple_columns(_name) if _name in TRIPLE_ARGS else [_name]
-"""The columns whose numbers are read; `grid 0`, `grid 1`, `grid 2` are the three of one arg."""
+"""The columns whose numbers are read; `grid 0`, `grid 1`, `grid 2` are the three of one arg, `value` is a counter's."""
 
 
 class NumberPosition(NamedTuple):
@@ -72,13 +72,15 @@ class Template:
     """What a template determines. Runs are counted from 0 within the entry.
 
     `head_runs`: runs in phase, category, name, pid and tid. `group`: the arg group, at most GROUP_OTHER. `numbers`:
-    column → position of its value. `integer_runs` bool[runs]: runs that are integer parts of numbers.
+    column → position of its value. `integer_runs` bool[runs]: runs that are integer parts of numbers. `series`: the key
+    of a counter's value, None for all other entries.
     """
 
     head_runs: tuple[int, ...]
     group: int
     numbers: dict[str, NumberPosition]
     integer_runs: Bool
+    series: str | None = None
 
 
 def parse_template(masked_text: bytes, opening: bytes = b"{") -> Template | None:
@@ -102,7 +104,7 @@ def parse_template(masked_text: bytes, opening: bytes = b"{") -> Template | None
         return None
     head_runs = _find_head_runs(entry)
     group = min(arg_group_of(entry.get("ph"), text_of(entry.get("cat"))), GROUP_OTHER)
-    if head_runs is None or group in (GROUP_METADATA, GROUP_COUNTER):
+    if head_runs is None or group == GROUP_METADATA:
         return None
     numbers = {TIME: _locate_number(entry.get("ts"))}
     if "dur" in entry:
@@ -110,14 +112,22 @@ def parse_template(masked_text: bytes, opening: bytes = b"{") -> Template | None
     if entry.get("ph") in PHASES_WITH_ID and "id" in entry:
         numbers[ID] = _locate_integer(entry.get("id"))
     args = entry.get("args")
-    if type(args) is dict:
+    series = None
+    if group == GROUP_COUNTER:
+        if type(args) is not dict or len(args) != 1:
+            return None  # without a value, or with several: rare
+        series, value = next(iter(args.items()))
+        if _MARKERS.search(series):
+            return None
+        numbers[VALUE] = _locate_number(value)
+    elif type(args) is dict:
         numbers |= _locate_args(args, group)
     known = {name: number for name, number in numbers.items() if number is not None}
     if len(known) < len(numbers):
         return None
     integer_runs = np.zeros(run_count, np.bool_)
     integer_runs[[int(run) for run in _INTEGER.findall(bare)]] = True
-    return Template(head_runs, group, known, integer_runs)
+    return Template(head_runs, group, known, integer_runs, series)
 
 
 def _find_head_runs(entry: dict[str, Any]) -> tuple[int, ...] | None:
