@@ -172,7 +172,8 @@ def _report(files: dict[str, Path], processes: int, runs: int) -> None:
     base: dict[str, float] = {}
     for layout, measured in results.items():
         per_entry = {
-            key: median([run[key] / run["entries"] for run in measured]) * 1e9 for key in ("decode", "decode_cpu", "open")
+            key: median([run[key] / run["entries"] for run in measured]) * 1e9
+            for key in ("decode", "decode_cpu", "open")
         }
         base = base or per_entry
         print(

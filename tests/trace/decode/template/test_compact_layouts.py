@@ -164,7 +164,9 @@ def test_counters_are_decoded_without_dicts(decoded_bytes: DecodedBytes) -> None
 def test_times_with_many_decimals_are_rounded_as_doubles(decoded_bytes: DecodedBytes) -> None:
     ts = [k * 10 + 0.677999999998 for k in range(400)]
     text = document(format_one_line([operator(k, ts=at, dur=1.0024999999999) for k, at in enumerate(ts)]))
-    decoded = decode_both_ways(format_one_line([operator(k, ts=at, dur=1.0024999999999) for k, at in enumerate(ts)]), 2000)
+    decoded = decode_both_ways(
+        format_one_line([operator(k, ts=at, dur=1.0024999999999) for k, at in enumerate(ts)]), 2000
+    )
     assert decoded_bytes.accepted > 0.8 * len(text)
     assert decoded.events.time.tolist() == [10_000 * k + 678 for k in range(400)]
     assert set(decoded.events.duration.tolist()) == {1002}

@@ -13,6 +13,7 @@ from torchprof_tui.trace.build.event_columns import EventColumns
 from torchprof_tui.trace.build.event_kinds import DrawnEvents, is_gpu_work, select_drawn_events
 from torchprof_tui.trace.build.event_order import invert_order, normalize_timestamps, sort_by_lane
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting, classify_entries
+from torchprof_tui.trace.build.graph_dependencies import link_graph_dependencies
 from torchprof_tui.trace.build.lane_assignment import EventTracks, assign_lanes, lookup_sparse_arg
 from torchprof_tui.trace.build.lane_layout import LaneLayout, has_several_processes, lay_out_lanes
 from torchprof_tui.trace.build.lane_merging import LaneOrder
@@ -250,6 +251,7 @@ def _link_events(raw: RawEvents, columns: EventColumns, lanes: NestedLanes, allo
     """
     forward, backward, called_work, work_call = lanes.flow_links or _link_by_flows(raw, columns, lanes)
     work_order, work_first = launch_links.group_work_by_launch(columns.launch_of, allocate)
+    graph_before, graph_after = link_graph_dependencies(raw, columns)
     lanes.wait_for_nesting()
     _free_columns(raw, "phase", "category", "time", "track", "id")
     return Links(
@@ -260,6 +262,8 @@ def _link_events(raw: RawEvents, columns: EventColumns, lanes: NestedLanes, allo
         backward=backward,
         called_work=called_work,
         work_call=work_call,
+        graph_before=graph_before,
+        graph_after=graph_after,
         launches=int(np.count_nonzero(np.diff(work_first))),
         gpu_events=int(np.count_nonzero(is_gpu_work(columns.kind))),
         linked_gpu_events=len(work_order),

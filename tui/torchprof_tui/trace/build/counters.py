@@ -35,6 +35,7 @@ MAX_SERIES = 10_000
 """Each takes lanes, arrays and labels of its own: no screen shows more than this, and a file of millions would fill
 the memory."""
 
+
 def build_counter_series(
     events: RawEvents, process_names: Mapping[str, str], classified: ClassifiedEntries, accounting: EntryAccounting
 ) -> list[CounterSeries]:
@@ -80,7 +81,8 @@ def _build_series(events: RawEvents, process_names: Mapping[str, str], points: I
         title = " ".join(filter(None, [title, series]))
     times = events.time[ordinals]
     order = np.argsort(times, kind="stable")
-    group = " ".join(filter(None, [process_names.get(pid) or "process", pid]))
+    word = process_names.get(pid) or ("process" if pid.isdigit() or not pid else "")  # "GPU 0 Counters" says what it is
+    group = " ".join(filter(None, [word, pid]))
     return CounterSeries(pid, title, group, title, "", times[order], values[order])
 
 

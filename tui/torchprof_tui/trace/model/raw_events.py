@@ -119,6 +119,9 @@ ARGS: dict[str, tuple[str, ...]] = {
     "address": ("Addr",),
     "python_id": ("Python id",),
     "python_parent": ("Python parent id",),
+    "wait_record": (
+        "wait_on_cuda_event_record_corr_id",
+    ),  # of waits: the correlation of the call that records the event
     "graph_node": ("graph node id",),  # of replayed GPU work, in the order of capture; 0 for none
 }
 """int64 values; a string that holds an integer is parsed (ROCm writes `bytes` as text). -1 is a regular value.

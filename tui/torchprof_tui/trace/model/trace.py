@@ -106,7 +106,8 @@ class Links:
     `work_order`, `work_first`: the GPU work of launch event i is `work_order[work_first[i] : work_first[i + 1]]` (a
     graph launch has many); see `work_of`. `forward`, `backward` int32[f]: pairs of events joined by `fwdbwd` flows.
     `called_work`, `work_call` int32[c]: GPU work whose launch is an op, and the runtime call, on a thread of its own,
-    that handed it to the device (Ascend's `HostToDevice` flows).
+    that handed it to the device (Ascend's `HostToDevice` flows). `graph_before`, `graph_after` int32[e]: pairs of nodes
+    of one replay of a CUDA graph, of which the second waited for the first, where the dependencies were recorded.
     """
 
     launch_of: I32
@@ -116,6 +117,8 @@ class Links:
     backward: I32
     called_work: I32
     work_call: I32
+    graph_before: I32
+    graph_after: I32
     launches: int
     gpu_events: int
     linked_gpu_events: int

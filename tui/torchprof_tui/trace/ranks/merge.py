@@ -248,6 +248,8 @@ def _merge_links(links: Sequence[Links], first_events: list[int]) -> Links:
         backward=merge(lambda part: part.backward),
         called_work=merge(lambda part: part.called_work),
         work_call=merge(lambda part: part.work_call),
+        graph_before=merge(lambda part: part.graph_before),
+        graph_after=merge(lambda part: part.graph_after),
         launches=sum(part.launches for part in links),
         gpu_events=sum(part.gpu_events for part in links),
         linked_gpu_events=sum(part.linked_gpu_events for part in links),

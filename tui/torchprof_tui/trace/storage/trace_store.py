@@ -47,7 +47,7 @@ from torchprof_tui.trace.text.large_values import LargeValues
 from torchprof_tui.trace.text.plain_text import PlainText
 from torchprof_tui.trace.text.text_index import FileText, TextIndex
 
-FORMAT_VERSION = 10
+FORMAT_VERSION = 11
 """Version of both files. Increase it whenever the stored data or the meaning of its numbers (`Kind`) changes."""
 
 COLUMNS_FILE = "columns"
@@ -68,7 +68,17 @@ _EVENT_COLUMNS = (
     "row_order",
     "row_first",
 )
-_LINK_COLUMNS = ("launch_of", "work_order", "work_first", "forward", "backward", "called_work", "work_call")
+_LINK_COLUMNS = (
+    "launch_of",
+    "work_order",
+    "work_first",
+    "forward",
+    "backward",
+    "called_work",
+    "work_call",
+    "graph_before",
+    "graph_after",
+)
 _MEMORY_COLUMNS = (
     "time",
     "lane",

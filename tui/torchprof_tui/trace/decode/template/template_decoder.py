@@ -183,7 +183,9 @@ class PlainEntries:
         """Parse one entry."""
         begin = int(self.begin[index])
         end = begin + int(self._layouts.byte_length[self._layout[index]])
-        entry: dict[str, object] = orjson.loads(self._layouts.opening + self._text[begin : end - 1])  # without its comma
+        entry: dict[str, object] = orjson.loads(
+            self._layouts.opening + self._text[begin : end - 1]
+        )  # without its comma
         return entry
 
     def series(self, indices: I64) -> I32:
