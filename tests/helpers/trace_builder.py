@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.trace.build.build_trace import build_trace
-from torchprof_tui.trace.model.raw_events import ARGS, NO_DURATION, NO_TIME, CounterPoints, DecodedTrace, RawEvents, SparseArg
+from torchprof_tui.trace.model.raw_events import (
+    ARGS,
+    NO_DURATION,
+    NO_TIME,
+    CounterPoints,
+    DecodedTrace,
+    RawEvents,
+    SparseArg,
+)
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.text.plain_text import PlainText
 

@@ -127,7 +127,9 @@ def test_the_longest_violation_is_the_example(tmp_path: Path) -> None:
 def test_text_of_names_is_escaped(tmp_path: Path) -> None:
     names = [f"{BACKWARD}\x1b[31mA", f"{BACKWARD}B"]
     trace, _ = read_trace(tmp_path, [op(name, 5, **{"Sequence number": 4}) for name in names])
-    assert all("\x1b" not in repr(remark.example) or "\\x1b" in remark.example for remark in diagnose_trace(trace).remarks)
+    assert all(
+        "\x1b" not in repr(remark.example) or "\\x1b" in remark.example for remark in diagnose_trace(trace).remarks
+    )
     assert not any("\x1b" in remark.example for remark in diagnose_trace(trace).remarks)
 
 

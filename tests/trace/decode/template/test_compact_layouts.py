@@ -10,7 +10,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.column_equality import assert_alike
 from tests.helpers.decoder_input import decode_text, format_as_kineto
 from tests.helpers.decoder_spies import DecodedBytes, count_decoded_bytes
 from tests.helpers.decoder_strategies import entries

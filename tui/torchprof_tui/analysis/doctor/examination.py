@@ -15,8 +15,8 @@ from torchprof_tui.trace.model.trace import Trace
 def diagnose_trace(trace: Trace) -> Diagnosis:
     """Collect all remarks on a trace, most severe first.
 
-    Costs a few passes over the columns (50 ms for a million events) and reads one chunk of the text, and some more for collectives; opens the captures
-    of a trace that replays graphs.
+    Costs a few passes over the columns (50 ms for a million events) and reads one chunk of the text, more where there
+    are collectives; opens the captures of a trace that replays graphs.
     """
     remarks = [
         *find_read_problems(trace),

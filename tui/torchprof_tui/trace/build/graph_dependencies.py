@@ -1,8 +1,8 @@
 """Link the nodes of a replayed CUDA graph to the nodes that they waited for.
 
-torch's cuspy backend writes each dependency of a graph (`CuspyConfig(enable_graph_dependencies=True)`) as a flow from the
-end of one node to the start of the next, both of one replay. These flows have the category of launches, `ac2g`, and ids
-from 2^40 on, far from all correlations (`torch/profiler/_cuspy/trace.py`).
+torch's cuspy backend (`CuspyConfig(enable_graph_dependencies=True)`) writes each dependency of a graph as a flow from
+the end of one node to the start of the next, both of one replay. These flows have the category of launches, `ac2g`, and
+ids from 2^40 on, far from all correlations (`torch/profiler/_cuspy/trace.py`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _select_flows(events: RawEvents, gpu_tracks: I32) -> I64:
 
 
 def _is_dependency(text: str) -> bool:
-    return text.isascii() and text.isdigit() and FIRST_DEPENDENCY_ID <= int(text[:19])
+    return text.isascii() and text.isdigit() and int(text[:19]) >= FIRST_DEPENDENCY_ID
 
 
 def _find_events(nodes: I64, track: I32, time: I64, events: RawEvents, flows: I64) -> I32:

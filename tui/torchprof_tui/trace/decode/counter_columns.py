@@ -18,7 +18,7 @@ _MAX_VALUE = 1e30
 
 @dataclass(frozen=True, slots=True)
 class CounterPart:
-    """`count` points of one part of a file, without their columns. `names`: of the series, in the order of its codes."""
+    """`count` points of one part of a file, without the columns. `names`: of the series, in the order of its codes."""
 
     count: int
     names: list[str]

@@ -99,7 +99,7 @@ class EntryNumbers:
         return entries, value
 
     def _read_values(self) -> tuple[I64, F64]:
-        """Return the entries that are counters, and their values, float64[k]: the doubles nearest to what is written."""
+        """Return the entries that are counters, and their values, float64[k]: the doubles nearest to the text."""
         entries, whole = self._read_integers(VALUE)
         value = whole.astype(np.float64)
         fraction = self._slice_of(FRACTION_OF[VALUE])

@@ -8,7 +8,7 @@ pid, tid) is parsed once, and stands for a signature (all of it but the name) an
 
 This works for any format with a fixed separator between two entries, but its cost is per byte, and that of orjson per
 value: it pays for Kineto's own format and for compact text, not where each number has a line or an indentation. For
-anything that is not plain (metadata, counters of several series, damage, hexadecimal ids, `\\u` escapes, …) `try_decode`
+anything that is not plain (metadata, counters of several series, damage, hexadecimal ids, unicode escapes, …) this
 refuses the chunk and changes nothing: the general decoder then decodes it, and the next chunk is tried again. So both
 decoders yield the same columns, and only the general one reports damage.
 """
@@ -39,7 +39,7 @@ from torchprof_tui.trace.decode.template.layouts import (
 
 ENTRY_SEPARATOR = re.compile(rb',(?:\n  \{\n    "|\s?\{"[a-z]+")')
 """The text between two entries of the files that are decoded here, as the chunker passes it: what Kineto writes, in all
-versions; and compact text, an entry per line or all on one line (torch's Python export, its cuspy backend, `json.dump`).
+versions; and compact text, an entry per line or all on one line (torch's Python export, cuspy, `json.dump`).
 """
 
 _MARK_BYTES = 5

@@ -106,22 +106,12 @@ def parse_template(masked_text: bytes, opening: bytes = b"{") -> Template | None
     group = min(arg_group_of(entry.get("ph"), text_of(entry.get("cat"))), GROUP_OTHER)
     if head_runs is None or group == GROUP_METADATA:
         return None
-    numbers = {TIME: _locate_number(entry.get("ts"))}
-    if "dur" in entry:
-        numbers[DURATION] = _locate_number(entry["dur"])
-    if entry.get("ph") in PHASES_WITH_ID and "id" in entry:
-        numbers[ID] = _locate_integer(entry.get("id"))
-    args = entry.get("args")
+    numbers = _locate_entry_numbers(entry)
     series = None
     if group == GROUP_COUNTER:
-        if type(args) is not dict or len(args) != 1:
-            return None  # without a value, or with several: rare
-        series, value = next(iter(args.items()))
-        if _MARKERS.search(series):
-            return None
-        numbers[VALUE] = _locate_number(value)
-    elif type(args) is dict:
-        numbers |= _locate_args(args, group)
+        series, numbers[VALUE] = _locate_sample(entry.get("args"))
+    elif type(entry.get("args")) is dict:
+        numbers |= _locate_args(entry["args"], group)
     known = {name: number for name, number in numbers.items() if number is not None}
     if len(known) < len(numbers):
         return None
@@ -141,6 +131,24 @@ def _find_head_runs(entry: dict[str, Any]) -> tuple[int, ...] | None:
             return None
         runs += map(int, _MARKERS.findall(str(value)))
     return tuple(runs)
+
+
+def _locate_entry_numbers(entry: dict[str, Any]) -> dict[str, NumberPosition | None]:
+    """Locate the time, the duration and the id of an entry, None for values that are not plain numbers."""
+    numbers = {TIME: _locate_number(entry.get("ts"))}
+    if "dur" in entry:
+        numbers[DURATION] = _locate_number(entry["dur"])
+    if entry.get("ph") in PHASES_WITH_ID and "id" in entry:
+        numbers[ID] = _locate_integer(entry.get("id"))
+    return numbers
+
+
+def _locate_sample(args: Any) -> tuple[str | None, NumberPosition | None]:
+    """Return the series of a counter and the position of its value; (None, None) unless there is exactly one."""
+    if type(args) is not dict or len(args) != 1:
+        return None, None
+    series, value = next(iter(args.items()))
+    return (None, None) if _MARKERS.search(series) else (series, _locate_number(value))
 
 
 def _locate_integer(value: Any) -> NumberPosition | None:
