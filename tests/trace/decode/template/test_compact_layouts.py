@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,11 @@ def format_one_line(items: list[Any]) -> str:
     return json.dumps(items, separators=(",", ":"), ensure_ascii=False)
 
 
-LAYOUTS = {"lines": format_lines, "one line": format_one_line, "json.dump": json.dumps}
+LAYOUTS: dict[str, Callable[[list[Any]], str]] = {
+    "lines": format_lines,
+    "one line": format_one_line,
+    "json.dump": json.dumps,
+}
 
 
 def document(items: str) -> bytes:

@@ -21,7 +21,7 @@ from dataclasses import replace
 import numpy as np
 
 from torchprof_tui.analysis.doctor.remark import Remark, Section
-from torchprof_tui.trace.core.arrays import I64, Array, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.problems import excerpt
 from torchprof_tui.trace.core.time_format import format_duration, format_time
@@ -86,12 +86,11 @@ def _is_named(trace: Trace, *names: str) -> Bool:
     return np.isin(trace.name, wanted)
 
 
-def _values_at(column: SparseColumn | None, events: I64) -> I64:
+def _values_at(column: SparseColumn | None, events: I32 | I64) -> I64:
     """Return the values of an arg, _NO_VALUE where it is missing: int64[events]."""
     if column is None:
         return np.full(len(events), _NO_VALUE, np.int64)
-    values: I64 = column.values_at(events, _NO_VALUE)
-    return values
+    return column.values_at(events, _NO_VALUE).astype(np.int64, copy=False)
 
 
 def _find_waits_without_record(trace: Trace) -> Iterator[Remark]:
