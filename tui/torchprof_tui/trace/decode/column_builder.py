@@ -8,7 +8,7 @@ signature, because one look-up of all four costs as much as one of each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress
 from operator import itemgetter
 from typing import Any
@@ -50,6 +50,8 @@ Entry = dict[str, Any]
 _MAX_GROUPS = 24
 """Most arg groups of a chunk that are handled one by one, since their entries have the same args; more are merged."""
 
+_NO_SERIES = np.zeros(0, np.int32)
+
 _SIGNATURE_OF = itemgetter("ph", "cat", "pid", "tid")
 
 
@@ -64,7 +66,7 @@ class EntryColumns:
     ids: tuple[I64, I64]
     correlation: I64
     args: dict[str, tuple[I64, Array]]
-    counters: tuple[I64, F64]
+    counters: tuple[I64, F64] = field(default_factory=lambda: (np.zeros(0, np.int64), np.zeros(0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ class ColumnBuilder:
         """Return the codes of series of counters for `append_columns`: int32[names]."""
         return np.array([*map(self._counters.intern, names)], np.int32)
 
-    def append_columns(self, signature: I32, name: I32, columns: EntryColumns, series: I32) -> None:
+    def append_columns(self, signature: I32, name: I32, columns: EntryColumns, series: I32 = _NO_SERIES) -> None:
         """Append the next n entries of the file, whose columns are decoded already; `series`: that of each counter."""
         self._signature.extend(signature)
         self._name.extend(name)
