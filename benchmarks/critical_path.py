@@ -27,9 +27,8 @@ def main() -> None:
     parser.add_argument("traces", nargs="*", type=Path)
     options = parser.parse_args()
     paths = options.traces or [*sorted(SAMPLES.rglob("*.json.gz")), *find_shared_traces()]
-    print(
-        "| trace | events | step | error | with median delays | inferred | sync events | seconds |\n|---|---|---|---|---|---|---|---|"
-    )
+    print("| trace | events | step | error | with median delays | inferred | sync events | seconds |")
+    print("|---" * 8 + "|")
     errors: list[float] = []
     stricter: list[float] = []
     with_sync: list[float] = []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.trace_builder import annotation, cpu, kernel, memcpy, python, runtime, step
-from tests.trace.build.test_graph_edges import replay
+from tests.trace.build.test_graph_dependencies import replay
 from torchprof_samples import find as sample
 from torchprof_tui.cli import main
 

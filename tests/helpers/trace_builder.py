@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.trace.build.build_trace import build_trace
-from torchprof_tui.trace.model.raw_events import ARGS, NO_DURATION, NO_TIME, DecodedTrace, RawEvents, SparseArg
+from torchprof_tui.trace.model.raw_events import (
+    ARGS,
+    NO_DURATION,
+    NO_TIME,
+    CounterPoints,
+    DecodedTrace,
+    RawEvents,
+    SparseArg,
+)
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.text.plain_text import PlainText
 
@@ -141,6 +149,7 @@ def decoded(
     tables: dict[str, dict[Any, int]] = {"name": {}, "category": {}, "track": {}, "id": {}}
     raw = _allocate_raw_events(len(objects))
     sparse: dict[str, list[tuple[int, Any]]] = {key: [] for key in ARGS}
+    points: list[tuple[int, str, float]] = []
     for k, entry in enumerate(objects):
         _decode_columns(raw, k, entry, unit, tables)
         args = _args_of(entry)
@@ -148,12 +157,13 @@ def decoded(
             pid, tid = _text(entry.get("pid")), _text(entry.get("tid"))
             raw.metadata.append((_text(entry.get("name")), pid, tid, next(iter(args.values()), None)))
         if entry.get("ph") == "C":
-            raw.counters += [
+            points += [
                 (k, series, float(value))
                 for series, value in args.items()
                 if re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", str(value))
             ]
         _collect_args(sparse, k, args)
+    raw.counters = CounterPoints.from_tuples(points)
     raw.names, raw.categories = list(tables["name"]), list(tables["category"])
     raw.tracks, raw.ids = list(tables["track"]), list(tables["id"])
     for key, values in sparse.items():

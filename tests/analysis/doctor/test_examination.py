@@ -110,7 +110,8 @@ def test_what_only_looks_odd() -> None:
     more = [
         runtime("cudaDeviceSynchronize", 70, 5, corr=30),
         sync("Stream Sync", 40, 30, corr=30),
-        sync("Event Sync", 50, 30),
+        runtime("cudaEventRecord", 45, 1, corr=31),
+        sync("Event Sync", 50, 30, wait_on_cuda_event_record_corr_id=31),
         gpu_annotation("a", 30, 40),
         annotation("b", 100, 50),
         cpu("c", 100, 50),

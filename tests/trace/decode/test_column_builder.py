@@ -26,7 +26,7 @@ def test_metadata_and_counters() -> None:
         ("both", "7", "", {"a": 1, "b": 2}),
         ("none", "7", "", None),
     ]
-    assert decoded.events.counters == [(5, "allocated", 12.0), (5, "reserved", 1.5)]
+    assert decoded.events.counters.to_tuples() == [(5, "allocated", 12.0), (5, "reserved", 1.5)]
 
 
 def test_one_thread_under_several_spellings_is_one_track() -> None:

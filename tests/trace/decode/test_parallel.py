@@ -233,14 +233,19 @@ def test_progress_adds_up_all_processes(tmp_path: Path) -> None:
     assert [entries for _, _, entries in reports] == sorted(entries for _, _, entries in reports)
 
 
-@given(st.binary(max_size=40), st.lists(st.integers(1, 30), max_size=8), st.integers(0, 120))
+@given(
+    st.sampled_from([KINETO_SEPARATOR, b',\n{"ph"', b',{"ph"', b', {"ph"']),
+    st.binary(max_size=40),
+    st.lists(st.integers(1, 30), max_size=8),
+    st.integers(0, 120),
+)
 def test_a_split_point_is_after_the_first_separator_from_its_target(
-    noise: bytes, sizes: list[int], target: int
+    between: bytes, noise: bytes, sizes: list[int], target: int
 ) -> None:
-    text = noise + KINETO_SEPARATOR + b"1" + KINETO_SEPARATOR + b"22" + KINETO_SEPARATOR + noise
+    text = noise + between + b"1" + between + b"22" + between + noise
     bounds = [0, *np.cumsum(sizes).tolist(), len(text)]
     blocks = [block for block in (text[a:b] for a, b in pairwise(bounds)) if block]
-    separator = text.find(KINETO_SEPARATOR, target)
+    separator = text.find(between, target)
     offset = separator + 1 if separator >= 0 else -1
     before, after = SplitPoint(target), SplitPoint(target)
     assert b"".join(before.blocks_before(iter(blocks))) == (text[:offset] if offset >= 0 else text)

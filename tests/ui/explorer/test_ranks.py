@@ -231,14 +231,20 @@ async def test_the_app_opens_a_folder(tmp_path: Path) -> None:
         await pilot.press("q")
 
 
-async def test_the_app_says_what_it_will_not_merge(tmp_path: Path) -> None:
+async def test_files_of_one_rank_are_listed_with_their_rank(tmp_path: Path) -> None:
+    """They are no run; the user chooses one."""
     paths = late_rank(2).write(tmp_path)
     paths[1].write_bytes(paths[0].read_bytes())
     app = TorchprofApp()
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         app._open(str(tmp_path))
-        await until(pilot, lambda: len(app._notifications) > 0)
-        assert "both of rank 0" in next(iter(app._notifications)).message
+
+        def list_lines() -> list[str]:
+            lines = (strip.text.rstrip() for strip in app.screen._compositor.render_strips())
+            return [line for line in lines if line.endswith("rank 0")]
+
+        await until(pilot, lambda: len(list_lines()) == 2)
+        assert {line.split()[0] for line in list_lines()} == {"rank0.json", "rank1.json"}
 
 
 @given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)), st.lists(st.integers(0, 30), unique=True))

@@ -76,7 +76,6 @@ def test_integer_parts_are_distinguished_from_other_digits() -> None:
     "text",
     [
         entry(ph="M"),
-        entry(ts=1.0625),
         entry(pid=12345678901234567),
         entry(args={"x": 1234567890123456789}),
         entry(name="a1b").replace(b"a1b", b"a\x01b"),

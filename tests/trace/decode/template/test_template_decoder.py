@@ -116,7 +116,7 @@ def test_it_continues_after_a_refused_chunk(decoded_bytes: DecodedBytes) -> None
 
 
 def test_it_is_tried_less_often_where_nothing_is_plain(decoded_bytes: DecodedBytes) -> None:
-    text = kineto_text(3000, {k: kineto_entry(k, ts=f"{k}.12345") for k in range(3000)})
+    text = kineto_text(3000, {k: kineto_entry(k, ts=f"{k}e3") for k in range(3000)})
     assert_same(text, 2000)
     assert decoded_bytes.accepted == 0
     assert decoded_bytes.refused < 0.6 * len(text)
@@ -132,7 +132,8 @@ def test_it_is_tried_less_often_where_nothing_is_plain(decoded_bytes: DecodedByt
         kineto_entry(7, args='"External id": 12345678901234567'),
         kineto_entry(7, dur="9000000000000.001"),
         kineto_entry(7, ts="9000000000000000"),
-        kineto_entry(7, ts="7.0005"),
+        kineto_entry(7, ts="8800000000000.0005"),
+        kineto_entry(7, ts="7." + "1" * 21),
         kineto_entry(7, name='"run 12345678901234567"'),
         kineto_entry(7, args='"other": "\\u00e9"'),
         kineto_entry(7, args='"other": "\x01"'),

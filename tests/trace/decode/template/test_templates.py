@@ -57,7 +57,10 @@ def test_only_the_args_of_operators_are_read_from_operators() -> None:
     "text",
     [
         entry(ph="M"),
-        entry(ph="C", args={"x": 1}),
+        entry(ph="C", args={"x": 1, "y": 2}),
+        entry(ph="C", args={"x": "1"}),
+        entry(ph="C", args={"x1": 1}),
+        entry(ph="C", args={}),
         entry(ts="1.5"),
         entry(dur=None),
         entry(pid=1.5),

@@ -8,11 +8,12 @@ from functools import partial
 
 import numpy as np
 
-from torchprof_tui.trace.build import counters, graph_edges, lane_merging, launch_links, metadata, nesting
+from torchprof_tui.trace.build import counters, lane_merging, launch_links, metadata, nesting
 from torchprof_tui.trace.build.event_columns import EventColumns
 from torchprof_tui.trace.build.event_kinds import DrawnEvents, is_gpu_work, select_drawn_events
 from torchprof_tui.trace.build.event_order import invert_order, normalize_timestamps, sort_by_lane
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting, classify_entries
+from torchprof_tui.trace.build.graph_dependencies import link_graph_dependencies
 from torchprof_tui.trace.build.lane_assignment import EventTracks, assign_lanes, lookup_sparse_arg
 from torchprof_tui.trace.build.lane_layout import LaneLayout, has_several_processes, lay_out_lanes
 from torchprof_tui.trace.build.lane_merging import LaneOrder
@@ -273,7 +274,7 @@ def _link_by_flows(raw: RawEvents, columns: EventColumns, lanes: NestedLanes) ->
 
     called_work, work_call = launch_links.link_launches_by_flows(raw, lanes.event_of, columns, lanes.first, get_parents)
     forward, backward = launch_links.link_forward_backward(raw, lanes.event_of, columns, lanes.first, get_parents)
-    before, after = graph_edges.link_graph_nodes(raw, columns, lanes.first)
+    before, after = link_graph_dependencies(raw, columns)
     return FlowLinks(forward, backward, called_work, work_call, before, after)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -36,9 +35,6 @@ MAX_SERIES = 10_000
 """Each takes lanes, arrays and labels of its own: no screen shows more than this, and a file of millions would fill
 the memory."""
 
-_SeriesKey = tuple[str, int, int, str]
-"""(pid, number of the counter's name, number of its id or -1, series name)."""
-
 
 def build_counter_series(
     events: RawEvents, process_names: Mapping[str, str], classified: ClassifiedEntries, accounting: EntryAccounting
@@ -47,45 +43,46 @@ def build_counter_series(
 
     Accounts for the `C` entries: those that give a point are drawn.
     """
-    points, drawn, beyond = _group_points(events)
-    accounting.count_not_drawn("counter without a number", classified.counter_points - drawn - beyond)
+    points = events.counters
+    timed = np.flatnonzero(events.time[points.entry] > NO_TIME)
+    entry, series = points.entry[timed], points.series[timed]
+    process = _number_processes(events)[events.track[entry]]
+    keys = np.stack([process, events.name[entry], events.id[entry], series], axis=1)
+    _, first, code = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)  # series in the order of their first points
+    rank[np.argsort(first)] = np.arange(len(first))
+    code = rank[code.ravel()]
+    drawn = np.unique(entry[code < MAX_SERIES])
+    beyond = len(np.unique(entry)) - len(drawn)
+    accounting.count_not_drawn("counter without a number", classified.counter_points - len(drawn) - beyond)
     accounting.count_not_drawn("counter beyond the 10,000th", beyond)
-    classified.drawn_entries += drawn
-    return [_build_series(events, process_names, key, values) for key, values in points.items()]
+    classified.drawn_entries += len(drawn)
+    order = np.argsort(code, kind="stable")
+    groups = np.split(order, np.cumsum(np.bincount(code, minlength=len(first)))[:-1]) if len(order) else []
+    return [_build_series(events, process_names, timed[group]) for group in groups[:MAX_SERIES]]
 
 
-def _group_points(events: RawEvents) -> tuple[dict[_SeriesKey, list[tuple[int, float]]], int, int]:
-    """Group the points (ordinal, value) of each series; count the entries that gave one, and those of the others whose
-    points are beyond MAX_SERIES."""
-    points: defaultdict[_SeriesKey, list[tuple[int, float]]] = defaultdict(list)
-    track, name, ids = events.track, events.name, events.id
-    beyond: set[int] = set()
-    for ordinal, series, value in events.counters:
-        if events.time[ordinal] > NO_TIME:
-            pid = events.tracks[track[ordinal]][0]
-            key = (pid, int(name[ordinal]), int(ids[ordinal]), series)
-            if len(points) < MAX_SERIES or key in points:
-                points[key].append((ordinal, value))
-            else:
-                beyond.add(ordinal)
-    drawn = {ordinal for values in points.values() for ordinal, _ in values}
-    return points, len(drawn), len(beyond - drawn)
+def _number_processes(events: RawEvents) -> I64:
+    """Return the number of each track's process: int64[tracks]."""
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(pid, len(numbers)) for pid, _ in events.tracks], np.int64)
 
 
-def _build_series(
-    events: RawEvents, process_names: Mapping[str, str], key: _SeriesKey, points: list[tuple[int, float]]
-) -> CounterSeries:
-    pid, counter, instance, series = key
-    ordinals = np.array([ordinal for ordinal, _ in points], np.int64)
-    values = np.array([value for _, value in points], np.float64)
-    title = events.names[counter]
+def _build_series(events: RawEvents, process_names: Mapping[str, str], points: I64) -> CounterSeries:
+    """Build the series of these points, indices in `events.counters`, at least one."""
+    ordinals, values = events.counters.entry[points], events.counters.value[points]
+    first = ordinals[0]
+    pid, instance = events.tracks[events.track[first]][0], int(events.id[first])
+    title = events.names[events.name[first]]
     if instance >= 0:
         title += f" [{events.ids[instance]}]"
+    series = events.counters.names[events.counters.series[points[0]]]
     if series not in ("value", title):
         title = " ".join(filter(None, [title, series]))
     times = events.time[ordinals]
     order = np.argsort(times, kind="stable")
-    group = " ".join(filter(None, [process_names.get(pid) or "process", pid]))
+    word = process_names.get(pid) or ("process" if pid.isdigit() or not pid else "")  # "GPU 0 Counters" says what it is
+    group = " ".join(filter(None, [word, pid]))
     return CounterSeries(pid, title, group, title, "", times[order], values[order])
 
 

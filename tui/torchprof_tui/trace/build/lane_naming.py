@@ -53,7 +53,11 @@ class LaneNamer:
             stream = f"stream {lane.tid}" if lane.tid.isdecimal() else lane.tid or "stream"
             return (self._thread_name(lane) or stream) + suffix, self._format_process(lane.pid)
         group = " ".join(filter(None, ["GPU", str(lane.device), self.device_names.get(lane.device, "")]))
-        return ("device" if lane.stream == DEVICE_WIDE else f"stream {lane.stream}") + suffix, group
+        if lane.stream == DEVICE_WIDE:
+            return "device" + suffix, group
+        stream = f"stream {lane.stream}"
+        name = self.track_metadata.thread_names.get((str(lane.device), str(lane.stream)), "").strip()
+        return (stream if not name or name.startswith("stream") else f"{name} ({stream})") + suffix, group
 
     def _format_kineto_thread(self, lane: PendingLane) -> tuple[str, str]:
         label = " ".join(filter(None, ["CPU", lane.tid, self._thread_name(lane)]))

@@ -51,6 +51,7 @@ NUMBER_KINDS = tuple(
         "Python id",
         "Python parent id",
         "graph node id",
+        "correlation of an event's record",
     )
 )
 """A number of an entry that is no integer or out of its range, which `build/value_ranges.py` has: read as unknown."""

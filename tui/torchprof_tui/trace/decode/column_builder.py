@@ -8,7 +8,7 @@ signature, because one look-up of all four costs as much as one of each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress
 from operator import itemgetter
 from typing import Any
@@ -27,6 +27,7 @@ from torchprof_tui.trace.decode.arg_columns import (
     ChunkArgColumns,
     select_objects,
 )
+from torchprof_tui.trace.decode.counter_columns import CounterColumns, CounterPart
 from torchprof_tui.trace.decode.id_table import IdTable, IdTablePart
 from torchprof_tui.trace.decode.interning import (
     GROUP_COUNTER,
@@ -49,21 +50,23 @@ Entry = dict[str, Any]
 _MAX_GROUPS = 24
 """Most arg groups of a chunk that are handled one by one, since their entries have the same args; more are merged."""
 
-_MAX_COUNTER_VALUE = 1e30
-"""Points of counters beyond are dropped: differences of values must be finite, also as float32."""
+NO_SERIES = np.zeros(0, np.int32)
 
 _SIGNATURE_OF = itemgetter("ph", "cat", "pid", "tid")
 
 
 @dataclass(frozen=True, slots=True)
 class EntryColumns:
-    """Columns of n entries. `ids`, `args`: (indices, ascending; values), int64[k]; values of args may be [k, 3]."""
+    """Columns of n entries. `ids`, `args`, `counters`: (indices, ascending; values), int64[k]; values of args may be
+    [k, 3], those of counters are float64.
+    """
 
     time: I64
     duration: I64
     ids: tuple[I64, I64]
     correlation: I64
     args: dict[str, tuple[I64, Array]]
+    counters: tuple[I64, F64] = field(default_factory=lambda: (np.zeros(0, np.int64), np.zeros(0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ class ColumnsPart:
     ids: IdTablePart
     arg_counts: dict[str, tuple[int, int]]
     metadata: list[tuple[str, str, str, Any]]
-    counters: list[tuple[int, str, float]]
+    counters: CounterPart
     not_objects: int
 
 
@@ -104,7 +107,7 @@ class ColumnBuilder:
         self._correlation = GrowableArray(np.int64)
         self._args: dict[str, tuple[GrowableArray, GrowableArray]] = {}
         self._metadata: list[tuple[str, str, str, Any]] = []
-        self._counters: list[tuple[int, str, float]] = []
+        self._counters = CounterColumns()
 
     def __len__(self) -> int:
         return self._count
@@ -146,20 +149,20 @@ class ColumnBuilder:
         """Return the arg group of entries with these signatures."""
         return self._signatures.groups(signature)
 
-    def append_counter_points(self, index: I64, series: str, values: F64) -> None:
-        """Add points of counters among the entries appended next. `index` int64[k]: which of those."""
-        for entry, value in zip((index + self._count).tolist(), values.tolist(), strict=True):
-            if abs(value) <= _MAX_COUNTER_VALUE:
-                self._counters.append((entry, series, value))
+    def intern_series(self, names: list[str]) -> I32:
+        """Return the codes of series of counters for `append_columns`: int32[names]."""
+        return np.array([*map(self._counters.intern, names)], np.int32)
 
-    def append_columns(self, signature: I32, name: I32, columns: EntryColumns) -> None:
-        """Append the next n entries of the file, whose columns are decoded already."""
+    def append_columns(self, signature: I32, name: I32, columns: EntryColumns, series: I32 = NO_SERIES) -> None:
+        """Append the next n entries of the file, whose columns are decoded already; `series`: that of each counter."""
         self._signature.extend(signature)
         self._name.extend(name)
         self._time.extend(columns.time)
         self._duration.extend(columns.duration)
         indices, values = columns.ids
         self._ids.add_integers(indices + self._count, values)
+        indices, numbers = columns.counters
+        self._counters.append(indices + self._count, series, numbers)
         self._append_args(columns.correlation, columns.args)
         self._count += len(signature)
 
@@ -226,7 +229,8 @@ class ColumnBuilder:
 
     def _extract_group_args(self, group: int, args: list[Args], indices: I64, chunk: ChunkArgColumns) -> None:
         if group == GROUP_COUNTER:
-            self._add_counters(*select_objects(args, indices))
+            objects, places = select_objects(args, indices)
+            self._counters.append_args((places + self._count).tolist(), objects)
         elif group == GROUP_OP:
             chunk.extract(OP_ARGS, args, indices)
         elif group == GROUP_PYTHON:
@@ -241,12 +245,6 @@ class ColumnBuilder:
             pid, tid = track_of(entry.get("pid"), entry.get("tid"))
             self._metadata.append((text_of(entry.get("name")), pid, tid, value))
 
-    def _add_counters(self, args: list[Args], indices: I64) -> None:
-        for index, series in zip(indices.tolist(), args, strict=True):
-            for name, value in series.items():
-                if type(value) in (int, float) and abs(value) <= _MAX_COUNTER_VALUE:
-                    self._counters.append((self._count + index, name, float(value)))
-
     def finish_part(self) -> ColumnsPart:
         """Return what was appended, for `append_part`; nothing can be appended afterwards."""
         return ColumnsPart(
@@ -256,7 +254,7 @@ class ColumnBuilder:
             self._ids.finish_part(),
             {name: (len(entries), len(values)) for name, (entries, values) in self._args.items()},
             self._metadata,
-            self._counters,
+            self._counters.finish_part(),
             self.not_objects,
         )
 
@@ -268,6 +266,7 @@ class ColumnBuilder:
         for entries, values in self._args.values():
             yield entries.finish()
             yield values.finish()
+        yield from self._counters.drain_arrays()
 
     def append_part(self, part: ColumnsPart, fill: ArrayFiller) -> None:
         """Append the entries of a part that another process decoded. Its new values get the codes that they would have
@@ -291,7 +290,7 @@ class ColumnBuilder:
             entries += self._count
             fill(values)
         self._metadata += part.metadata
-        self._counters += [(ordinal + self._count, name, value) for ordinal, name, value in part.counters]
+        self._counters.append_part(part.counters, fill, self._count)
         self.not_objects += part.not_objects
         self._count += part.count
 
@@ -322,7 +321,7 @@ class ColumnBuilder:
             ids=ids,
             args=args,
             metadata=self._metadata,
-            counters=self._counters,
+            counters=self._counters.finish(),
         )
 
 

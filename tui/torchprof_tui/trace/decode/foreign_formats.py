@@ -106,6 +106,11 @@ def _describe_magic(head: bytes) -> str:
     sign = _NSIGHT_SIGN.search(head[:256]) if b"{" not in head[:2] else None
     if sign is not None:
         return _NSIGHT_STREAM if sign[1] else NSIGHT_REPORT
-    if _PLANE.match(head):
+    if is_xplane(head):
         return _XPLANE
     return _CHAKRA if _CHAKRA_METADATA.match(head) else ""
+
+
+def is_xplane(head: bytes) -> bool:
+    """Tell whether a file begins with a plane of an XPlane protobuf; Perfetto's packets have the same outer field."""
+    return _PLANE.match(head) is not None

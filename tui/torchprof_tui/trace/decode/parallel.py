@@ -18,6 +18,7 @@ import contextlib
 import fcntl
 import os
 import pickle
+import re
 import signal
 import struct
 import sys
@@ -34,7 +35,6 @@ from torchprof_tui.trace.core.problems import Problem, ProblemTally
 from torchprof_tui.trace.core.readable import wait_until_readable
 from torchprof_tui.trace.decode.chunker import TextWindow
 from torchprof_tui.trace.decode.entry_decoder import DecodedPart, EntryDecoder, ListEnd
-from torchprof_tui.trace.decode.template.template_decoder import ENTRY_SEPARATOR
 from torchprof_tui.trace.decode.text_limits import choose_text_limits
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.text.block_writer import BlockWriter
@@ -51,6 +51,12 @@ compressed file have to decompress everything before their part."""
 
 _MAX_TRAILING_BYTES = 16 << 20
 """Text after the list that a process sends; Kineto writes a hundred bytes there."""
+
+_SEPARATOR = re.compile(rb',(?:\n  \{\n    "|\s?\{"ph")')
+"""Where a file may be split: between two entries as Kineto writes them, and as all compact writers of torch do. Only
+the first byte is a comma, so a shorter separator never begins within a longer one that a block cuts off."""
+
+_MAX_SEPARATOR_BYTES = 11
 
 _PIPE_BYTES = 1 << 20
 """Capacity of a pipe: the larger, the less often reader and writer block."""
@@ -93,14 +99,15 @@ class SplitPoint:
                 yield block, False
                 continue
             text = kept + block
-            separator = text.find(ENTRY_SEPARATOR, max(self.target - offset, 0))
-            if separator >= 0:
-                self.offset = offset + separator + 1
-                yield text[: separator + 1], False
-                yield text[separator + 1 :], True
+            separator = _SEPARATOR.search(text, max(self.target - offset, 0))
+            if separator is not None:
+                cut = separator.start() + 1
+                self.offset = offset + cut
+                yield text[:cut], False
+                yield text[cut:], True
                 yield from ((rest, True) for rest in blocks)
                 return
-            kept = text[max(len(text) - len(ENTRY_SEPARATOR) + 1, 0) :]
+            kept = text[max(len(text) - _MAX_SEPARATOR_BYTES + 1, 0) :]
             offset += len(text) - len(kept)
             yield text[: len(text) - len(kept)], False
         if kept:

@@ -19,7 +19,7 @@ from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.problems import BAD_DURATION, BAD_TIME, ROUNDED_TIME, ProblemTally, excerpt
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME
 
-_EXACT_MICROSECONDS = 2.0**43
+EXACT_MICROSECONDS = 2.0**43
 """Below, doubles are at most 2^-10 apart: rounding to thousandths restores the written digits."""
 
 _MAX_MICROSECONDS = 2.0**62 / 1000
@@ -106,7 +106,7 @@ def _restore_exact_times(values: Sequence[Any], micro: F64, text: bytes, result:
 
 
 def _exceeds_exact_range(micro: F64) -> Bool:
-    return np.abs(micro) >= _EXACT_MICROSECONDS
+    return np.abs(micro) >= EXACT_MICROSECONDS
 
 
 def _count_non_integers(values: Sequence[Any], rows: I64) -> int:

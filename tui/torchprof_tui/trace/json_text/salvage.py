@@ -55,13 +55,16 @@ def salvage(text: bytes) -> SalvageResult:
     return _Salvager(text).run()
 
 
-_ENTRY_LEAD = re.compile(rb'\s*\{\s*"')
+_ENTRY_LEAD = re.compile(rb'\s?\{"[^"\\\n]{1,64}"|\s*\{\s*"')
 _FIRST_KEY = re.compile(rb'\s*\{\s*"([^"\\\n]{1,64})"\s*:')
 _USUAL_FIRST_KEYS = frozenset((b"ph", b"name", b"cat", b"pid", b"tid", b"ts"))
 
 
 def match_entry_lead(text: bytes, offset: int = 0) -> bytes:
-    """Return the text at `offset` up to an entry's first key: white space, a brace, a quote; empty if there is none."""
+    """Return the text at `offset` up to an entry's first key: white space, a brace, a quote; empty if there is none.
+
+    In compact text with that key, because objects in args also begin with a brace and a quote.
+    """
     match = _ENTRY_LEAD.match(text, offset)
     return match.group() if match else b""
 

@@ -52,6 +52,8 @@ _KIND_BY_CATEGORY = {
     "gpu_memset": Kind.MEMSET,
     "memset": Kind.MEMSET,
     "cuda_sync": Kind.SYNC,
+    "graph_event_node": Kind.SYNC,  # nodes of a replayed graph that are no work: an event is recorded,
+    "graph_host_node": Kind.SYNC,  # the stream waits for a function on the CPU
     "gpu_user_annotation": Kind.GPU_ANNOTATION,
     "cuda_profiler_range": Kind.GPU_ANNOTATION,
     "overhead": Kind.OVERHEAD,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, I64, U8, U16, Array
+from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, U16, Array
 from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.text.large_values import LargeValues
 from torchprof_tui.trace.text.text_index import FileText
@@ -41,6 +41,35 @@ class SparseArg:
 
 
 @dataclass(slots=True)
+class CounterPoints:
+    """k points of `C` entries, in the order of the entries; one entry may have points of several series."""
+
+    entry: I32  # ordinal
+    series: I32  # index into `names`
+    value: F64
+    names: list[str]  # of the series: the keys in args
+
+    @classmethod
+    def from_tuples(cls, points: Sequence[tuple[int, str, float]]) -> CounterPoints:
+        """Make the columns of a few points: (ordinal, series name, value)."""
+        codes = {name: code for code, name in enumerate(dict.fromkeys(name for _, name, _ in points))}
+        return cls(
+            np.array([ordinal for ordinal, _, _ in points], np.int32),
+            np.array([codes[name] for _, name, _ in points], np.int32),
+            np.array([value for _, _, value in points], np.float64),
+            list(codes),
+        )
+
+    def to_tuples(self) -> list[tuple[int, str, float]]:
+        """Return the points as (ordinal, series name, value), for small files."""
+        names = [self.names[code] for code in self.series.tolist()]
+        return list(zip(self.entry.tolist(), names, self.value.tolist(), strict=True))
+
+    def __len__(self) -> int:
+        return len(self.entry)
+
+
+@dataclass(slots=True)
 class RawEvents:
     """One row per readable entry of `traceEvents`, in file order. n rows.
 
@@ -64,8 +93,8 @@ class RawEvents:
     """Args that are needed for all events, by their name in `ARGS`."""
     metadata: list[tuple[str, str, str, Any]] = field(default_factory=list)
     """`M` entries: (name, pid, tid, value in args), e.g. ("thread_name", "12", "12", "python3")."""
-    counters: list[tuple[int, str, float]] = field(default_factory=list)
-    """Points of `C` entries: (ordinal, series name, value); one entry may have several series."""
+    counters: CounterPoints = field(default_factory=lambda: CounterPoints.from_tuples([]))
+    """Points of `C` entries."""
 
     def __len__(self) -> int:
         return len(self.phase)
@@ -90,9 +119,11 @@ ARGS: dict[str, tuple[str, ...]] = {
     "address": ("Addr",),
     "python_id": ("Python id",),
     "python_parent": ("Python parent id",),
+    "wait_record": (
+        "wait_on_cuda_event_record_corr_id",
+    ),  # of waits: the correlation of the call that records the event
     "graph_node": ("graph node id",),  # of replayed GPU work, in the order of capture; 0 for none
     "wait_stream": ("wait_on_stream",),  # of a cuda_sync event: the stream whose work it waits for
-    "wait_record": ("wait_on_cuda_event_record_corr_id",),  # and the correlation of the call that recorded the event
 }
 """int64 values; a string that holds an integer is parsed (ROCm writes `bytes` as text). -1 is a regular value.
 

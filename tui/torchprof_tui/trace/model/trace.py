@@ -97,8 +97,8 @@ class Links:
     `work_order`, `work_first`: the GPU work of launch event i is `work_order[work_first[i] : work_first[i + 1]]` (a
     graph launch has many); see `work_of`. `forward`, `backward` int32[f]: pairs of events joined by `fwdbwd` flows.
     `called_work`, `work_call` int32[c]: GPU work whose launch is an op, and the runtime call, on a thread of its own,
-    that handed it to the device (Ascend's `HostToDevice` flows). `graph_before`, `graph_after` int32[g]: edges of
-    replayed graphs, GPU work and what waits for it in the same replay (torch 2.15).
+    that handed it to the device (Ascend's `HostToDevice` flows). `graph_before`, `graph_after` int32[e]: edges of
+    replayed graphs, GPU work or event nodes and what waits for them in the same replay (torch 2.15).
     """
 
     launch_of: I32

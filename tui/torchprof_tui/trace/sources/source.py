@@ -36,6 +36,7 @@ _PLAIN_READ_BYTES = 1 << 20
 _COMPRESSED_READ_BYTES = 1 << 18
 """Bytes per read of compressed data: about 3 MB of text."""
 
+_MIN_PEEKED_BYTES = 256
 _PEEK_BYTES = 1 << 18
 """Bytes of a local file that are read to tell its format: twice those of a zstd block, which is unpacked as a whole."""
 
@@ -148,8 +149,12 @@ class Source:
         if self._path is not None and isinstance(self._stream, io.FileIO):
             return self._peek_file(os.pread(self._stream.fileno(), _PEEK_BYTES, 0))
         if self._peeked is None:
-            blocks = self._open_blocks()
-            self._peeked = _PeekedBlocks(next(blocks, b""), blocks)
+            blocks, first = self._open_blocks(), b""
+            for block in blocks:  # the first one of a stream may be as short as a magic number
+                first += block
+                if len(first) >= _MIN_PEEKED_BYTES:
+                    break
+            self._peeked = _PeekedBlocks(first, blocks)
         return self._peeked.first
 
     def _peek_file(self, stored: bytes) -> bytes:

@@ -71,6 +71,7 @@ class LanesArea:
         self.timeline.show_marked_range(marked)
         self.timeline.show_matches(matches.name_mask if matches is not None else None)
         self.gutter.show_lines(state.lane_view.lane_lines, state.lane_view.top)
+        self.gutter.set_cursor(state.cursor_time())
         self.gutter.set_current_lane(state.current_lane() if state.lane >= 0 else -1)
         self.ruler.show_steps(state.current_steps())
         self.overview.show_steps(state.current_steps())

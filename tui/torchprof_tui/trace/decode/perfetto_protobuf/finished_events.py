@@ -57,5 +57,5 @@ def drop_paired_ends(events: RawEvents) -> Bool | None:
     for name, arg in events.args.items():
         chosen = kept[arg.entries]
         events.args[name] = SparseArg(index[arg.entries[chosen]].astype(np.int32), arg.values[chosen])
-    events.counters = [(int(index[ordinal]), series, value) for ordinal, series, value in events.counters]
+    events.counters.entry = index[events.counters.entry].astype(np.int32)
     return kept

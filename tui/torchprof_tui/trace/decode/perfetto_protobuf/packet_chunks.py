@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.decode.foreign_formats import is_xplane
 from torchprof_tui.trace.perfetto_protobuf.wire_format import BYTES, VARINT, WireError, parse_varint
 
 CHUNK_BYTES = 1 << 20
@@ -38,6 +39,8 @@ class PacketChunk:
 
 def looks_like_packets(head: bytes) -> bool:
     """Tell whether a stream that begins with these bytes is a Perfetto trace: by its first packets."""
+    if is_xplane(head):
+        return False
     may_be_json = head.lstrip()[:1] in (b"{", b"[")  # after a line break, which is PACKET_TAG
     position = packets = 0
     while position < len(head) and packets < _PROBED_PACKETS:

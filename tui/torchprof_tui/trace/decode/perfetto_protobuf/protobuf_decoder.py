@@ -26,7 +26,8 @@ from torchprof_tui.trace.core.problems import (
     UNREADABLE_ENTRY,
     ProblemTally,
 )
-from torchprof_tui.trace.decode.column_builder import ColumnBuilder, EntryColumns
+from torchprof_tui.trace.decode.column_builder import NO_SERIES, ColumnBuilder, EntryColumns
+from torchprof_tui.trace.decode.counter_columns import MAX_COUNTER_VALUE
 from torchprof_tui.trace.decode.perfetto_protobuf.event_codes import EventCodes, make_placeholder
 from torchprof_tui.trace.decode.perfetto_protobuf.event_rows import EventRowReader
 from torchprof_tui.trace.decode.perfetto_protobuf.finished_events import drop_paired_ends, name_tracks
@@ -191,12 +192,16 @@ class ProtobufDecoder:
                 args[name] = index[low:high] - begin, values[low:high]
         part = slice(begin, end)
         packet = rows.packet[part]
+        nothing, points = np.zeros(0, np.int64), np.zeros(0)
+        with_point = nothing
         if rows.points is not None:
-            with_point = np.flatnonzero(np.isfinite(rows.points[part]))
-            self._builder.append_counter_points(with_point, "", rows.points[part][with_point])
-        nothing = np.zeros(0, np.int64)
-        columns = EntryColumns(time[packet], rows.duration[part], (nothing, nothing), rows.correlation[part], args)
-        self._builder.append_columns(rows.signature[part], rows.name[part], columns)
+            with_point = np.flatnonzero(np.abs(rows.points[part]) <= MAX_COUNTER_VALUE)  # not NaN
+            points = rows.points[part][with_point]
+        columns = EntryColumns(
+            time[packet], rows.duration[part], (nothing, nothing), rows.correlation[part], args, (with_point, points)
+        )
+        series = np.repeat(self._builder.intern_series([""]), len(points)) if len(points) else NO_SERIES
+        self._builder.append_columns(rows.signature[part], rows.name[part], columns, series)
         self._time.extend(columns.time)
         self._duration.extend(columns.duration)
         self._position.extend(chunk.tag[packet])

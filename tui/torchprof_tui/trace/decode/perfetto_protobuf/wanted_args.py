@@ -26,23 +26,21 @@ COLUMNS = [name for _, name in WANTED]
 CODE_OF_NAME = {name: code for code, name in enumerate(NAMES)}
 
 
-_MIDDLE = (_WORD, 2 * _WORD, 3 * _WORD)
-"""Where the words between the first and the last begin."""
+_SIZES = np.array([len(name.encode()) for name in NAMES], np.int64)
+_MIDDLE = range(_WORD, int(_SIZES.max()) - _WORD, _WORD)
+"""Offsets of the words between the first and the last one of the longest name."""
 
 
-def _build_words(text: str) -> tuple[int, ...]:
-    """Return the first eight bytes of a name, the last eight, and the words between them."""
+def _build_words(text: str) -> list[int]:
+    """Return the first eight bytes of a name, the last eight, and the words at the offsets of `_MIDDLE`."""
     data = text.encode()
-    parts = (data[:_WORD], data[-_WORD:], *(data[begin : begin + _WORD] for begin in _MIDDLE))
-    return tuple(int.from_bytes(part, "little") for part in parts)
+    parts = data[:_WORD], data[-_WORD:], *(data[offset : offset + _WORD] for offset in _MIDDLE)
+    return [int.from_bytes(part, "little") for part in parts]
 
 
 _FACTORS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 _MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
 _WORDS = np.array([_build_words(name) for name in NAMES], np.uint64)
-_SIZES = np.array([len(name.encode()) for name in NAMES], np.int64)
-_MAX_SIZE = (2 + len(_MIDDLE)) * _WORD
-assert _SIZES.max() <= _MAX_SIZE, "these words identify a name"
 
 
 def _hash(first: U64, last: U64, size: I64) -> U64:
@@ -70,10 +68,10 @@ def find_names(words: U64, begin: I64, size: I64) -> I64:
     candidate = code[known]
     same = (_SIZES[candidate] == size[known]) & (_WORDS[candidate, 0] == first[known])
     same &= _WORDS[candidate, 1] == last[known]
-    for column, place in enumerate(_MIDDLE, 2):
-        long = np.flatnonzero(same & (_SIZES[candidate] > place))
-        middle = words[begin[known[long]] + place] & _MASKS[np.minimum(size[known[long]] - place, _WORD)]
-        same[long] = _WORDS[candidate[long], column] == middle
+    for column, offset in enumerate(_MIDDLE, 2):
+        middle_size = np.clip(size[known] - offset, 0, _WORD)
+        at_offset = words[begin[known] + np.minimum(size[known], offset)]
+        same &= _WORDS[candidate, column] == at_offset & _MASKS[middle_size]
     code[known[~same]] = -1
     return code
 

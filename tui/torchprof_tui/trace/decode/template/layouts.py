@@ -21,6 +21,7 @@ from torchprof_tui.trace.decode.template.templates import (
     NUMBER_COLUMNS,
     RUN_MARK,
     TIME,
+    VALUE,
     Template,
     parse_template,
 )
@@ -34,11 +35,12 @@ _MAX_INTEGER_DIGITS = 18
 _MAX_ENTRY_BYTES = 1 << 24
 """Longest entry: a position has 25 bits for the end of a number. No entry of a plain chunk is nearly as long."""
 
-_MAX_FRACTION_DIGITS = 3
-"""Most decimals of a time. More are fractions of a nanosecond, which double and decimal round differently."""
+_MAX_FRACTION_DIGITS = 20
+"""Most decimals: doubles from a tenth of a microsecond on have no more. Those of which digits are not arithmetic on
+words are read one by one (`entry_numbers.py`)."""
 
-FRACTION_OF = {TIME: len(NUMBER_COLUMNS), DURATION: len(NUMBER_COLUMNS) + 1}
-"""Number kinds after those of NUMBER_COLUMNS: the fractions of times."""
+FRACTION_OF = {name: len(NUMBER_COLUMNS) + k for k, name in enumerate((TIME, DURATION, VALUE))}
+"""Number kinds after those of NUMBER_COLUMNS: the fractions of times and of the values of counters."""
 
 NUMBER_KIND_COUNT = len(NUMBER_COLUMNS) + len(FRACTION_OF)
 
@@ -51,24 +53,28 @@ _ZERO_RUN = re.compile(rb"(0+)")  # splitting by it yields the text around the r
 
 
 class LayoutTable(dict[bytes, int]):
-    """Codes for the layouts of entries; 0 for all that are not supported. A layout is looked up without the brace that
-    it begins with, and with a comma at its end.
+    """Codes for the layouts of entries; 0 for all that are not supported. A layout is looked up without `opening`, the
+    text that every entry begins with (a brace, and perhaps the first key), and with a comma at its end.
 
     By code: `byte_length`; `template_code`, the code of its template; `group`, as in Template. `number_positions`
     [NUMBER_KIND_COUNT, codes]: the packed position of its number of a kind (index in NUMBER_COLUMNS, or FRACTION_OF),
     to be unpacked by `ends_of`, `digits_of` and `negative_of`; 0: it has none. `head_run_count`: how many runs its head
-    has; they are those of `head_run_positions` from `first_head_run` on. Ends are counted in bytes from the beginning
+    has; they are those of `head_run_positions` from `first_head_run` on. `series`: of a counter, the index of the key
+    of its value in `series_names`. Ends are counted in bytes from the beginning
     of the entry.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, opening: bytes = b"{") -> None:
         super().__init__()
+        self.opening = opening
         self.byte_length = np.zeros(MAX_LAYOUTS, np.int64)
         self.template_code = np.zeros(MAX_LAYOUTS, np.int64)
         self.group = np.zeros(MAX_LAYOUTS, np.int64)
         self.number_positions = np.zeros((NUMBER_KIND_COUNT, MAX_LAYOUTS), np.int32)
         self.head_run_count = np.zeros(MAX_LAYOUTS, np.int64)
         self.first_head_run = np.zeros(MAX_LAYOUTS, np.int64)
+        self.series = np.zeros(MAX_LAYOUTS, np.int32)
+        self.series_names: list[str] = []
         self._pending_head_positions: list[int] = []
         self._head_positions = GrowableArray(np.int32)  # receives the values of the list
         self._templates: dict[bytes, _NumberedTemplate | None] = {}
@@ -108,12 +114,20 @@ class LayoutTable(dict[bytes, int]):
         self.byte_length[code] = ends[-1]
         self.template_code[code] = numbered.code
         self.group[code] = numbered.template.group
+        if numbered.template.series is not None:
+            self.series[code] = self._intern_series(numbered.template.series)
         for kind, run, negative, _ in numbered.wanted_numbers:
             self.number_positions[kind, code] = ends[2 * run + 1] << _END_BIT | negative << _SIGN_BIT | lengths[run]
         self.head_run_count[code] = len(head_runs)
         self.first_head_run[code] = len(self._head_positions) + len(self._pending_head_positions)
         self._pending_head_positions += [ends[2 * run + 1] << _END_BIT | lengths[run] for run in head_runs]
         return True
+
+    def _intern_series(self, name: str) -> int:
+        """Return the number of a counter's series; a file has few."""
+        if name not in self.series_names:
+            self.series_names.append(name)
+        return self.series_names.index(name)
 
     @property
     def head_run_positions(self) -> I32:
@@ -127,7 +141,7 @@ class LayoutTable(dict[bytes, int]):
         try:
             return self._templates[text]
         except KeyError:
-            template = parse_template(text)
+            template = parse_template(text, self.opening)
             numbered = (
                 None
                 if template is None
@@ -153,7 +167,7 @@ def ends_of(positions: I32) -> I32:
 
 
 def digits_of(positions: I32) -> U8:
-    """Extract the numbers of digits: 1 to MAX_DIGITS."""
+    """Extract the numbers of digits: 1 to MAX_DIGITS, of a fraction to _MAX_FRACTION_DIGITS."""
     return (positions & _DIGITS_MASK).astype(np.uint8)
 
 

@@ -6,9 +6,9 @@ chunk is split between the entries, one dict look-up yields the layout of each e
 read by array arithmetic. Names and tracks repeat as well, digits included: each distinct *head* (phase, category, name,
 pid, tid) is parsed once, and stands for a signature (all of it but the name) and a name of `column_builder.py`.
 
-This would work for any format with a fixed separator between two entries, but its cost is per byte, and that of orjson
-per value: it pays for Kineto's own format, not for those that spend a line or an indentation on each number. For
-anything that is not plain (metadata, counters, damage, hexadecimal ids, more than three decimals, …) `try_decode`
+This works for any format with a fixed separator between two entries, but its cost is per byte, and that of orjson per
+value: it pays for Kineto's own format and for compact text, not where each number has a line or an indentation. For
+anything that is not plain (metadata, counters of several series, damage, hexadecimal ids, unicode escapes, …) this
 refuses the chunk and changes nothing: the general decoder then decodes it, and the next chunk is tried again. So both
 decoders yield the same columns, and only the general one reports damage.
 """
@@ -16,42 +16,36 @@ decoders yield the same columns, and only the general one reports damage.
 from __future__ import annotations
 
 import os
+import re
 from itertools import repeat
 from typing import cast
 
 import numpy as np
 import orjson
 
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Array
+from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.core.growable_array import GrowableArray
-from torchprof_tui.trace.decode.arg_columns import CORRELATION
-from torchprof_tui.trace.decode.column_builder import ColumnBuilder, EntryColumns
+from torchprof_tui.trace.decode.column_builder import ColumnBuilder
 from torchprof_tui.trace.decode.interning import GROUP_OTHER, arg_group_of, text_of
-from torchprof_tui.trace.decode.template.digit_mask import U64, DigitMask
+from torchprof_tui.trace.decode.template.digit_mask import MAX_DIGITS, U64, DigitMask
+from torchprof_tui.trace.decode.template.entry_numbers import EntryNumbers
 from torchprof_tui.trace.decode.template.layouts import (
-    FRACTION_OF,
     NUMBER_KIND_COUNT,
     LayoutTable,
     digits_of,
     ends_of,
     negative_of,
 )
-from torchprof_tui.trace.decode.template.templates import DURATION, ID, NUMBER_COLUMNS, TIME, triple_columns
-from torchprof_tui.trace.model.raw_events import ARGS, NO_DURATION
 
-ENTRY_SEPARATOR = b',\n  {\n    "'
-"""The text between two entries in the files that torch writes, in all versions of Kineto."""
+ENTRY_SEPARATOR = re.compile(rb',(?:\n  \{\n    "|\s?\{"[a-z]+")')
+"""The text between two entries of the files that are decoded here, as the chunker passes it: what Kineto writes, in all
+versions; and compact text, an entry per line or all on one line (torch's Python export, cuspy, `json.dump`).
+"""
 
-_ENTRY_START = ENTRY_SEPARATOR[1:]
-
-_SPLIT_MARK = _ENTRY_START[:5]
-"""The masked text is split by this: five bytes, because from six on Python uses a search that takes twice as long."""
-
-_MAX_MICROSECONDS = {TIME: 4 * 10**15, DURATION: 8 * 10**12}
-"""Beyond, the general decoder is needed: for absurd times (127 years), and durations that doubles have to round."""
-
-_FRACTION_SCALE = np.array([0, 100, 10, 1])
-"""Nanoseconds of the last digit of a fraction, by the number of its digits."""
+_MARK_BYTES = 5
+"""The masked text is split by its first bytes, which hold a brace; from six bytes on Python uses a search that takes
+twice as long. In compact text they hold the beginning of the first key, so that no object in args looks like an entry.
+"""
 
 
 class TemplateDecoder:
@@ -60,6 +54,7 @@ class TemplateDecoder:
     def __init__(self, columns: ColumnBuilder) -> None:
         self._columns = columns
         self._digit_mask = DigitMask()
+        self._mark = b""  # what separates the entries, before and after their comma; b"" until text has been seen
         self._layouts = LayoutTable()
         self._head_codes: dict[int, int] = {}
         self._head_signature = GrowableArray(np.int32)  # by head code
@@ -68,10 +63,10 @@ class TemplateDecoder:
 
     def try_decode(self, text: memoryview, separator: bytes) -> I64 | None:
         """Decode whole entries with `separator` between them; return where they begin in the text, None if refused."""
-        if separator != ENTRY_SEPARATOR or text[: len(_ENTRY_START)] != _ENTRY_START:
+        if not self._set_mark(bytes(text[:_MARK_BYTES]), separator):
             return None
         masked_text, zeros = self._digit_mask.mask_digits(text)
-        pieces = masked_text.split(_SPLIT_MARK)[1:]
+        pieces = masked_text.split(self._mark)[1:]
         pieces[-1] += b","  # as after all other entries
         layout = np.fromiter(map(self._layouts.__getitem__, pieces), np.int32, len(pieces))
         if not layout.all():
@@ -83,8 +78,18 @@ class TemplateDecoder:
         head = self._intern_heads(entries) if columns is not None else None
         if columns is None or head is None:
             return None
-        self._columns.append_columns(self._head_signature.view[head], self._head_name.view[head], columns)
-        return entries.begin - len(_SPLIT_MARK)
+        series = self._columns.intern_series(self._layouts.series_names)[entries.series(columns.counters[0])]
+        self._columns.append_columns(self._head_signature.view[head], self._head_name.view[head], columns, series)
+        return entries.begin - _MARK_BYTES
+
+    def _set_mark(self, mark: bytes, separator: bytes) -> bool:
+        """Tell whether text that begins with `mark` can be split by it; all text of a file must begin with the same."""
+        if not ENTRY_SEPARATOR.fullmatch(separator) or not separator.startswith(b"," + mark):
+            return False
+        if mark == self._mark or self._head_codes:
+            return mark == self._mark
+        self._mark, self._layouts = mark, LayoutTable(mark[mark.index(b"{") :])
+        return True
 
     def _intern_heads(self, entries: PlainEntries) -> I32 | None:
         """Return the head code of each entry; None if a head does not match the arg group of its layout."""
@@ -111,15 +116,15 @@ class TemplateDecoder:
 
 
 class PlainEntries:
-    """n entries of one text, all of known layouts. `begin` int64[n]: where each begins, after its _SPLIT_MARK."""
+    """n entries of one text, all of known layouts. `begin` int64[n]: where each begins, after its first _MARK_BYTES."""
 
     def __init__(self, text: memoryview, digit_mask: DigitMask, layout: I32, layouts: LayoutTable) -> None:
         self._text = text
         self._digit_mask = digit_mask
         self._layout = layout
         self._layouts = layouts
-        end = np.cumsum(layouts.byte_length[layout] + len(_SPLIT_MARK))
-        self.begin: I64 = np.concatenate([[0], end[:-1]]) + len(_SPLIT_MARK)
+        end = np.cumsum(layouts.byte_length[layout] + _MARK_BYTES)
+        self.begin: I64 = np.concatenate([[0], end[:-1]]) + _MARK_BYTES
 
     def has_leading_zero(self, zeros: I64) -> bool:
         """Tell whether one of these zeros begins a number such as 007, which JSON does not allow."""
@@ -138,11 +143,12 @@ class PlainEntries:
         bound = np.searchsorted(present, np.arange(NUMBER_KIND_COUNT + 1) * size)
         entry = present - np.repeat(np.arange(NUMBER_KIND_COUNT) * size, np.diff(bound))
         digits = digits_of(positions)
-        value = self._digit_mask.read_values(ends_of(positions) + self.begin[entry], digits)
+        end = ends_of(positions) + self.begin[entry]
+        value = self._digit_mask.read_values(end, np.minimum(digits, MAX_DIGITS))
         negative = negative_of(positions)
         if negative.any():
             np.negative(value, out=value, where=negative)
-        return EntryNumbers(size, bound.tolist(), entry, value, digits)
+        return EntryNumbers(self._text, size, bound.tolist(), entry, value, digits, end, negative)
 
     def hash_heads(self, factors: U64) -> list[int]:
         """Compute a 64-bit hash of each entry's head: equal for the same template and the same digits in its runs.
@@ -177,71 +183,16 @@ class PlainEntries:
         """Parse one entry."""
         begin = int(self.begin[index])
         end = begin + int(self._layouts.byte_length[self._layout[index]])
-        entry: dict[str, object] = orjson.loads(b"{" + self._text[begin : end - 1])  # without its comma
+        entry: dict[str, object] = orjson.loads(
+            self._layouts.opening + self._text[begin : end - 1]
+        )  # without its comma
         return entry
+
+    def series(self, indices: I64) -> I32:
+        """Return the series of these entries, which are counters, as indices in the names of the layouts: int32."""
+        series: I32 = self._layouts.series[self._layout[indices]]
+        return series
 
     def arg_groups(self, indices: list[int]) -> list[int]:
         """Return the arg groups of the layouts of these entries."""
         return cast("list[int]", self._layouts.group[self._layout[indices]].tolist())
-
-
-class EntryNumbers:
-    """Numbers read from n entries, by kind (`layouts.py`), and within a kind in the order of the entries.
-
-    `entry`, `value` int64, `digits` uint8 [all numbers]. `bound[kind]`: where the numbers of a kind begin.
-    """
-
-    def __init__(self, size: int, bound: list[int], entry: I64, value: I64, digits: U8) -> None:
-        self._size = size
-        self._bounds = bound
-        self._entry = entry
-        self._value = value
-        self._digits = digits
-
-    def _slice_of(self, kind: int) -> slice:
-        """Return the slice of the numbers of a kind."""
-        return slice(self._bounds[kind], self._bounds[kind + 1])
-
-    def to_columns(self) -> EntryColumns | None:
-        """Build the columns; None if a time or duration is too large."""
-        time = self._read_nanoseconds(TIME)
-        durations = self._read_nanoseconds(DURATION)
-        if time is None or durations is None:
-            return None
-        duration = np.full(self._size, NO_DURATION, np.int64)
-        duration[durations[0]] = durations[1]
-        correlation = np.full(self._size, -1, np.int64)
-        entries, correlations = self._read_integers(CORRELATION)
-        correlation[entries] = correlations
-        args: dict[str, tuple[I64, Array]] = {}
-        for name in ARGS:
-            if name in _COLUMN_INDEX:
-                entries, values = self._read_integers(name)
-            else:
-                triple = [self._read_integers(column) for column in triple_columns(name)]
-                entries, values = triple[0][0], np.stack([column for _, column in triple], axis=1)
-            if len(entries):
-                args[name] = entries, values
-        return EntryColumns(time[1], duration, self._read_integers(ID), correlation, args)
-
-    def _read_nanoseconds(self, name: str) -> tuple[I64, I64] | None:
-        """Return the entries that have it, and its values, int64[k]; None if one is too large."""
-        whole, fraction = self._slice_of(_COLUMN_INDEX[name]), self._slice_of(FRACTION_OF[name])
-        entries, value = self._entry[whole], self._value[whole]
-        if value.max(initial=0) > _MAX_MICROSECONDS[name] or value.min(initial=0) < -_MAX_MICROSECONDS[name]:
-            return None
-        value = value * 1000
-        thousandths = self._value[fraction] * _FRACTION_SCALE[self._digits[fraction]]
-        if len(thousandths) == len(value):
-            value += thousandths
-        else:
-            value[np.searchsorted(entries, self._entry[fraction])] += thousandths
-        return entries, value
-
-    def _read_integers(self, name: str) -> tuple[I64, I64]:
-        """Return the entries that have it, and its values, int64[k]."""
-        numbers = self._slice_of(_COLUMN_INDEX[name])
-        return self._entry[numbers], self._value[numbers]
-
-
-_COLUMN_INDEX = {name: number for number, name in enumerate(NUMBER_COLUMNS)}

@@ -45,7 +45,7 @@ _MARKERS = re.compile(r"1([0-9]{4})1")
 _DECIMAL = re.compile(r"-?1([0-9]{4})1\.1([0-9]{4})1")
 
 
-TIME, DURATION, ID = "ts", "dur", "id"
+TIME, DURATION, ID, VALUE = "ts", "dur", "id", "value"
 
 
 def triple_columns(name: str) -> list[str]:
@@ -53,10 +53,10 @@ def triple_columns(name: str) -> list[str]:
     return [f"{name} {k}" for k in range(3)]
 
 
-NUMBER_COLUMNS = [TIME, DURATION, ID, CORRELATION]
+NUMBER_COLUMNS = [TIME, DURATION, ID, VALUE, CORRELATION]
 for _name in ARGS:
     NUMBER_COLUMNS += triple_columns(_name) if _name in TRIPLE_ARGS else [_name]
-"""The columns whose numbers are read; `grid 0`, `grid 1`, `grid 2` are the three of one arg."""
+"""The columns whose numbers are read; `grid 0`, `grid 1`, `grid 2` are the three of one arg, `value` is a counter's."""
 
 
 class NumberPosition(NamedTuple):
@@ -72,17 +72,19 @@ class Template:
     """What a template determines. Runs are counted from 0 within the entry.
 
     `head_runs`: runs in phase, category, name, pid and tid. `group`: the arg group, at most GROUP_OTHER. `numbers`:
-    column → position of its value. `integer_runs` bool[runs]: runs that are integer parts of numbers.
+    column → position of its value. `integer_runs` bool[runs]: runs that are integer parts of numbers. `series`: the key
+    of a counter's value, None for all other entries.
     """
 
     head_runs: tuple[int, ...]
     group: int
     numbers: dict[str, NumberPosition]
     integer_runs: Bool
+    series: str | None = None
 
 
-def parse_template(masked_text: bytes) -> Template | None:
-    """Parse the template of entries whose text is a brace followed by `masked_text`, up to the comma at its end.
+def parse_template(masked_text: bytes, opening: bytes = b"{") -> Template | None:
+    """Parse the template of entries whose text is `opening` followed by `masked_text`, up to the comma at its end.
 
     None if the template is not supported.
     """
@@ -90,7 +92,7 @@ def parse_template(masked_text: bytes) -> Template | None:
     run_count = len(pieces) - 1
     if not masked_text.endswith(b",") or not 0 < run_count < 10_000 or b"\\u" in masked_text:
         return None
-    text = b"{" + b"".join(b"%b1%04d1" % (piece, k) for k, piece in enumerate(pieces[:-1])) + pieces[-1]
+    text = opening + b"".join(b"%b1%04d1" % (piece, k) for k, piece in enumerate(pieces[:-1])) + pieces[-1]
     try:
         entry = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -102,22 +104,20 @@ def parse_template(masked_text: bytes) -> Template | None:
         return None
     head_runs = _find_head_runs(entry)
     group = min(arg_group_of(entry.get("ph"), text_of(entry.get("cat"))), GROUP_OTHER)
-    if head_runs is None or group in (GROUP_METADATA, GROUP_COUNTER):
+    if head_runs is None or group == GROUP_METADATA:
         return None
-    numbers = {TIME: _locate_number(entry.get("ts"))}
-    if "dur" in entry:
-        numbers[DURATION] = _locate_number(entry["dur"])
-    if entry.get("ph") in PHASES_WITH_ID and "id" in entry:
-        numbers[ID] = _locate_integer(entry.get("id"))
-    args = entry.get("args")
-    if type(args) is dict:
-        numbers |= _locate_args(args, group)
+    numbers = _locate_entry_numbers(entry)
+    series = None
+    if group == GROUP_COUNTER:
+        series, numbers[VALUE] = _locate_sample(entry.get("args"))
+    elif type(entry.get("args")) is dict:
+        numbers |= _locate_args(entry["args"], group)
     known = {name: number for name, number in numbers.items() if number is not None}
     if len(known) < len(numbers):
         return None
     integer_runs = np.zeros(run_count, np.bool_)
     integer_runs[[int(run) for run in _INTEGER.findall(bare)]] = True
-    return Template(head_runs, group, known, integer_runs)
+    return Template(head_runs, group, known, integer_runs, series)
 
 
 def _find_head_runs(entry: dict[str, Any]) -> tuple[int, ...] | None:
@@ -131,6 +131,24 @@ def _find_head_runs(entry: dict[str, Any]) -> tuple[int, ...] | None:
             return None
         runs += map(int, _MARKERS.findall(str(value)))
     return tuple(runs)
+
+
+def _locate_entry_numbers(entry: dict[str, Any]) -> dict[str, NumberPosition | None]:
+    """Locate the time, the duration and the id of an entry, None for values that are not plain numbers."""
+    numbers = {TIME: _locate_number(entry.get("ts"))}
+    if "dur" in entry:
+        numbers[DURATION] = _locate_number(entry["dur"])
+    if entry.get("ph") in PHASES_WITH_ID and "id" in entry:
+        numbers[ID] = _locate_integer(entry.get("id"))
+    return numbers
+
+
+def _locate_sample(args: Any) -> tuple[str | None, NumberPosition | None]:
+    """Return the series of a counter and the position of its value; (None, None) unless there is exactly one."""
+    if type(args) is not dict or len(args) != 1:
+        return None, None
+    series, value = next(iter(args.items()))
+    return (None, None) if _MARKERS.search(series) else (series, _locate_number(value))
 
 
 def _locate_integer(value: Any) -> NumberPosition | None:

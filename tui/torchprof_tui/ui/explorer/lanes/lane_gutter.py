@@ -19,6 +19,7 @@ from torchprof_tui.ui.explorer.lanes.screen_lines import MAX_FOLDED_ROWS, LaneLi
 
 FOLDED_GLYPH, UNFOLDED_GLYPH, PINNED_GLYPH, CURRENT_GLYPH, FLAGGED_GLYPH = "▸", "▾", "▴", "▌", "●"
 NOTE_SEPARATOR = " · "
+COUNTER_LIMIT = " ≤ "
 FOLD_MARK_COLUMNS = 2
 """Columns at the left edge of a label where a click folds: the edge and the mark."""
 
@@ -51,7 +52,11 @@ class Gutter(PaintedWidget):
         self._lane_labels = [clean(lane.label) for lane in trace.lanes]
         for counter in trace.counters:
             if len(counter.values):
-                self._lane_labels[counter.lane] += f" ≤ {format_value(float(counter.values.max()), counter.unit)}"
+                self._lane_labels[counter.lane] += (
+                    f"{COUNTER_LIMIT}{format_value(float(counter.values.max()), counter.unit)}"
+                )
+        self._counters = {counter.lane: counter for counter in trace.counters if len(counter.values)}
+        self._cursor: int | None = None
         self._current_lane = -1
         self._flagged: frozenset[int] = frozenset()
         self._flags_problem = False
@@ -74,6 +79,13 @@ class Gutter(PaintedWidget):
         before, self._current_lane = self._current_lane, lane
         if before != lane:
             self.repaint([y for y, line in enumerate(self._painted_lines) if line.lane in (before, lane)])
+
+    def set_cursor(self, time: int) -> None:
+        """Set the time, in ns, at which the labels of counters show the value."""
+        before, self._cursor = self._cursor, time
+        if before != time:
+            is_counter = [line.content is LineContent.COUNTER for line in self._painted_lines]
+            self.repaint([y for y, shows_value in enumerate(is_counter) if shows_value])
 
     def flag_lanes(self, lanes: Iterable[int], is_problem: bool = False) -> None:
         """Set the lanes that hold the evidence of a pattern; the mark is red for a problem that costs enough time."""
@@ -105,7 +117,7 @@ class Gutter(PaintedWidget):
         label_width = width - 2
         current = line.lane == self._current_lane
         edge = self._format_edge(line)
-        label = truncate(self._format_label(y, line), label_width)
+        label = truncate(self._format_label(y, line, label_width), label_width)
         note = self._notes.get(line.lane, "") if line.content is LineContent.RANK else ""
         while cell_len(label) + cell_len(note) + 1 > label_width and NOTE_SEPARATOR in note:
             note = note.rpartition(NOTE_SEPARATOR)[0]  # the most important part comes first
@@ -120,10 +132,23 @@ class Gutter(PaintedWidget):
             palette.text,
         )
 
-    def _format_label(self, y: int, line: ScreenLine) -> str:
+    def _format_counter(self, lane: int, width: int) -> str:
+        """Format the name of a counter with its value at the cursor and, where there is room, its largest value."""
+        label, counter = self._lane_labels[lane], self._counters.get(lane)
+        if counter is None or self._cursor is None or self._cursor < counter.times[0]:
+            return f"  {label}"
+        value = counter.values[counter.times.searchsorted(self._cursor, side="right") - 1]
+        name, _, largest = label.rpartition(COUNTER_LIMIT)
+        text = format_value(float(value), counter.unit)
+        full = f"  {name} {text}{COUNTER_LIMIT}{largest}"
+        if cell_len(full) <= width:
+            return full
+        return f"  {truncate(name, max(width - cell_len(text) - 3, 4))} {text}"
+
+    def _format_label(self, y: int, line: ScreenLine, width: int = MAX_GUTTER_WIDTH) -> str:
         lane = self._trace.lanes[line.lane]
         if line.content is LineContent.COUNTER:
-            return f"  {self._lane_labels[line.lane]}"
+            return self._format_counter(line.lane, width)
         if line.content is LineContent.RANK:
             pin = PINNED_GLYPH if line.lane in self._pinned else ""
             return f"{FOLDED_GLYPH if line.rank_folded else UNFOLDED_GLYPH}{pin} {self._lane_labels[line.lane]}"
