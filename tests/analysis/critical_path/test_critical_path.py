@@ -279,7 +279,8 @@ def test_a_step_that_is_not_there_is_refused() -> None:
 @pytest.mark.parametrize("sample", sorted(SAMPLES.glob("*.json.gz")), ids=lambda path: path.name.split(".")[0])
 def test_all_steps_of_the_samples_are_tiled(sample: Any) -> None:
     with open_trace(sample) as opened:
-        for number in [each.number for each in opened.steps] or [None]:
+        numbers: list[int | None] = [each.number for each in opened.steps]
+        for number in numbers or [None]:
             path = opened.critical_path(step=number)
             assert_tiled(path)
             assert path.replayed <= path.duration
