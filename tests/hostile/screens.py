@@ -136,12 +136,13 @@ async def _play(case: ScreenCase, world: World) -> tuple[str, ...]:
     return tuple(titles)
 
 
-def _start_in_process(specs: tuple[str, ...], uses_cache: bool) -> InProcessOpener:
+def _start_in_process(specs: tuple[str, ...], captures: tuple[str, ...] = (), *, uses_cache: bool) -> InProcessOpener:
     """Start to open the trace to compare with, in place of the app's own method."""
     resolved = resolve_specs(specs)
     if resolved.rank_files or resolved.remote_names or is_remote(resolved.path):
         raise ValueError("no single trace on this machine")
     opener = InProcessOpener(resolved.path, specs[0], cache=uses_cache)
+    opener.captures = captures
     opener.start()
     return opener
 

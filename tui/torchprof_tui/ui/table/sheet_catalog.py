@@ -37,7 +37,7 @@ CHARTS_TAB = "charts"
 ARRIVALS_TAB = "arrivals"
 """Table for several ranks: which rank arrived late at each collective."""
 
-REPETITIONS_TAB = "repetitions"
+REPETITIONS_TAB = "repeats"
 """Table of tokens, iterations and layers that were found in the order of the kernels."""
 
 TABS = ("profiler table", "kernels", "copies", "collectives", "memory", REPETITIONS_TAB, CHARTS_TAB)
