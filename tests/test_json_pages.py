@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from tests.helpers.json_schemas import find_violation
 from tools import json_pages
-from torchprof_tui.cli import COMMANDS
+from torchprof_tui.cli import COMMANDS, get_package
 from torchprof_tui.commands.common.json_document import find_unit
 from torchprof_tui.commands.json_schemas import DOCUMENTS, build_schema, read_schema
 
@@ -36,7 +36,7 @@ def test_every_command_with_json_has_a_schema() -> None:
     with_json = set()
     for name in COMMANDS:
         parser = argparse.ArgumentParser()
-        importlib.import_module(f"torchprof_tui.commands.{name}.arguments").add_arguments(parser)
+        importlib.import_module(f"torchprof_tui.commands.{get_package(name)}.arguments").add_arguments(parser)
         if "--json" in parser.format_help():
             with_json.add(name)
     assert with_json == set(DOCUMENTS)

@@ -46,6 +46,8 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("diff", FOLDER, FOLDER, "--steps", "0..1/1..2"),
     ("chain", TRACE, "--event", "aten::mm"),
     ("chain", TRACE, "--event", "ampere_sgemm_128x64_nn", "--json"),
+    ("critical-path", TRACE),
+    ("critical-path", TRACE, "--json", "--step", "1"),
     ("slice", TRACE, "--range", "0:300", "-o", "{root}/out/s.json"),
     ("slice", TRACE, "--range", "0:300", "-o", "{root}/out/s.json.gz", "--json"),
     ("slice", TRACE, "--range", "0:300", "-o", "{root}/missing/s.json"),
@@ -68,7 +70,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 
 _JOINER = re.compile(r"(?<=[@#])\u2060(?=\w)")
 
-CACHED = frozenset({"info", "check", "table", "diff", "chain", "slice", "snapshot"})
+CACHED = frozenset({"info", "check", "table", "diff", "chain", "critical-path", "slice", "snapshot"})
 """Commands that take `--no-cache`."""
 
 

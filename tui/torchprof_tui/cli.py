@@ -35,6 +35,7 @@ COMMANDS = {
     "table": "print the profiler's table, as prof.key_averages() does",
     "check": "say what is slow, why, and how to fix it",
     "diff": "say what changed between two traces, part by part of a step",
+    "critical-path": "print what limits a step: its critical path, by kind of time",
     "chain": "print the dispatch chain of an event: step, ops, launch, kernel, occupancy",
     "memory": "print what fills memory at the peak or at any time, of a trace or a snapshot",
     "slice": "write a time range of a trace as a smaller trace",
@@ -46,16 +47,30 @@ COMMANDS = {
     "config": "print the settings in force, check or create the configuration file",
     "completion": "print a completion script for bash, zsh or fish",
 }
-"""Packages of `torchprof_tui.commands`: `arguments.add_arguments(parser)`, `main.run(options) -> exit status`."""
+"""Packages of `torchprof_tui.commands`, with `_` for `-`: `arguments.add_arguments(parser)` and
+`main.run(options) -> exit status`."""
 
 TRACE_COMMANDS = frozenset(
-    ("open", "info", "table", "check", "diff", "chain", "memory", "slice", "export", "perfetto", "snapshot")
-)
+    (
+        "open",
+        "info",
+        "table",
+        "check",
+        "diff",
+        "critical-path",
+        "chain",
+        "memory",
+        "slice",
+        "export",
+        "perfetto",
+        "snapshot",
+    )
+)  # fmt: skip
 """Commands that read a trace."""
 
 EPILOG = f"""\
 commands:
-{chr(10).join(f"  {name:<10} {does}   ({PROGRAM} {name} --help)" for name, does in COMMANDS.items())}
+{chr(10).join(f"  {name:<13} {does}   ({PROGRAM} {name} --help)" for name, does in COMMANDS.items())}
 
 examples:
   {PROGRAM}                                  the start screen: recent traces, samples, the traces of this folder
@@ -135,15 +150,20 @@ def _run_command(words: list[str]) -> int:
         _reject_unknown_command(options.trace)  # the first check does not see words behind options
     if name in TRACE_COMMANDS and name != "open":  # `open` may start a recording, which inherits the environment
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each thread takes 40 MB of address space for nothing
-    status: int = importlib.import_module(f"torchprof_tui.commands.{name}.main").run(options)
+    status: int = importlib.import_module(f"torchprof_tui.commands.{get_package(name)}.main").run(options)
     return status
+
+
+def get_package(command: str) -> str:
+    """Return the name of a command's package in `torchprof_tui.commands`."""
+    return command.replace("-", "_")
 
 
 def build_parser(name: str) -> argparse.ArgumentParser:
     """Create the complete parser of a command; "open" is the program without a command."""
     parser = _create_parser(name)
     # Arguments and command are separate modules: --help and a wrong call import nothing else.
-    importlib.import_module(f"torchprof_tui.commands.{name}.arguments").add_arguments(parser)
+    importlib.import_module(f"torchprof_tui.commands.{get_package(name)}.arguments").add_arguments(parser)
     parser.add_argument("--debug", action="store_true", help="print the traceback of an error")
     parser.add_argument("--log", metavar="FILE", help="write phases with times, sizes and versions, for a bug report")
     if name in TRACE_COMMANDS:

@@ -18,6 +18,7 @@ from torchprof_tui.trace.model.trace import Trace as TraceModel
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
 
 if TYPE_CHECKING:
+    from torchprof_tui.analysis.critical_path.critical_path import CriticalPath
     from torchprof_tui.analysis.doctor.remark import Remark
     from torchprof_tui.analysis.serving.serving_steps import ServingReport
     from torchprof_tui.analysis.table.trace_profile import Profile
@@ -195,6 +196,15 @@ class Trace:
             rank = self._model.all_ranks[0].numbered_trace
             curve: memory_states.MemoryCurve = _import("memory_states").read_memory_curve(rank, device)
             return curve
+
+    def critical_path(self, *, step: int | None = None) -> CriticalPath:
+        """Return what limits step number `step`, by default the one of median duration: `torchprof-tui critical-path`.
+
+        Of several ranks of the first one.
+        """
+        with translate_errors():
+            path: CriticalPath = _import("paths").read_critical_path(self._model.all_ranks[0].numbered_trace, step)
+            return path
 
     def chain(self, event: int | Event) -> Chain:
         """Return the dispatch chain of an event, a row or an `Event`: `torchprof-tui chain`."""

@@ -17,6 +17,7 @@ from torchprof_tui.commands.cache.document import CacheDocument
 from torchprof_tui.commands.chain.records import ChainDocument
 from torchprof_tui.commands.check.records import CheckDocument, PatternListDocument
 from torchprof_tui.commands.common.json_document import Document
+from torchprof_tui.commands.critical_path.records import CriticalPathDocument
 from torchprof_tui.commands.diff.records import DiffDocument
 from torchprof_tui.commands.export.document import ExportDocument
 from torchprof_tui.commands.info.records import FolderDocument, InfoDocument
@@ -46,6 +47,7 @@ DOCUMENTS: dict[str, tuple[type[Document], ...]] = {
     ),
     "check": (CheckDocument, PatternListDocument),
     "chain": (ChainDocument,),
+    "critical-path": (CriticalPathDocument,),
     "diff": (DiffDocument,),
     "memory": (MemoryTraceDocument, SnapshotDocument),
     "slice": (SliceDocument,),

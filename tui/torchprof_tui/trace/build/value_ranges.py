@@ -74,6 +74,7 @@ RANGES: dict[str, ValueRange] = {
     "python_parent": ValueRange("Python parent id", -_MAX_ID, _MAX_ID),
     "wait_record": ValueRange("correlation of an event's record", -_MAX_ID, _MAX_ID),
     "graph_node": ValueRange("graph node id", -_MAX_ID, _MAX_ID),
+    "wait_stream": ValueRange("stream number", -_MAX_ID, _MAX_ID),
 }
 """By the names of `raw_events.ARGS`. -1 is what writers put for "unknown"."""
 

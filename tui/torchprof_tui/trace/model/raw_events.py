@@ -123,6 +123,7 @@ ARGS: dict[str, tuple[str, ...]] = {
         "wait_on_cuda_event_record_corr_id",
     ),  # of waits: the correlation of the call that records the event
     "graph_node": ("graph node id",),  # of replayed GPU work, in the order of capture; 0 for none
+    "wait_stream": ("wait_on_stream",),  # of a cuda_sync event: the stream whose work it waits for
 }
 """int64 values; a string that holds an integer is parsed (ROCm writes `bytes` as text). -1 is a regular value.
 

@@ -48,7 +48,7 @@ from torchprof_tui.trace.text.packet_text import PacketText
 from torchprof_tui.trace.text.plain_text import PlainText
 from torchprof_tui.trace.text.text_index import FileText, TextIndex
 
-FORMAT_VERSION = 13
+FORMAT_VERSION = 14
 """Version of both files. Increase it whenever the stored data or the meaning of its numbers (`Kind`) changes."""
 
 COLUMNS_FILE = "columns"

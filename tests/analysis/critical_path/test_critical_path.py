@@ -1,0 +1,310 @@
+"""Test critical paths on literal traces, one kind of dependency each, and on real ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.analysis.critical_path.test_against_simulation import assert_tiled
+from tests.helpers.paths import SAMPLES, SHARED_TRACES
+from tests.helpers.trace_builder import (
+    annotation,
+    cpu,
+    kernel,
+    memcpy,
+    overhead,
+    python,
+    runtime,
+    step,
+    sync,
+    trace,
+)
+from torchprof_tui.analysis.critical_path.critical_path import CriticalPath, find_critical_path
+from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind
+from torchprof_tui.analysis.critical_path.missing_edges import MORE_STEPS_ADVICE, SYNC_EVENTS_ADVICE
+from torchprof_tui.analysis.critical_path.segments import LABELS
+from torchprof_tui.analysis.critical_path.step_window import WindowError
+from torchprof_tui.api.opening import open as open_trace
+from torchprof_tui.trace.model.trace import Trace
+
+AUTOGRAD = 200
+HTA_CASES = SHARED_TRACES / "public" / "facebookresearch+HolisticTraceAnalysis"
+
+
+def list_pieces(model: Trace, path: CriticalPath) -> list[tuple[str, str, float]]:
+    """List the segments: kind, name of the event, µs."""
+    segments = path.segments
+    return [
+        (
+            LABELS[kind],
+            model.event(event).name if event >= 0 else "",
+            (segments.end[k] - segments.start[k]) / 1000,
+        )
+        for k, (kind, event) in enumerate(zip(segments.kind.tolist(), segments.event.tolist(), strict=True))
+    ]
+
+
+def follow(*entries: Any, number: int | None = None) -> tuple[Trace, CriticalPath, list[tuple[str, str, float]]]:
+    model = trace(*entries)
+    path = find_critical_path(model, number)
+    assert_tiled(path)
+    return model, path, list_pieces(model, path)
+
+
+def test_without_gpu_the_path_is_what_the_thread_does_at_each_time() -> None:
+    _, path, pieces = follow(
+        step(1, 0, 100), cpu("aten::linear", 10, 50), cpu("aten::mm", 20, 20), cpu("aten::relu", 60, 10)
+    )
+    assert pieces == [
+        ("host code", "ProfilerStep#1", 10),
+        ("dispatch", "aten::linear", 10),
+        ("dispatch", "aten::mm", 20),
+        ("dispatch", "aten::linear", 20),
+        ("dispatch", "aten::relu", 10),
+        ("host code", "ProfilerStep#1", 30),
+    ]
+    assert path.slack_of(2) == 0
+
+
+def test_a_blocking_call_leads_to_the_kernel_that_it_waits_for() -> None:
+    model, path, pieces = follow(
+        step(1, 0, 100),
+        cpu("aten::mm", 0, 12),
+        runtime("cudaLaunchKernel", 4, 6, 1),
+        kernel("gemm_kernel", 13, 60, 1),
+        runtime("cudaDeviceSynchronize", 20, 56, 2),
+    )
+    assert pieces == [
+        ("dispatch", "aten::mm", 4),
+        ("launch", "cudaLaunchKernel", 6),
+        ("GPU queue", "cudaLaunchKernel", 3),
+        ("kernel", "gemm_kernel", 60),
+        ("blocking call", "cudaDeviceSynchronize", 3),
+        ("host code", "ProfilerStep#1", 24),
+    ]
+    assert path.slack_of(int(np.flatnonzero(model.name == model.names.index("gemm_kernel"))[0])) == 0
+    assert path.inferred == 0  # the call waits for all streams: nothing needs to say which one
+
+
+def test_a_copy_that_ended_inside_its_call_blocked_it() -> None:
+    _, _, pieces = follow(
+        step(1, 0, 50), runtime("cudaMemcpyAsync", 10, 30, 1), memcpy("Memcpy DtoH (Device -> Pageable)", 14, 22, 1)
+    )
+    assert (
+        pieces[1:4]
+        == [
+            ("launch", "cudaMemcpyAsync", 4),
+            ("copy", "Memcpy DtoH (Device -> Pageable)", 22),
+            ("blocking call", "cudaMemcpyAsync", 4),
+        ]
+        or pieces[3][0] == "launch"
+    )
+
+
+def test_work_after_the_cpu_has_finished_belongs_to_the_step() -> None:
+    _, path, pieces = follow(
+        step(1, 0, 20), runtime("cudaLaunchKernel", 10, 5, 1), kernel("a", 16, 50, 1), kernel("b", 67, 10, 1)
+    )
+    assert path.duration == 77_000
+    assert [name for kind, name, _ in pieces if kind == "kernel"] == ["a", "b"]
+
+
+def test_a_stream_that_waits_for_an_event_follows_the_other_stream() -> None:
+    _, path, pieces = follow(
+        step(1, 0, 30),
+        runtime("cudaLaunchKernel", 0, 2, 1),
+        kernel("first", 3, 80, 1, stream=7),
+        runtime("cudaEventRecord", 3, 1, 2),
+        runtime("cudaStreamWaitEvent", 5, 1, 3),
+        sync("Stream Wait Event", 5, 1, 3, stream=8, wait_on_stream=7, wait_on_cuda_event_record_corr_id=2),
+        runtime("cudaLaunchKernel", 8, 2, 4),
+        kernel("second", 84, 10, 4, stream=8),
+    )
+    assert [name for kind, name, _ in pieces if kind == "kernel"] == ["first", "second"]
+    assert (path.graph.edge_kind == EdgeKind.EVENT).sum() == 1
+    assert path.inferred == 0
+
+
+def test_without_sync_events_the_order_of_calls_says_which_event() -> None:
+    _, path, pieces = follow(
+        step(1, 0, 30),
+        runtime("cudaLaunchKernel", 0, 2, 1),
+        kernel("first", 3, 80, 1, stream=7),
+        runtime("cudaEventRecord", 3, 1, 2),
+        runtime("cudaStreamWaitEvent", 5, 1, 3),
+        runtime("cudaLaunchKernel", 8, 2, 4),
+        kernel("second", 84, 10, 4, stream=8),
+    )
+    assert [name for kind, name, _ in pieces if kind == "kernel"] == ["first", "second"]
+    assert path.inferred == 1
+
+
+def test_an_event_recorded_long_before_is_found_by_the_time_at_which_the_work_started() -> None:
+    """As `work.wait()` of a collective: other launches and records lie between the event and the wait for it."""
+    _, path, pieces = follow(
+        step(1, 0, 60),
+        runtime("cudaLaunchKernel", 0, 2, 1),
+        kernel("collective", 3, 90, 1, stream=20),
+        runtime("cudaEventRecord", 3, 1, 2),
+        runtime("cudaLaunchKernel", 6, 2, 3),
+        kernel("overlapped", 9, 20, 3, stream=7),
+        runtime("cudaEventRecord", 10, 1, 4),
+        runtime("cudaStreamWaitEvent", 12, 1, 5),
+        runtime("cudaLaunchKernel", 14, 2, 6),
+        kernel("optimizer", 95, 10, 6, stream=7),
+    )
+    assert [name for kind, name, _ in pieces if kind == "kernel"] == ["collective", "optimizer"]
+    assert path.inferred == 1
+
+
+def test_the_backward_pass_runs_while_the_calling_thread_waits() -> None:
+    _, path, pieces = follow(
+        step(1, 0, 100),
+        cpu("aten::mse_loss", 0, 10),
+        python("<built-in method run_backward>", 12, 70),
+        cpu("autograd::engine::evaluate_function: MulBackward0", 20, 30, thread=AUTOGRAD),
+        cpu("aten::mul", 30, 10, thread=AUTOGRAD),
+        cpu("autograd::engine::evaluate_function: AddBackward0", 52, 20, thread=AUTOGRAD),
+        cpu("aten::add_", 85, 5),
+    )
+    assert ("dispatch", "aten::mul", 10) in pieces
+    names = [name for _, name, _ in pieces]
+    assert names.index("aten::mse_loss") < names.index("aten::mul") < names.index("aten::add_")
+    assert not [each for each in pieces if each[0] == "unattributed"]
+    assert path.inferred == 2
+
+
+def test_branches_of_a_graph_replay_are_joined_without_recorded_edges() -> None:
+    _, _, pieces = follow(
+        step(1, 0, 20),
+        runtime("cudaGraphLaunch", 0, 10, 1),
+        kernel("root", 12, 10, 1, stream=7),
+        kernel("branch", 24, 50, 1, stream=8),
+        kernel("join", 76, 10, 1, stream=7),
+    )
+    assert [name for kind, name, _ in pieces if kind == "kernel"] == ["root", "branch", "join"]
+
+
+def test_time_in_the_data_loader_is_input_with_the_ops_in_it() -> None:
+    _, path, _ = follow(
+        step(1, 0, 60),
+        annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 5, 40),
+        cpu("aten::stack", 10, 20),
+    )
+    assert {share.label: share.time for share in path.shares} == {"input": 40_000, "host code": 20_000}
+
+
+def test_work_of_the_step_before_fills_the_beginning() -> None:
+    _, path, pieces = follow(
+        step(1, 0, 20),
+        runtime("cudaLaunchKernel", 5, 5, 1),
+        kernel("old", 12, 60, 1),
+        step(2, 20, 20),
+        runtime("cudaLaunchKernel", 25, 5, 2),
+        kernel("new", 73, 10, 2),
+        number=2,
+    )
+    assert path.duration == 63_000
+    assert pieces == [("kernel", "old", 52), ("GPU queue", "new", 1), ("kernel", "new", 10)]
+
+
+def test_a_wait_without_a_reason_is_unattributed_and_says_what_to_record() -> None:
+    entries = [
+        step(1, 0, 30),
+        runtime("cudaLaunchKernel", 0, 2, 1),
+        kernel("first", 3, 20, 1),
+        runtime("cudaLaunchKernel", 8, 2, 2),
+        kernel("late", 500, 10, 2),
+    ]
+    _, path, pieces = follow(*entries)
+    assert [kind for kind, _, time in pieces if time > 400] == ["unattributed"]
+    assert path.replay_error < -0.5
+    assert not path.is_trusted
+    assert "between two works of a stream" in path.missing[0]
+    assert path.advice == SYNC_EVENTS_ADVICE
+    assert path.find_longest(3)[0].time <= 20_000
+
+
+def test_a_late_first_work_points_to_what_came_before_the_recording() -> None:
+    _, path, _ = follow(step(1, 0, 30), runtime("cudaLaunchKernel", 0, 2, 1), kernel("late", 500, 10, 1))
+    assert path.advice == MORE_STEPS_ADVICE
+
+
+def test_dependencies_that_the_times_contradict_are_left_out_and_counted() -> None:
+    _, path, _ = follow(step(1, 0, 60), runtime("cudaLaunchKernel", 20, 9, 1), kernel("too early", 10, 5, 1))
+    assert path.graph.dropped == 1
+
+
+def test_slack_of_work_off_the_path() -> None:
+    model, path, _ = follow(
+        step(1, 0, 100),
+        runtime("cudaLaunchKernel", 0, 5, 1),
+        kernel("short", 6, 10, 1, stream=7),
+        runtime("cudaLaunchKernel", 6, 5, 2),
+        kernel("long", 12, 60, 2, stream=8),
+        runtime("cudaDeviceSynchronize", 20, 54, 3),
+    )
+    (off_path,) = path.sum_off_path(model, 5)
+    assert model.names[off_path.name] == "short"
+    assert off_path.slack == 56_000  # until 72 µs, when "long" ends
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [step(1, 0, 0)],
+        [step(1, 5, 10), kernel("zero", 7, 0, 1)],
+        [step(1, 5, 10), overhead("Buffer Flush", 7, 2)],
+        [step(1, 5, 10), runtime("cudaDeviceSynchronize", 8, 2, 3), runtime("cudaStreamWaitEvent", 11, 0, 9)],
+        [kernel("only", 7, 3, 1)],
+        [runtime("cudaLaunchKernel", 0, 9, 1), kernel("a", 3, 5, 1), kernel("overlaps", 4, 5, 1)],
+    ],
+)
+def test_odd_recordings_are_tiled_or_refused_in_one_line(entries: list[Any]) -> None:
+    model = trace(*entries)
+    if model.span[1] == model.span[0] or not any(lane.kind == "cpu" for lane in model.lanes) or not model.duration[0]:
+        with pytest.raises(WindowError, match="nothing to follow"):
+            find_critical_path(model)
+    else:
+        assert_tiled(find_critical_path(model))
+
+
+def test_a_step_that_is_not_there_is_refused() -> None:
+    with pytest.raises(WindowError, match="no step 9: the trace has steps 1 to 1"):
+        find_critical_path(trace(step(1, 0, 10)), 9)
+
+
+@pytest.mark.parametrize("sample", sorted(SAMPLES.glob("*.json.gz")), ids=lambda path: path.name.split(".")[0])
+def test_all_steps_of_the_samples_are_tiled(sample: Any) -> None:
+    with open_trace(sample) as opened:
+        numbers: list[int | None] = [each.number for each in opened.steps]
+        for number in numbers or [None]:
+            path = opened.critical_path(step=number)
+            assert_tiled(path)
+            assert path.replayed <= path.duration
+            assert (path.slack >= 0).all()
+            assert (path.slack_of_events(path.path_events[0]) >= 0).all()
+
+
+@pytest.mark.skipif(not HTA_CASES.is_dir(), reason="no shared traces")
+@pytest.mark.parametrize(
+    ("name", "kernels"),
+    [
+        (
+            "cuda_event_sync_event_sync_trace",
+            ["Memcpy DtoH (Device -> Pageable)", "at::cuda::(anonymous namespace)::spin_kernel(long)"],
+        ),
+        ("cuda_event_sync_multi_stream_event_sync_trace", ["ampere_sgemm_128x64_nn"]),
+    ],
+)
+def test_the_gpu_work_on_the_path_of_public_cases(name: str, kernels: list[str]) -> None:
+    """See README.md for the comparison with HolisticTraceAnalysis."""
+    with open_trace(HTA_CASES / f"{name}.json.gz") as opened:
+        path = opened.critical_path()
+        model = opened._model
+        found = [text for kind, text, _ in list_pieces(model, path) if kind in ("kernel", "copy")]
+        assert found == kernels
+        assert path.replay_error == 0
+        assert (path.graph.edge_kind == EdgeKind.SYNC).any()

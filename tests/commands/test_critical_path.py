@@ -1,0 +1,65 @@
+"""Test `torchprof-tui critical-path` and `trace.critical_path()`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import torchprof_tui
+from tests.helpers.json_schemas import find_violation
+from tests.helpers.paths import SAMPLES
+from torchprof_tui.cli import main
+from torchprof_tui.trace.core.errors import TraceError
+
+EAGER = str(SAMPLES / "train_gpt_eager.pt.trace.json.gz")
+STREAMS = str(SAMPLES / "multi_stream_overlap.pt.trace.json.gz")
+
+
+def test_the_json_sums_to_the_duration(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["critical-path", STREAMS, "--json", "--top", "2", "--no-cache"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert find_violation(answer) == ""
+    assert sum(each["us"] for each in answer["segments"]) == pytest.approx(answer["duration_us"], abs=1e-6)
+    assert sum(each["share"] for each in answer["segments"]) == pytest.approx(1)
+    assert answer["segments"][0]["kind"] == "kernel: gemm"
+    assert answer["duration_us"] > answer["step_us"]  # the GPU goes on after the CPU
+    assert len(answer["events"]) == 2
+    assert all(each["on_path_ns"] <= each["duration_ns"] for each in answer["events"])
+    assert [each["name"] for each in answer["off_path"]] == ["Memcpy HtoD (Pinned -> Device)"]
+
+
+def test_the_text_names_step_replay_and_kinds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["critical-path", EAGER, "--step", "3", "--no-cache"]) == 0
+    text = capsys.readouterr().out
+    assert "ProfilerStep#3: 10.8 ms" in text
+    assert "error 0.0 %" in text
+    assert "dispatch" in text
+    assert "GPU work off the path" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--step", "99"], "no step 99: the trace has steps 2 to 4"),
+        (["--top", "-1"], "not a number of rows"),
+        (["--rank", "7"], "rank"),
+    ],
+)
+def test_a_wrong_call_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["critical-path", EAGER, *words, "--no-cache"]) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert said in output.err
+    assert output.err.count("\n") == 1
+
+
+def test_the_api_gives_the_same_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["critical-path", EAGER, "--json", "--no-cache"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    with torchprof_tui.open(EAGER) as trace:
+        path = trace.critical_path()
+        assert [share.label for share in path.shares] == [each["kind"] for each in answer["segments"]]
+        assert path.duration / 1000 == answer["duration_us"]
+        with pytest.raises(TraceError, match="no step 99"):
+            trace.critical_path(step=99)

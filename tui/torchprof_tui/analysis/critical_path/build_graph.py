@@ -1,0 +1,136 @@
+"""Build the dependency graph of a window: collect nodes and edges, order them, and set the delay of each edge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.critical_path.dependency_graph import (
+    DELAYED_KINDS,
+    DependencyGraph,
+    EdgeKind,
+    GraphColumns,
+)
+from torchprof_tui.analysis.critical_path.hand_over import add_hand_overs
+from torchprof_tui.analysis.critical_path.launch_edges import (
+    add_launch_edges,
+    add_replay_edges,
+    add_stream_edges,
+    add_work_edges,
+)
+from torchprof_tui.analysis.critical_path.step_window import NO_EVENT, StepWindow
+from torchprof_tui.analysis.critical_path.wait_edges import add_blocking_calls, add_stream_waits
+from torchprof_tui.trace.core.arrays import I32, I64, U8
+from torchprof_tui.trace.model.trace import Trace
+
+MAX_TYPICAL_DELAY = 20_000
+"""ns: a machine takes no longer to start launched work, or to return from a wait; medians above are waits."""
+
+UNKNOWN_DELAY = 5_000
+"""ns, where no edge of a kind decided when its target was reached, so that no delay was measured."""
+
+_LONG_FACTOR = 4
+_ALWAYS_SHORT = 10_000
+"""A delay up to this many times the median of its kind, or ns, is latency; a longer one hides a dependency."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltGraph:
+    """A graph, and what its builders learned. `unknown_waits`: of streams; `unknown_blocks`: of blocking calls."""
+
+    graph: DependencyGraph
+    host_lanes: list[int]  # the step's thread and autograd's
+    unknown_waits: int
+    unknown_blocks: int
+    unlaunched: int
+
+
+def build_graph(trace: Trace, window: StepWindow) -> BuiltGraph:
+    """Build the dependency graph of a window."""
+    columns = GraphColumns(window)
+    columns.add_points(np.full(2, window.lane, np.int32), np.array([window.start, window.cpu_end], np.int64))
+    add_work_edges(columns)
+    add_launch_edges(columns, trace)
+    add_stream_edges(columns)
+    add_replay_edges(columns, trace)
+    unknown_waits = add_stream_waits(columns, trace)
+    unknown_blocks = add_blocking_calls(columns, trace)
+    autograd = add_hand_overs(columns, trace)
+    unlaunched = int(np.count_nonzero(~window.work.is_launched))
+    return BuiltGraph(_join(columns), [window.lane, *autograd], len(unknown_waits), unknown_blocks, unlaunched)
+
+
+def _join(columns: GraphColumns) -> DependencyGraph:
+    """Join the columns to a graph in topological order."""
+    window, work = columns.window, columns.window.work
+    lanes = np.unique(columns.join_points()[0])
+    columns.add_points(lanes, np.full(len(lanes), window.start, np.int64))
+    cpu_lane, cpu_time, index = columns.join_points()
+    count = len(work)
+    time = np.concatenate([work.start, work.end, cpu_time])
+    # At the same time work ends, then threads go on, then work starts.
+    rank = np.concatenate([np.full(count, 2), np.zeros(count), np.ones(len(cpu_time))]).astype(np.int8)
+    order = np.lexsort((rank, time))
+    number = np.empty(len(order), np.int32)
+    number[order] = np.arange(len(order), dtype=np.int32)
+    lane = np.concatenate([np.full(2 * count, -1, np.int32), cpu_lane])
+    main = np.flatnonzero(lane == window.lane)
+    first = int(number[main[0]])
+    last = int(number[main[-1]]) if window.end <= window.cpu_end else int(number[count + int(work.end.argmax())])
+
+    kind, source, target, event = columns.join_edges(index)
+    chain = 2 * count + np.flatnonzero(cpu_lane[1:] == cpu_lane[:-1])
+    kind = np.concatenate([kind, np.full(len(chain), EdgeKind.THREAD, np.uint8)])
+    from_node: I32 = number[np.concatenate([source, chain])]
+    to_node: I32 = number[np.concatenate([target, chain + 1])]
+    event = np.concatenate([event, np.full(len(chain), NO_EVENT, np.int32)])
+    forward = from_node < to_node
+    dropped = int(np.count_nonzero(~forward))
+    kind, from_node, to_node, event = kind[forward], from_node[forward], to_node[forward], event[forward]
+    rootless = np.setdiff1d(number[:count], to_node)
+    rootless = rootless[rootless > first].astype(np.int32)
+    kind = np.concatenate([kind, np.full(len(rootless), EdgeKind.BEFORE, np.uint8)])
+    from_node = np.concatenate([from_node, np.full(len(rootless), first, np.int32)])
+    to_node = np.concatenate([to_node, rootless])
+    event = np.concatenate([event, np.full(len(rootless), NO_EVENT, np.int32)])
+
+    by_target = np.lexsort((from_node, to_node))
+    kind, from_node, to_node, event = kind[by_target], from_node[by_target], to_node[by_target], event[by_target]
+    binding = np.full(len(order), -1, np.int32)
+    binding[to_node] = np.arange(len(to_node), dtype=np.int32)  # of equal targets the last write, the latest source
+    waits, own = columns.join_waits(index)
+    time = time[order]
+    delay = _set_delays(kind, from_node, to_node, time, binding, number[waits], own)
+    return DependencyGraph(
+        window=window, time=time, node_lane=lane[order], work_start=number[:count], work_end=number[count : 2 * count],
+        edge_kind=kind, source=from_node, target=to_node, event=event, delay=delay, binding=binding, dropped=dropped,
+        first=first, last=last,
+    )  # fmt: skip
+
+
+def _set_delays(kind: U8, source: I32, target: I32, time: I64, binding: I32, waits: I32, own: I64) -> I64:
+    """Set the delay of each edge: int64[e] ns.
+
+    What a thread or a GPU does takes as long as recorded, except waits. The latency of launches, streams and returns is
+    what was recorded where that edge decided when its target was reached and it is no longer than usual; else the
+    median of its kind. An edge never takes longer than recorded: the recording proves that less was possible.
+    """
+    recorded = time[target] - time[source]
+    delay: I64 = recorded.copy()
+    own_time = np.full(len(time), np.iinfo(np.int64).max, np.int64)
+    np.minimum.at(own_time, waits, own)
+    thread = np.flatnonzero(kind == EdgeKind.THREAD)
+    delay[thread] = np.minimum(delay[thread], own_time[target[thread]])
+    is_binding = np.zeros(len(kind), np.bool_)
+    is_binding[binding[binding >= 0]] = True
+    for each in (*DELAYED_KINDS, EdgeKind.CALL):
+        edges = np.flatnonzero(kind == each)
+        decided = is_binding[edges]
+        measured = recorded[edges[decided]]
+        typical = min(int(np.median(measured)), MAX_TYPICAL_DELAY) if len(measured) else UNKNOWN_DELAY
+        usual = decided & (recorded[edges] <= max(_LONG_FACTOR * typical, _ALWAYS_SHORT))
+        if each is EdgeKind.CALL:
+            usual = decided
+        delay[edges] = np.where(usual, recorded[edges], np.minimum(recorded[edges], typical))
+    return delay

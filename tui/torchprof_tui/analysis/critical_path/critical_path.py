@@ -1,0 +1,185 @@
+"""Find what limits a step: its critical path, the slack of everything else, and how far the graph can be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from torchprof_tui.analysis.critical_path.build_graph import build_graph
+from torchprof_tui.analysis.critical_path.dependency_graph import INFERRED_KINDS, DependencyGraph
+from torchprof_tui.analysis.critical_path.missing_edges import describe_missing_edges
+from torchprof_tui.analysis.critical_path.replay import compute_node_slack, find_path, replay_graph
+from torchprof_tui.analysis.critical_path.segments import LABELS, NO_CLASS, SegmentKind, Segments, build_segments
+from torchprof_tui.analysis.critical_path.step_window import StepWindow, select_step, select_window
+from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.trace import Trace
+
+MAX_REPLAY_ERROR = 0.05
+"""Share of the recorded time above which the graph lacks dependencies that matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class KindShare:
+    """Time of one kind on the path, ns; `share` of the window, 0..1; in `count` segments."""
+
+    label: str
+    kind: SegmentKind
+    time: int
+    share: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PathEvent:
+    """An event on the path: its row, and how much of its time is on the path, ns."""
+
+    event: int
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffPathWork:
+    """GPU work of one name, an index of `trace.names`, that is not on the path: `time` and least `slack` in ns."""
+
+    name: int
+    count: int
+    time: int
+    slack: int
+
+
+@dataclass(frozen=True)
+class CriticalPath:
+    """What limits a window. All times ns.
+
+    `segments` tile the window: their times sum to `duration`. `replayed`: the duration that the unchanged graph
+    predicts, never above the recorded one. `event` int32[k], ascending, and `slack` int64[k]: each event of the window
+    on threads and streams, and how much later it could end. `inferred`: edges of the path that follow from the order
+    of calls and from times, where nothing recorded says so. `missing`: what the graph lacks, one line each, empty while
+    the replay error is small; `advice`: what to record.
+    """
+
+    window: StepWindow
+    graph: DependencyGraph
+    segments: Segments
+    replayed: int
+    event: I32
+    slack: I64
+    inferred: int
+    missing: tuple[str, ...]
+    advice: str
+
+    @property
+    def duration(self) -> int:
+        return self.window.duration
+
+    @property
+    def replay_error(self) -> float:
+        """(replayed - recorded) / recorded: 0 at best, negative where dependencies are missing."""
+        return (self.replayed - self.duration) / self.duration
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the replay error is small enough."""
+        return abs(self.replay_error) <= MAX_REPLAY_ERROR
+
+    @cached_property
+    def shares(self) -> tuple[KindShare, ...]:
+        """Time by kind, and of kernels by class, longest first; the times sum to `duration`."""
+        segments = self.segments
+        key = segments.kind.astype(np.int64) * (NO_CLASS + 1) + segments.kernel_class
+        distinct, index, counts = np.unique(key, return_inverse=True, return_counts=True)
+        times = np.zeros(len(distinct), np.int64)
+        np.add.at(times, index, segments.end - segments.start)
+        found = []
+        for each, time, count in zip(distinct.tolist(), times.tolist(), counts.tolist(), strict=True):
+            kind, kernel_class = SegmentKind(each // (NO_CLASS + 1)), each % (NO_CLASS + 1)
+            label = LABELS[kind]
+            if kernel_class != NO_CLASS:
+                label = f"{label}: {KernelClass(kernel_class).label}"
+            found.append(KindShare(label, kind, time, time / self.duration, count))
+        return tuple(sorted(found, key=lambda share: -share.time))
+
+    @cached_property
+    def path_events(self) -> tuple[I32, I64]:
+        """The events on the path, ascending int32[p], and the time of each on it int64[p]."""
+        segments = self.segments
+        waits = np.isin(segments.kind, (SegmentKind.QUEUE, SegmentKind.UNATTRIBUTED))
+        named = np.flatnonzero((segments.event >= 0) & ~waits)
+        events, index = np.unique(segments.event[named], return_inverse=True)
+        times = np.zeros(len(events), np.int64)
+        np.add.at(times, index, (segments.end - segments.start)[named])
+        return events.astype(np.int32), times
+
+    def find_longest(self, count: int) -> list[PathEvent]:
+        """Find the events with most time on the path, longest first."""
+        events, times = self.path_events
+        order = np.argsort(-times, kind="stable")[:count]
+        return [PathEvent(int(events[index]), int(times[index])) for index in order]
+
+    def sum_off_path(self, trace: Trace, count: int) -> list[OffPathWork]:
+        """Sum the GPU work that is not on the path by name, most time first, at most `count` names."""
+        events, slack = self.window.work.event, self.slack_of_events(self.window.work.event)
+        off = ~np.isin(events, self.path_events[0])
+        events, slack = events[off], slack[off]
+        names, index, counts = np.unique(trace.name[events], return_inverse=True, return_counts=True)
+        times, least = np.zeros(len(names), np.int64), np.full(len(names), self.duration, np.int64)
+        np.add.at(times, index, trace.duration[events])
+        np.minimum.at(least, index, slack)
+        order = np.argsort(-times, kind="stable")[:count]
+        return [OffPathWork(int(names[k]), int(counts[k]), int(times[k]), int(least[k])) for k in order.tolist()]
+
+    def slack_of_events(self, events: I32) -> I64:
+        """Return how much later each of these events of the window could end: int64[k] ns."""
+        return self.slack[self.event.searchsorted(events)]
+
+    def slack_of(self, event: int) -> int | None:
+        """Return how much later an event could end, ns; None for events that are not part of the window."""
+        index = int(self.event.searchsorted(np.int32(event)))
+        return int(self.slack[index]) if index < len(self.event) and self.event[index] == event else None
+
+
+def find_critical_path(trace: Trace, step: int | None = None) -> CriticalPath:
+    """Find the critical path of step number `step`, by default of the step of median duration.
+
+    `trace`: of one process. Without steps it is the whole recording. Raises WindowError if there is no such step.
+    """
+    window = select_window(trace, select_step(trace, step))
+    built = build_graph(trace, window)
+    graph = built.graph
+    edges = find_path(graph)
+    segments = build_segments(trace, graph, edges, built.host_lanes)
+    inferred = int(np.isin(graph.edge_kind[edges], INFERRED_KINDS).sum())
+    replayed = int(replay_graph(graph).max()) - window.start
+    event, slack = _compute_slack(trace, graph)
+    error = abs(replayed - window.duration) / window.duration
+    missing, advice = describe_missing_edges(trace, built) if error > MAX_REPLAY_ERROR else ((), "")
+    return CriticalPath(window, graph, segments, replayed, event, slack, inferred, missing, advice)
+
+
+def _compute_slack(trace: Trace, graph: DependencyGraph) -> tuple[I32, I64]:
+    """Compute the slack of the events of a window: rows int32[k] ascending, ns int64[k].
+
+    An event of a thread shares the slack of the thread's next node: in between the thread is rigid.
+    """
+    window, nodes = graph.window, compute_node_slack(graph)
+    events, slacks = [window.work.event], [nodes[graph.work_end]]
+    for number, lane in enumerate(trace.lanes):
+        if lane.role is not Role.THREAD or not len(lane):
+            continue
+        rows = slice(lane.first, lane.last)
+        ends = trace.start[rows] + trace.duration[rows]
+        inside = np.flatnonzero((trace.start[rows] >= window.start) & (ends <= window.cpu_end))
+        own = np.flatnonzero(graph.node_lane == number)
+        index = graph.time[own].searchsorted(ends[inside], side="left")
+        known = index < len(own)
+        slack = window.end - ends[inside]
+        slack[known] = nodes[own[index[known]]]
+        events.append((lane.first + inside).astype(np.int32))
+        slacks.append(slack)
+    event, slack = np.concatenate(events), np.concatenate(slacks)
+    order = np.argsort(event, kind="stable")
+    return event[order], slack[order]

@@ -1,0 +1,148 @@
+"""The dependency graph of a step: columns of nodes and edges, no object per node.
+
+Nodes are starts and ends of GPU work, and the times on CPU threads at which a thread and something else depend on each
+other (launches, blocking calls, hand-overs). What a thread does between two such times is one edge: it is rigid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from torchprof_tui.analysis.critical_path.step_window import NO_EVENT, StepWindow
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+
+
+class EdgeKind(IntEnum):
+    """What makes the end of an edge wait for its start."""
+
+    THREAD = 0  # what a CPU thread does from one node to its next
+    WORK = 1  # a kernel, copy or memset, from its start to its end
+    CALL = 2  # launch: work that started before its launch call returned, from the start of the call
+    LAUNCH = 3  # launch: from the return of the call
+    STREAM = 4  # order of a stream
+    EVENT = 5  # a stream waits for an event of another one, as recorded by a `cuda_sync` event
+    EVENT_BY_ORDER = 6  # the same, inferred from the order of calls
+    GRAPH = 7  # order within the replay of a graph
+    SYNC = 8  # a blocking call returns
+    SYNC_BY_ORDER = 9  # the same, with the work inferred from the order of calls
+    HAND_OVER = 10  # between a thread that calls backward() and autograd's thread
+    BEFORE = 11  # from the start of the step to work that depends on nothing in it
+
+
+DELAYED_KINDS = (
+    EdgeKind.LAUNCH,
+    EdgeKind.STREAM,
+    EdgeKind.EVENT,
+    EdgeKind.EVENT_BY_ORDER,
+    EdgeKind.GRAPH,
+    EdgeKind.SYNC,
+    EdgeKind.SYNC_BY_ORDER,
+)
+"""Edges whose delay is the latency of the machine, so that a long one hides a dependency that was not recorded."""
+
+INFERRED_KINDS = (EdgeKind.EVENT_BY_ORDER, EdgeKind.SYNC_BY_ORDER, EdgeKind.HAND_OVER)
+"""Edges that follow from the order of calls and from times; nothing recorded says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class DependencyGraph:
+    """Nodes in topological order and edges by target. Times in ns from the trace's first event.
+
+    `time` int64[n]: when a node was reached; `node_lane` int32[n]: its thread, -1 for nodes of GPU work; `work_start`,
+    `work_end` int32[m]: the nodes of each piece of the window's GPU work. `edge_kind` uint8[e]; `source`, `target`
+    int32[e], always source < target; `event` int32[e]: the row of the trace that an edge stands for, or -1. `delay`
+    int64[e]: how long after its source an edge lets its target be reached, at most what was recorded. `binding`
+    int32[n]: the edge into each node whose source was reached last; -1 for the first nodes of threads. `dropped`: edges
+    that the recorded times contradict. `first`, `last`: the nodes at the start of the step and at its end.
+    """
+
+    window: StepWindow
+    time: I64
+    node_lane: I32
+    work_start: I32
+    work_end: I32
+    edge_kind: U8
+    source: I32
+    target: I32
+    event: I32
+    delay: I64
+    binding: I32
+    dropped: int
+    first: int
+    last: int
+
+    @property
+    def recorded(self) -> I64:
+        """Recorded time between the ends of each edge: int64[e], never less than `delay`."""
+        return self.time[self.target] - self.time[self.source]
+
+    @property
+    def is_binding(self) -> Bool:
+        """Select the edges that decided when their target was reached: bool[e]."""
+        chosen = np.zeros(len(self.source), np.bool_)
+        chosen[self.binding[self.binding >= 0]] = True
+        return chosen
+
+
+class GraphColumns:
+    """Collects nodes and edges of a window. Nodes have ids: GPU work from 0 on, CPU nodes negative ones."""
+
+    def __init__(self, window: StepWindow) -> None:
+        self.window = window
+        self._lanes: list[I32] = []
+        self._times: list[I64] = []
+        self._points = 0
+        self._edges: list[tuple[U8, I64, I64, I32]] = []
+        self._waits: list[tuple[I64, I64]] = []
+
+    def work_starts(self, work: I64) -> I64:
+        """Return the ids of the starts of pieces of work: int64[k]."""
+        return work.astype(np.int64)
+
+    def work_ends(self, work: I64) -> I64:
+        """Return the ids of the ends of pieces of work: int64[k]."""
+        return work + len(self.window.work)
+
+    def add_points(self, lane: I32, time: I64) -> I64:
+        """Add nodes on CPU threads and return their ids: int64[k]. Equal ones become one node."""
+        ids = -1 - np.arange(self._points, self._points + len(time), dtype=np.int64)
+        self._lanes.append(lane.astype(np.int32))
+        self._times.append(np.clip(time, self.window.start, self.window.cpu_end))
+        self._points += len(time)
+        return ids
+
+    def add_edges(self, kind: EdgeKind, source: I64, target: I64, event: I32 | None = None) -> None:
+        """Add edges of one kind between ids; `event` int32[k]: what each stands for."""
+        events = np.full(len(source), NO_EVENT, np.int32) if event is None else event.astype(np.int32)
+        self._edges.append((np.full(len(source), kind, np.uint8), source, target, events))
+
+    def add_waits(self, target: I64, own: I64) -> None:
+        """Let the thread's own edges into these CPU nodes take `own` ns only: the rest of their time is a wait."""
+        self._waits.append((target, own))
+
+    def join_points(self) -> tuple[I32, I64, I64]:
+        """Join equal CPU nodes: lanes int32[c], times int64[c] by (lane, time), and the index of each point's node."""
+        lanes, times = np.concatenate(self._lanes), np.concatenate(self._times)
+        key = lanes.astype(np.int64) * (self.window.end - self.window.start + 1) + (times - self.window.start)
+        _, first, index = np.unique(key, return_index=True, return_inverse=True)
+        return lanes[first], times[first], index.astype(np.int64)
+
+    def join_edges(self, index: I64) -> tuple[U8, I64, I64, I32]:
+        """Join all edges; nodes become numbers: GPU starts, GPU ends, then the CPU nodes of `join_points`."""
+        kinds, sources, targets, events = (np.concatenate(columns) for columns in zip(*self._edges, strict=True))
+        return kinds, self._resolve(sources, index), self._resolve(targets, index), events
+
+    def join_waits(self, index: I64) -> tuple[I64, I64]:
+        """Join all waits: numbers of nodes int64[w], and the thread's own time int64[w]."""
+        empty = np.zeros(0, np.int64)
+        targets = np.concatenate([empty, *(target for target, _ in self._waits)])
+        return self._resolve(targets, index), np.concatenate([empty, *(own for _, own in self._waits)])
+
+    def _resolve(self, ids: I64, index: I64) -> I64:
+        resolved: I64 = ids.copy()
+        cpu = np.flatnonzero(ids < 0)
+        resolved[cpu] = 2 * len(self.window.work) + index[-1 - ids[cpu]]
+        return resolved

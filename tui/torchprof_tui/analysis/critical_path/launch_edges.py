@@ -1,0 +1,102 @@
+"""Edges to GPU work: from its launch call, from earlier work of its stream, and inside a graph's replay."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind, GraphColumns
+from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.model.trace import Trace
+
+SHORT_GAP = 10_000
+"""ns between two works of a stream that need no further explanation than the stream's order."""
+
+
+def add_work_edges(graph: GraphColumns) -> None:
+    """Add the edges from the start to the end of each piece of work."""
+    work = np.arange(len(graph.window.work), dtype=np.int64)
+    graph.add_edges(EdgeKind.WORK, graph.work_starts(work), graph.work_ends(work), graph.window.work.event)
+
+
+def add_launch_edges(graph: GraphColumns, trace: Trace) -> None:
+    """Add an edge from each launch call in the step to its work.
+
+    It leaves the start of the call where the work started before the call returned, else its end.
+    """
+    window, work = graph.window, graph.window.work
+    inside = work.is_launched & (work.launch_end > window.start)
+    early = inside & (work.start < work.launch_end)
+    for chosen, kind, time in (
+        (np.flatnonzero(early), EdgeKind.CALL, work.launch_start),
+        (np.flatnonzero(inside & ~early), EdgeKind.LAUNCH, work.launch_end),
+    ):
+        points = graph.add_points(trace.lane[work.launch[chosen]], time[chosen])
+        graph.add_edges(kind, points, graph.work_starts(chosen), work.launch[chosen])
+
+
+def add_stream_edges(graph: GraphColumns) -> None:
+    """Add an edge to each work from that work of its stream which ended last before it started."""
+    work = graph.window.work
+    groups = work.lane.astype(np.int64)
+    before = find_last_ended(groups, work.end, groups, work.start, graph.window.start)
+    target = np.flatnonzero(before >= 0)
+    graph.add_edges(EdgeKind.STREAM, graph.work_ends(before[target]), graph.work_starts(target), work.event[target])
+
+
+def add_replay_edges(graph: GraphColumns, trace: Trace) -> None:
+    """Add the order inside replays of graphs: recorded edges, else what the times of the branches suggest.
+
+    Without recorded edges a work that is the first of its stream in the replay, or follows its stream's work after a
+    gap, waits for that work of the replay which ended last before.
+    """
+    work = graph.window.work
+    links = trace.links
+    if len(links.graph_before):
+        number = np.full(len(trace), -1, np.int64)
+        number[work.event] = np.arange(len(work))
+        before, after = number[links.graph_before], number[links.graph_after]
+        known = (before >= 0) & (after >= 0)
+        before, after = before[known], after[known]
+        graph.add_edges(EdgeKind.GRAPH, graph.work_ends(before), graph.work_starts(after), work.event[after])
+        return
+    counts = np.bincount(work.launch[work.is_launched], minlength=1)
+    launched = np.maximum(work.launch, 0)
+    replayed = np.flatnonzero(work.is_launched & (counts[np.minimum(launched, len(counts) - 1)] > 1))
+    if not len(replayed):
+        return
+    launch = work.launch[replayed].astype(np.int64)
+    sibling = find_last_ended(launch, work.end[replayed], launch, work.start[replayed], graph.window.start)
+    target = replayed[(sibling >= 0) & _lacks_predecessor(graph, replayed)]
+    source = replayed[sibling[(sibling >= 0) & _lacks_predecessor(graph, replayed)]]
+    other = work.lane[source] != work.lane[target]
+    source, target = source[other], target[other]
+    graph.add_edges(EdgeKind.GRAPH, graph.work_ends(source), graph.work_starts(target), work.event[target])
+
+
+def _lacks_predecessor(graph: GraphColumns, replayed: I64) -> Bool:
+    """Select work of replays that follows no work of the same replay on its stream at once: bool[k]."""
+    work = graph.window.work
+    lane = work.lane[replayed].astype(np.int64)
+    before = find_last_ended(lane, work.end[replayed], lane, work.start[replayed], graph.window.start)
+    same = (before >= 0) & (work.launch[replayed[before]] == work.launch[replayed])
+    lacking: Bool = ~same | (work.start[replayed] - work.end[replayed[before]] > SHORT_GAP)
+    return lacking
+
+
+def find_last_ended(groups: I64, ends: I64, wanted_groups: I64, times: I64, origin: int) -> I64:
+    """Find the member of a group that ended last at or before a time: int64[k] indexes, -1 for none.
+
+    `groups`, `ends` int64[m]: the members; `wanted_groups`, `times` int64[k]: the questions. No time is before `origin`
+    but those that are later searched for with the answer -1.
+    """
+    if not len(ends):
+        return np.full(len(times), -1, np.int64)
+    span = int(max(ends.max(), times.max(initial=origin))) - origin + 2
+    _, number = np.unique(np.concatenate([groups, wanted_groups]), return_inverse=True)
+    own, wanted = number[: len(groups)].astype(np.int64), number[len(groups) :].astype(np.int64)
+    keys = own * span + np.maximum(ends - origin, 0)
+    order = np.argsort(keys, kind="stable")
+    index = np.searchsorted(keys[order], wanted * span + np.maximum(times - origin, -1), side="right") - 1
+    found = order[np.maximum(index, 0)]
+    found[(index < 0) | (own[found] != wanted)] = -1
+    return found

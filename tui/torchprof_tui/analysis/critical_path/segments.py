@@ -1,0 +1,173 @@
+"""Turn the edges of a critical path into segments with a kind: what the step spent its time on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from torchprof_tui.analysis.critical_path.dependency_graph import DependencyGraph, EdgeKind
+from torchprof_tui.analysis.critical_path.step_window import NO_EVENT
+from torchprof_tui.analysis.critical_path.thread_timeline import build_timeline
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.analysis.time.blocking_calls import SYNC_CALL_REGEX
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Trace
+
+
+class SegmentKind(IntEnum):
+    """What a piece of the critical path is."""
+
+    DISPATCH = 0  # inside an op
+    LAUNCH = 1  # inside a call that starts GPU work
+    RUNTIME = 2  # inside another runtime call
+    BLOCKING = 3  # inside a call that waits for the GPU, when no GPU work holds it up
+    INPUT = 4  # in the data loader
+    HOST = 5  # outside ops and calls
+    PROFILER = 6
+    KERNEL = 7
+    COPY = 8  # a memcpy or memset
+    COLLECTIVE = 9
+    QUEUE = 10  # GPU work that can start: launch latency, gaps of a stream
+    UNATTRIBUTED = 11  # longer than such delays are: a dependency that was not recorded
+
+
+LABELS = {
+    SegmentKind.DISPATCH: "dispatch",
+    SegmentKind.LAUNCH: "launch",
+    SegmentKind.RUNTIME: "runtime call",
+    SegmentKind.BLOCKING: "blocking call",
+    SegmentKind.INPUT: "input",
+    SegmentKind.HOST: "host code",
+    SegmentKind.PROFILER: "profiler",
+    SegmentKind.KERNEL: "kernel",
+    SegmentKind.COPY: "copy",
+    SegmentKind.COLLECTIVE: "collective",
+    SegmentKind.QUEUE: "GPU queue",
+    SegmentKind.UNATTRIBUTED: "unattributed",
+}
+"""As the commands print them; a kernel's class follows its kind: "kernel: gemm"."""
+
+NO_CLASS = 255
+
+_LAUNCH = re.compile(r".*(Launch|Memcpy|Memset)")
+_INPUT = re.compile(r"enumerate\(DataLoader\)#|.*DataLoader.*__next__")
+_SYNC = re.compile(SYNC_CALL_REGEX)
+_HOST_KINDS = (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON, Kind.OTHER)
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """The critical path, s segments in time order, without gaps: `end[i] == start[i + 1]`. Times in ns.
+
+    `kind` uint8[s]: SegmentKind; `kernel_class` uint8[s]: KernelClass of kernels, else NO_CLASS; `event` int32[s]: the
+    row of the trace, -1 for none.
+    """
+
+    start: I64
+    end: I64
+    kind: U8
+    kernel_class: U8
+    event: I32
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+def build_segments(trace: Trace, graph: DependencyGraph, path: I64, host_lanes: list[int]) -> Segments:
+    """Build the segments of a path. `host_lanes`: threads whose time without any event is host code."""
+    start, end = graph.time[graph.source[path]], graph.time[graph.target[path]]
+    path, start, end = path[end > start], start[end > start], end[end > start]
+    kind = graph.edge_kind[path]
+    on_cpu = np.isin(kind, (EdgeKind.THREAD, EdgeKind.HAND_OVER))
+    lane = np.where(kind == EdgeKind.THREAD, graph.node_lane[graph.target[path]], graph.window.lane)
+    parts = [_build_gpu_parts(trace, graph, path[~on_cpu], start[~on_cpu])]
+    for number in np.unique(lane[on_cpu]).tolist():
+        chosen = on_cpu & (lane == number)
+        timeline = build_timeline(trace, number, graph.window.start, graph.window.end)
+        begin, until, event, _ = timeline.split(start[chosen], end[chosen])
+        kinds = _classify_cpu(trace, event, number in host_lanes)
+        parts.append((begin, until, kinds, event))
+    starts, ends, kinds, events = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    order = np.lexsort((ends, starts))
+    order = order[ends[order] > starts[order]]
+    kinds, events = kinds[order].astype(np.uint8), events[order].astype(np.int32)
+    return Segments(starts[order], ends[order], kinds, _find_classes(trace, kinds, events), events)
+
+
+def _build_gpu_parts(trace: Trace, graph: DependencyGraph, path: I64, start: I64) -> tuple[I64, I64, U8, I32]:
+    """Build the segments of edges that are no CPU time; the delay of an edge comes first, then what it cannot say."""
+    kind, event = graph.edge_kind[path], graph.event[path]
+    known = start + np.where(kind == EdgeKind.BEFORE, 0, graph.delay[path])
+    usual = np.full(len(path), SegmentKind.QUEUE, np.uint8)
+    usual[kind == EdgeKind.CALL] = SegmentKind.LAUNCH
+    usual[np.isin(kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER))] = SegmentKind.BLOCKING
+    work = np.flatnonzero(kind == EdgeKind.WORK)
+    event_kind = trace.kind[event[work]]
+    usual[work] = SegmentKind.KERNEL
+    usual[work[np.isin(event_kind, (Kind.COPY, Kind.MEMSET))]] = SegmentKind.COPY
+    usual[work[event_kind == Kind.COLLECTIVE]] = SegmentKind.COLLECTIVE
+    rest = np.full(len(path), SegmentKind.UNATTRIBUTED, np.uint8)
+    ends = graph.time[graph.target[path]]
+    return (
+        np.concatenate([start, known]),
+        np.concatenate([known, ends]),
+        np.concatenate([usual, rest]),
+        np.concatenate([event, event]),
+    )
+
+
+def _classify_cpu(trace: Trace, events: I32, is_host: bool) -> U8:
+    """Classify CPU time by its innermost event: uint8[k]."""
+    outside = SegmentKind.HOST if is_host else SegmentKind.UNATTRIBUTED
+    result = np.full(len(events), outside, np.uint8)
+    inside = np.flatnonzero(events >= 0)
+    rows = events[inside]
+    kinds, names = trace.kind[rows], trace.name[rows]
+    found = np.full(len(rows), SegmentKind.HOST, np.uint8)
+    found[kinds == Kind.OP] = SegmentKind.DISPATCH
+    is_call = kinds == Kind.RUNTIME
+    launches = trace.links.work_first[rows + 1] > trace.links.work_first[rows]
+    found[is_call] = SegmentKind.RUNTIME
+    found[is_call & (launches | _match(trace, names, _LAUNCH))] = SegmentKind.LAUNCH
+    found[is_call & _match(trace, names, _SYNC)] = SegmentKind.BLOCKING
+    found[kinds == Kind.OVERHEAD] = SegmentKind.PROFILER
+    found[_is_below_input(trace, rows)] = SegmentKind.INPUT
+    result[inside] = found
+    return result
+
+
+def _is_below_input(trace: Trace, rows: I32) -> Bool:
+    """Select the events that are, or are called by, the data loader: bool[k]."""
+    used = np.flatnonzero([_INPUT.match(name) is not None for name in trace.names])
+    below = np.zeros(len(rows), np.bool_)
+    if not len(used):
+        return below
+    current = rows.astype(np.int64)
+    while (current >= 0).any():
+        alive = current >= 0
+        below[alive] |= np.isin(trace.name[current[alive]], used)
+        current[below] = -1
+        alive = current >= 0
+        current[alive] = trace.parent[current[alive]]
+    return below
+
+
+def _match(trace: Trace, names: I32, pattern: re.Pattern[str]) -> Bool:
+    """Select the names that a pattern matches: bool[k]."""
+    distinct, index = np.unique(names, return_inverse=True)
+    matches = np.array([pattern.match(trace.names[name]) is not None for name in distinct.tolist()], np.bool_)
+    return matches[index] if len(distinct) else np.zeros(0, np.bool_)
+
+
+def _find_classes(trace: Trace, kinds: U8, events: I32) -> U8:
+    """Find the class of the kernels among segments: uint8[s], NO_CLASS for all others."""
+    classes = np.full(len(kinds), NO_CLASS, np.uint8)
+    kernels = np.flatnonzero((kinds == SegmentKind.KERNEL) & (events != NO_EVENT))
+    distinct, index = np.unique(trace.name[events[kernels]], return_inverse=True)
+    known = [decode_kernel_name(trace.names[name]).kernel_class for name in distinct.tolist()]
+    classes[kernels] = np.array(known, np.uint8)[index] if known else 0
+    return classes

@@ -1,0 +1,147 @@
+"""Select the part of a trace whose critical path is asked for: one step of one process, or the whole recording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.time.gpu_time import work_mask
+from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.steps import Step
+from torchprof_tui.trace.model.trace import Trace
+
+NO_EVENT = -1
+"""In columns of events: none."""
+
+_MIN_STEPS_TO_SKIP_FIRST = 3
+"""From this many steps on the first one, which is often not warmed up, is never chosen by itself."""
+
+
+class WindowError(ValueError):
+    """There is no such step, or nothing to follow a path through. `str()` is one line for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuWorkColumns:
+    """The GPU work of a window, m pieces by lane and start.
+
+    `event`, `lane`, `launch` int32[m]: rows of the trace, streams, launch calls (-1 for none). `start`, `end` int64[m]:
+    ns, the start not before the window. `launch_start`, `launch_end` int64[m]: the launch call, as recorded.
+    """
+
+    event: I32
+    lane: I32
+    launch: I32
+    start: I64
+    end: I64
+    launch_start: I64
+    launch_end: I64
+
+    def __len__(self) -> int:
+        return len(self.event)
+
+    @property
+    def is_launched(self) -> Bool:
+        """Select the work whose launch call was recorded: bool[m]."""
+        return self.launch >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepWindow:
+    """A step on its CPU thread (`start` to `cpu_end`, ns), and until its last GPU work has ended (`end`).
+
+    `step` is None for the whole recording. `lane`: of the thread that runs the step.
+    """
+
+    step: Step | None
+    lane: int
+    start: int
+    cpu_end: int
+    end: int
+    work: GpuWorkColumns
+
+    @property
+    def duration(self) -> int:
+        """Time from the start of the step to the end of its last work, ns."""
+        return self.end - self.start
+
+
+def select_step(trace: Trace, number: int | None) -> Step | None:
+    """Select a step by number, by default the one of median duration; None for a trace without steps.
+
+    Raises WindowError if there is no step of that number.
+    """
+    steps = trace.steps
+    if number is not None:
+        for step in steps:
+            if step.number == number:
+                return step
+        known = f"steps {steps[0].number} to {steps[-1].number}" if steps else "no steps"
+        raise WindowError(f"no step {number}: the trace has {known}")
+    if not steps:
+        return None
+    candidates = steps[1:] if len(steps) >= _MIN_STEPS_TO_SKIP_FIRST else steps
+    return sorted(candidates, key=lambda step: step.duration)[(len(candidates) - 1) // 2]
+
+
+def select_window(trace: Trace, step: Step | None) -> StepWindow:
+    """Select the window of a step, or of the whole recording. Raises WindowError if nothing was recorded in it."""
+    if step is not None:
+        lane, start, cpu_end = int(trace.lane[step.event]), step.start, step.start + step.duration
+    else:
+        lane = _find_main_lane(trace)
+        start, cpu_end = trace.span
+    if cpu_end <= start:
+        raise WindowError("nothing to follow: the step takes no time")
+    work = _select_work(trace, start, cpu_end)
+    own = work.is_launched & (work.launch_start >= start)
+    if step is None:
+        own[:] = True
+    end = max(cpu_end, int(work.end[own].max(initial=cpu_end)))
+    kept = work.start < end
+    selected = GpuWorkColumns(
+        event=work.event[kept],
+        lane=work.lane[kept],
+        launch=work.launch[kept],
+        start=work.start[kept],
+        end=np.minimum(work.end[kept], end),  # work of other steps may run on; on the path nothing does
+        launch_start=work.launch_start[kept],
+        launch_end=work.launch_end[kept],
+    )
+    return StepWindow(step, lane, start, cpu_end, end, selected)
+
+
+def _find_main_lane(trace: Trace) -> int:
+    """Find the thread with most launches, without GPU work the one with most recorded time."""
+    threads = [number for number, lane in enumerate(trace.lanes) if lane.role is Role.THREAD and len(lane)]
+    if not threads:
+        raise WindowError("nothing to follow: no CPU thread was recorded")
+    launches = trace.links.launch_of
+    counts = np.bincount(trace.lane[launches[launches >= 0]], minlength=len(trace.lanes))
+
+    def rank_thread(number: int) -> tuple[int, int]:
+        lane = trace.lanes[number]
+        return int(counts[number]), int(trace.self_duration[lane.first : lane.last].sum())
+
+    return max(threads, key=rank_thread)
+
+
+def _select_work(trace: Trace, start: int, cpu_end: int) -> GpuWorkColumns:
+    """Select the GPU work that ends after `start` and was not launched at or after `cpu_end`."""
+    parts: list[I32] = [np.zeros(0, np.int32)]
+    for lane in trace.lanes:
+        if lane.role is Role.STREAM:
+            rows = np.arange(lane.first, lane.last, dtype=np.int32)
+            parts.append(rows[work_mask(trace.kind[lane.first : lane.last])])
+    event = np.concatenate(parts)
+    begin = trace.start[event]
+    event = event[(begin + trace.duration[event] > start) & (trace.duration[event] > 0)]
+    launch = trace.links.launch_of[event]
+    launch_start = np.where(launch >= 0, trace.start[launch], trace.start[event])
+    event, launch = event[launch_start < cpu_end], launch[launch_start < cpu_end]
+    begin, last = trace.start[event], trace.start[event] + trace.duration[event]
+    launch_start = np.where(launch >= 0, trace.start[launch], begin)
+    launch_end = np.where(launch >= 0, trace.start[launch] + trace.duration[launch], begin)
+    return GpuWorkColumns(event, trace.lane[event], launch, np.maximum(begin, start), last, launch_start, launch_end)

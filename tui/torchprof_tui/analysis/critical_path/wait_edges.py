@@ -1,0 +1,312 @@
+"""Edges of waits: streams that wait for events, and calls that block a thread until GPU work has ended.
+
+`cuda_sync` events say what is waited for. Where they were not recorded, the order of the calls on a thread does.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind, GraphColumns
+from torchprof_tui.analysis.critical_path.launch_edges import SHORT_GAP, find_last_ended
+from torchprof_tui.analysis.time.blocking_calls import SYNC_CALL_REGEX
+from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.trace import Trace
+
+STREAM_WAIT_REGEX = r"(cuda|cu|hip|musa)StreamWaitEvent"
+RECORD_REGEX = r"(cuda|cu|hip|musa)EventRecord"
+_COPY_CALL_REGEX = r".*Memcpy"
+_DEVICE_CALL = re.compile(r"Device|Ctx")
+
+OWN_TIME = 5_000
+"""ns that a blocking call takes at most by itself, when the work that it waits for has already ended."""
+
+_LONG_CALL = 20_000
+"""ns from which a blocking call must have waited for something."""
+
+_NEAREST = 8
+"""Works that are tried, from the last one back, for one that was launched before the blocking call."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncEvents:
+    """`cuda_sync` events: their call, the stream that waits, the stream and record call that it waits for; all [k].
+
+    Lanes are -1 for "no stream named" and `record` -1 for "no event named".
+    """
+
+    call: I64
+    waiting_lane: I64
+    source_lane: I64
+    record: I64
+
+    def __len__(self) -> int:
+        return len(self.call)
+
+
+def select_calls(trace: Trace, regex: str, start: int, end: int) -> I32:
+    """Select the runtime calls of these names that overlap the time from `start` to `end`: int32[k] by start."""
+    pattern = re.compile(regex)
+    wanted = np.array([pattern.match(name) is not None for name in trace.names], np.bool_)
+    parts: list[I32] = [np.zeros(0, np.int32)]
+    for lane in trace.lanes:
+        if lane.role is Role.THREAD and wanted.any():
+            rows = slice(lane.first, lane.last)
+            hit = wanted[trace.name[rows]] & (trace.kind[rows] == Kind.RUNTIME) & (trace.start[rows] < end)
+            found = lane.first + np.flatnonzero(hit)
+            parts.append(found[trace.start[found] + trace.duration[found] > start].astype(np.int32))
+    events = np.concatenate(parts)
+    return events[np.argsort(trace.start[events], kind="stable")]
+
+
+def read_sync_events(trace: Trace, calls: I32) -> SyncEvents:
+    """Read the `cuda_sync` events of these calls, joined by correlation."""
+    empty = np.zeros(0, np.int64)
+    events = np.flatnonzero(trace.kind == Kind.SYNC)
+    call = _join_correlation(trace.correlation[calls], calls, trace.correlation[events])
+    events, call = events[call >= 0], call[call >= 0]
+    if not len(events):
+        return SyncEvents(empty, empty, empty, empty)
+    records = select_calls(trace, RECORD_REGEX, *_whole(trace))
+    record = _join_correlation(trace.correlation[records], records, _arg(trace, "wait_record", events))
+    device = _arg(trace, "device", events)
+    return SyncEvents(
+        call,
+        _find_lanes(trace, device, _arg(trace, "stream", events)),
+        _find_lanes(trace, device, _arg(trace, "wait_stream", events)),
+        record,
+    )
+
+
+def add_stream_waits(graph: GraphColumns, trace: Trace) -> I32:
+    """Add edges for streams that wait for events; return the calls whose wait is not known: int32[k]."""
+    window = graph.window
+    calls = select_calls(trace, STREAM_WAIT_REGEX, _whole(trace)[0], window.cpu_end)
+    if not len(calls):
+        return calls
+    syncs = read_sync_events(trace, calls)
+    known = np.flatnonzero((syncs.record >= 0) & (syncs.source_lane >= 0) & (syncs.waiting_lane >= 0))
+    source = _find_launched_before(graph, syncs.source_lane[known], trace.start[syncs.record[known]])
+    target = _find_launched_after(graph, syncs.waiting_lane[known], trace.start[syncs.call[known]])
+    _add_event_edges(graph, EdgeKind.EVENT, source, target)
+    unknown: I32 = calls[~np.isin(calls, syncs.call)]
+    _add_waits_by_order(graph, trace, unknown)
+    _add_waits_by_time(graph, trace, unknown)
+    inside: I32 = unknown[trace.start[unknown] >= window.start]
+    return inside
+
+
+def _add_waits_by_order(graph: GraphColumns, trace: Trace, calls: I32) -> None:
+    """Add edges for waits without a `cuda_sync` event.
+
+    The event is taken to be the last one that the thread recorded, behind the thread's launch before that; the work
+    that waits is the thread's next launch, if it is on another stream.
+    """
+    window, work = graph.window, graph.window.work
+    records = select_calls(trace, RECORD_REGEX, window.start, window.cpu_end)
+    if not len(calls) or not len(records) or not len(work):
+        return
+    record = find_last_ended(
+        trace.lane[records].astype(np.int64),
+        trace.start[records],
+        trace.lane[calls].astype(np.int64),
+        trace.start[calls],
+        window.start,
+    )
+    calls, recorded = calls[record >= 0], records[record[record >= 0]]
+    thread = np.where(work.is_launched, trace.lane[work.launch], -1).astype(np.int64)
+    source = find_last_ended(
+        thread, work.launch_start, trace.lane[recorded].astype(np.int64), trace.start[recorded], window.start
+    )
+    target = _find_next(thread, work.launch_start, trace.lane[calls].astype(np.int64), trace.start[calls])
+    found = (source >= 0) & (target >= 0)
+    source, target = source[found], target[found]
+    other = (work.lane[source] != work.lane[target]) & (work.end[source] <= work.start[target])
+    _add_event_edges(graph, EdgeKind.EVENT_BY_ORDER, source[other], target[other])
+
+
+def _add_waits_by_time(graph: GraphColumns, trace: Trace, calls: I32) -> None:
+    """Add edges for waits without a `cuda_sync` event whose work started right after work of another stream.
+
+    Neither its stream nor its launch explains why that work started then; a stream was told to wait after the launch
+    before it on its stream, and the other work had been launched by then.
+    """
+    window, work = graph.window, graph.window.work
+    if not len(calls) or not len(work):
+        return
+    by_launch = np.lexsort((work.start, work.launch_start, work.lane))
+    previous = np.full(len(work), window.start - (1 << 40), np.int64)
+    same = work.lane[by_launch[1:]] == work.lane[by_launch[:-1]]
+    previous[by_launch[1:][same]] = work.launch_start[by_launch[:-1][same]]
+    told = np.sort(trace.start[calls])
+    last_told = told.searchsorted(work.launch_start) - 1
+    was_told = (last_told >= 0) & (told[np.maximum(last_told, 0)] > previous)
+    lane = work.lane.astype(np.int64)
+    before = find_last_ended(lane, work.end, lane, work.start, window.start)
+    ready = np.maximum(work.launch_end, np.where(before >= 0, work.end[before], window.start))
+    target = np.flatnonzero(work.is_launched & was_told & (work.start - ready > SHORT_GAP))
+    one = np.zeros(len(work), np.int64)
+    source = find_last_ended(one, work.end, one[target], work.start[target], window.start)
+    usable = (source >= 0) & (work.lane[source] != work.lane[target])
+    usable &= (work.start[target] - work.end[source] <= SHORT_GAP) & (
+        work.launch_start[source] < told[last_told[target]]
+    )
+    _add_event_edges(graph, EdgeKind.EVENT_BY_ORDER, source[usable], target[usable])
+
+
+def _add_event_edges(graph: GraphColumns, kind: EdgeKind, source: I64, target: I64) -> None:
+    found = (source >= 0) & (target >= 0)
+    source, target = source[found], target[found]
+    graph.add_edges(kind, graph.work_ends(source), graph.work_starts(target), graph.window.work.event[target])
+
+
+def add_blocking_calls(graph: GraphColumns, trace: Trace) -> int:
+    """Add edges from GPU work to the return of calls that wait for it; return how many wait for unknown work.
+
+    A call that copies waits where its own copy ended before it returned, whatever its name.
+    """
+    window, work = graph.window, graph.window.work
+    calls = select_calls(trace, SYNC_CALL_REGEX, window.start, window.cpu_end)
+    copying = select_calls(trace, _COPY_CALL_REGEX, window.start, window.cpu_end)
+    begin, end = trace.start[calls], trace.start[calls] + trace.duration[calls]
+    syncs = read_sync_events(trace, calls) if len(calls) else None
+    waited, is_named = _find_named_work(graph, trace, calls, syncs)
+    by_order = _find_work_by_order(graph, trace, calls, begin, end)
+    for_device = np.array([_DEVICE_CALL.search(trace.names[name]) is not None for name in trace.name[calls]], np.bool_)
+    source = np.where(is_named, waited, by_order)
+    has_ended = (source >= 0) & (work.end[source] <= end) if len(work) else source >= 0
+    for kind, chosen in ((EdgeKind.SYNC, is_named), (EdgeKind.SYNC_BY_ORDER, ~is_named & ~for_device)):
+        _add_sync_edges(graph, trace, kind, source[has_ended & chosen], calls[has_ended & chosen])
+    _add_device_waits(graph, trace, calls[for_device])
+    own = np.flatnonzero(np.isin(work.launch, copying) & (work.end <= work.launch_end) & work.is_launched)
+    _add_sync_edges(graph, trace, EdgeKind.SYNC, own, work.launch[own])
+    is_wait = has_ended & (work.end[source] > begin) if len(work) else has_ended
+    is_unknown = ~is_wait & (trace.duration[calls] > _LONG_CALL) & ~np.isin(calls, work.launch[own])
+    return int(np.count_nonzero(is_unknown))
+
+
+def _add_device_waits(graph: GraphColumns, trace: Trace, calls: I32) -> None:
+    """Add edges to calls that wait for a whole device from the last work that each stream was given before."""
+    work = graph.window.work
+    lanes = np.unique(work.lane).astype(np.int64)
+    if not len(calls) or not len(lanes):
+        return
+    call, lane = np.repeat(calls, len(lanes)), np.tile(lanes, len(calls))
+    source = _find_launched_before(graph, lane, trace.start[call])
+    usable = (source >= 0) & (work.end[source] <= trace.start[call] + trace.duration[call])
+    _add_sync_edges(graph, trace, EdgeKind.SYNC, source[usable], call[usable])
+
+
+def _add_sync_edges(graph: GraphColumns, trace: Trace, kind: EdgeKind, source: I64, calls: I32) -> None:
+    """Add edges from the ends of works to the returns of the calls, which take little time of their own.
+
+    Work that had ended before the call began did not hold it up, but would if it ended later.
+    """
+    lane, begin = trace.lane[calls], trace.start[calls]
+    end = begin + trace.duration[calls]
+    inside = end <= graph.window.cpu_end
+    source, calls, lane, begin, end = source[inside], calls[inside], lane[inside], begin[inside], end[inside]
+    graph.add_points(lane, begin)
+    target = graph.add_points(lane, end)
+    graph.add_edges(kind, graph.work_ends(source), target, calls)
+    work_end = graph.window.work.end[source]
+    waits = work_end > begin
+    graph.add_waits(target[waits], np.minimum(end - work_end, OWN_TIME)[waits])
+
+
+def _find_named_work(graph: GraphColumns, trace: Trace, calls: I32, syncs: SyncEvents | None) -> tuple[I64, Bool]:
+    """Find the work that calls with a `cuda_sync` event wait for: int64[k] or -1, and which calls have one."""
+    found, is_named = np.full(len(calls), -1, np.int64), np.zeros(len(calls), np.bool_)
+    if syncs is None or not len(syncs):
+        return found, is_named
+    order = np.argsort(calls)
+    index = order[np.searchsorted(calls[order], syncs.call)]
+    has_event = (syncs.record >= 0) & (syncs.source_lane >= 0)
+    has_stream = ~has_event & (syncs.waiting_lane >= 0)
+    for chosen, lane, time in (
+        (has_event, syncs.source_lane, trace.start[np.maximum(syncs.record, 0)]),
+        (has_stream, syncs.waiting_lane, trace.start[syncs.call]),
+    ):
+        found[index[chosen]] = _find_launched_before(graph, lane[chosen], time[chosen])
+        is_named[index[chosen]] = True
+    return found, is_named
+
+
+def _find_work_by_order(graph: GraphColumns, trace: Trace, calls: I32, begin: I64, end: I64) -> I64:
+    """Find the work that ended last before each call returned, of those launched before the call: int64[k] or -1.
+
+    A call for one stream waits for the stream that its thread launched to last, if that work ended during the call.
+    """
+    window, work = graph.window, graph.window.work
+    if not len(work) or not len(calls):
+        return np.full(len(calls), -1, np.int64)
+    order = np.argsort(work.end, kind="stable")
+    index = np.searchsorted(work.end[order], end, side="right") - 1
+    for _ in range(_NEAREST):
+        late = (index >= 0) & (work.launch_start[order[np.maximum(index, 0)]] >= begin)
+        if not late.any():
+            break
+        index[late] -= 1
+    found = np.where(index >= 0, order[np.maximum(index, 0)], -1)
+    found[(found >= 0) & (work.launch_start[found] >= begin)] = -1
+    for_stream = np.array([re.search(r"Stream|Memcpy", trace.names[name]) is not None for name in trace.name[calls]])
+    thread = np.where(work.is_launched, trace.lane[work.launch], -1).astype(np.int64)
+    last = find_last_ended(thread, work.launch_start, trace.lane[calls].astype(np.int64), begin - 1, window.start)
+    usable = for_stream & (last >= 0) & (work.end[last] > begin) & (work.end[last] <= end)
+    return np.where(usable, last, found)
+
+
+def _find_launched_before(graph: GraphColumns, lane: I64, time: I64) -> I64:
+    """Find the last work of a stream that was launched before a time: int64[k] or -1."""
+    work = graph.window.work
+    return find_last_ended(work.lane.astype(np.int64), work.launch_start, lane, time - 1, graph.window.start)
+
+
+def _find_launched_after(graph: GraphColumns, lane: I64, time: I64) -> I64:
+    """Find the first work of a stream that was launched after a time: int64[k] or -1."""
+    work = graph.window.work
+    return _find_next(work.lane.astype(np.int64), work.launch_start, lane, time)
+
+
+def _find_next(groups: I64, times: I64, wanted_groups: I64, wanted: I64) -> I64:
+    """Find the member of a group with the earliest time after another one: int64[k] or -1."""
+    order = np.arange(len(times))[::-1]  # among equal times the first member
+    origin = -int(max(times.max(initial=0), wanted.max(initial=0))) - 1
+    found = find_last_ended(groups[order], -times[order], wanted_groups, -wanted - 1, origin)
+    return np.where(found >= 0, order[np.maximum(found, 0)], -1) if len(order) else found
+
+
+def _find_lanes(trace: Trace, device: I64, stream: I64) -> I64:
+    """Find the stream lanes of these numbers of devices and streams: int64[k], -1 for none."""
+    lanes = {}
+    for number, lane in enumerate(trace.lanes):
+        if lane.role is Role.STREAM and len(lane):
+            first = np.array([lane.first], np.int64)
+            lanes[int(_arg(trace, "device", first)[0]), int(_arg(trace, "stream", first)[0])] = number
+    pairs = zip(device.tolist(), stream.tolist(), strict=True)
+    return np.array([lanes.get(pair, -1) for pair in pairs], np.int64)
+
+
+def _join_correlation(correlation: I64, events: I32, wanted: I64) -> I64:
+    """Find the event of each correlation: int64[k], -1 for none."""
+    order = np.argsort(correlation, kind="stable")
+    if not len(order):
+        return np.full(len(wanted), -1, np.int64)
+    index = np.minimum(np.searchsorted(correlation[order], wanted), len(order) - 1)
+    hit = (correlation[order[index]] == wanted) & (wanted > 0)
+    return np.where(hit, events[order[index]], -1).astype(np.int64)
+
+
+def _arg(trace: Trace, name: str, events: I64) -> I64:
+    column = trace.args.get(name)
+    return np.full(len(events), -1, np.int64) if column is None else column.values_at(events).astype(np.int64)
+
+
+def _whole(trace: Trace) -> tuple[int, int]:
+    first, last = trace.span
+    return first - 1, last + 1

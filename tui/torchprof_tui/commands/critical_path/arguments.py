@@ -1,0 +1,38 @@
+"""Define the arguments of `torchprof-tui critical-path`."""
+
+from __future__ import annotations
+
+import argparse
+
+from torchprof_tui.commands.common.arguments import add_rank_option, add_trace_arguments
+
+DEFAULT_ROWS = 10
+"""Rows of each list by default."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Follow the longest chain of dependencies backwards from the end of a step: the thread's own work, launches, "
+        "order of streams, events, blocking calls, backward passes. Its parts fill the step exactly. Only a shorter "
+        "path makes the step shorter; what is off it can take longer by its slack."
+    )
+    add_trace_arguments(parser)
+    add_rank_option(parser)
+    parser.add_argument(
+        "--step", metavar="N", type=int, help="number of the step (default: the one of median duration)"
+    )
+    parser.add_argument(
+        "--top",
+        metavar="N",
+        type=_parse_row_count,
+        default=DEFAULT_ROWS,
+        help=f"events on the path, and names off it, that are listed (default: {DEFAULT_ROWS})",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _parse_row_count(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows")
+    return number

@@ -1,0 +1,57 @@
+"""The records of `critical-path --json`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from torchprof_tui.commands.common.json_document import Document, Record, about
+from torchprof_tui.commands.common.partial_input import ProblemRecord
+
+
+class SegmentRecord(Record, frozen=True, kw_only=True):
+    """Time of one kind on the path."""
+
+    kind: Annotated[str, about('dispatch, launch, host code, "kernel: gemm", collective, GPU queue, unattributed, …')]
+    us: Annotated[float, about("on the path; all kinds sum to duration_us")]
+    share: Annotated[float, about("of duration_us")]
+    count: Annotated[int, about("pieces of the path", "")]
+
+
+class PathEventRecord(Record, frozen=True, kw_only=True):
+    """An event on the path."""
+
+    name: Annotated[str, about("as recorded")]
+    start_ns: Annotated[int, about("from the trace's first event")]
+    duration_ns: Annotated[int, about("as recorded, with what it calls")]
+    on_path_ns: Annotated[int, about("of its own time on the path")]
+    lane: Annotated[str, about("thread or stream")]
+    rank: Annotated[int | None, about("number of its rank; null where the file names none")]
+
+
+class OffPathRecord(Record, frozen=True, kw_only=True):
+    """GPU work of one name that is not on the path."""
+
+    name: Annotated[str, about("as recorded")]
+    count: Annotated[int, about("pieces of work off the path")]
+    us: Annotated[float, about("their time")]
+    slack_us: Annotated[float, about("how much later each of them could end without a longer step: the least of them")]
+
+
+class CriticalPathDocument(Document, frozen=True, kw_only=True, tag="torchprof-tui/critical-path/1"):
+    """What limits a step."""
+
+    step: Annotated[str | None, about("name of the step; null: the whole recording")]
+    start_ns: Annotated[int, about("of the step, from the trace's first event")]
+    step_us: Annotated[float, about("the step on its CPU thread")]
+    duration_us: Annotated[float, about("from its start until the last GPU work that it launched has ended")]
+    replay_us: Annotated[float, about("the duration that the unchanged dependency graph predicts")]
+    replay_error: Annotated[
+        float, about("(replay_us - duration_us) / duration_us: below 0 where waits are unexplained")
+    ]
+    inferred: Annotated[int, about("dependencies on the path that were inferred from order and times, not recorded")]
+    missing: Annotated[list[str], about("where the graph lacks dependencies; [] up to 5 % error")]
+    advice: Annotated[str | None, about("what to record to have them; null for nothing")]
+    segments: Annotated[list[SegmentRecord], about("the path by kind, longest first")]
+    events: Annotated[list[PathEventRecord], about("events with most time on the path, as many as --top")]
+    off_path: Annotated[list[OffPathRecord], about("GPU work off the path by name, most time first, as many as --top")]
+    partial: Annotated[list[ProblemRecord], about("what was lost of the whole trace; [] for nothing")]

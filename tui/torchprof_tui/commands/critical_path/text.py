@@ -1,0 +1,75 @@
+"""Print a critical path as text."""
+
+from __future__ import annotations
+
+from torchprof_tui.analysis.critical_path.critical_path import CriticalPath
+from torchprof_tui.commands.common.tables import ConsoleTable, create_console
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.number_format import format_share
+
+
+def print_path(trace: Trace, path: CriticalPath, top: int) -> None:
+    """Print the verdict of the replay, the path by kind, its longest events and the GPU work off it."""
+    console = create_console()
+    console.print(clean(trace.label))
+    console.print(_describe_window(path))
+    console.print(_describe_replay(path))
+    for line in (*path.missing, *((f"to see more, {path.advice}",) if path.advice else ())):
+        console.print(f"  {clean(line)}")
+    console.print()
+    console.print(_build_kinds(path))
+    if top and path.find_longest(1):
+        console.print()
+        console.print(_build_events(trace, path, top))
+    off_path = path.sum_off_path(trace, top)
+    if off_path:
+        console.print()
+        table = ConsoleTable(
+            "GPU work off the path: no gain in a faster one",
+            ("time", "right"), ("count", "right"), ("slack", "right"), ("name", "left"),
+        )  # fmt: skip
+        for each in off_path:
+            table.add_cells(
+                format_duration(each.time),
+                f"{each.count:,}",
+                format_duration(each.slack),
+                clean(trace.names[each.name]),
+            )
+        console.print(table)
+
+
+def _describe_window(path: CriticalPath) -> str:
+    window = path.window
+    name = "the whole recording" if window.step is None else clean(window.step.name)
+    text = f"{name}: {format_duration(path.duration)}"
+    if window.end > window.cpu_end:
+        text += f", {format_duration(window.end - window.cpu_end)} of it after the CPU had finished"
+    return text
+
+
+def _describe_replay(path: CriticalPath) -> str:
+    text = f"replay of the unchanged graph: {format_duration(path.replayed)}, error {path.replay_error * 100:.1f} %"
+    if path.inferred:
+        text += f"; {path.inferred:,} dependencies on the path inferred from order and times"
+    return text if path.is_trusted else f"{text}: dependencies are missing"
+
+
+def _build_kinds(path: CriticalPath) -> ConsoleTable:
+    table = ConsoleTable("Critical path", ("share", "right"), ("time", "right"), ("pieces", "right"), ("kind", "left"))
+    for each in path.shares:
+        table.add_cells(format_share(each.share), format_duration(each.time), f"{each.count:,}", each.label)
+    return table
+
+
+def _build_events(trace: Trace, path: CriticalPath, top: int) -> ConsoleTable:
+    table = ConsoleTable(
+        "Longest on the path", ("on path", "right"), ("at", "right"), ("name", "left"), ("lane", "left")
+    )
+    for each in path.find_longest(top):
+        event = trace.event(each.event)
+        table.add_cells(
+            format_duration(each.time), format_duration(event.start), clean(event.lane.label), clean(event.name)
+        )
+    return table
