@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath
+from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
@@ -30,13 +31,9 @@ def print_path(trace: Trace, path: CriticalPath, top: int) -> None:
             "GPU work off the path: no gain in a faster one",
             ("time", "right"), ("count", "right"), ("slack", "right"), ("name", "left"),
         )  # fmt: skip
-        for each in off_path:
-            table.add_cells(
-                format_duration(each.time),
-                f"{each.count:,}",
-                format_duration(each.slack),
-                clean(trace.names[each.name]),
-            )
+        labels = label_kernels([trace.names[each.name] for each in off_path])
+        for each, label in zip(off_path, labels, strict=True):
+            table.add_cells(format_duration(each.time), f"{each.count:,}", format_duration(each.slack), clean(label))
         console.print(table)
 
 
@@ -65,11 +62,11 @@ def _build_kinds(path: CriticalPath) -> ConsoleTable:
 
 def _build_events(trace: Trace, path: CriticalPath, top: int) -> ConsoleTable:
     table = ConsoleTable(
-        "Longest on the path", ("on path", "right"), ("at", "right"), ("name", "left"), ("lane", "left")
+        "Longest on the path", ("on path", "right"), ("at", "right"), ("lane", "left"), ("name", "left")
     )
-    for each in path.find_longest(top):
-        event = trace.event(each.event)
-        table.add_cells(
-            format_duration(each.time), format_duration(event.start), clean(event.lane.label), clean(event.name)
-        )
+    longest = path.find_longest(top)
+    events = [trace.event(each.event) for each in longest]
+    labels = label_kernels([event.name for event in events])
+    for each, event, label in zip(longest, events, labels, strict=True):
+        table.add_cells(format_duration(each.time), format_duration(event.start), clean(event.lane.label), clean(label))
     return table
