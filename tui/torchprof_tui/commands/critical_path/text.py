@@ -7,6 +7,7 @@ from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.number_format import format_share
 
@@ -66,7 +67,9 @@ def _build_events(trace: Trace, path: CriticalPath, top: int) -> ConsoleTable:
     )
     longest = path.find_longest(top)
     events = [trace.event(each.event) for each in longest]
-    labels = label_kernels([event.name for event in events])
-    for each, event, label in zip(longest, events, labels, strict=True):
-        table.add_cells(format_duration(each.time), format_duration(event.start), clean(event.lane.label), clean(label))
+    work = [event.name for event in events if event.kind in GPU_WORK]
+    labels = dict(zip(work, label_kernels(work), strict=True))
+    for each, event in zip(longest, events, strict=True):
+        name = clean(labels.get(event.name, event.name))
+        table.add_cells(format_duration(each.time), format_duration(event.start), clean(event.lane.label), name)
     return table
