@@ -67,9 +67,9 @@ def test_the_oracle_finds_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_oracle_finds_decoders_that_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
     append_columns = ColumnBuilder.append_columns
 
-    def shift_first(self: ColumnBuilder, signature: object, name: object, columns: object) -> None:
+    def shift_first(self: ColumnBuilder, signature: object, name: object, columns: object, *rest: object) -> None:
         columns.time[:1] += 1  # type: ignore[attr-defined]
-        append_columns(self, signature, name, columns)  # type: ignore[arg-type]
+        append_columns(self, signature, name, columns, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ColumnBuilder, "append_columns", shift_first)
     assert "template decoder differs: time" in fault_of("matmul_add_64_cold_eager.json")
