@@ -156,3 +156,26 @@ def test_texts_of_a_snapshot_are_escaped(capsys: pytest.CaptureFixture[str], tmp
     content = {"segments": [{"device": 0, "total_size": 4, "segment_type": "x\x1b[2J", "blocks": [block]}]}
     _, out, _ = call_main(capsys, "memory", write(tmp_path / "e.pickle", content))
     assert "\x1b" not in out
+
+
+@pytest.mark.parametrize("frames", [0, None, {}, "text", [7], [{"filename": 1}]])
+@pytest.mark.parametrize("action", ["oom", "alloc"])
+def test_frames_of_another_type_are_left_out(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, action: str, frames: Any
+) -> None:
+    entry = {"action": action, "addr": 1, "size": 512, "time_us": 10, "frames": frames}
+    path = write(tmp_path / "x.pickle", {"segments": [], "device_traces": [[entry]]})
+    for by in ("line", "stack"):
+        status, _, err = call_main(capsys, "memory", path, "--by", by)
+        assert (status, err.count("\n")) in ((0, 0), (2, 1))
+        assert "Traceback" not in err
+
+
+def test_nothing_alive_has_no_shares(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    entries = [{"action": "alloc", "addr": 1, "size": 512, "time_us": time} for time in (10, -10)]
+    path = write(tmp_path / "x.pickle", {"segments": [], "device_traces": [entries]})
+    for at in ("peak", "end"):
+        status, _, err = call_main(capsys, "memory", path, "--at", at)
+        assert status in (0, 2)
+        assert "Traceback" not in err
+        assert "internal" not in err

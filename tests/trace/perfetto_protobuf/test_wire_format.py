@@ -102,3 +102,13 @@ def test_varints_of_every_length(value: int) -> None:
 def test_numbers_with_a_sign_and_a_fraction() -> None:
     assert to_signed(2**64 - 5) == -5
     assert to_double(int.from_bytes(np.float64(-2.5).tobytes(), "little")) == -2.5
+
+
+def test_a_message_whose_size_leads_beyond_the_text_is_damaged() -> None:
+    data = b"\x08\x01\x10\x02"
+    buffer = np.frombuffer(data + PADDING, np.uint8)
+    for end in (len(data) + 1, len(buffer), len(buffer) + 100):
+        found = scan_fields(buffer, np.array([0]), np.array([end]))
+        assert found.damaged.all()
+        assert found.number.tolist() == [1, 2]
+    assert scan_fields(buffer, np.array([len(buffer) + 5]), np.array([len(buffer) + 9])).damaged.all()

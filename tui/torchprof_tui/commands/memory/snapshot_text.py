@@ -62,7 +62,11 @@ def print_snapshot(
         )
     if state is not None and state.older:
         table.add_cells(
-            format_bytes(state.older), format_share(state.older / total), "–", "–", "before the history begins"
+            format_bytes(state.older),
+            format_share(state.older / total) if total else "–",
+            "–",
+            "–",
+            "before the history begins",
         )
     console.print(table)
     if limit is not None and len(groups) > limit:

@@ -111,9 +111,10 @@ def scan_fields(buffer: U8, begin: I64, end: I64) -> ScannedFields:
     Works on all messages at once, field by field, so that it costs one pass for each field of the longest message.
     """
     words: U64 = np.ndarray((len(buffer) - _WORD_BYTES + 1,), "<u8", buffer.data, strides=(1,))
-    damaged = np.zeros(len(begin), np.bool_)
-    message = np.flatnonzero(end > begin)
-    cursor, limit = begin[message], end[message]
+    readable = len(buffer) - len(PADDING)
+    damaged = end > readable  # a damaged size leads beyond the text
+    message = np.flatnonzero(np.minimum(end, readable) > begin)
+    cursor, limit = begin[message], np.minimum(end[message], readable)
     parts: list[tuple[I64, I64, U8, U64, I64]] = []
     while len(message):
         first = buffer[cursor]

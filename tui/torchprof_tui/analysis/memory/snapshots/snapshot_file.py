@@ -148,7 +148,11 @@ def _find_frames(block: dict[str, Any]) -> Any:
         history = block.get("history")
         latest = history[0] if isinstance(history, list) and history else None
         frames = latest.get("frames") if isinstance(latest, dict) else None
-    return frames if isinstance(frames, list) else _NO_FRAMES
+    return _as_frames(frames)
+
+
+def _as_frames(value: Any) -> Any:
+    return value if isinstance(value, list) else _NO_FRAMES
 
 
 def _build_history(device: int, entries: Sequence[Any]) -> History:
@@ -169,7 +173,7 @@ def _build_history(device: int, entries: Sequence[Any]) -> History:
         size=_read_sizes(entries, "size"),
         time=_read_integers(entries, "time_us", 0) * 1000,
         free=free,
-        frames=[entry.get("frames", _NO_FRAMES) for entry in entries],
+        frames=[_as_frames(entry.get("frames")) for entry in entries],
     )
 
 

@@ -28,8 +28,8 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
 _PHASE_REGEX = r"(?i)execute_\w*context_\d+|step\[|.*\b(prefill|decode|extend)\b"
-_VLLM_PHASE = re.compile(r"execute_\w*?context_(\d+)\(.*generation_(\d+)\(")
-_SGLANG_PHASE = re.compile(r"step\[(\w+)(?: bs=(\d+))?")
+_VLLM_PHASE = re.compile(r"execute_\w*?context_(\d{1,9})\(.*generation_(\d{1,9})\(")
+_SGLANG_PHASE = re.compile(r"step\[(\w+)(?: bs=(\d{1,9})\b)?")
 _NAMED_PHASE = re.compile(r"(?i).*\b(prefill|decode|extend)\b")
 _SAMPLER_REGEX = r"aten::(argmax|multinomial)$"
 _ATTENTION_REGEX = r"aten::scaled_dot_product_attention$|aten::softmax$|\w+::\w*attention\w*$"

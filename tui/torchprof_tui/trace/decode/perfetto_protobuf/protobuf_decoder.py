@@ -61,6 +61,8 @@ _STATE[[*_STATE_FIELDS, Packet.TRACK_DESCRIPTOR]] = True
 _EVENT_FIELDS = (Packet.TRACK_EVENT, Packet.RENDER_STAGE, Packet.GPU_COUNTER)
 _MAX_LISTED = 6
 
+_MAX_TIME = 1 << 62
+
 
 class ProtobufDecoder:
     """Decodes one source once."""
@@ -219,9 +221,9 @@ class ProtobufDecoder:
             return
         self._builder.add_chunk(events.entries, b"")
         count = len(events.entries)
-        time = NO_TIME if events.time is None else self._context.to_trace_time(events.time, events.clock)
-        self._time.extend(np.full(count, time, np.int64))
-        self._duration.extend(np.full(count, NO_DURATION if events.duration is None else events.duration, np.int64))
+        time = None if events.time is None else self._context.to_trace_time(events.time, events.clock)
+        self._time.extend(np.full(count, _fit(time, NO_TIME), np.int64))
+        self._duration.extend(np.full(count, _fit(events.duration, NO_DURATION), np.int64))
         self._position.extend(np.full(count, chunk.tag[packet], np.int32))
 
     def _report_unreadable(self, chunk: PacketChunk, packet: int) -> None:
@@ -324,3 +326,8 @@ class ProtobufDecoder:
             context_path=path,
             context_checksum=checksum,
         )
+
+
+def _fit(value: int | None, missing: int) -> int:
+    """Return a time in ns, `missing` where there is none or a damaged one beyond 64 bits."""
+    return value if value is not None and abs(value) < _MAX_TIME else missing
