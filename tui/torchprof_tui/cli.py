@@ -138,6 +138,7 @@ def _run_command(words: list[str]) -> int:
     if configuration is not None:
         apply_configuration(configuration, parser)
     options = parser.parse_args(rest)
+    _reject_missing_values(parser, options)
     if configuration is not None and name not in ("open", "config"):  # the app notifies, `config` prints all
         report_problems(configuration, name)
     options.configuration, options.build_parser, options.commands = configuration, build_parser, COMMANDS
@@ -157,6 +158,15 @@ def _run_command(words: list[str]) -> int:
 def get_package(command: str) -> str:
     """Return the name of a command's package in `torchprof_tui.commands`."""
     return command.replace("-", "_")
+
+
+def _reject_missing_values(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Reject `--at=--`, of which argparse before Python 3.12.5 makes an empty list."""
+    for action in parser._actions:
+        value = getattr(options, action.dest, None)
+        is_missing = isinstance(value, list) and value != action.default and [] in (value, *value)
+        if action.nargs is None and action.option_strings and is_missing:
+            parser.error(f"argument {'/'.join(action.option_strings)}: expected one argument")
 
 
 def build_parser(name: str) -> argparse.ArgumentParser:

@@ -83,7 +83,7 @@ class CaptureFiles:
     def _list_named(self, rank: int | None) -> list[str]:
         paths: list[str] = []
         for name in self._named:
-            found = _list_traces(name) if os.path.isdir(name) else [name]
+            found = list(filter(os.path.isfile, _list_traces(name))) if os.path.isdir(name) else [name]
             paths += found
             if not found:
                 self._problems.append(f"{clean(name)}: no traces in this folder")

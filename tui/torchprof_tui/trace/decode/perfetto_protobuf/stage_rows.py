@@ -112,8 +112,9 @@ class StageRowReader:
         slow."""
         chosen = np.flatnonzero(fields.number == Stage.EXTRA)
         owner, begin = fields.message[chosen], fields.begin[chosen]
-        slow[owner[fields.wire[chosen] != BYTES]] = True
-        extra = scan_fields(packets.buffer, begin, begin + fields.value[chosen].view(np.int64))
+        has_bytes = fields.wire[chosen] == BYTES
+        slow[owner[~has_bytes]] = True
+        extra = scan_fields(packets.buffer, begin, begin + fields.value[chosen].view(np.int64) * has_bytes)
         slow[owner[extra.damaged]] = True
         code = np.full(len(owner), -1, np.int64)
         names = np.flatnonzero((extra.number == 1) & (extra.wire == BYTES))
