@@ -245,3 +245,19 @@ def test_files_are_told_apart_by_their_first_bytes(tmp_path: Path) -> None:
 def test_reading_imports_no_torch() -> None:
     module = importlib.import_module("torchprof_tui.analysis.memory.snapshots.snapshot_file")
     assert "torch" not in vars(module)
+
+
+def test_files_that_would_fill_memory_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lists.pickle.gz"
+    path.write_bytes(gzip.compress(b"\x80\x04" + b"]" * 3_000_000 + b"."))
+    with pytest.raises(TraceError, match="3,000,000 lists"):
+        read_snapshot(path)
+    segments = [{"device": device, "total_size": 1, "blocks": [{"size": 1}]} for device in range(5000)]
+    with pytest.raises(TraceError, match="more than 4,096 devices"):
+        build_snapshot({"segments": segments, "device_traces": []})
+
+
+def test_real_files_have_few_containers() -> None:
+    for path in MEMORY.glob("*.pickle.gz"):
+        data = gzip.decompress(path.read_bytes())
+        assert sum(map(data.count, (b"]", b"}", b")"))) < 0.1 * len(data), path.name

@@ -33,6 +33,13 @@ from torchprof_tui.trace.core.errors import TraceError
 MAX_BYTES = 1 << 31
 """The largest file that is read, decompressed: about ten times as much memory is needed to read it."""
 
+MAX_DEVICES = 4096
+"""More than a machine has; each has a list of its own."""
+
+_SMALL_BYTES = 1 << 20
+_MAX_CONTAINER_SHARE = 0.25
+"""Share of bytes that may begin a container; of torch's own files it is below 0.05. An empty list takes 64 bytes."""
+
 _GZIP = b"\x1f\x8b"
 _NO_FRAMES: tuple[Any, ...] = ()
 
@@ -79,6 +86,9 @@ def _read_bytes(path: str | Path) -> bytes:
             data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise TraceError(f"{path}: larger than {MAX_BYTES >> 30} GiB; record fewer entries (max_entries=…)")
+    containers = sum(map(data.count, (b"]", b"}", b")"))) if len(data) > _SMALL_BYTES else 0
+    if containers > _MAX_CONTAINER_SHARE * len(data):
+        raise TraceError(f"{path}: not a memory snapshot: {containers:,} lists and dicts in {len(data):,} bytes")
     return data
 
 
@@ -91,6 +101,8 @@ def build_snapshot(content: Any, label: str = "") -> Snapshot:
     try:
         segments, blocks = _build_segments(content["segments"])
         traces = _as_list(content.get("device_traces"))
+        if max(len(np.unique(segments.device)), len(traces)) > MAX_DEVICES:
+            raise ValueError(f"more than {MAX_DEVICES:,} devices")
         if len({id(part) for part in traces if part}) != sum(bool(part) for part in traces):
             raise ValueError("two devices have the same list of entries")
         histories = tuple(
