@@ -24,6 +24,9 @@ _BEGIN_CAPTURE = re.compile(r"StreamBeginCapture")
 _END_CAPTURE = re.compile(r"StreamEndCapture")
 _NODE_CALL = re.compile(r"(Launch.*Kernel|Memcpy|Memset)", re.IGNORECASE)
 _NO_NODE_CALL = re.compile(r"GraphLaunch|Graph(Add|Exec)|PointerGet", re.IGNORECASE)
+_DRIVER_HELPER = re.compile(r"(memcpy|memset)\d+(?:_\w+)?$")
+"""Kernels of CUDA's driver, as `memcpy32_post`: what small copies and fills become in a graph."""
+
 _BATCH = re.compile(r"capture_(\d+)(?:_|$)")
 
 MAX_STEPS = 4
@@ -123,7 +126,7 @@ def list_eager_runs(trace: Trace) -> list[CaptureSequence]:
 
 
 def node_types(trace: Trace, work: I32) -> U8:
-    """Return the type of each piece of GPU work: uint8[k]. ROCm's helper kernels that copy and fill count as such."""
+    """Return the type of each piece of GPU work: uint8[k]. Helper kernels that copy and fill count as such."""
     table = np.zeros(256, np.uint8)
     for kind, node_type in _TYPE_OF_KIND.items():
         table[int(kind)] = node_type
@@ -134,6 +137,10 @@ def node_types(trace: Trace, work: I32) -> U8:
 
 
 def _helper_type(name: str) -> NodeType:
+    """Return the type of a kernel that copies or fills in place of the copy engine; KERNEL for all others."""
+    driver = _DRIVER_HELPER.match(name)
+    if driver:
+        return NodeType.COPY if driver[1] == "memcpy" else NodeType.FILL
     if "__amd_rocclr_copyBuffer" in name:
         return NodeType.COPY
     return NodeType.FILL if "__amd_rocclr_fillBuffer" in name else NodeType.KERNEL
