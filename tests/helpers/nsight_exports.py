@@ -109,7 +109,7 @@ class Export:
     def copy(self, start: int, end: int, corr: int, size: int, **more: Any) -> None:
         """A copy from pinned memory to the device."""
         fields: Row = {"deviceId": 0, "contextId": 1, "streamId": 7, "globalPid": global_tid(0)}
-        kinds = {"bytes": size, "copyKind": 1, "srcKind": 2, "dstKind": 3}
+        kinds = {"bytes": size, "copyKind": 1, "srcKind": 1, "dstKind": 2}
         self.add("CUPTI_ACTIVITY_KIND_MEMCPY", start=start, end=end, correlationId=corr, **{**fields, **kinds, **more})
 
     def nvtx(self, text: str | None, start: int, end: int | None, kind: int = 59, tid: int = TID, **more: Any) -> None:
@@ -155,7 +155,7 @@ class Export:
 
 
 _COPY_KINDS = {"HtoD": 1, "DtoH": 2, "DtoD": 8, "HtoH": 9, "PtoP": 10}
-_MEMORY_KINDS = {"Pageable": 1, "Pinned": 2, "Device": 3, "Managed": 5}
+_MEMORY_KINDS = {"Pageable": 0, "Pinned": 1, "Device": 2, "Managed": 4}
 
 CONVERTED = ("cuda_runtime", "cuda_driver", "user_annotation", "kernel", "gpu_memcpy", "gpu_memset")
 """Categories of a Kineto trace that an export can hold."""
@@ -228,6 +228,6 @@ def _add_on_gpu(export: Export, category: str, name: str, start: int, end: int, 
         kinds = {"copyKind": _COPY_KINDS[kind], "srcKind": _MEMORY_KINDS[source], "dstKind": _MEMORY_KINDS[target]}
         export.copy(start, end, corr, args["bytes"], **where, **kinds)
     else:
-        memory_kind = _MEMORY_KINDS.get(name.removeprefix("Memset (").rstrip(")"), 0)
+        memory_kind = _MEMORY_KINDS.get(name.removeprefix("Memset (").rstrip(")"), 7)
         size = {"bytes": args["bytes"], "memKind": memory_kind}
         export.add("CUPTI_ACTIVITY_KIND_MEMSET", start=start, end=end, correlationId=corr, **where, **size)

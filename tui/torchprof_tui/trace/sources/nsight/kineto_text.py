@@ -6,6 +6,7 @@
 | NVTX_EVENTS | `user_annotation`; marks are instants, ranges that never ended have no end |
 | CUPTI_ACTIVITY_KIND_KERNEL, MEMCPY, MEMSET | `kernel`, `gpu_memcpy`, `gpu_memset` on streams, with Kineto's args |
 | CUPTI_ACTIVITY_KIND_GRAPH_TRACE | one `kernel` for each replay, where single nodes were not recorded |
+| CUPTI_ACTIVITY_KIND_SYNCHRONIZATION | `cuda_sync` of calls that block (waits of streams for events: see the calls) |
 | ThreadNames, PROCESSES | metadata entries |
 
 Times are ns since the session began; the text has them as microseconds with three decimals.
@@ -26,9 +27,10 @@ KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+SYNC = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 NVTX = "NVTX_EVENTS"
 
-EVENT_TABLES = (RUNTIME, NVTX, KERNEL, MEMCPY, MEMSET, GRAPH)
+EVENT_TABLES = (RUNTIME, NVTX, KERNEL, MEMCPY, MEMSET, GRAPH, SYNC)
 
 _COPY_KINDS = {
     1: "HtoD",
@@ -45,20 +47,27 @@ _COPY_KINDS = {
 """CUpti_ActivityMemcpyKind."""
 
 _MEMORY_KINDS = {
-    1: "Pageable",
-    2: "Pinned",
-    3: "Device",
-    4: "Array",
-    5: "Managed",
-    6: "Device Static",
-    7: "Managed Static",
+    0: "Pageable",
+    1: "Pinned",
+    2: "Device",
+    3: "Array",
+    4: "Managed",
+    5: "Device Static",
+    6: "Managed Static",
 }
-"""CUpti_ActivityMemoryKind."""
+"""Of ENUM_CUDA_MEM_KIND, which exports carry; CUPTI's own numbers are one higher."""
 
 _NVTX_RANGES = frozenset((35, 37, 59, 60, 71, 72))
 _NVTX_MARKS = frozenset((34, 70))
 _NVTX_DOMAIN = 75
 """Of ENUM_NSYS_EVENT_TYPE: ranges that were pushed or started, with and without an end; marks; names of domains."""
+
+_SYNC_NAMES = {"Stream": "Stream Sync", "Event": "Event Sync", "Device": "Context Sync", "Ctx": "Context Sync"}
+_BLOCKING_CALL = re.compile(r"cu(?:da)?(Stream|Event|Device|Ctx)Synchronize")
+"""Kineto's names by the call that blocks. `syncType` cannot tell them apart: nsys 2025.3 writes the number of a wait for
+an event into the rows of `cudaStreamSynchronize`."""
+
+_NO_STREAM = 2**32 - 1
 
 _API_VERSION = re.compile(r"_v[0-9]{4,5}$")
 """CUPTI adds the version in which an entry point of the runtime came: `cudaLaunchKernel_v7000`."""
@@ -94,6 +103,7 @@ class KinetoText:
         self._quoted: dict[int, str] = {}
         self._api: dict[int, tuple[str, str]] = {}
         self._domains: dict[int, str] = {}
+        self._blocking: dict[int, str] = {}
         self._ids = ProcessIds({}, {})
 
     def write(self, header: dict[str, Any]) -> Iterator[str]:
@@ -114,6 +124,7 @@ class KinetoText:
         yield from self._write_table(MEMCPY, (*on_gpu, "copyKind", "srcKind", "dstKind", "bytes"), self._format_memcpy)
         yield from self._write_table(MEMSET, (*on_gpu, "memKind", "bytes"), self._format_memset)
         yield from self._write_table(GRAPH, (*on_gpu, "graphId"), self._format_graph)
+        yield from self._write_table(SYNC, on_gpu, self._format_sync)
         yield "".join(self._format_names())
         yield '  {\n    "name": "process_labels", "ph": "M", "ts": 0, "pid": 0, "tid": 0\n  }\n  ]\n}\n'
 
@@ -158,6 +169,9 @@ class KinetoText:
             known = self._api[name] = _describe_call(self._strings.get(name, f"call {_integer(name)}"))
         begin, length = _check_times(start, end)
         correlation = self._ids.unique_correlation(thread, _integer(correlation or 0))
+        blocking = _BLOCKING_CALL.match(self._strings.get(name, ""))
+        if blocking:
+            self._blocking[correlation] = _SYNC_NAMES[blocking[1]]
         return _API % (
             *known,
             pid_of(thread),
@@ -210,6 +224,14 @@ class KinetoText:
     def _format_graph(self, row: tuple[Any, ...]) -> str:
         number = f" {_integer(row[8])}" if row[8] is not None else ""
         return self._format_on_gpu(row, "kernel", f'"CUDA graph{number} (its kernels were not recorded)"', "")
+
+    def _format_sync(self, row: tuple[Any, ...]) -> str:
+        stream, correlation, process = row[4:7]
+        kind = self._blocking.get(self._ids.unique_correlation(process or 0, _integer(correlation or 0)))
+        if kind is None:
+            return ""
+        on_stream = (*row[:4], -1 if stream in (None, _NO_STREAM) else stream, *row[5:])
+        return self._format_on_gpu(on_stream, "cuda_sync", f'"{kind}"', f',\n      "cuda_sync_kind": "{kind}"')
 
     def _format_on_gpu(self, row: tuple[Any, ...], category: str, name: str, more: str) -> str:
         start, end, device, context, stream, correlation, process, node = row[:8]
