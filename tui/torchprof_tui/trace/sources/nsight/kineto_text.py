@@ -64,8 +64,8 @@ _NVTX_DOMAIN = 75
 
 _SYNC_NAMES = {"Stream": "Stream Sync", "Event": "Event Sync", "Device": "Context Sync", "Ctx": "Context Sync"}
 _BLOCKING_CALL = re.compile(r"cu(?:da)?(Stream|Event|Device|Ctx)Synchronize")
-"""Kineto's names by the call that blocks. `syncType` cannot tell them apart: nsys 2025.3 writes the number of a wait for
-an event into the rows of `cudaStreamSynchronize`."""
+"""Kineto's names by the call that blocks. `syncType` cannot tell them apart: nsys 2025.3 writes that of a wait for an
+event into the rows of `cudaStreamSynchronize`."""
 
 _NO_STREAM = 2**32 - 1
 
