@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -165,10 +166,14 @@ def _rank_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
     cut = any(rank["partial"] for rank in answer["ranks"])
     columns = [("rank", "right"), *([("", "left")] if cut else []), ("file", "left"), *numbers, ("clock", "left")]
     measured = any(rank["error_ns"] is not None for rank in answer["ranks"])
+    step_counts = Counter(step["rank"] for step in answer["steps"])
+    busy_times = defaultdict(list)
+    for key, ns in answer["gpu_busy_ns"].items():
+        busy_times[key.partition(":")[0]].append(ns)
     table = ConsoleTable(f"Ranks ({len(answer['ranks'])})", *columns, max_text_cells=most)
     for rank in answer["ranks"]:
         number, duration = rank["rank"], rank["duration_ns"]
-        busy = [ns for key, ns in answer["gpu_busy_ns"].items() if key.partition(":")[0] == str(number)]
+        busy = busy_times[str(number)]
         share = f"{sum(busy) / (len(busy) * duration):.1%}" if busy and duration else "–"
         error = rank["error_ns"]
         by = rank["aligned_collectives"]
@@ -180,7 +185,7 @@ def _rank_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
             *(["cut" if rank["partial"] else ""] if cut else []),
             clean(rank["file"].rpartition("/")[2]),
             f"{rank['drawn']:,}",
-            str(sum(step["rank"] == number for step in answer["steps"])),
+            str(step_counts[number]),
             format_duration(rank["start_ns"]),
             format_duration(duration),
             share,

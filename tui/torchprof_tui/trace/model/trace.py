@@ -142,7 +142,7 @@ class EntryCounts:
     by_category: dict[str, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trace:
     """A trace; see the module. All columns have n rows and may be memory-mapped: never write to them."""
 
@@ -184,6 +184,10 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    def __repr__(self) -> str:
+        """Return label and size. The columns are left out: asyncio prints its result at the end of a run (`%r`)."""
+        return f"<Trace {self.label!r}: {len(self)} events on {len(self.lanes)} lanes>"
 
     def event(self, index: int) -> Event:
         """Return a view of one event. Raises IndexError outside 0..n-1."""
