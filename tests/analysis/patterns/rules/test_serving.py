@@ -129,3 +129,29 @@ def test_annotated_phases_are_described_apart_and_counted_once() -> None:
         "decode: 1 step of 4 sequences, 999.0 µs on the CPU, 30 kernels a step, 0 % of them by graphs; "
         "prefill: 1 step of 3 sequences, 999.0 µs on the CPU, 30 kernels a step, 0 % of them by graphs"
     )
+
+
+def prefill_between(decoding: list[Entry], prefill_kernels: int) -> list[Entry]:
+    """The loop, and behind it one iteration of as many kernels with other names: the prompt of the next text."""
+    at = 5000.0
+    entries = [*decoding, cpu("aten::argmax", at, 5), cpu("aten::scaled_dot_product_attention", at + 900, 5)]
+    entries += [cpu("aten::cat", at + 890, 3), cpu("aten::cat", at + 894, 3), cpu("aten::argmax", at + 1000, 5)]
+    for number in range(prefill_kernels):
+        corr = 5000 + number
+        entries += [
+            runtime("cudaLaunchKernel", at + 20 + 28 * number, 5, corr),
+            kernel("prompt_gemm", at + 60 + 28 * number, 4, corr),
+        ]
+    return entries
+
+
+def test_a_prompt_with_as_many_kernels_is_no_token() -> None:
+    finding = check_pattern(trace(*prefill_between(decoding(tokens=5), 30)), "serving-phases")
+    assert finding.answer.seen.startswith("decoding: 5 tokens")
+
+
+def test_time_at_stake_leaves_out_prefills() -> None:
+    """Of each iteration of 1 ms, 30 kernels of 4 µs; the prompt behind the loop idles as well."""
+    finding = check_pattern(trace(*prefill_between(decoding(tokens=6), 30)), "decode-without-graphs")
+    alone = check_pattern(trace(*decoding(tokens=6)), "decode-without-graphs")
+    assert abs(finding.answer.at_stake - alone.answer.at_stake) <= 100_000

@@ -236,7 +236,7 @@ INFLATION_SHARE = _threshold(
 )
 TOKEN_LOOP_MIN = _threshold("iterations of a loop", 3, "tokens", "two calls of a model are not a loop over tokens")
 TOKEN_LOOP_SPREAD = _threshold(
-    "kernels of an iteration against the median",
+    "kernels that an iteration does not share with the median one",
     0.25,
     "share",
     "every token runs the same layers; a prefill runs other kernels",

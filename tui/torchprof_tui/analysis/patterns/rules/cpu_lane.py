@@ -24,6 +24,7 @@ from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.dead_windows import find_dead_windows
+from torchprof_tui.analysis.patterns.rules.first_step_growth import explain_growth
 from torchprof_tui.analysis.patterns.rules.generation_steps import find_comparable_steps
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_hidden_copy_remedy
 from torchprof_tui.analysis.time.blocking_calls import SYNC_CALL_REGEX
@@ -84,12 +85,14 @@ def first_step_wide(view: ScopeView) -> Answer:
         return absent_answer(f"{format_count(as_wide, 'later step')} took about as long: not a cold start")
     listed = " and ".join(map(format_duration, durations[1:].tolist()))
     others = listed if len(steps) <= 4 else f"{format_duration(median_of_others)} in the median"
-    excess = min(int(first_duration - median_of_others), view.covered_time(first))
+    excess = int(first_duration - median_of_others)
+    grown, remedy = explain_growth(view.tables, steps, excess)
     return fired_answer(
         f"step #{steps.number[0]} took {format_duration(first_duration)}, {first_duration / median_of_others:.1f}× "
-        f"as long as the other {len(steps) - 1}: {others}",
+        f"as long as the other {len(steps) - 1}: {others}" + (f"; {grown}" if grown else ""),
         first.row,
-        excess,
+        min(excess, view.covered_time(first)),
+        remedy,
     )
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -23,7 +22,7 @@ from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.arrays import F64, I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -62,9 +61,9 @@ class TokenLoop:
 def find_token_loop(tables: TraceTables) -> TokenLoop:
     """Find the iterations that generate one token each; empty where there are fewer than three alike.
 
-    An iteration lies between two sampling ops of one thread. It launches about as many kernels as the median one, and
-    runs as many cache updates as attention ops, or is launched by a graph: other loops that choose a maximum (routers,
-    text encoders) do not.
+    An iteration lies between two sampling ops of one thread. It launches mostly the same kernels as the median one (a
+    prefill launches about as many, but others), and runs as many cache updates as attention ops, or is launched by a
+    graph: other loops that choose a maximum (routers, text encoders) do not.
     """
     samplers = tables.select_on_launch_lanes(tables.match_names(_SAMPLER_REGEX, Kind.OP))
     if len(samplers) <= thresholds.TOKEN_LOOP_MIN.value:
@@ -74,8 +73,7 @@ def find_token_loop(tables: TraceTables) -> TokenLoop:
     loop = _build_loop(tables, samplers, np.ones(len(samplers) - 1, dtype=np.bool_))
     attentions = _count_starts(tables.match_names(_ATTENTION_REGEX, Kind.OP), loop.start, loop.end)
     cache_updates = _count_starts(tables.match_names(_CACHE_REGEX, Kind.OP), loop.start, loop.end)
-    median = float(np.median(loop.kernels))
-    is_alike = np.abs(loop.kernels - median) <= thresholds.TOKEN_LOOP_SPREAD.value * median
+    is_alike = _measure_likeness(tables, loop) >= 1 - thresholds.TOKEN_LOOP_SPREAD.value
     by_graph = loop.in_graphs >= thresholds.GRAPH_SHARE.value * np.maximum(loop.kernels, 1)
     is_token = is_alike & (by_graph | ((attentions > 0) & (cache_updates >= attentions)))
     if is_token.sum() < thresholds.TOKEN_LOOP_MIN.value:
@@ -86,10 +84,7 @@ def find_token_loop(tables: TraceTables) -> TokenLoop:
 def _build_loop(tables: TraceTables, samplers: EventTable, keep: Bool) -> TokenLoop:
     """Build the loop of the intervals between samplers (k + 1, by start) that `keep` bool[k] selects."""
     start, end = samplers.start[:-1][keep], samplers.start[1:][keep]
-    work, trace = tables.work, tables.trace
-    is_kernel = (work.kind == Kind.KERNEL) & (work.launch >= 0)
-    launch = work.launch[is_kernel]
-    launch_start = np.asarray(trace.start[launch])
+    launch_start, launch, _ = _find_kernels(tables)
     in_graph = np.isin(launch, tables.practices.graph_launches.row)
 
     def count(times: I64) -> I64:
@@ -99,6 +94,31 @@ def _build_loop(tables: TraceTables, samplers: EventTable, keep: Bool) -> TokenL
 
     kept = samplers.select(np.append(keep, False)) if len(samplers) else samplers
     return TokenLoop(kept, start, end, count(launch_start), count(launch_start[in_graph]))
+
+
+def _measure_likeness(tables: TraceTables, loop: TokenLoop) -> F64:
+    """Measure the share of kernels that each iteration has in common with the median one: float64[k], 0 to 1.
+
+    By name, each as often as the median iteration launches it.
+    """
+    launch_start, _, name = _find_kernels(tables)
+    iteration = loop.start.searchsorted(launch_start, side="right") - 1
+    inside = (iteration >= 0) & (launch_start < loop.end[np.maximum(iteration, 0)])
+    distinct, column = np.unique(name[inside], return_inverse=True)
+    counts = np.zeros((len(loop), len(distinct)), np.int32)
+    np.add.at(counts, (iteration[inside], column), 1)
+    median = np.median(counts, axis=0)
+    most = np.maximum(counts.sum(axis=1), median.sum())
+    likeness: F64 = np.minimum(counts, median).sum(axis=1) / np.maximum(most, 1)
+    return likeness
+
+
+def _find_kernels(tables: TraceTables) -> tuple[I64, I64, I64]:
+    """Find the kernels whose launch is known: int64[k] ns of the launch, its row, the name of the kernel."""
+    work, trace = tables.work, tables.trace
+    is_kernel = (work.kind == Kind.KERNEL) & (work.launch >= 0)
+    launch = work.launch[is_kernel].astype(np.int64)
+    return np.asarray(trace.start[launch]), launch, trace.name[work.events.row[is_kernel]].astype(np.int64)
 
 
 def _count_starts(table: EventTable, start: I64, end: I64) -> I64:
@@ -143,10 +163,8 @@ def _describe_phases(view: ScopeView, phases: EventTable) -> str:
     """Describe each phase: how many steps, their CPU time, their kernels and the share launched by graphs."""
     tables = view.tables
     parsed = [parse_phase(tables.name(int(row))) or ("", 0) for row in phases.row]
-    work = tables.work
-    is_kernel = (work.kind == Kind.KERNEL) & (work.launch >= 0)
-    launch = work.launch[is_kernel]
-    launch_start, in_graph = np.asarray(view.trace.start[launch]), np.isin(launch, tables.practices.graph_launches.row)
+    launch_start, launch, _ = _find_kernels(tables)
+    in_graph = np.isin(launch, tables.practices.graph_launches.row)
     texts = []
     for phase in sorted({name for name, _ in parsed}):
         chosen = phases.select(np.array([name == phase for name, _ in parsed]))
@@ -172,7 +190,7 @@ def _describe_phases(view: ScopeView, phases: EventTable) -> str:
     "other and mostly reads the weights",
     action="judge the two separately: a prefill by its FLOP/s, decoding by its time per token",
     decided="In a trace without training: annotations that name a phase (vLLM, SGLang, or the words prefill, decode, "
-    "extend); else at least three iterations between sampling ops that launch about the same number of "
+    "extend); else at least three iterations between sampling ops that launch mostly the same "
     "kernels and update a cache once per attention.",
     thresholds=(thresholds.TOKEN_LOOP_MIN, thresholds.TOKEN_LOOP_SPREAD),
 )
@@ -208,7 +226,7 @@ def _describe_loop(loop: TokenLoop) -> str:
     code='model.forward = torch.compile(model.forward, mode="reduce-overhead")  # cache_implementation="static"',
     decided="A loop over tokens (see serving-phases) or steps annotated as decoding, with many kernels each, of "
     "which CUDA graphs launch less than half, while the GPU is not busy. Time at stake: the GPU's idle time "
-    "in the scope.",
+    "from the first to the last token, without prefills.",
     thresholds=(thresholds.DECODE_MIN_KERNELS, thresholds.GRAPH_SHARE, thresholds.GPU_BUSY_HIGH),
     severity=Severity.PROBLEM,
 )
@@ -228,13 +246,12 @@ def decode_without_graphs(view: ScopeView) -> Answer:
         return absent_answer(summary)
     if view.busy_share > thresholds.GPU_BUSY_HIGH.value:
         return absent_answer(f"{summary}; but the GPU is busy, {format_percent(view.busy_share)}")
-    program_idle = view.gaps.duration - view.gaps.time[:, IdleCause.PROFILER]
     start, end = loop.samplers.start, loop.samplers.end
     return fired_answer(
         f"{summary}; the GPU works {format_duration(_measure_work_of_token(tables, loop))} for one; "
         f"GPU busy {format_percent(view.busy_share)}",
         loop.samplers.row,
-        min(int(program_idle.sum()) // len(tables.devices), view.scope.length),
+        _measure_idle_of_tokens(view, loop),
         _choose_decode_remedy(view),
         spans=union(np.array([start.min()]), np.array([end.max()])),
     )
@@ -245,6 +262,13 @@ def _measure_work_of_token(tables: TraceTables, loop: TokenLoop) -> float:
     in_loop = union(loop.start, loop.end)
     busy = sum((tables.busy_intervals(device) & in_loop).total for device in tables.devices)
     return busy / len(tables.devices) / len(loop)
+
+
+def _measure_idle_of_tokens(view: ScopeView, loop: TokenLoop) -> int:
+    """Measure how long the GPUs idled while tokens were generated, ns, the mean of all GPUs; prefills do not count."""
+    idle = view.gap_finder.known_idle_intervals
+    in_loop = union(loop.start, loop.end).clip(*view.window)
+    return sum((idle[device] & in_loop).total for device in idle) // max(len(idle), 1)
 
 
 def _find_decoding(tables: TraceTables) -> TokenLoop:

@@ -29,6 +29,7 @@ from torchprof_tui.analysis.patterns.rules.multi_gpu import (
 from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
 from torchprof_tui.analysis.patterns.rules.serving_schedule import SCHEDULER_BOUND_ID
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
+from torchprof_tui.analysis.patterns.verdict.step_kind_waits import find_waiting_kind
 from torchprof_tui.analysis.patterns.verdict.time_tree import EXPOSED
 from torchprof_tui.analysis.patterns.verdict.turn_taking import find_waiting_events, measure_turn_taking
 from torchprof_tui.trace.core.arrays import sorted_unique
@@ -217,6 +218,9 @@ def _diagnose_launching(evidence: Evidence) -> Diagnosis | None:
         if pattern_share >= thresholds.EXPLAINED_SHARE_OF_WAIT.value * share:
             return diagnose_finding(evidence.fired[pattern_id], IdleCause.DISPATCH.id, pattern_share)
     view = evidence.view
+    if waits := find_waiting_kind(view):
+        what = f"the GPU waits {format_percent(share)} of the time for the CPU, mostly in {waits.kind.value}"
+        return Diagnosis(IdleCause.DISPATCH.id, share, what, waits.remedy, waits.text, waits.steps)
     kernels = int((view.work.kind == Kind.KERNEL).sum())
     steps = len(view.steps)
     per_step = kernels / steps if steps else kernels
