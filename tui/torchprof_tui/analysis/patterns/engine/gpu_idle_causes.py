@@ -70,7 +70,9 @@ _IDS = {
     IdleCause.UNKNOWN: "unknown",
     IdleCause.LEAD_IN: "unknown_edge",
 }
-_LABELS = {cause: name.replace("_", " ") for cause, name in _IDS.items()}
+_LABELS = {cause: name.replace("_", " ") for cause, name in _IDS.items()} | {
+    IdleCause.LEAD_IN: "unknown, start of recording"
+}
 _EXPLANATIONS = {
     IdleCause.PROFILER: "profiler overhead; without the profiler there is no such gap",
     IdleCause.INPUT: "the CPU was fetching the next batch",
@@ -83,7 +85,7 @@ _EXPLANATIONS = {
     IdleCause.HOST: "the CPU ran code outside any op",
     IdleCause.QUEUED: "the launch call had returned; the GPU, the driver or another stream delayed the work",
     IdleCause.UNKNOWN: "the launch of the next GPU work is unknown, or no work follows",
-    IdleCause.LEAD_IN: "before the first recorded GPU work; work launched before the recording may still have run",
+    IdleCause.LEAD_IN: "at the start of the recording; GPU work launched before it may still have run",
 }
 
 _CAUSE_COUNT = len(IdleCause)
@@ -95,6 +97,9 @@ _ACTIVITY_CAUSES = (
     IdleCause.DISPATCH,
 )
 """The causes of `ThreadActivity.all`, in its order."""
+
+_EARLY_SHARE = 0.1
+"""Of a gap: how much may lie before it since the recording began, and how much of it may have another cause."""
 
 _LONG_AGO, _NEVER = np.iinfo(np.int64).min // 4, np.iinfo(np.int64).max // 4
 
@@ -277,7 +282,7 @@ class GapFinder:
         is_unknown = ~has_next | (launch < 0)
         is_lead_in = self._mark_lead_in(start, work)
         gaps.late_cause[is_unknown] = IdleCause.UNKNOWN
-        gaps.late_cause[is_lead_in] = IdleCause.LEAD_IN
+        gaps.late_cause[is_lead_in | self._mark_early_waits(gaps)] = IdleCause.LEAD_IN
         gaps.call_start[is_unknown | is_lead_in] = gaps.call_end[is_unknown | is_lead_in] = _LONG_AGO
         gaps.device[:] = device
         gaps.is_profiler[:] = is_profiler
@@ -337,6 +342,22 @@ class GapFinder:
         launch_end = launch_start + (int(trace.duration[launch]) if launch >= 0 else 0)
         is_prompt = first_start - launch_end <= thresholds.PROMPT_START.value
         return is_before & (launch_start < self.tables.window[0] or not is_prompt)
+
+    def _mark_early_waits(self, gaps: Gaps) -> Bool:
+        """Return the gaps at the start in which launched work and the CPU both wait for the GPU: bool[k].
+
+        No recorded work runs, the next work is launched already, and a call that waits for the GPU covers the gap: work
+        from before the recording must have run.
+        """
+        is_early = gaps.start - self.tables.window[0] <= _EARLY_SHARE * gaps.duration
+        is_queued = np.clip(gaps.call_end, gaps.start, gaps.end) - gaps.start <= _EARLY_SHARE * gaps.duration
+        marked: Bool = is_early & is_queued & (gaps.late_cause == IdleCause.QUEUED)
+        marked &= gaps.duration > thresholds.PROMPT_START.value
+        calls = (self.host.sync_calls, self.host.blocking_copies)
+        waits = union(*(np.concatenate([getattr(each, bound) for each in calls]) for bound in ("start", "end")))
+        covered = waits.measure_before(gaps.end[marked]) - waits.measure_before(gaps.start[marked])
+        marked[marked] = covered >= (1 - _EARLY_SHARE) * gaps.duration[marked]
+        return marked
 
     def _measure_pieces(self, gaps: Gaps) -> I64:
         """Measure the pieces of gaps by cause (ns): int64[k, len(IdleCause)]; each row sums to its gap."""

@@ -11,6 +11,8 @@ from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_blocking_copy_remedy
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
 from torchprof_tui.analysis.patterns.verdict.time_tree import COMPUTE, COPIES
+from torchprof_tui.analysis.serving.measure_steps import get_serving_steps
+from torchprof_tui.analysis.serving.serving_steps import StepKind
 from torchprof_tui.trace.model.event_kind import Kind
 
 _CLASS_PATTERN_IDS = frozenset(["memory-bound-elementwise", "gemm-efficiency", "no-tensor-core"])
@@ -37,7 +39,24 @@ def diagnose_gpu_work(evidence: Evidence) -> Diagnosis:
             return diagnosis
     if not evidence.view.gpu_classes:
         return Diagnosis(COMPUTE, 0.0, "the GPU did almost no work")
+    if _is_decoding(evidence):
+        return Diagnosis(
+            COMPUTE,
+            0.0,
+            f"{_describe_classes(evidence)}, most of it in decode steps, which read all weights for one token of each "
+            "sequence",
+            "larger batches, or weights of fewer bits (quantization)",
+        )
     return Diagnosis(COMPUTE, 0.0, _describe_classes(evidence), "no problem found in these kernels")
+
+
+def _is_decoding(evidence: Evidence) -> bool:
+    """Return whether the scope has decode steps, and they take most of the time of its serving steps."""
+    steps = get_serving_steps(evidence.view.trace)
+    t0, t1 = evidence.view.window
+    inside = (steps.start < t1) & (steps.end > t0)
+    decoding = inside & steps.kind_mask(StepKind.DECODE)
+    return bool(decoding.any()) and 2 * int(steps.step_time[decoding].sum()) > int(steps.step_time[inside].sum())
 
 
 def _diagnose_copies(evidence: Evidence) -> Diagnosis:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+import numpy as np
+
 from torchprof_tui.analysis.dispatch.line_model import SourceLine
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.device_time import DeviceTimeShares, measure_shares
@@ -123,10 +125,29 @@ def _describe_unknown(view: ScopeView) -> str:
     share = unknown / total if total else 0.0
     if share < thresholds.UNKNOWN_SHARE.value:
         return ""
+    if call := _name_early_wait(view):
+        return (
+            f"undetermined: for {format_percent(share)} of the time {call} waits for GPU work from before the "
+            "recording; record more steps, and judge the later ones"
+        )
     return (
         f"undetermined: {format_percent(share)} of the time is before the first or after the last recorded GPU "
         "work, or the work's launch was not recorded; record whole steps, with CPU and CUDA activities"
     )
+
+
+def _name_early_wait(view: ScopeView) -> str:
+    """Name the call in which the CPU waits during most of the unknown time at the start, "" for none."""
+    gaps = view.gaps.select(view.gaps.time[:, IdleCause.LEAD_IN] > 0)
+    if not len(gaps):
+        return ""
+    longest = int(gaps.duration.argmax())
+    t0, t1 = int(gaps.start[longest]), int(gaps.end[longest])
+    for calls in (view.gap_finder.sync_calls, view.gap_finder.host.blocking_copies):
+        covered = np.minimum(calls.end, t1) - np.maximum(calls.start, t0)
+        if len(calls) and 2 * int(covered.max()) > t1 - t0:
+            return view.tables.name(int(calls.row[covered.argmax()]))
+    return ""
 
 
 def _decide_without_gpu(view: ScopeView, missing_reason: str, findings: Sequence[Finding]) -> Verdict:

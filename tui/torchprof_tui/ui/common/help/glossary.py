@@ -162,7 +162,7 @@ GLOSSARY: tuple[Word, ...] = (
     Word(
         "lead-in",
         "The time before the first recorded GPU work; earlier launches may still run, so it is not judged.",
-        "labels (x): unknown edge",
+        "labels (x): unknown, start of recording",
     ),
     Word(
         "memory-bound",
