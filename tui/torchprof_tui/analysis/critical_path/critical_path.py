@@ -25,13 +25,17 @@ MAX_REPLAY_ERROR = 0.05
 
 @dataclass(frozen=True, slots=True)
 class KindShare:
-    """Time of one kind on the path, ns; `share` of the window, 0..1; in `count` segments."""
+    """Time of one kind on the path, ns; `share` of the window, 0..1; in `count` segments.
+
+    `kernel_class`: KernelClass of kernels, else NO_CLASS.
+    """
 
     label: str
     kind: SegmentKind
     time: int
     share: float
     count: int
+    kernel_class: int = NO_CLASS
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,7 @@ class CriticalPath:
             label = LABELS[kind]
             if kernel_class != NO_CLASS:
                 label = f"{label}: {KernelClass(kernel_class).label}"
-            found.append(KindShare(label, kind, time, time / self.duration, count))
+            found.append(KindShare(label, kind, time, time / self.duration, count, kernel_class))
         return tuple(sorted(found, key=lambda share: -share.time))
 
     @cached_property
