@@ -53,35 +53,58 @@ def find_path_rows(trace: Trace, segments: Segments, row_base: I64, row_count: i
     event = segments.event[chosen].astype(np.int64)
     start = np.maximum(segments.start[chosen], trace.start[event])
     end = np.minimum(segments.end[chosen], trace.start[event] + trace.duration[event])
-    rows, starts, ends = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    while True:
-        kept = (event >= 0) & (end > start)
-        event, start, end = event[kept], start[kept], end[kept]
-        if not len(event):
-            break
-        rows.append(row_base[trace.lane[event]] + trace.row[event])
-        starts.append(start)
-        ends.append(end)
-        event = trace.parent[event].astype(np.int64)
-        # Most pieces of a path continue the one before inside the same parent: they become one.
-        is_new = np.ones(len(event), np.bool_)
-        is_new[1:] = (event[1:] != event[:-1]) | (start[1:] != end[:-1])
-        index = np.flatnonzero(is_new)
-        event, start = event[index], start[index]
-        end = end[np.append(index[1:], len(end)) - 1]
-    return _join(np.concatenate(rows), np.concatenate(starts), np.concatenate(ends), row_count)
+    kept = end > start
+    found = _add_parents(trace, event[kept], start[kept], end[kept])
+    event, start, end = (np.concatenate([column, *columns]) for column, *columns in zip(*found, strict=True))
+    return _join(row_base[trace.lane[event]] + trace.row[event], start, end, row_count)
+
+
+def _add_parents(trace: Trace, event: I64, start: I64, end: I64) -> list[tuple[I64, I64, I64]]:
+    """Add the same times of the events around each piece: events, starts, ends, in parts.
+
+    From the innermost row outwards: most pieces continue the one before inside the same parent and become one there, so
+    that a row has about as many pieces as events, however deep the stacks are.
+    """
+    found = [(event[:0], start[:0], end[:0])]
+    depth = trace.row[event].astype(np.int64)
+    order = np.argsort(depth, kind="stable")
+    own = depth[order].searchsorted(np.arange(int(depth.max(initial=-1)) + 2))
+    outer = event[:0], start[:0], end[:0]
+    for row in range(len(own) - 2, -1, -1):
+        chosen = order[own[row] : own[row + 1]]
+        is_here = trace.row[outer[0]] == row
+        here = [
+            np.concatenate([column[chosen], other[is_here]])
+            for column, other in zip((event, start, end), outer, strict=True)
+        ]
+        pieces = _join_pieces(*here)
+        found.append(pieces)
+        parent = trace.parent[pieces[0]].astype(np.int64)
+        inside = parent >= 0
+        added = parent[inside], pieces[1][inside], pieces[2][inside]
+        outer = (
+            np.concatenate([outer[0][~is_here], added[0]]),
+            np.concatenate([outer[1][~is_here], added[1]]),
+            np.concatenate([outer[2][~is_here], added[2]]),
+        )
+    return found
+
+
+def _join_pieces(event: I64, start: I64, end: I64) -> tuple[I64, I64, I64]:
+    """Sort pieces by start, and join those of one event that touch."""
+    order = np.lexsort((start, event))
+    event, start, end = event[order], start[order], end[order]
+    is_new = np.ones(len(event), np.bool_)
+    is_new[1:] = (event[1:] != event[:-1]) | (start[1:] > end[:-1])
+    index = np.flatnonzero(is_new)
+    last = np.append(index[1:], len(event))[: len(index)] - 1
+    return event[index], start[index], end[last]
 
 
 def _join(row: I64, start: I64, end: I64, row_count: int) -> PathRows:
     """Sort intervals by row and join those that touch; at each time a row has at most one."""
-    order = np.lexsort((start, row))
-    row, start, end = row[order], start[order], end[order]
-    is_new = np.ones(len(row), np.bool_)
-    is_new[1:] = (row[1:] != row[:-1]) | (start[1:] > end[:-1])
-    index = np.flatnonzero(is_new)
-    last = np.append(index[1:], len(row))[: len(index)] - 1
-    first = row[index].searchsorted(np.arange(row_count + 1), side="left")
-    return PathRows(first.astype(np.int64), start[index], end[last])
+    row, start, end = _join_pieces(row, start, end)
+    return PathRows(row.searchsorted(np.arange(row_count + 1), side="left").astype(np.int64), start, end)
 
 
 def list_longest(segments: Segments, count: int) -> I32:
