@@ -90,7 +90,7 @@ GUIDES: dict[str, Guide] = {
             ("longest", "the longest pieces of the path; enter shows one, n N walk along the path in time"),
             ("● and grey", "on the lanes: what is on the path at that time keeps its colour, the rest is dimmed"),
         ),
-        ("step", "launch", "queue delay"),
+        ("critical path", "slack", "step", "queue delay"),
     ),
     "doctor": Guide(
         "Panel: trace doctor",

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from textual.geometry import Size
 
 from torchprof_tui.trace.core.time_format import format_duration, format_time
+from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
@@ -79,6 +80,7 @@ class PathPanel(TextPanel):
         """Set what the path says of the selected event, "" without one."""
         if text != self._selection:
             self._selection = text
+            self._reveals_cursor = self._cursor > 0
             self.refresh_content(top=False)
 
     def move_cursor(self, distance: int) -> bool:
@@ -187,5 +189,8 @@ class PathPanel(TextPanel):
         """Describe a segment in a few words: its kind, and its event."""
         if segment.event < 0:
             return segment.label
-        name = shorten_event_name(self._trace.event(segment.event))
+        event = self._trace.event(segment.event)
+        name = shorten_event_name(event)
+        if event.kind in GPU_WORK and not segment.is_wait:
+            return f"{segment.label.partition(':')[0]}: {name}"
         return f"{segment.label}, {'at' if segment.is_wait else 'in'} {name}"
