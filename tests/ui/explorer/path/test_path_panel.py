@@ -116,9 +116,11 @@ async def test_the_selected_event_is_on_the_path_or_has_slack() -> None:
             screen._refresh_widgets()
             await settled(pilot)
             assert f"▶ selected: {said}" in text_of(screen)
+            assert not len(screen.query_one(Timeline).highlighted)  # the chain would light what is off the path
         await pilot.press("l")
         await settled(pilot)
         assert "selected: off the critical path: could take 100.0 µs longer" in text_of(screen)
+        assert len(screen.query_one(Timeline).highlighted)
         await pilot.press("C")
         await settled(pilot)
         assert "critical path:" not in text_of(screen)

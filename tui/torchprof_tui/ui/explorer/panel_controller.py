@@ -149,13 +149,13 @@ class PanelController:
         self.highlight()
 
     def highlight(self) -> None:
-        """Highlight the selected event's chain and link line, or the evidence of the cheatsheet's current entry."""
+        """Highlight the selection's chain and link line, or the cheatsheet's evidence; the path panel has its own."""
         self.dock.mark_keys(self.has_keys)
         self.cheatsheet_panel.set_verdict_above(self.verdict_line.display and self.verdict_line.shows_all)
         self.details_panel.show_findings(not self.dock.is_shown("cheatsheet"))
         if self.dock.active_name != "cheatsheet":
             self.release_evidence()
-        chain = self.chain_panel.chain
+        chain = None if self.dock.active_name == "path" and self.path.has_keys else self.chain_panel.chain
         finding = self.cheatsheet_panel.finding if self.dock.active_name == "cheatsheet" else None
         shown = finding if finding is not None else chain
         if shown is not self._highlighted:

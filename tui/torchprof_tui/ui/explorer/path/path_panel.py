@@ -138,10 +138,10 @@ class PathPanel(TextPanel):
         else:
             title += f"dependencies are missing, do not trust this path of {rank}{of}, {format_duration(path.duration)}"
             lines += wrap_text(title, width, palette.warning)
-            for line in path.missing:
-                lines += wrap_text(f"· {clean(line)}", width, palette.text, "  ")
-            if path.advice:
-                lines += wrap_text(f"to see more, {clean(path.advice)}", width, palette.strong, "  ")
+        for line in path.missing:
+            lines += wrap_text(f"· {clean(line)}", width, palette.text, "  ")
+        if path.advice:
+            lines += wrap_text(f"to see more, {clean(path.advice)}", width, palette.strong, "  ")
         if self._selection:
             lines += wrap_text(f"▶ selected: {self._selection}", width, palette.accent, "  ")
         return lines
