@@ -38,12 +38,31 @@ def test_the_text_names_step_replay_and_kinds(capsys: pytest.CaptureFixture[str]
     assert "GPU work off the path" in text
 
 
+def test_a_range_is_followed_instead_of_a_step(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["critical-path", EAGER, "--range", "10ms:20ms", "--no-cache"]
+    assert main(words) == 0
+    assert "10.0 ms to 20.0 ms: 10.0 ms\n" in capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert find_violation(answer) == ""
+    assert answer["step"] is None
+    assert (answer["start_ns"], answer["duration_us"]) == (10_000_000, 10_000)
+    with torchprof_tui.open(EAGER) as trace:
+        path = trace.critical_path(start_ns=10_000_000, end_ns=20_000_000)
+        assert [each["us"] for each in answer["segments"]] == [each.time / 1000 for each in path.shares]
+        with pytest.raises(TraceError, match="either a step or a range"):
+            trace.critical_path(step=3, start_ns=0)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--step", "99"], "no step 99: the trace has steps 2 to 4"),
         (["--top", "-1"], "not a number of rows"),
         (["--rank", "7"], "rank"),
+        (["--range", "5ms"], "--range 5ms: expected T0:T1"),
+        (["--range", "100s:200s"], "nothing was recorded in this range"),
+        (["--range", "1:2", "--step", "3"], "not allowed with"),
     ],
 )
 def test_a_wrong_call_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

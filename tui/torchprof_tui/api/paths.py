@@ -8,9 +8,15 @@ from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.model.trace import Trace
 
 
-def read_critical_path(trace: Trace, step: int | None) -> CriticalPath:
-    """Find the critical path of a step of a trace of one process. Raises TraceError where there is no such step."""
+def read_critical_path(trace: Trace, step: int | None, start_ns: int | None, end_ns: int | None) -> CriticalPath:
+    """Find the critical path of a step or a range of a trace of one process. Raises TraceError where there is none."""
+    time_range = None
+    if start_ns is not None or end_ns is not None:
+        if step is not None:
+            raise TraceError("critical_path: either a step or a range")
+        first, last = trace.span
+        time_range = (first if start_ns is None else start_ns), (last if end_ns is None else end_ns)
     try:
-        return find_critical_path(trace, step)
+        return find_critical_path(trace, step, time_range)
     except WindowError as error:
         raise TraceError(f"{trace.label}: {error}") from error

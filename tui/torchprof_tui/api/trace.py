@@ -197,13 +197,16 @@ class Trace:
             curve: memory_states.MemoryCurve = _import("memory_states").read_memory_curve(rank, device)
             return curve
 
-    def critical_path(self, *, step: int | None = None) -> CriticalPath:
+    def critical_path(
+        self, *, step: int | None = None, start_ns: int | None = None, end_ns: int | None = None
+    ) -> CriticalPath:
         """Return what limits step number `step`, by default the one of median duration: `torchprof-tui critical-path`.
 
-        Of several ranks of the first one.
+        With `start_ns` or `end_ns` what limits that range. Of several ranks of the first one.
         """
         with translate_errors():
-            path: CriticalPath = _import("paths").read_critical_path(self._model.all_ranks[0].numbered_trace, step)
+            rank = self._model.all_ranks[0].numbered_trace
+            path: CriticalPath = _import("paths").read_critical_path(rank, step, start_ns, end_ns)
             return path
 
     def chain(self, event: int | Event) -> Chain:

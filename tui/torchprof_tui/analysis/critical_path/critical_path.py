@@ -10,6 +10,7 @@ import numpy as np
 from torchprof_tui.analysis.critical_path.build_graph import build_graph
 from torchprof_tui.analysis.critical_path.dependency_graph import INFERRED_KINDS, DependencyGraph
 from torchprof_tui.analysis.critical_path.missing_edges import describe_missing_edges
+from torchprof_tui.analysis.critical_path.range_window import end_on_autograd, select_range, select_repetition
 from torchprof_tui.analysis.critical_path.replay import compute_node_slack, find_path, replay_graph
 from torchprof_tui.analysis.critical_path.segments import LABELS, NO_CLASS, SegmentKind, Segments, build_segments
 from torchprof_tui.analysis.critical_path.step_window import StepWindow, select_step, select_window
@@ -24,13 +25,17 @@ MAX_REPLAY_ERROR = 0.05
 
 @dataclass(frozen=True, slots=True)
 class KindShare:
-    """Time of one kind on the path, ns; `share` of the window, 0..1; in `count` segments."""
+    """Time of one kind on the path, ns; `share` of the window, 0..1; in `count` segments.
+
+    `kernel_class`: KernelClass of kernels, else NO_CLASS.
+    """
 
     label: str
     kind: SegmentKind
     time: int
     share: float
     count: int
+    kernel_class: int = NO_CLASS
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,7 @@ class CriticalPath:
             label = LABELS[kind]
             if kernel_class != NO_CLASS:
                 label = f"{label}: {KernelClass(kernel_class).label}"
-            found.append(KindShare(label, kind, time, time / self.duration, count))
+            found.append(KindShare(label, kind, time, time / self.duration, count, kernel_class))
         return tuple(sorted(found, key=lambda share: -share.time))
 
     @cached_property
@@ -142,14 +147,26 @@ class CriticalPath:
         return int(self.slack[index]) if index < len(self.event) and self.event[index] == event else None
 
 
-def find_critical_path(trace: Trace, step: int | None = None) -> CriticalPath:
-    """Find the critical path of step number `step`, by default of the step of median duration.
+def find_critical_path(
+    trace: Trace, step: int | None = None, time_range: tuple[int, int] | None = None
+) -> CriticalPath:
+    """Find the critical path of step number `step`, by default of the step of median duration; or of a range, ns.
 
-    `trace`: of one process. Without steps it is the whole recording. Raises WindowError if there is no such step.
+    `trace`: of one process. Without steps it is the whole recording, and `step` the number of a repetition. Raises
+    WindowError if there is no such step, or nothing in the range.
     """
-    window = select_window(trace, select_step(trace, step))
+    if time_range is None and step is not None and not trace.steps:
+        repetition = select_repetition(trace, step)
+        time_range = repetition.start, repetition.start + repetition.duration
+    if time_range is not None:
+        return find_path_of_window(trace, select_range(trace, *time_range))
+    return find_path_of_window(trace, select_window(trace, select_step(trace, step)))
+
+
+def find_path_of_window(trace: Trace, window: StepWindow) -> CriticalPath:
+    """Find the critical path of a window of a trace of one process."""
     built = build_graph(trace, window)
-    graph = built.graph
+    graph = end_on_autograd(trace, built.graph, built.host_lanes[1:])
     edges = find_path(graph)
     segments = build_segments(trace, graph, edges, built.host_lanes)
     inferred = int(np.isin(graph.edge_kind[edges], INFERRED_KINDS).sum())

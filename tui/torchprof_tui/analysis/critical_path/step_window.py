@@ -52,7 +52,7 @@ class GpuWorkColumns:
 class StepWindow:
     """A step on its CPU thread (`start` to `cpu_end`, ns), and until its last GPU work has ended (`end`).
 
-    `step` is None for the whole recording. `lane`: of the thread that runs the step.
+    `step` is None for the whole recording and for a range (`is_range`). `lane`: of the thread that runs the step.
     """
 
     step: Step | None
@@ -61,6 +61,7 @@ class StepWindow:
     cpu_end: int
     end: int
     work: GpuWorkColumns
+    is_range: bool = False
 
     @property
     def duration(self) -> int:
@@ -91,8 +92,13 @@ def select_window(trace: Trace, step: Step | None) -> StepWindow:
     if step is not None:
         lane, start, cpu_end = int(trace.lane[step.event]), step.start, step.start + step.duration
     else:
-        lane = _find_main_lane(trace)
+        lane = find_main_lane(trace)
         start, cpu_end = trace.span
+    return select_window_between(trace, step, lane, start, cpu_end)
+
+
+def select_window_between(trace: Trace, step: Step | None, lane: int, start: int, cpu_end: int) -> StepWindow:
+    """Select the GPU work of a thread's time, ns. Raises WindowError for an empty one."""
     if cpu_end <= start:
         raise WindowError("nothing to follow: the step takes no time")
     work = _select_work(trace, start, cpu_end)
@@ -113,7 +119,7 @@ def select_window(trace: Trace, step: Step | None) -> StepWindow:
     return StepWindow(step, lane, start, cpu_end, end, selected)
 
 
-def _find_main_lane(trace: Trace) -> int:
+def find_main_lane(trace: Trace) -> int:
     """Find the thread with most launches, without GPU work the one with most recorded time."""
     threads = [number for number, lane in enumerate(trace.lanes) if lane.role is Role.THREAD and len(lane)]
     if not threads:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from torchprof_tui.commands.common.arguments import add_rank_option, add_trace_arguments
+from torchprof_tui.commands.common.time_range import TIME_RANGE_HELP
 
 DEFAULT_ROWS = 10
 """Rows of each list by default."""
@@ -18,9 +19,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_trace_arguments(parser)
     add_rank_option(parser)
-    parser.add_argument(
-        "--step", metavar="N", type=int, help="number of the step (default: the one of median duration)"
+    scope = parser.add_mutually_exclusive_group()
+    scope.add_argument(
+        "--step",
+        metavar="N",
+        type=int,
+        help="number of the step, or of a repetition without steps (default: the step of median duration)",
     )
+    scope.add_argument("--range", metavar="T0:T1", help=f"this range instead of a step: {TIME_RANGE_HELP}")
     parser.add_argument(
         "--top",
         metavar="N",

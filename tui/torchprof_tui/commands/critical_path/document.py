@@ -34,7 +34,7 @@ def build_document(trace: Trace, path: CriticalPath, top: int, rank: int | None)
     return CriticalPathDocument(
         step=None if window.step is None else window.step.name,
         start_ns=window.start,
-        step_us=(window.cpu_end - window.start) / _NS_PER_US,
+        step_us=((window.end if window.is_range else window.cpu_end) - window.start) / _NS_PER_US,
         duration_us=path.duration / _NS_PER_US,
         replay_us=path.replayed / _NS_PER_US,
         replay_error=path.replay_error,

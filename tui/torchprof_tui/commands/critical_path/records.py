@@ -40,9 +40,9 @@ class OffPathRecord(Record, frozen=True, kw_only=True):
 class CriticalPathDocument(Document, frozen=True, kw_only=True, tag="torchprof-tui/critical-path/1"):
     """What limits a step."""
 
-    step: Annotated[str | None, about("name of the step; null: the whole recording")]
-    start_ns: Annotated[int, about("of the step, from the trace's first event")]
-    step_us: Annotated[float, about("the step on its CPU thread")]
+    step: Annotated[str | None, about("name of the step; null: a range, or the whole recording")]
+    start_ns: Annotated[int, about("of the step or the range, from the trace's first event")]
+    step_us: Annotated[float, about("the step on its CPU thread, or the range")]
     duration_us: Annotated[float, about("from its start until the last GPU work that it launched has ended")]
     replay_us: Annotated[float, about("the duration that the unchanged dependency graph predicts")]
     replay_error: Annotated[

@@ -6,7 +6,7 @@ from torchprof_tui.analysis.critical_path.critical_path import CriticalPath
 from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
 from torchprof_tui.trace.core.printable import clean
-from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.number_format import format_share
@@ -40,6 +40,9 @@ def print_path(trace: Trace, path: CriticalPath, top: int) -> None:
 
 def _describe_window(path: CriticalPath) -> str:
     window = path.window
+    if window.is_range:
+        step = 10 ** max(len(str(path.duration)) - 3, 0)  # three digits of the length tell both ends apart
+        return f"{format_time(window.start, step)} to {format_time(window.end, step)}: {format_duration(path.duration)}"
     name = "the whole recording" if window.step is None else clean(window.step.name)
     text = f"{name}: {format_duration(path.duration)}"
     if window.end > window.cpu_end:

@@ -6,7 +6,8 @@ Terminals reached over ssh mostly show 256 colours, and rich would round other c
 neighbour that may already be in use.
 
 Colour shows the kind of an event and is never the only sign: glyphs mark the edges of a bar, how busy a cell is, and
-the selected (`▶`), highlighted (`◆`) or matched (underlined) events. Without colour, bars are drawn in reverse video.
+the selected (`▶`), highlighted (`◆`) or matched (underlined) events, and those on the critical path (`●`). Without
+colour, bars are drawn in reverse video.
 """
 
 from __future__ import annotations
@@ -37,12 +38,14 @@ class CellForm(IntEnum):
 
 
 class Emphasis(IntEnum):
-    """Why an event is emphasized; a higher value takes precedence."""
+    """How an event is emphasized. Of the first four a higher value takes precedence; the others replace NORMAL."""
 
     NORMAL = 0
     HIGHLIGHTED = 1
     MATCHED = 2
     SELECTED = 3
+    DIMMED = 4  # off the critical path
+    ON_PATH = 5
 
 
 KIND_COUNT = len(Kind)
@@ -117,6 +120,9 @@ ANSI_FILL: dict[Kind, str] = {
     Kind.INSTANT: "bright_white",
     Kind.MEMORY: "blue",
 }
+DARK_DIMMED, LIGHT_DIMMED = ("#9e9e9e", "#303030", "#585858"), ("#585858", "#dadada", "#b2b2b2")
+"""Greys of what is off the critical path: text in bars, fill of bars, blocks and shades."""
+
 _ANSI_DARK = frozenset({"blue", "bright_black", "red"})
 """Fills that need white text; the others need black."""
 
@@ -197,6 +203,7 @@ def _build_rgb_palette(theme: ThemeColors) -> Palette:
     background = theme.background
     marked_background = blend(theme.foreground, background, 0.16)
     selected = Style(color=bar_text, bgcolor=selected_fill, bold=True)
+    dimmed = DARK_DIMMED if theme.dark else LIGHT_DIMMED
     cells: dict[int, Style] = {}
     for kind in Kind:
         fill = fills[kind]
@@ -207,11 +214,15 @@ def _build_rgb_palette(theme: ThemeColors) -> Palette:
         )
         cells[style_index(kind, CellForm.BAR, Emphasis.MATCHED)] = matched_bar
         cells[style_index(kind, CellForm.BAR, Emphasis.SELECTED)] = selected
+        cells[style_index(kind, CellForm.BAR, Emphasis.DIMMED)] = Style(color=dimmed[0], bgcolor=dimmed[1])
+        cells[style_index(kind, CellForm.BAR, Emphasis.ON_PATH)] = Style(color=bar_text, bgcolor=fill, bold=True)
         for form, ground in ((CellForm.SHADE, background), (CellForm.SHADE_MARKED, marked_background)):
             cells[style_index(kind, form, Emphasis.NORMAL)] = Style(color=fill, bgcolor=ground)
             cells[style_index(kind, form, Emphasis.HIGHLIGHTED)] = Style(color=highlight, bgcolor=ground, bold=True)
             cells[style_index(kind, form, Emphasis.MATCHED)] = Style(color=matched_ink, bgcolor=ground, underline=True)
             cells[style_index(kind, form, Emphasis.SELECTED)] = selected
+            cells[style_index(kind, form, Emphasis.DIMMED)] = Style(color=dimmed[2], bgcolor=ground)
+            cells[style_index(kind, form, Emphasis.ON_PATH)] = Style(color=fill, bgcolor=ground)
     muted = Style(color=blend(theme.foreground, background, 0.6), bgcolor=background)
     text = Style(color=theme.foreground, bgcolor=background)
     cells[BLANK] = muted
@@ -255,12 +266,16 @@ def _build_ansi_palette(theme: ThemeColors) -> Palette:
             color="black", bgcolor="bright_yellow", underline=True
         )
         cells[style_index(kind, CellForm.BAR, Emphasis.SELECTED)] = selected
+        cells[style_index(kind, CellForm.BAR, Emphasis.DIMMED)] = Style(color="bright_black", bgcolor=background)
+        cells[style_index(kind, CellForm.BAR, Emphasis.ON_PATH)] = bar + Style(bold=True)
         for form in (CellForm.SHADE, CellForm.SHADE_MARKED):
             shade = Style(color=foreground if fill == background else fill, bgcolor=background)
             cells[style_index(kind, form, Emphasis.NORMAL)] = shade
             cells[style_index(kind, form, Emphasis.HIGHLIGHTED)] = shade + Style(bold=True, underline=True)
             cells[style_index(kind, form, Emphasis.MATCHED)] = shade + Style(color="bright_yellow", underline=True)
             cells[style_index(kind, form, Emphasis.SELECTED)] = selected
+            cells[style_index(kind, form, Emphasis.DIMMED)] = Style(color="bright_black", bgcolor=background)
+            cells[style_index(kind, form, Emphasis.ON_PATH)] = shade
     cells[BLANK] = cells[BLANK_MARKED] = blank
     cells[GRID] = Style(color="bright_black", bgcolor=background)
     return Palette(
@@ -292,11 +307,15 @@ def _build_plain_palette(theme: ThemeColors) -> Palette:
         cells[style_index(kind, CellForm.BAR, Emphasis.HIGHLIGHTED)] = Style(reverse=True, bold=True)
         cells[style_index(kind, CellForm.BAR, Emphasis.MATCHED)] = Style(reverse=True, underline=True)
         cells[style_index(kind, CellForm.BAR, Emphasis.SELECTED)] = selected
+        cells[style_index(kind, CellForm.BAR, Emphasis.DIMMED)] = Style(dim=True)
+        cells[style_index(kind, CellForm.BAR, Emphasis.ON_PATH)] = Style(reverse=True, bold=True)
         for form in (CellForm.SHADE, CellForm.SHADE_MARKED):
             cells[style_index(kind, form, Emphasis.NORMAL)] = blank
             cells[style_index(kind, form, Emphasis.HIGHLIGHTED)] = Style(bold=True)
             cells[style_index(kind, form, Emphasis.MATCHED)] = Style(underline=True)
             cells[style_index(kind, form, Emphasis.SELECTED)] = selected
+            cells[style_index(kind, form, Emphasis.DIMMED)] = Style(dim=True)
+            cells[style_index(kind, form, Emphasis.ON_PATH)] = Style(bold=True)
     cells[BLANK] = cells[BLANK_MARKED] = cells[GRID] = blank
     bold = Style(bold=True)
     return Palette(

@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # deferred: only the worker threads import these modules
     from torchprof_tui.trace.model.trace import Trace
     from torchprof_tui.trace.sources.program_file import ProgramFile
     from torchprof_tui.ui.diff.comparison_request import ComparisonRequest
+    from torchprof_tui.ui.explorer.path.path_scope import PathScope
+    from torchprof_tui.ui.explorer.path.shown_path import ShownPath
 
 
 @dataclass
@@ -209,6 +211,15 @@ class RangeRead(Message):
     """The statistics of a marked range have been computed."""
 
     range: RangeStatistics
+
+
+@dataclass
+class PathRead(Message):
+    """A worker has found the critical path of a scope; None where there is none, for the reason in `problem`."""
+
+    scope: PathScope
+    path: ShownPath | None
+    problem: str = ""
 
 
 @dataclass

@@ -216,6 +216,18 @@ class ExplorerScreen(ExplorerView):
             self._dock.show_panel(name)
         self._refresh_widgets()
 
+    def action_path(self) -> None:
+        """Show the critical path and its panel, or hide both."""
+        if self._lacks_lanes():
+            return
+        message = self._panel_controller.path.toggle()
+        if self._panel_controller.path.is_on:
+            self.details_open = True
+            self._dock.show_panel("path")
+        elif self._dock.active_name == "path":
+            self._dock.show_previous()
+        self._refresh_widgets(message)
+
     def action_guess(self) -> None:
         if not self.trace.links.gpu_events:
             self._status.show_message("there is nothing to guess: this trace has no GPU work", is_warning=True)

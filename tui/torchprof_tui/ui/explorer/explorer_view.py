@@ -26,6 +26,7 @@ from torchprof_tui.ui.common.messages import (
     DiagnosisReady,
     EventContextRead,
     LanesResized,
+    PathRead,
     RangeRead,
     ScopeChecked,
     TraceChecked,
@@ -165,6 +166,11 @@ class ExplorerView(Screen[None]):
 
     def on_diagnosis_ready(self, message: DiagnosisReady) -> None:
         self._panel_controller.update_doctor(message)
+
+    def on_path_read(self, message: PathRead) -> None:
+        said = self._panel_controller.path.receive(message)
+        if said:
+            self._refresh_widgets(said)
 
     def on_range_read(self, message: RangeRead) -> None:
         self._panel_controller.update_range(message)

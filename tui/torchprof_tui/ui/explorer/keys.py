@@ -142,6 +142,14 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         tooltip="show or hide the cheatsheet: patterns on screen; ↑ ↓ choose, enter and n N go through their evidence",
     ),
     Binding(
+        "C",
+        "path",
+        "critical path",
+        id="panels.path",
+        tooltip="critical path of the step, or the marked range: dims the rest; ↑ ↓ choose, enter shows, n N walk it",
+        show=False,
+    ),
+    Binding(
         "v",
         "scope(1)",
         "scope",

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
-from torchprof_tui.analysis.patterns.engine.code_location import find_code_line
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.time_format import format_time
@@ -30,11 +29,13 @@ from torchprof_tui.ui.explorer.lanes.timeline import Timeline
 from torchprof_tui.ui.explorer.panels.chain_panel import LINE_ENTRY, ChainPanel
 from torchprof_tui.ui.explorer.panels.cheatsheet_panel import CheatsheetPanel
 from torchprof_tui.ui.explorer.panels.details_panel import DetailsPanel
-from torchprof_tui.ui.explorer.panels.doctor_panel import RECORD_STACKS_HINT, DoctorPanel
+from torchprof_tui.ui.explorer.panels.doctor_panel import DoctorPanel
 from torchprof_tui.ui.explorer.panels.evidence_cursor import GAP_MARGIN
 from torchprof_tui.ui.explorer.panels.kernel_panel import KernelPanel
 from torchprof_tui.ui.explorer.panels.panel_dock import Dock
 from torchprof_tui.ui.explorer.panels.range_panel import RangePanel
+from torchprof_tui.ui.explorer.panels.source_target import NO_SOURCE_PANEL, check_line, find_line_of_finding
+from torchprof_tui.ui.explorer.path.path_controller import PathController
 from torchprof_tui.ui.explorer.scope_mode import ScopeMode
 from torchprof_tui.ui.explorer.verdict_line import VerdictLine
 from torchprof_tui.ui.explorer.view_state import ViewState
@@ -75,6 +76,7 @@ class PanelController:
         self.cheatsheet_panel = CheatsheetPanel(id="cheatsheet")
         self.range_panel = RangePanel(trace, id="range")
         self.doctor_panel = DoctorPanel(id="doctor")
+        self.path = PathController(screen, view_state, timeline, self.chain_panel)
         self.dock = Dock(
             [
                 ("details", "details", self.details_panel),
@@ -82,6 +84,7 @@ class PanelController:
                 ("kernel", "kernel", self.kernel_panel),
                 ("cheatsheet", "cheatsheet", self.cheatsheet_panel),
                 ("range", "range", self.range_panel),
+                ("path", "path", self.path.panel),
                 ("doctor", "doctor", self.doctor_panel),
             ],
             shown_beside=("cheatsheet", "chain"),
@@ -92,17 +95,15 @@ class PanelController:
         self.precomputed = False
         self._background_queries = BackgroundQueries(trace, gpu_busy)
         self._rank_index = 0  # the rank that verdict and cheatsheet are about
-        self.details_panel.set_steps(view_state.current_steps(), self._select_gpu_busy(gpu_busy))
+        # Of several ranks without GPU times: each has steps of its own.
+        busy = list(gpu_busy.values()) if trace.merged_ranks is None else []
+        self.details_panel.set_steps(view_state.current_steps(), busy)
         self._debounced_worker = DebouncedWorker(screen)
         self._highlighted: Chain | Finding | None = None
         self._last_queried: tuple[int, tuple[int, int] | None] = (-1, None)
         self._requested_scope: Scope | None = None
         self._is_on_gap = False  # whether the last place of the evidence was a gap, which the view shows
         self._evidence_scope: Scope | None = None  # that of the findings while the user walks through their evidence
-
-    def _select_gpu_busy(self, gpu_busy: dict[int, Intervals]) -> list[Intervals]:
-        """Return the busy intervals of the trace's GPUs; of several ranks none, because each has steps of its own."""
-        return list(gpu_busy.values()) if self._trace.merged_ranks is None else []
 
     # -- after a move --------------------------------------------------------------------------------------
 
@@ -144,16 +145,17 @@ class PanelController:
             elif self.dock.active_name == "range":
                 self.dock.show_panel("details")
         self._check_if_scope_changed()
+        self.path.update()
         self.highlight()
 
     def highlight(self) -> None:
-        """Highlight the selected event's chain and link line, or the evidence of the cheatsheet's current entry."""
+        """Highlight the selection's chain and link line, or the cheatsheet's evidence; the path panel has its own."""
         self.dock.mark_keys(self.has_keys)
         self.cheatsheet_panel.set_verdict_above(self.verdict_line.display and self.verdict_line.shows_all)
         self.details_panel.show_findings(not self.dock.is_shown("cheatsheet"))
         if self.dock.active_name != "cheatsheet":
             self.release_evidence()
-        chain = self.chain_panel.chain
+        chain = None if self.dock.active_name == "path" and self.path.has_keys else self.chain_panel.chain
         finding = self.cheatsheet_panel.finding if self.dock.active_name == "cheatsheet" else None
         shown = finding if finding is not None else chain
         if shown is not self._highlighted:
@@ -183,6 +185,7 @@ class PanelController:
         return {
             "chain": self.chain_panel.chain is not None,
             "cheatsheet": self.cheatsheet_panel.finding is not None,
+            "path": self.path.has_keys,
             "doctor": self.doctor_panel.remark is not None,
         }.get(self.dock.active_name, False)
 
@@ -205,6 +208,8 @@ class PanelController:
             if self.cheatsheet_panel.move_cursor(distance) or (distance < 0 and self.cheatsheet_panel.show_top()):
                 return ""
             return f"the {'last' if distance > 0 else 'first'} finding; tab leaves the cheatsheet"
+        if self.dock.active_name == "path":
+            return self.path.move_cursor(distance)
         at_end = f"the {'last' if distance > 0 else 'first'} row of the trace doctor; tab leaves the panel"
         return "" if self.doctor_panel.move_cursor(distance) else at_end
 
@@ -220,7 +225,12 @@ class PanelController:
         return self.fit_panel_target(True)
 
     def select_evidence(self, distance: int, is_open: bool) -> str | None:
-        """Handle n N: select the next event of a pattern's evidence; None where the search should handle the key."""
+        """Handle n N: select the next event of a pattern's evidence, or the next piece of the critical path.
+
+        None where the search should handle the key.
+        """
+        if is_open and self.dock.active_name == "path" and self.path.has_keys:
+            return None if self._view_state.search.is_last_question else self.path.step(distance)
         if not is_open or self.dock.active_name != "cheatsheet" or self.cheatsheet_panel.finding is None:
             return None
         if self._view_state.search.is_last_question:
@@ -255,6 +265,8 @@ class PanelController:
         if is_open and self.dock.active_name == "kernel" and (reason := self.kernel_panel.missing_reason):
             return f"no kernel to go to: {reason}"
         self._view_state.search.is_last_question = self._is_on_gap = False
+        if is_open and self.dock.active_name == "path" and self.path.has_keys:
+            return self.path.show_segment()
         message = self.select_evidence(1, is_open)
         if message is not None and (self._is_on_gap or self._view_state.selected < 0):
             return message
@@ -265,26 +277,14 @@ class PanelController:
         return is_open and self.dock.active_name == "chain" and self.chain_panel.line_under_cursor is not None
 
     def find_source_line(self, is_open: bool) -> tuple[SourceLine | None, Rank, str]:
-        """Handle L: find the line of the program that the active panel names.
-
-        Returns (the line, or None where it cannot be opened, the rank whose trace names it, why it cannot be opened).
-        """
+        """Handle L: find the line of the program that the active panel names: see `source_target`."""
+        panel = self.dock.active_name if is_open else ""
+        if panel == "cheatsheet":
+            return find_line_of_finding(self._trace.all_ranks[self._rank_index], self.cheatsheet_panel.finding)
         rank = self._trace.rank_of_event(max(self._view_state.selected, 0))
-        if is_open and self.dock.active_name == "cheatsheet":
-            rank = self._trace.all_ranks[self._rank_index]
-            finding = self.cheatsheet_panel.finding
-            if finding is None or not finding.is_problem:
-                return None, rank, "only problems have a source line"
-            line, owner = find_code_line(finding), finding.id
-        elif is_open and self.dock.active_name == "chain" and self.chain_panel.chain is not None:
-            line, owner = self.chain_panel.line, "this event"
-        else:
-            return None, rank, "L opens the source line of a finding (c) or of an event's chain (l): open one of them"
-        if line is None:
-            return None, rank, f"{owner}: no source line known; {RECORD_STACKS_HINT}"
-        if line.file is None:
-            return None, rank, f"the file of this {line.kind} is unknown; {RECORD_STACKS_HINT}"
-        return line, rank, ""
+        if panel == "chain" and self.chain_panel.chain is not None:
+            return check_line(self.chain_panel.line, rank, "this event")
+        return None, rank, NO_SOURCE_PANEL
 
     def cycle_scope_mode(self, direction: int) -> str:
         """Handle v and V: show the cheatsheet of the next part of the trace (1), or of the previous one (-1)."""

@@ -50,6 +50,11 @@ GLOSSARY: tuple[Word, ...] = (
         "verdict; check",
     ),
     Word(
+        "critical path",
+        "The chain of work in which each part waits for the one before; only a shorter one makes the step shorter.",
+        "lanes (C); critical-path",
+    ),
+    Word(
         "CUDA graph",
         "A recorded series of GPU work that one call launches again, without the cost of single launches.",
         "cheatsheet (c): graph-replay",
@@ -259,6 +264,11 @@ GLOSSARY: tuple[Word, ...] = (
         "shared memory",
         "Fast memory of an SM that the threads of one block share; large blocks of it leave room for fewer blocks.",
         "kernel panel (k): takes",
+    ),
+    Word(
+        "slack",
+        "How much longer work off the critical path could take before the step grows.",
+        "path panel (C); chain panel (l); critical-path",
     ),
     Word(
         "SM",

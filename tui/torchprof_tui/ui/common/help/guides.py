@@ -80,6 +80,18 @@ GUIDES: dict[str, Guide] = {
         ),
         ("GPU busy", "self time", "step"),
     ),
+    "path": Guide(
+        "Panel: critical path",
+        (
+            ("replay error", "how far the recorded dependencies explain the time; above 5 %: what is missing"),
+            ("selected", "whether the selected event is on the path, or how much longer it could take (its slack)"),
+            ("share", "the path by kind: the shares sum to the step; only a shorter path makes it shorter"),
+            ("GPU queue", "GPU work could start: latency of launches, order of the stream"),
+            ("longest", "the longest pieces of the path; enter shows one, n N walk along the path in time"),
+            ("● and grey", "on the lanes: what is on the path at that time keeps its colour, the rest is dimmed"),
+        ),
+        ("critical path", "slack", "step", "queue delay"),
+    ),
     "doctor": Guide(
         "Panel: trace doctor",
         (

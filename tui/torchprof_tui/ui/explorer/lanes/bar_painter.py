@@ -32,7 +32,7 @@ from torchprof_tui.ui.common.name_display import DisplayNames
 EIGHTHS = "▏▎▍▌▋▊▉█"
 LEVELS = "▁▂▃▄▅▆▇█"
 SHADES = "░▒▓"
-EDGE, SELECTED_EDGE, HIGHLIGHT_EDGE = "▏", "▶", "◆"
+EDGE, SELECTED_EDGE, HIGHLIGHT_EDGE, PATH_EDGE = "▏", "▶", "◆", "●"
 
 MIN_NAMED_CELLS = 4
 """Minimum width of a bar with a name: an edge and three letters."""
@@ -43,20 +43,33 @@ _SPACE, _FULL, _GAP, _RIGHT_HALF, _RIGHT_EIGHTH, _RANGE_EDGE, _HIGHLIGHT_GLYPH =
 )
 _NO_EVENTS: I32 = np.empty(0, dtype=np.int32)
 _STYLES_PER_TONE = len(CellForm) * KIND_COUNT
+_PLAIN_TONES = (Emphasis.NORMAL, Emphasis.DIMMED, Emphasis.ON_PATH)
 _KERNEL_KINDS = (int(Kind.KERNEL), int(Kind.COLLECTIVE))
+
+
+class PathMask(Protocol):
+    """Cells of a critical path: `path_cells.PathCells`."""
+
+    @property
+    def touched(self) -> Bool: ...
+
+    @property
+    def own(self) -> Bool: ...
 
 
 @dataclass(frozen=True)
 class Decoration:
     """Emphasis: `highlighted` int32[k], ascending; `matched_names` bool[names]; `marked_cells` (first, end).
 
-    `end` is the first cell after the range.
+    `end` is the first cell after the range. `path`: the cells of the critical path, all others are dimmed; None for no
+    path.
     """
 
     selected: int = -1
     highlighted: I32 = field(default_factory=lambda: _NO_EVENTS)
     matched_names: Bool | None = None
     marked_cells: tuple[int, int] | None = None
+    path: PathMask | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +143,10 @@ def _assign_tones(trace: Trace, event: I32, event_or_0: I32, has_event: Bool, de
         tone[has_event & decoration.matched_names[trace.name[event_or_0]]] = Emphasis.MATCHED
     if decoration.selected >= 0:
         tone[event == decoration.selected] = Emphasis.SELECTED
+    if decoration.path is not None:
+        plain = has_event & (tone == Emphasis.NORMAL)
+        tone[plain & ~decoration.path.touched] = Emphasis.DIMMED
+        tone[plain & decoration.path.own] = Emphasis.ON_PATH
     return tone
 
 
@@ -158,7 +175,7 @@ def _assign_styles(kind: U8, tone: U8, has_event: Bool, named: Bool, marked: tup
     )
     style[:, inside] = np.where(has_event[:, inside], style[:, inside], BLANK_MARKED)
     # Underline and reverse would be visible on a blank, so only cells without emphasis share their style.
-    shareable = has_event & ~named & (tone == Emphasis.NORMAL)
+    shareable = has_event & ~named & np.isin(tone, _PLAIN_TONES)
     left = np.maximum.accumulate(np.where(has_event, column, -1), axis=1)
     right = np.minimum.accumulate(np.where(has_event, column, width)[:, ::-1], axis=1)[:, ::-1]
     rows = np.arange(kind.shape[0])[:, None]
@@ -206,11 +223,19 @@ def build_strips(styled: StyledCells, trace: Trace, texts: BarTexts, style_table
         text = styled.glyph[row].tobytes().decode("utf-32-le")
         segments: list[Segment] = []
         pending, pending_style = "", style_table[styles[0]]
+        bar_rest = ""  # of a bar that is on the critical path in part: the text of its next pieces
         for k, style in enumerate(styles):
             first, end = bounds[k], bounds[k + 1]
             if named[k] and bar_starts[k]:
-                # All cells of a bar have the same tone, so a bar is never split between two styles.
-                piece = _format_bar(events[k], end - first, style // _STYLES_PER_TONE, first == 0, trace, texts)
+                last = k + 1
+                while last < len(styles) and named[last] and not bar_starts[last]:
+                    last += 1
+                tone = max(each // _STYLES_PER_TONE for each in styles[k:last])
+                piece = _format_bar(events[k], bounds[last] - first, tone, first == 0, trace, texts)
+                if last > k + 1:
+                    piece, bar_rest = _split_text(piece, end - first)
+            elif named[k] and bar_rest:
+                piece, bar_rest = _split_text(bar_rest, end - first)
             else:
                 piece = text[first:end]
             if style_table[style] is pending_style:
@@ -231,6 +256,8 @@ def _format_bar(event: int, width: int, tone: int, at_left: bool, trace: Trace, 
         edge = SELECTED_EDGE
     elif tone == Emphasis.HIGHLIGHTED:
         edge = HIGHLIGHT_EDGE
+    elif tone == Emphasis.ON_PATH:
+        edge = PATH_EDGE
     names = texts.names
     if texts.notes is not None:
         with_note = texts.notes.format_bar_text(event, names[name_id][0], width - 1)
@@ -243,6 +270,12 @@ def _format_bar(event: int, width: int, tone: int, at_left: bool, trace: Trace, 
         name = names.fit_name_with_class(name_id, width - 1) if with_class else names.fit_name(name_id, width - 1)
         text = texts.cache[key] = edge + name + " " * (width - 1 - cell_len(name))
     return text
+
+
+def _split_text(text: str, width: int) -> tuple[str, str]:
+    """Split a text after `width` cells; a wide character on the border becomes blanks."""
+    before, after = Segment(text).split_cells(width)
+    return before.text, after.text
 
 
 def merge_deepest(cells: Cells) -> Cells:

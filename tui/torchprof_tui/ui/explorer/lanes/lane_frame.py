@@ -49,7 +49,7 @@ def build_frame(trace: Trace, viewport: Viewport, lines: tuple[ScreenLine, ...])
     for y, line in enumerate(lines):
         if line.content in (LineContent.ROW, LineContent.FOLDED, LineContent.RANK):
             first = len(rows)
-            rows.extend(_list_rows(trace, line))
+            rows.extend(list_rows(trace, line))
             if len(rows) > first or is_cpu_only(trace, line):  # a rank may have recorded no event
                 spans.append((y, first, len(rows)))
     cells = compute_cells(trace.row_index, np.array(rows, dtype=np.int32), viewport.t0, viewport.t1, viewport.width)
@@ -127,7 +127,7 @@ def _empty_cells(width: int) -> Cells:
     return Cells(np.full((1, width), -1, np.int32), np.zeros((1, width), np.float32), np.zeros((1, width), np.int32))
 
 
-def _list_rows(trace: Trace, line: ScreenLine) -> Sequence[int]:
+def list_rows(trace: Trace, line: ScreenLine) -> Sequence[int]:
     """List the rows, numbered over the whole trace, that a line shows."""
     if line.content is LineContent.RANK:
         return rank_rows(trace, line.lane)

@@ -43,6 +43,7 @@ from torchprof_tui.ui.explorer.lanes.lane_frame import (
 )
 from torchprof_tui.ui.explorer.lanes.launch_line import LinkEnd, route_link
 from torchprof_tui.ui.explorer.lanes.mouse_gestures import Drag, build_wheel_message
+from torchprof_tui.ui.explorer.lanes.path_cells import PathCells, RowTimes, select_path_cells
 from torchprof_tui.ui.explorer.lanes.screen_lines import LaneLines, LineContent, ScreenLine
 
 MAX_CACHED_LABELS = 20_000
@@ -76,6 +77,8 @@ class Timeline(PaintedWidget):
         self._counters = {counter.lane: counter for counter in trace.counters}
         self._decoration = Decoration()
         self._marked_range: tuple[int, int] | None = None
+        self._path: RowTimes | None = None
+        self._path_cells: PathCells | None = None  # as the rows of the frame's cells
         self._frame: LaneFrame | None = None
         self._label_cache: dict[tuple[int, int, int], str] = {}
         self._link: tuple[int, int] | None = None
@@ -155,6 +158,12 @@ class Timeline(PaintedWidget):
             self._marked_range = marked_range
             self.repaint()
 
+    def show_path(self, path: RowTimes | None) -> None:
+        """Dim everything but this critical path; None for no path."""
+        if path is not self._path:
+            self._path = path
+            self.repaint()
+
     def find_event_lines(self, events: Iterable[int]) -> list[int]:
         """Return the screen lines of the last frame on which these events are drawn."""
         return find_lines_of_events(self.trace, self._painted_lines, events)
@@ -173,6 +182,7 @@ class Timeline(PaintedWidget):
         frame = self._frame
         if frame is None or frame.viewport != viewport or frame.lines != lines:
             frame = self._frame = build_frame(self.trace, viewport, lines)
+        self._path_cells = None if self._path is None else select_path_cells(self.trace, frame, self._path)
         self._link_cells = self._draw_link(frame, size.height)
         labels = self._gap_labels if self._labels_visible else None
         self._gap_cells = {} if labels is None else labels.draw_labels(viewport)
@@ -191,7 +201,11 @@ class Timeline(PaintedWidget):
             rows = np.array([frame.row_by_line[y] for y in with_events])
             cells = Cells(frame.cells.event[rows], frame.cells.busy[rows], frame.cells.count[rows])
             self._force_highlights(frame, with_events, cells)
-            decoration = replace(self._decoration, marked_cells=self._to_marked_cells(frame.viewport))
+            decoration = replace(
+                self._decoration,
+                marked_cells=self._to_marked_cells(frame.viewport),
+                path=None if self._path_cells is None else self._path_cells.select_lines(rows),
+            )
             styled = style_cells(self.trace, cells, frame.viewport.ns_per_cell, decoration)
             self.mark_cells(styled)
             for row, y in enumerate(with_events):

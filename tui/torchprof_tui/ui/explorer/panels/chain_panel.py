@@ -59,6 +59,7 @@ class ChainPanel(TextPanel):
         self._line: SourceLine | None = None
         self._captured: CapturedChain | str | None = None  # of the GPU work at the end
         self._on_line = False  # whether the cursor is on the line of the program, instead of the selected event
+        self._path_note = ""  # what the critical path says of the selected event
         self._chain_events: list[int] = []
         self._line_by_event: dict[int, int] = {}
 
@@ -114,6 +115,12 @@ class ChainPanel(TextPanel):
                 self._line = read.line
             self.refresh_content(top=False)
 
+    def show_path_note(self, note: str) -> None:
+        """Set what the critical path says of the selected event, "" while no path is shown."""
+        if note != self._path_note:
+            self._path_note = note
+            self.refresh_content(top=False)
+
     def move_cursor(self, distance: int) -> int:
         """Move the cursor down the chain by `distance` entries (up where negative).
 
@@ -159,6 +166,11 @@ class ChainPanel(TextPanel):
         return lines
 
     def _format_waits(self, width: int) -> Lines:
+        """Format the delays of the GPU work, and what the critical path says of the selected event."""
+        note = f"selected: {self._path_note}" if self._path_note else ""
+        return self._format_delays(width) + (wrap_text(note, width, self.palette.accent) if note else [])
+
+    def _format_delays(self, width: int) -> Lines:
         """Format the launch latency and queue delay of the GPU work, or why they are unknown."""
         palette, chain = self.palette, self._end_chain
         if chain is None:

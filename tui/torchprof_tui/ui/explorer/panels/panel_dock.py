@@ -137,6 +137,11 @@ class Dock(Vertical):
         self._recent.insert(0, name)
         self._show()
 
+    def show_previous(self) -> None:
+        """Make the panel the active one that was it before, and the active one the last choice."""
+        self._recent.append(self._recent.pop(0))
+        self._show()
+
     def cycle_panel(self, direction: int) -> None:
         """Make the next panel (1) or the previous one (-1) the active one."""
         names = list(self._panels)

@@ -1,0 +1,120 @@
+"""A critical path with what the screen shows of it; read on worker threads, which import this module.
+
+Of several ranks it is the path of one: its events are those of its own trace, `first` less than in the whole trace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.critical_path.critical_path import CriticalPath, find_critical_path, find_path_of_window
+from torchprof_tui.analysis.critical_path.path_rows import WAITS, PathRows, find_path_rows, list_longest
+from torchprof_tui.analysis.critical_path.segments import LABELS, NO_CLASS
+from torchprof_tui.analysis.critical_path.step_window import WindowError, select_window
+from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.trace.core.arrays import I32
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.ranks import Rank
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.messages import PathRead
+from torchprof_tui.ui.explorer.path.path_scope import PathScope, covers_whole
+
+MAX_LONGEST = 50
+"""Segments that the panel lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathSegment:
+    """One segment, ns. `event`: in the whole trace, -1 for none; of a wait the work or the launch that waits."""
+
+    label: str
+    start: int
+    end: int
+    event: int
+    is_wait: bool
+
+
+@dataclass(frozen=True)
+class ShownPath:
+    """A path, its rows on the lanes, and its longest segments, int32[k] indexes."""
+
+    scope: PathScope
+    path: CriticalPath
+    rows: PathRows
+    longest: I32
+    rank_label: str
+    first: int
+    last: int
+
+    def segment(self, index: int) -> PathSegment:
+        """Return a segment by its index."""
+        segments = self.path.segments
+        kind, event, kernel_class = (
+            int(column[index]) for column in (segments.kind, segments.event, segments.kernel_class)
+        )
+        label = next(text for each, text in LABELS.items() if each == kind)
+        if kernel_class != NO_CLASS:
+            label = f"{label}: {KernelClass(kernel_class).label}"
+        whole = event + self.first if event >= 0 else -1
+        return PathSegment(label, int(segments.start[index]), int(segments.end[index]), whole, kind in WAITS)
+
+    def list_segments(self, kind: int) -> I32:
+        """List the segments of a kind, an index of `path.shares`, in time order; of all for -1."""
+        segments = self.path.segments
+        if kind < 0:
+            return np.arange(len(segments), dtype=np.int32)
+        share = self.path.shares[kind]
+        chosen = (segments.kind == share.kind) & (segments.kernel_class == share.kernel_class)
+        return np.flatnonzero(chosen).astype(np.int32)
+
+    def describe_event(self, trace: Trace, event: int) -> str:
+        """Say whether an event of the whole trace is on the path, or by how much it could take longer."""
+        if not self.first <= event < self.last:
+            return f"of another rank: this is the path of {self.rank_label}"
+        slack = self.path.slack_of(event - self.first)
+        start = int(trace.start[event])
+        row = trace.lanes[int(trace.lane[event])].row_base + int(trace.row[event])
+        time = self.rows.sum_inside(row, start, start + int(trace.duration[event]))
+        if time:
+            events, times = self.path.path_events
+            index = int(events.searchsorted(event - self.first))
+            is_own = index < len(events) and int(events[index]) == event - self.first
+            own = int(times[index]) if is_own else 0
+            text = f"on the critical path with {format_duration(time)} of its {format_duration(trace.duration[event])}"
+            return text if own >= time else f"{text}, {format_duration(own)} by itself"
+        if slack is None:
+            return "not part of what this path is about"
+        if slack <= 0:
+            return "off the critical path, but without slack: it could take no longer"
+        return f"off the critical path: could take {format_duration(slack)} longer before the {self.noun} grows"
+
+    @property
+    def noun(self) -> str:
+        return "step" if self.scope.event >= 0 else "range"
+
+
+def read_path(trace: Trace, scope: PathScope) -> PathRead:
+    """Find the critical path of a scope, or why there is none."""
+    rank = trace.all_ranks[scope.rank_index]
+    try:
+        path = _find_path(rank, scope)
+    except WindowError as error:
+        return PathRead(scope, None, str(error))
+    lanes = trace.lanes[rank.first_lane : rank.last_lane]
+    row_base = np.array([lane.row_base for lane in lanes], np.int64)
+    rows = find_path_rows(rank.trace, path.segments, row_base, trace.row_index.rows)
+    _ = path.shares, path.path_events  # computed here, not when the screen asks
+    longest = list_longest(path.segments, MAX_LONGEST)
+    return PathRead(scope, ShownPath(scope, path, rows, longest, rank.label, rank.first, rank.last))
+
+
+def _find_path(rank: Rank, scope: PathScope) -> CriticalPath:
+    trace = rank.trace
+    for step in trace.steps:
+        if step.event + rank.first == scope.event:
+            return find_path_of_window(trace, select_window(trace, step))
+    if covers_whole(trace, scope) and not trace.steps:
+        return find_critical_path(trace)
+    return find_critical_path(trace, time_range=(scope.start, scope.end))
