@@ -46,7 +46,7 @@ def test_info_lists_kinds_in_the_steps_and_sums_them(capsys: pytest.CaptureFixtu
 
 def test_info_prints_a_table_of_the_kinds(capsys: pytest.CaptureFixture[str], serving: Path) -> None:
     _, out, _ = call_main(capsys, "info", serving)
-    assert "Serving steps (vLLM)" in out
+    assert "Serving steps (annotated as vLLM does)" in out
     assert "decode: 6 of 30 kernels not in graphs: launched before or after the graph" in out
     assert "no GPU worked in" in out
 

@@ -12,10 +12,13 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.number_format import format_share
 
 _COLUMNS = (
-    "steps", "batch", "KV", "tokens", "step p50", "p95", "token p50", "p95", "tokens/s", "kernels/token", "CPU/token",
-    "in graphs", "gap p50",
+    "steps", "batch", "KV", "tokens", "step p50", "p95", "time/token p50", "p95", "tokens/s", "kernels/token",
+    "CPU/token", "in graphs", "gap p50",
 )  # fmt: skip
 
+
+MIN_PAUSE_SHARE = 0.01
+"""Of the tokens per second, from which the number with the pauses between steps is named."""
 
 MIN_LEAD_IN_SHARE = 0.05
 """Of the step times, from which the time of the first step that is not counted is named."""
@@ -28,7 +31,7 @@ def build_serving_tables(answer: dict[str, Any]) -> list[RenderableType]:
 
 def _build_table(serving: dict[str, Any]) -> ConsoleTable:
     rank = f"rank {serving['rank']}, " if "rank" in serving else ""
-    title = f"Serving steps ({rank}{', '.join(serving['engines'])})"
+    title = f"Serving steps ({rank}annotated as {', '.join(serving['engines'])} does)"
     table = ConsoleTable(title, ("kind", "left"), *((name, "right") for name in _COLUMNS))
     for kind in serving["kinds"]:
         table.add_cells(kind["kind"], *_format_kind(kind))
@@ -38,6 +41,7 @@ def _build_table(serving: dict[str, Any]) -> ConsoleTable:
         for each in kind["not_graphed"]
     ]
     lines += [line for kind in serving["kinds"] if (line := _format_gaps(kind))]
+    lines += [line for kind in serving["kinds"] if (line := _format_pauses(kind))]
     lines += [
         f"{kind['kind']}: {format_duration(kind['lead_in_ns'])} of the first step not counted: "
         "it waited for GPU work from before the recording"
@@ -74,6 +78,14 @@ def _format_count(value: float | None) -> str:
 
 def _format_time(value: float | None) -> str:
     return "–" if value is None else format_duration(value)
+
+
+def _format_pauses(kind: dict[str, Any]) -> str:
+    """Format the tokens per second with the pauses between steps, "" where these make little difference."""
+    rate, whole = kind["tokens_per_second"], kind["tokens_per_second_with_pauses"]
+    if not rate or not whole or whole > (1 - MIN_PAUSE_SHARE) * rate:
+        return ""
+    return f"{kind['kind']}: {whole:,.0f} tokens/s with the pauses between the steps"
 
 
 def _format_gaps(kind: dict[str, Any]) -> str:
