@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 SEAM_SHARE = 0.45
 """Length of a seam on the axis, as a share of the repeat that stays beside it: room for its label."""
 
+MAX_PAUSE = 4
+"""From one repeat to the next at most this many times as long as in the middle of the run; else another run begins."""
+
 MIN_INNER_RATIO = 2
 """Repeats inside others are at least this many times as many; fewer are the same ones again."""
 
@@ -121,19 +124,17 @@ def list_levels(steps: Sequence[Step], found: Repetitions | None) -> list[list[R
 def list_step_runs(steps: Sequence[Step]) -> list[RepeatRun]:
     """List the runs of steps of one kind, with at least two each, by time.
 
-    A run ends where steps overlap, or where more time passes between two than the longer of them takes: the recorder
-    was off, or a request ended.
+    A run ends where a step begins MAX_PAUSE times as late as is usual in it: the recorder was off, or a request ended.
     """
     ordered = sorted(steps, key=lambda step: step.start)
     runs: list[list[Step]] = []
-    for step in ordered:
-        before = runs[-1][-1] if runs else None
-        if before is not None and _name_kind(before) == _name_kind(step):
-            gap = step.start - before.start - before.duration
-            if 0 <= gap <= max(step.duration, before.duration):
-                runs[-1].append(step)
-                continue
-        runs.append([step])
+    for _, same in itertools.groupby(ordered, _name_kind):
+        group = list(same)
+        starts = np.array([step.start for step in group], dtype=np.int64)
+        interval = np.diff(starts)
+        pause = interval > MAX_PAUSE * np.median(interval) if len(interval) else interval > 0
+        edges = (np.flatnonzero(pause | (interval <= 0)) + 1).tolist()
+        runs += [group[first:last] for first, last in itertools.pairwise([0, *edges, len(group)])]
     return [_build_step_run(run) for run in runs if len(run) > 1]
 
 

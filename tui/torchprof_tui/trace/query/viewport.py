@@ -67,6 +67,10 @@ class Viewport:
         """Return the length of a range on the axis: without a fold its duration, ns."""
         return self._position(end) - self._position(start)
 
+    def midpoint(self, start: int, end: int) -> int:
+        """Return the time in the middle of a range, as it is drawn."""
+        return self._time((self._position(start) + self._position(end)) // 2)
+
     def cell(self, time: int) -> int:
         """Compute the cell that contains a time, as in `level_of_detail`; off the screen if not in 0..width-1."""
         # The largest k with floor(span * k / width) <= time - t0.

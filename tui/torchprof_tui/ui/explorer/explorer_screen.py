@@ -132,6 +132,9 @@ class ExplorerScreen(ExplorerView):
         if rank.trace.steps and find_kept_repetitions(rank.trace) is None:
             self.run_worker(partial(search_repetitions, rank), group="repeats", exclusive=True, thread=True)
 
+    def action_slowest_repeat(self) -> None:
+        self._run_move(self.moves.show_slowest_repeat)
+
     def on_seam_picked(self, message: SeamPicked) -> None:
         self._run_move(partial(self.view_state.show_hidden, message.at))
 

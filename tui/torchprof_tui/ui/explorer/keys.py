@@ -75,6 +75,14 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         show=False,
     ),
     Binding(
+        "U",
+        "slowest_repeat",
+        "slowest repeat",
+        id="time.slowest-repeat",
+        tooltip="show the slowest of the folded repeats; } { the next and the previous one",
+        show=False,
+    ),
+    Binding(
         "escape", "clear", "clear", id="events.clear", tooltip="clear the mark, the search, the selection", show=False
     ),
     Binding("space", "fold", "fold", id="lanes.fold", tooltip="fold or unfold the lane, or the rank"),

@@ -51,8 +51,8 @@ class RepeatFolding:
         fold = self._fold_deeper(levels, depth, at)
         if fold is None:
             self.fold = None
-            return _change_fold(view, None), UNFOLDED
-        centre = at if at is not None else (view.t0 + view.t1) // 2
+            return replace(view, fold=None), UNFOLDED
+        centre = at if at is not None else view.midpoint(view.t0, view.t1)
         _, run, shown = min(
             (entry for entry in fold.iterate_runs() if entry[0] == len(fold.levels) - 1),
             key=lambda entry: max(entry[1].start - centre, centre - entry[1].end, 0),
@@ -87,10 +87,20 @@ class RepeatFolding:
         self.fold = fold
         return moved
 
+    def find_run(self, time: int) -> tuple[RepeatRun, int] | None:
+        """Find the innermost folded run at a time, ns, else the nearest one, and its shown repeat; None unfolded."""
+        entries = [] if self.fold is None else list(self.fold.iterate_runs())
+        if not entries:
+            return None
+        _, run, shown = min(
+            entries, key=lambda entry: (max(entry[1].start - time, time - entry[1].end + 1, 0), -entry[0])
+        )
+        return run, shown
+
     def describe(self, time: int) -> str:
-        """Describe the innermost folded run at a time, ns; "" beside the runs."""
-        runs = [] if self.fold is None else [entry for entry in self.fold.iterate_runs() if entry[1].find(time) >= 0]
-        return describe_run(runs[-1][1], runs[-1][2]) if runs else ""
+        """Describe the innermost folded run at a time, ns; "" where nothing is folded."""
+        found = self.find_run(time)
+        return "" if found is None else describe_run(*found)
 
 
 def _choose_repeats(levels: Sequence[Sequence[RepeatRun]], at: int) -> dict[tuple[int, int], int]:
@@ -121,18 +131,13 @@ def _keep_place(view: Viewport, before: RepeatFold, after: RepeatFold, time: int
     return changed
 
 
-def _change_fold(view: Viewport, fold: None) -> Viewport:
-    """Return the viewport without a fold; it shows the same times."""
-    return replace(view, fold=fold)
-
-
 def describe_run(run: RepeatRun, shown: int, has_more: bool = False) -> str:
     """Describe a folded run in one line: which repeat is shown, how long the others took, which keys go on."""
     others = np.delete(run.duration, shown)
     p50, p95 = (format_duration(round(value)) for value in np.quantile(others, (0.5, 0.95)).tolist())
     slowest = f"slowest #{run.numbers[run.slowest]} {format_duration(int(run.duration[run.slowest]))}"
-    key = "folds inside it" if has_more else "unfolds"
+    key = "folds in it too" if has_more else "unfolds"
     return (
-        f"{run.name} #{run.numbers[shown]} of {len(run):,} · others: p50 {p50}, p95 {p95}, {slowest}"
-        f" · }} {{ change it, u {key}"
+        f"{run.name} #{run.numbers[shown]} · {len(run) - 1:,} folded: p50 {p50}, p95 {p95} · {slowest}"
+        f" · }} {{ U another, u {key}"
     )

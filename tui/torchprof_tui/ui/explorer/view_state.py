@@ -105,10 +105,10 @@ class ViewState:
         if self.selected >= 0:
             start, end = extent(self.trace, self.selected)
             if start < view.t1 and end > view.t0:
-                return (max(start, view.t0) + min(end, view.t1)) // 2
+                return view.midpoint(max(start, view.t0), min(end, view.t1))
         if self.pointer_time is not None and view.t0 <= self.pointer_time < view.t1:
             return self.pointer_time
-        return (view.t0 + view.t1) // 2
+        return view.midpoint(view.t0, view.t1)
 
     def zoom(self, steps: int, at: int | None = None) -> str:
         """Zoom in by `steps` key presses (out where negative), around `at` or the cursor. Returns why not, else ""."""

@@ -32,9 +32,16 @@ def find_seam_time(viewport: Viewport, column: int) -> int:
 
 
 def format_seam(seam: Seam, width: int) -> str:
-    """Format the fullest label that fits: "× 31 · p50 2.1 ms · p95 2.4 ms", "× 31 p50 2.1 ms", "× 31"; or strokes."""
+    """Format the fullest label that fits: "× 31 · p50 2.1 ms · p95 2.4 ms" to "×31"; or strokes."""
     count, p50, p95 = f"× {seam.count:,}", format_duration(round(seam.p50)), format_duration(round(seam.p95))
-    labels = (f" {count} · p50 {p50} · p95 {p95} ", f" {count} p50 {p50} ", f" {count} ", count.replace(" ", ""))
+    same_unit = p50.partition(" ")[0] if p50.rpartition(" ")[2] == p95.rpartition(" ")[2] else p50
+    labels = (
+        f" {count} · p50 {p50} · p95 {p95} ",
+        f" {count} p50 {same_unit} p95 {p95} ",
+        f" {count} p50 {p50} ",
+        f" {count} ",
+        count.replace(" ", ""),
+    )
     text = next((label for label in labels if cell_len(label) <= width), "")
     return text.center(width, SEAM) if text else SEAM * width
 

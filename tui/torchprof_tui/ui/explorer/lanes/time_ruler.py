@@ -132,18 +132,18 @@ class Ruler(PaintedWidget):
 
     def _format_ticks(self, view: Viewport) -> list[TextRun]:
         cells: list[TextRun] = [("─", self.palette.line)] * view.width
+        for column in list_seam_columns(view):
+            cells[column] = (SEAM, self.palette.line)
+        if self.size.height == 1:  # no line of steps for the labels of the seams
+            cells = self._draw_seams(view, cells)
         for tick in compute_ticks(view):
             label = f"┬ {tick.label} "
-            if tick.cell >= 0 and tick.cell + len(label) <= view.width:
+            room = cells[max(tick.cell, 0) : tick.cell + len(label)]
+            if len(room) == len(label) and all(character == "─" for character, _ in room):
                 for column, character in enumerate(label, tick.cell):
                     cells[column] = (character, self.palette.text if character != "┬" else self.palette.line)
             elif 0 <= tick.cell < view.width:
                 cells[tick.cell] = ("┬", self.palette.line)
-        if view.fold is not None and self.size.height > 1:
-            for column in list_seam_columns(view):
-                cells[column] = (SEAM, self.palette.line)
-        elif view.fold is not None:  # no line of steps
-            cells = self._draw_seams(view, cells)
         if self._marked_range is not None:
             self._draw_marked_range(view, cells, self._marked_range)
         if 0 <= self._cursor_column < view.width:
