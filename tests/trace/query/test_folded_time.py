@@ -67,8 +67,8 @@ def test_a_folded_viewport_moves_as_a_plain_one_on_the_axis(
 ) -> None:
     """The oracle is a viewport without a fold, whose times are the positions."""
     view = replace(Viewport.whole((-100, 900), width), fold=fold)
-    plain = Viewport(*(fold.position(time) for time in (view.t0, view.t1)), width, (0, 0))
-    plain = replace(plain, limits=(plain.t0, plain.t1))
+    low, high = fold.position(view.t0), fold.position(view.t1)
+    plain = Viewport(low, high, width, (low, high))
     at, shift = data.draw(st.integers(-100, 900)), data.draw(st.integers(-300, 300))
     view, plain = view.zoom(at, factor).pan(shift), plain.zoom(fold.position(at), factor).pan(shift)
     assert (fold.position(view.t0), fold.position(view.t1)) == (plain.t0, plain.t1)

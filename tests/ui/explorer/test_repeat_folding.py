@@ -9,7 +9,7 @@ from tests.helpers.explorer_app import explorer, settled, two_steps, until
 from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
 from tests.helpers.trace_builder import cpu, kernel, trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.explorer.lanes.seam_marks import SEAM
+from torchprof_tui.ui.explorer.lanes.seam_marks import SEAM, move_label_beside
 
 TOKEN = 112_000
 """From one token of `decode(8, 5)` to the next, ns; the first starts at 20 µs."""
@@ -162,3 +162,23 @@ async def test_folded_tokens_and_layers(size: tuple[int, int]) -> None:
         await settled(pilot)
         drawn = text_on_screen(screen)
     compare_golden("explorer-folded", size, drawn)
+
+
+def test_the_label_of_a_band_moves_beside_the_seams() -> None:
+    band = "▏#3 161.2 ms".ljust(30)
+    assert move_label_beside(band, 10, [(50, SEAM * 9)]) == band
+    assert move_label_beside(band, 10, [(12, SEAM * 8)]) == " " * 10 + "▏#3 161.2 ms" + " " * 8
+
+
+async def test_the_title_leaves_out_what_is_folded() -> None:
+    async with explorer(decode(tokens=8, layers=5, slow=2), (160, 48)) as (screen, pilot):
+        await fold(screen, pilot)
+        await pilot.press("0")
+        title = screen._lanes_area.title
+        state = screen.view_state
+        hidden = [(seam.start, seam.end) for seam in state.folding.seams]
+        made = state.trace
+        kept = [k for k in range(len(made)) if not any(low <= int(made.start[k]) < high for low, high in hidden)]
+        length = made.span[1] - made.span[0] - sum(high - low for low, high in hidden)
+        share = sum(int(made.duration[k]) for k in kept) / length
+        assert title._gpu_busy_share(*made.span, state.folding.fold and state.folding.fold.time) == share

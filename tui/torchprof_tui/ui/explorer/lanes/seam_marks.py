@@ -9,6 +9,10 @@ from rich.cells import cell_len
 from torchprof_tui.analysis.repetition.repeat_fold import Seam
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.ui.common.name_display import truncate
+
+MIN_LABEL_CELLS = 5
+"""Width from which the part of a band between seams has a label."""
 
 SEAM = "╱"
 """A cell of a seam on the lanes and on the ruler."""
@@ -53,3 +57,16 @@ def place_seams(viewport: Viewport, seams: Sequence[Seam]) -> list[tuple[int, st
         for part in viewport.list_sections()
         if part.seam >= 0
     ]
+
+
+def move_label_beside(band: str, column: int, seams: Sequence[tuple[int, str]]) -> str:
+    """Return a band from a column on with its label in the widest part that no seam covers; a character is a cell."""
+    end = column + len(band)
+    covering = [(first, first + len(text)) for first, text in seams if first < end and first + len(text) > column]
+    if not covering:
+        return band
+    starts = [column, *(last for _, last in covering)]
+    parts = zip(starts, [*(first for first, _ in covering), end], strict=True)
+    first, last = max(parts, key=lambda part: part[1] - part[0])
+    label = truncate(band.strip(), max(last - first - 1, 0)) if last - first > MIN_LABEL_CELLS else ""
+    return (" " * (first - column) + label).ljust(len(band))

@@ -19,7 +19,7 @@ from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 from torchprof_tui.ui.explorer.lanes.mouse_gestures import Drag, build_wheel_message
-from torchprof_tui.ui.explorer.lanes.seam_marks import SEAM, list_seam_columns, place_seams
+from torchprof_tui.ui.explorer.lanes.seam_marks import SEAM, list_seam_columns, move_label_beside, place_seams
 from torchprof_tui.ui.explorer.lanes.step_labels import format_step_label
 
 CURSOR = "▼"
@@ -124,9 +124,13 @@ class Ruler(PaintedWidget):
         """Draw the labels of the seams over runs from the first column on."""
         if view.fold is None:
             return runs
-        cells = [(character, style) for text, style in runs for character in text][: view.width]
-        cells += [(" ", self.palette.text)] * (view.width - len(cells))
-        for first, text in place_seams(view, self._seams):
+        seams = place_seams(view, self._seams)
+        cells: list[TextRun] = []
+        for text, style in runs:
+            shown = move_label_beside(text, len(cells), seams) if style in self.palette.bands else text
+            cells += [(character, style) for character in shown]
+        cells = cells[: view.width] + [(" ", self.palette.text)] * (view.width - len(cells))
+        for first, text in seams:
             cells[first : first + len(text)] = [(character, self.palette.muted) for character in text]
         return list(cells)
 
