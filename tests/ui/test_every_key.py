@@ -32,6 +32,7 @@ from torchprof_tui.ui.diff.diff_screen import DiffScreen
 from torchprof_tui.ui.diff.locked_view import LockedView
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.keys import BINDINGS
+from torchprof_tui.ui.explorer.view_history import ViewHistory
 from torchprof_tui.ui.flame.flame_screen import FlameScreen
 from torchprof_tui.ui.guess.guess_screen import GuessScreen
 from torchprof_tui.ui.record.record_screen import RecordScreen
@@ -199,7 +200,8 @@ async def test_every_key_on_the_lanes(name: str) -> None:
                 await pilot.press("escape")
             state.search.set_query("")
             state.mark = None
-            state._previous_views.clear()
+            state._history = ViewHistory()
+            state.folding.fold = None
             state.lane_view.apply_arrangement(arrangement)
             state.selected, state.lane, state.lane_view.top = -1, -1, 0
             if name == "an event":

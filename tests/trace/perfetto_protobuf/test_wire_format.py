@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torchprof_tui.trace.perfetto_protobuf import wire_format
 from torchprof_tui.trace.perfetto_protobuf.wire_format import (
     BYTES,
     PADDING,
@@ -112,3 +116,44 @@ def test_a_message_whose_size_leads_beyond_the_text_is_damaged() -> None:
         assert found.damaged.all()
         assert found.number.tolist() == [1, 2]
     assert scan_fields(buffer, np.array([len(buffer) + 5]), np.array([len(buffer) + 9])).damaged.all()
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(_FIELDS, min_size=1, max_size=5), st.integers(1, 90), st.binary(max_size=3)), max_size=4
+    )
+)
+def test_long_messages_are_read_as_each_alone(
+    messages: list[tuple[list[tuple[int, int, int | bytes]], int, bytes]],
+) -> None:
+    """Longer than the passes over all messages; some end in bytes that are no field."""
+    data = [_write(fields) * copies + end for fields, copies, end in messages]
+    found, damaged = _scan([b"", *data])
+    assert damaged == [False, *map(_is_damaged, data)]
+    for message, got in zip(data, found[1:], strict=True):
+        expected: list[tuple[int, Value]] = []
+        with contextlib.suppress(WireError):  # then those before the damage
+            for field in parse_fields(message):
+                expected.append(field)  # noqa: PERF402
+        assert got == expected
+
+
+def test_the_fields_of_long_messages_are_ordered_by_index_then_by_message() -> None:
+    data = [b"\x08\x01" * 100, b"\x10\x02" * 300, b"\x18\x03" * 200 + b"\x0b"]
+    buffer = np.frombuffer(b"".join(data) + PADDING, np.uint8)
+    end = np.cumsum([len(message) for message in data])
+    fields = scan_fields(buffer, np.append(0, end[:-1]), end)
+    expected = sorted((index, message) for message, count in enumerate((100, 300, 200)) for index in range(count))
+    assert fields.message.tolist() == [message for _, message in expected]
+    assert fields.damaged.tolist() == [False, False, True]
+
+
+def test_a_message_of_many_fields_takes_a_pass_for_each_block_not_for_each_field(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = Mock(wraps=wire_format._read_fields)
+    monkeypatch.setattr(wire_format, "_read_fields", read)
+    data = b"\x08\x01" * 100_000
+    fields = scan_fields(np.frombuffer(data + PADDING, np.uint8), np.array([0]), np.array([len(data)]))
+    assert len(fields.number) == 100_000
+    assert read.call_count < 110

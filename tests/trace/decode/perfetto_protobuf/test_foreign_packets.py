@@ -7,6 +7,7 @@ import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -35,6 +36,7 @@ from tests.helpers.trace_rows import list_rows
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import LEFT_OUT
+from torchprof_tui.trace.decode.column_builder import ColumnBuilder
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.model.trace import Event, Trace
 from torchprof_tui.trace.sources.open import open_source
@@ -248,3 +250,18 @@ def test_slices_in_order_of_time_nest_as_a_stack(tmp_path: Path) -> None:
     trace = build(serialize(packets), tmp_path)
     assert _slices(trace)[:3] == [("a", "", 0, 9), ("b", "", 1, 4), ("c", "", 5, 2)]
     assert [problem.kind for problem in trace.problems] == ["unclosed begin"]
+
+
+def test_slices_without_interned_names_are_added_at_once_though_their_ends_are_plain(tmp_path: Path) -> None:
+    entries = [
+        {"ph": "X", "name": f"op {k}", "cat": "cpu_op", "pid": 100, "tid": 101, "ts": 10.0 * k, "dur": 5.0}
+        for k in range(300)
+    ]
+    data = serialize(convert_entries(entries, intern=False))
+    with patch.object(ColumnBuilder, "add_chunk", autospec=True, side_effect=ColumnBuilder.add_chunk) as added:
+        decoded = decode(data, tmp_path)
+    assert added.call_count < 10
+    built = build_trace(decoded, "t.pftrace")
+    assert [(event[2], event[3]) for event in _slices(built)] == sorted(
+        ((10_000 * k, 5_000) for k in range(300)), key=lambda pair: f"op {pair[0] // 10_000}"
+    )

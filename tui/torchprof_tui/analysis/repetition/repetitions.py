@@ -14,7 +14,7 @@ import numpy as np
 from torchprof_tui.analysis.repetition.kernel_sequence import KernelSequence, choose_sequence
 from torchprof_tui.analysis.repetition.nested_runs import NestedRun, find_nested_runs
 from torchprof_tui.analysis.repetition.pattern_groups import RunGroup, find_variants, group_runs, list_differences
-from torchprof_tui.analysis.repetition.step_list import REPETITION
+from torchprof_tui.analysis.repetition.step_list import REPETITION, REPETITIONS_KEY
 from torchprof_tui.trace.core.arrays import F64, I32, I64
 from torchprof_tui.trace.model.trace import Step, Trace
 
@@ -23,8 +23,6 @@ MAX_DIFFERENCES = 16
 
 MIN_FILLED_SHARE = 0.9
 """Share of two repetitions that must be tokens for these to be shown rather than the two requests."""
-
-_KEY = "repetitions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +128,7 @@ class Repetitions:
 
 def find_repetitions(trace: Trace) -> Repetitions:
     """Find the repetitions of one process; kept with the trace. 1 M kernels take about a second."""
-    kept = trace.derived.get(_KEY)
+    kept = trace.derived.get(REPETITIONS_KEY)
     if isinstance(kept, Repetitions):
         return kept
     sequence = choose_sequence(trace)
@@ -144,7 +142,7 @@ def find_repetitions(trace: Trace) -> Repetitions:
         for group, label in zip(groups, labels, strict=True)
     )
     found = Repetitions(sequence, patterns, _choose_unit(patterns), len(np.unique(values)) > 1)
-    trace.derived[_KEY] = found
+    trace.derived[REPETITIONS_KEY] = found
     return found
 
 

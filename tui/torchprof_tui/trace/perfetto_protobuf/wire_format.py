@@ -7,9 +7,9 @@ type) and a value. Groups (wire types 3 and 4) are obsolete; a message with one 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,12 @@ Value: TypeAlias = int | bytes
 
 _MAX_VARINT_BYTES = 10
 _WORD_BYTES = 8
+
+_MAX_PASSES, _MAX_WALKED = 48, 64
+"""After so many passes, so many messages or fewer are walked one by one: a pass would cost more than its fields."""
+
+_WALKED_BYTES = 4096
+"""A block of `_walk_message`."""
 
 _CONTINUED = np.uint64(0x8080808080808080)
 _BYTE_COUNTS = np.uint64(sum((k + 1) << 8 * (7 - k) for k in range(8)))
@@ -105,60 +111,131 @@ class ScannedFields:
     damaged: Bool
 
 
+class _Fields(NamedTuple):
+    """One field at each of k positions. `tag` int64, `value` uint64; `begin`, `end` int64: of its value; `bad` bool."""
+
+    tag: I64
+    value: U64
+    begin: I64
+    end: I64
+    bad: Bool
+
+    def select(self, chosen: I64 | Bool | slice) -> _Fields:
+        """Return the fields at these indices, or of this mask."""
+        return _Fields(self.tag[chosen], self.value[chosen], self.begin[chosen], self.end[chosen], self.bad[chosen])
+
+
+def _join_fields(parts: Sequence[_Fields]) -> _Fields:
+    return _Fields(
+        np.concatenate([part.tag for part in parts]),
+        np.concatenate([part.value for part in parts]),
+        np.concatenate([part.begin for part in parts]),
+        np.concatenate([part.end for part in parts]),
+        np.concatenate([part.bad for part in parts]),
+    )
+
+
 def scan_fields(buffer: U8, begin: I64, end: I64) -> ScannedFields:
     """Scan n messages, message k in `buffer[begin[k]:end[k]]`; `buffer` ends with PADDING.
 
-    Works on all messages at once, field by field, so that it costs one pass for each field of the longest message.
+    Works on all messages at once, field by field: a pass for each field. Where few messages have many more fields,
+    these are walked one message at a time.
     """
     words: U64 = np.ndarray((len(buffer) - _WORD_BYTES + 1,), "<u8", buffer.data, strides=(1,))
     readable = len(buffer) - len(PADDING)
     damaged = end > readable  # a damaged size leads beyond the text
     message = np.flatnonzero(np.minimum(end, readable) > begin)
     cursor, limit = begin[message], np.minimum(end[message], readable)
-    parts: list[tuple[I64, I64, U8, U64, I64]] = []
+    parts: list[tuple[I64, _Fields]] = []
     while len(message):
-        first = buffer[cursor]
-        tag = first.astype(np.int64)
-        after = cursor + 1
-        long = np.flatnonzero(first >= 128)
-        if len(long):
-            long_tag, size = _read_long_varints(buffer, words, cursor[long])
-            tag[long] = long_tag.astype(np.int64) & 0xFFFFFFFF
-            after[long] += size - 1
-        value, size = _read_varints(buffer, words, after)
-        wire = (tag & 7).astype(np.uint8)
-        position = after + size
-        if wire.any():
-            is_bytes = wire == BYTES
-            position += value.view(np.int64) * is_bytes
-            fixed = np.flatnonzero((wire == FIXED64) | (wire == FIXED32))
-            if len(fixed):
-                width = np.where(wire[fixed] == FIXED64, 8, 4)
-                value[fixed] = words[np.minimum(after[fixed], len(words) - 1)]
-                value[fixed[width == 4]] &= np.uint64(0xFFFFFFFF)
-                position[fixed] = after[fixed] + width
-                size[fixed] = np.maximum(size[fixed], 1)
-            bad = (position > limit) | (position < after) | (wire == 3) | (wire == 4) | (wire > FIXED32) | (size == 0)
-        else:
-            bad = (position > limit) | (size == 0)
-        begins = after + size
-        if bad.any():
-            damaged[message[bad]] = True
-            keep = ~bad
-            message, tag, wire, value = message[keep], tag[keep], wire[keep], value[keep]
-            begins, position, limit = begins[keep], position[keep], limit[keep]
-        parts.append((message, tag >> 3, wire, value, begins))
-        more = position < limit
+        if len(parts) >= _MAX_PASSES and len(message) <= _MAX_WALKED:
+            parts.append(_walk_messages(buffer, words, message, cursor, limit, damaged))
+            break
+        fields = _read_fields(buffer, words, cursor, limit)
+        if fields.bad.any():
+            damaged[message[fields.bad]] = True
+            keep = ~fields.bad
+            message, limit = message[keep], limit[keep]
+            fields = fields.select(keep)
+        parts.append((message, fields))
+        more = fields.end < limit
         if more.all():
-            cursor = position
+            cursor = fields.end
         else:
             rest = np.flatnonzero(more)
-            message, cursor, limit = message[rest], position[rest], limit[rest]
+            message, cursor, limit = message[rest], fields.end[rest], limit[rest]
     if not parts:
         nothing = np.zeros(0, np.int64)
         return ScannedFields(nothing, nothing, nothing.astype(np.uint8), nothing.astype(np.uint64), nothing, damaged)
-    messages, numbers, wires, values, begins = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return ScannedFields(messages, numbers, wires, values, begins, damaged)
+    messages = np.concatenate([message for message, _ in parts])
+    tag = np.concatenate([fields.tag for _, fields in parts])
+    value = np.concatenate([fields.value for _, fields in parts])
+    begins = np.concatenate([fields.begin for _, fields in parts])
+    return ScannedFields(messages, tag >> 3, (tag & 7).astype(np.uint8), value, begins, damaged)
+
+
+def _read_fields(buffer: U8, words: U64, cursor: I64, limit: I64) -> _Fields:
+    """Read a field at each of k positions, int64[k]; `limit` int64[k]: where its message ends."""
+    first = buffer[cursor]
+    tag = first.astype(np.int64)
+    after = cursor + 1
+    long = np.flatnonzero(first >= 128)
+    if len(long):
+        long_tag, size = _read_long_varints(buffer, words, cursor[long])
+        tag[long] = long_tag.astype(np.int64) & 0xFFFFFFFF
+        after[long] += size - 1
+    value, size = _read_varints(buffer, words, after)
+    wire = (tag & 7).astype(np.uint8)
+    position = after + size
+    if wire.any():
+        is_bytes = wire == BYTES
+        position += value.view(np.int64) * is_bytes
+        fixed = np.flatnonzero((wire == FIXED64) | (wire == FIXED32))
+        if len(fixed):
+            width = np.where(wire[fixed] == FIXED64, 8, 4)
+            value[fixed] = words[np.minimum(after[fixed], len(words) - 1)]
+            value[fixed[width == 4]] &= np.uint64(0xFFFFFFFF)
+            position[fixed] = after[fixed] + width
+            size[fixed] = np.maximum(size[fixed], 1)
+        bad = (position > limit) | (position < after) | (wire == 3) | (wire == 4) | (wire > FIXED32) | (size == 0)
+    else:
+        bad = (position > limit) | (size == 0)
+    return _Fields(tag, value, after + size, position, bad)
+
+
+def _walk_messages(buffer: U8, words: U64, message: I64, cursor: I64, limit: I64, damaged: Bool) -> tuple[I64, _Fields]:
+    """Read the rest of a few messages, ordered by index of the field, then by message; marks the damaged ones."""
+    walks: list[_Fields] = []
+    for number, at, end in zip(message.tolist(), cursor.tolist(), limit.tolist(), strict=True):
+        fields = _walk_message(buffer, words, at, end)
+        if fields.bad[-1]:
+            damaged[number] = True
+            fields = fields.select(slice(-1))
+        walks.append(fields)
+    lengths = [len(fields.tag) for fields in walks]
+    owner = np.repeat(message, lengths)
+    order = np.lexsort((owner, np.concatenate([np.arange(length) for length in lengths])))
+    return owner[order], _join_fields(walks).select(order)
+
+
+def _walk_message(buffer: U8, words: U64, at: int, limit: int) -> _Fields:
+    """Read the fields of `buffer[at:limit]`, of which only the last can be bad.
+
+    A block of bytes at a time: reads a field at each byte, as if one began there, then steps from field to field.
+    """
+    parts: list[_Fields] = []
+    is_bad = False
+    while at < limit and not is_bad:
+        cursor = np.arange(at, min(at + _WALKED_BYTES, limit))
+        fields = _read_fields(buffer, words, cursor, np.full(len(cursor), limit))
+        steps = np.where(fields.bad, limit, fields.end).tolist()
+        found, origin, stop = [], at, at + len(cursor)
+        while at < stop:
+            found.append(at - origin)
+            at = steps[at - origin]
+        parts.append(fields.select(np.array(found)))
+        is_bad = bool(fields.bad[found[-1]])
+    return _join_fields(parts)
 
 
 def _read_varints(buffer: U8, words: U64, position: I64) -> tuple[U64, I64]:

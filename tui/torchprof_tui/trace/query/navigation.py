@@ -34,6 +34,22 @@ def find_row_neighbour(trace: Trace, index: RowIndex, event: int, offset: int) -
     return int(index.order[position]) if first <= position < last else -1
 
 
+def find_counterpart(trace: Trace, index: RowIndex, event: int, start: int, other: tuple[int, int]) -> int:
+    """Find the event of another repeat that is at the same place as `event` in a repeat from `start` on, ns.
+
+    The place is counted in the events of its row. `other`: start and end of the other repeat. -1 where that repeat has
+    fewer events in the row, or one of another name at this place.
+    """
+    row = row_of(trace, event)
+    starts = index.starts[int(index.first[row]) : int(index.first[row + 1])]
+    place = int(starts.searchsorted(trace.start[event]) - starts.searchsorted(start))
+    position = int(starts.searchsorted(other[0])) + place
+    if place < 0 or position >= len(starts) or starts[position] >= other[1]:
+        return -1
+    found = int(index.order[int(index.first[row]) + position])
+    return found if trace.name[found] == trace.name[event] else -1
+
+
 def nearest_on_lane(trace: Trace, lane: int, time: int) -> int:
     """Find the outermost event of a lane at a time, or nearest to it; -1 where the lane has no events.
 

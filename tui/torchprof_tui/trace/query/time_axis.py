@@ -35,7 +35,7 @@ def compute_ticks(viewport: Viewport) -> list[Tick]:
             step = factor * 10**power
             longest = max(len(format_time(time, step, reach)) for time in (viewport.t0, viewport.t1))
             if step * viewport.width >= (longest + LABEL_GAP) * viewport.span:
-                first = -(-viewport.t0 // step) * step
-                times = range(first, viewport.t1, step)
+                linear = (section for section in viewport.list_sections() if section.seam < 0)
+                times = (t for part in linear for t in range(-(-part.t0 // step) * step, part.t1, step))
                 return [Tick(viewport.cell(time), time, format_time(time, step, reach)) for time in times]
     return []

@@ -37,6 +37,13 @@ class EventPicked(Message):
 
 
 @dataclass
+class SeamPicked(Message):
+    """A click on a seam of folded repeats, at the time that has its place there."""
+
+    at: int
+
+
+@dataclass
 class ZoomAsked(Message):
     """The wheel was turned with ctrl or alt."""
 

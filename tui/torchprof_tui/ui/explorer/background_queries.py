@@ -74,7 +74,9 @@ class BackgroundQueries:
         """Check the whole trace of one rank (0 without ranks). Afterwards any scope is checked quickly."""
         precomputed = self._get_checker(rank_index).precompute()
         self._annotate_lanes(rank_index, precomputed)
-        self._find_repetitions(self._trace.all_ranks[rank_index])
+        rank = self._trace.all_ranks[rank_index]
+        if not rank.trace.steps:
+            search_repetitions(rank)
         return TraceChecked(precomputed.result, rank_index)
 
     def _annotate_lanes(self, rank_index: int, precomputed: PrecomputedCheck) -> None:
@@ -92,13 +94,6 @@ class BackgroundQueries:
             labels = GapLabels(rank.trace, precomputed.gaps, rank.first_lane, other_ranks, lines)
             self.annotations = labels, EventNotes(self._trace, self._notes)
             self._annotated_ranks.add(rank_index)
-
-    def _find_repetitions(self, rank: Rank) -> None:
-        """Find repetitions to go through where no steps were recorded; `list_steps` returns them from then on."""
-        if not rank.trace.steps:
-            from torchprof_tui.analysis.repetition.repetitions import find_repetitions
-
-            keep_repeated_steps(rank, find_repetitions(rank.trace).list_steps(rank.first))
 
     def cancel(self, rank_index: int) -> None:
         """Cancel the check of a rank that is running. Called on the UI thread."""
@@ -138,3 +133,12 @@ class BackgroundQueries:
         from torchprof_tui.analysis.dispatch import chain, source_line
 
         return chain.ChainFinder(self._trace), source_line.SourceLineFinder(self._trace)
+
+
+def search_repetitions(rank: Rank) -> None:
+    """Find the repetitions of a rank; where no steps were recorded, `list_steps` returns them from then on."""
+    from torchprof_tui.analysis.repetition.repetitions import find_repetitions
+
+    found = find_repetitions(rank.trace)
+    if not rank.trace.steps:
+        keep_repeated_steps(rank, found.list_steps(rank.first))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from torchprof_tui.analysis.repetition.step_list import find_kept_repetitions
 from torchprof_tui.ui.common.messages import (
     EventPicked,
     JumpAsked,
@@ -21,11 +22,13 @@ from torchprof_tui.ui.common.messages import (
     PromptSubmitted,
     RangeDragged,
     ScrollAsked,
+    SeamPicked,
     SliceWritten,
     ViewDragged,
     ZoomAsked,
 )
 from torchprof_tui.ui.common.status_line import format_copy_message
+from torchprof_tui.ui.explorer.background_queries import search_repetitions
 from torchprof_tui.ui.explorer.explorer_view import ExplorerView
 from torchprof_tui.ui.explorer.keys import BINDINGS, KEYLESS_COMMANDS
 from torchprof_tui.ui.explorer.layout import PanelSize
@@ -121,6 +124,19 @@ class ExplorerScreen(ExplorerView):
 
     def action_step(self, later: bool) -> None:
         self._run_move(partial(self.moves.select_adjacent_step, later))
+
+    def action_fold_repeats(self) -> None:
+        """Show one of the repeats; look for those within recorded steps meanwhile, for the next press."""
+        self._run_move(self.view_state.toggle_repeats)
+        rank = self.view_state.current_rank()
+        if rank.trace.steps and find_kept_repetitions(rank.trace) is None:
+            self.run_worker(partial(search_repetitions, rank), group="repeats", exclusive=True, thread=True)
+
+    def action_slowest_repeat(self) -> None:
+        self._run_move(self.moves.show_slowest_repeat)
+
+    def on_seam_picked(self, message: SeamPicked) -> None:
+        self._run_move(partial(self.view_state.show_hidden, message.at))
 
     def action_go_back(self) -> None:
         self._run_move(self.view_state.go_back, is_jump=False)

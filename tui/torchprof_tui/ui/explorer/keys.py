@@ -67,6 +67,22 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         "{", "step(False)", "step back", id="events.previous-step", tooltip="previous step, or repetition", show=False
     ),
     Binding(
+        "u",
+        "fold_repeats",
+        "one repeat",
+        id="time.fold-repeats",
+        tooltip="show one of the repeats (steps, tokens, then layers), p50 and p95 of the others; at last: all again",
+        show=False,
+    ),
+    Binding(
+        "U",
+        "slowest_repeat",
+        "slowest repeat",
+        id="time.slowest-repeat",
+        tooltip="show the slowest of the folded repeats; } { the next and the previous one",
+        show=False,
+    ),
+    Binding(
         "escape", "clear", "clear", id="events.clear", tooltip="clear the mark, the search, the selection", show=False
     ),
     Binding("space", "fold", "fold", id="lanes.fold", tooltip="fold or unfold the lane, or the rank"),

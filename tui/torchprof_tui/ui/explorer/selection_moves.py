@@ -5,6 +5,7 @@ Changes the `ViewState` only; no widget is touched.
 
 from __future__ import annotations
 
+from torchprof_tui.analysis.repetition.repeat_fold import RepeatRun
 from torchprof_tui.analysis.repetition.step_list import are_repetitions
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.trace.model.lanes import Role
@@ -87,8 +88,15 @@ class SelectionMoves:
         return ""
 
     def select_adjacent_step(self, later: bool) -> str:
-        """Select the next or previous step of the current rank."""
+        """Select the next or previous step of the current rank; while repeats are folded, show the repeat beside."""
         state = self._view_state
+        found = state.folding.find_run(state.cursor_time())
+        if found is not None:
+            run, shown = found
+            index = shown + (1 if later else -1)
+            if not 0 <= index < len(run):
+                return f"the {'last' if later else 'first'} {run.name} of {len(run):,}"
+            return self._show_repeat(run, shown, index)
         steps = state.current_steps()
         if not steps:
             return "no steps: the profiled program did not call prof.step(), and no repetition was found"
@@ -101,6 +109,27 @@ class SelectionMoves:
         if are_repetitions(steps) and step.duration < state.viewport.span:  # the event is only the first kernel
             state.viewport = state.viewport.reveal(step.start, step.start + step.duration)
         return ""
+
+    def show_slowest_repeat(self) -> str:
+        """Show the slowest repeat of the folded run at the cursor. Returns a message: which, or why not."""
+        state = self._view_state
+        found = state.folding.find_run(state.cursor_time())
+        if found is None:
+            return "no repeats are folded: u folds them"
+        run, shown = found
+        if shown == run.slowest:
+            return f"the slowest {run.name} is shown already: {state.folding.describe(int(run.bounds[shown]))}"
+        return self._show_repeat(run, shown, run.slowest)
+
+    def _show_repeat(self, run: RepeatRun, shown: int, index: int) -> str:
+        """Show another repeat of a folded run, with the selection at the same place in it. Returns which it is."""
+        state, trace = self._view_state, self._trace
+        start, bounds = int(run.bounds[shown]), (int(run.bounds[index]), int(run.bounds[index + 1]))
+        is_inside = state.selected >= 0 and run.find(int(trace.start[state.selected])) == shown
+        message = state.show_hidden(bounds[0])
+        if is_inside:
+            state.select(navigation.find_counterpart(trace, trace.row_index, state.selected, start, bounds))
+        return message
 
     def select_match(self, later: bool) -> str:
         """Select the next or previous match of the search, wrapping around the ends."""

@@ -11,6 +11,7 @@ from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.trace.model.ranks import AlignmentMethod, Ranks
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.model.trace_metadata import read_device_names
+from torchprof_tui.trace.query.folded_time import FoldedTime
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.trace.specs.address import is_url, parse_ssh_path
 from torchprof_tui.ui.common.name_display import clean, truncate
@@ -36,11 +37,13 @@ class TitleLine(PaintedWidget):
         self._device_limit_note = f" ({MAX_DEVICES} of {len(gpu_busy):,} GPUs)" if len(gpu_busy) > MAX_DEVICES else ""
         self._span = trace.span
         self._visible_span = trace.span
+        self._fold: FoldedTime | None = None
 
     def show_viewport(self, viewport: Viewport) -> None:
         shown = (max(viewport.t0, self._span[0]), min(viewport.t1, self._span[1]))
-        if shown != self._visible_span:
-            self._visible_span = shown
+        fold = viewport.fold
+        if shown != self._visible_span or fold is not self._fold:
+            self._visible_span, self._fold = shown, fold
             self.repaint()
 
     def paint(self, y: int, width: int) -> Strip:
@@ -48,8 +51,8 @@ class TitleLine(PaintedWidget):
         busy = ""
         if self._gpu_busy:
             busy = f"GPU busy{self._device_limit_note} {format_share(self._gpu_busy_share(*self._span))} of trace"
-            if self._visible_span != self._span and self._visible_span[0] < self._visible_span[1]:
-                busy += f" · here {format_share(self._gpu_busy_share(*self._visible_span))}"
+            if (self._visible_span != self._span or self._fold) and self._visible_span[0] < self._visible_span[1]:
+                busy += f" · here {format_share(self._gpu_busy_share(*self._visible_span, self._fold))}"
         elif self._span[1] > self._span[0]:
             busy = "no GPU work in this trace"
         name = f" {truncate(self._label, max(width - cell_len(busy) - 4, 8))}"
@@ -68,9 +71,16 @@ class TitleLine(PaintedWidget):
         ]
         return build_strip(runs, width, palette.text)
 
-    def _gpu_busy_share(self, start: int, end: int) -> float:
-        busy = sum(intervals.measure_between(start, end) for intervals in self._gpu_busy)
-        return busy / (len(self._gpu_busy) * max(end - start, 1))
+    def _gpu_busy_share(self, start: int, end: int, fold: FoldedTime | None = None) -> float:
+        """Return the share of a range, without what is folded in it, that the GPUs were busy."""
+        hidden = [] if fold is None else list(zip(fold.starts, fold.ends, strict=True))
+        hidden = [(max(low, start), min(high, end)) for low, high in hidden if low < end and high > start]
+        busy = sum(
+            intervals.measure_between(start, end) - sum(intervals.measure_between(*part) for part in hidden)
+            for intervals in self._gpu_busy
+        )
+        length = end - start - sum(high - low for low, high in hidden)
+        return busy / (len(self._gpu_busy) * max(length, 1))
 
 
 def short_label(label: str) -> str:

@@ -6,9 +6,8 @@ is decided in `selection_moves`.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from torchprof_tui.analysis.repetition.step_list import list_steps
 from torchprof_tui.trace.model.lanes import Role
@@ -20,7 +19,9 @@ from torchprof_tui.ui.explorer.goto_target import StepNumber, parse_goto_target
 from torchprof_tui.ui.explorer.lanes.lane_view_state import LaneViewState
 from torchprof_tui.ui.explorer.lanes.screen_lines import LaneArrangement
 from torchprof_tui.ui.explorer.range_mark import RangeMark
+from torchprof_tui.ui.explorer.repeat_folding import RepeatFolding
 from torchprof_tui.ui.explorer.search_state import NameSearch
+from torchprof_tui.ui.explorer.view_history import View, ViewHistory
 
 ZOOM_FACTOR = 0.75
 """Share of the visible time that one key press keeps; five presses keep about a quarter."""
@@ -34,19 +35,6 @@ ALL_LANES_SHOWN = "all lanes are on screen"
 WHEEL_HINT = ": ctrl or alt with the wheel zooms, shift pans"
 WHOLE_TRACE = "the whole trace is on screen: w zooms in"
 LARGEST_ZOOM = "this is the largest zoom: s zooms out"
-
-MAX_PREVIOUS_VIEWS = 100
-"""Views that `backspace` can return to."""
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What was shown before a jump: the viewport, the selected event and lane (-1 for none), the first line."""
-
-    viewport: Viewport
-    selected: int
-    lane: int
-    top: int
 
 
 class ViewState:
@@ -67,7 +55,8 @@ class ViewState:
         self.mark: RangeMark | None = None
         self._initial_arrangement = self._own_arrangement = self.lane_view.arrangement  # own: not the user's
         self.is_arranged = False  # whether the lanes are arranged for the size of the screen
-        self._previous_views: deque[View] = deque(maxlen=MAX_PREVIOUS_VIEWS)
+        self._history = ViewHistory()
+        self.folding = RepeatFolding()
         self._last_fit: tuple[int, Viewport] | None = None  # the event that was fitted, and the viewport that showed it
 
     # -- viewport ------------------------------------------------------------------------------------------
@@ -116,10 +105,10 @@ class ViewState:
         if self.selected >= 0:
             start, end = extent(self.trace, self.selected)
             if start < view.t1 and end > view.t0:
-                return (max(start, view.t0) + min(end, view.t1)) // 2
+                return view.midpoint(max(start, view.t0), min(end, view.t1))
         if self.pointer_time is not None and view.t0 <= self.pointer_time < view.t1:
             return self.pointer_time
-        return (view.t0 + view.t1) // 2
+        return view.midpoint(view.t0, view.t1)
 
     def zoom(self, steps: int, at: int | None = None) -> str:
         """Zoom in by `steps` key presses (out where negative), around `at` or the cursor. Returns why not, else ""."""
@@ -136,7 +125,20 @@ class ViewState:
 
     def pan_to(self, time: int) -> str:
         """Centre the viewport on a time. Returns why nothing moves, else ""."""
-        return self._show(self.viewport.centre(time), "the view shows this time already")
+        unfolded = self.folding.show_range(self.viewport, time, time + 1)
+        return self._show(unfolded.centre(time), "the view shows this time already")
+
+    def show_hidden(self, time: int) -> str:
+        """Show the folded repeat at a time, ns, in place of the one that is shown. Returns a message: which."""
+        self.viewport = self.folding.show_range(self.viewport, time, time + 1)
+        return self.folding.describe(time)
+
+    def toggle_repeats(self) -> str:
+        """Fold the repeats, then those inside them, then unfold all. Returns a message: what is shown, or why not."""
+        at = extent(self.trace, self.selected)[0] if self.selected >= 0 else None
+        self.viewport, message = self.folding.toggle(self.viewport, self.current_rank(), at)
+        self._extend_mark()
+        return message
 
     def _show(self, viewport: Viewport, reason: str) -> str:
         """Show a viewport. Returns "", or why it cannot differ: the whole trace is on screen, else `reason`."""
@@ -183,26 +185,26 @@ class ViewState:
 
     def fit_all(self) -> str:
         """Show the whole trace. Returns why nothing changes, else ""."""
-        return self._show(Viewport.whole(self.trace.span, self.viewport.width), WHOLE_TRACE)
+        return self._show(self.viewport.fit_limits(), WHOLE_TRACE)
 
     def jump(self, move: Callable[[], str | None]) -> str:
         """Run a move, and remember the view before it where it changed the viewport or scrolled by half a screen.
 
         Returns the move's message.
         """
-        before = View(self.viewport, self.selected, self.lane, self.lane_view.top)
+        before = View(self.viewport, self.folding.fold, self.selected, self.lane, self.lane_view.top)
         message = move() or ""
         is_far = abs(self.lane_view.top - before.top) >= max(self.lane_view.height // 2, 1)
         if self.viewport != before.viewport or is_far:
-            self._previous_views.append(before)
+            self._history.push(before)
         return message
 
     def go_back(self) -> str:
         """Return to the view before the last jump, with its selection. Returns why there is none, else ""."""
-        if not self._previous_views:
+        if (view := self._history.pop()) is None:
             return "no previous view: there was no jump yet"
-        view = self._previous_views.pop()
         self.select(view.selected)  # shows its lane, which may be hidden by now
+        self.folding.fold = view.fold
         width = self.viewport.width
         self.viewport = view.viewport if view.viewport.width == width else view.viewport.resize(width)
         self.lane, self.lane_view.top = view.lane, view.top
@@ -220,9 +222,9 @@ class ViewState:
         self.lane = int(self.trace.lane[event])
         self.lane_view.reveal_lane(self.lane)
         start, end = extent(self.trace, event)
-        view = self.viewport
+        view = self.viewport = self.folding.show_range(self.viewport, start, end)
         overlaps = start < view.t1 and end > view.t0
-        if not overlaps or (end - start < view.span and not (view.t0 <= start and end <= view.t1)):
+        if not overlaps or (view.measure(start, end) < view.span and not (view.t0 <= start and end <= view.t1)):
             self.viewport = view.reveal(start, end)
         self.scroll_into_view()
         self._extend_mark()
@@ -238,7 +240,7 @@ class ViewState:
         if isinstance(target, StepNumber):
             return self._select_step(target.number)
         low, high = self.viewport.limits
-        self.viewport = self.viewport.centre(target.time)
+        self.pan_to(target.time)
         self.pointer_time = min(max(target.time, low), high)
         return "" if low <= target.time <= high else "that time is outside the trace"
 

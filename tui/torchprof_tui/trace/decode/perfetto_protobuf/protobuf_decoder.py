@@ -8,6 +8,7 @@ that JSON would have (`perfetto_protobuf/packet_entries.py`), which is what the 
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,10 @@ ProgressCallback = Callable[[int, int | None, int], None]
 """As that of `general_decoder.py`."""
 
 BLOCKS_FILE = "packets.blocks"
+
+MIN_ROWS_PER_SLOW = 8
+"""Where more than one packet in so many of a chunk is slow, all are converted as such: a run of them costs less than
+rows between them."""
 
 _STATE_FIELDS = (Packet.CLOCK_SNAPSHOT, Packet.INTERNED_DATA, Packet.STATE_CLEARED, Packet.DEFAULTS)
 _STATE = np.zeros(64, np.bool_)
@@ -132,6 +137,8 @@ class ProtobufDecoder:
         self._mark_mixed(packets)
         rows = merge_rows([reader.read_rows(packets) for reader in self._readers])
         if packets.is_slow.any():
+            if MIN_ROWS_PER_SLOW * np.count_nonzero(packets.is_slow) > len(rows.packet):
+                packets.is_slow[rows.packet] = True  # begins that are slow, ends that are not: in turn
             rows = rows.select(~packets.is_slow[rows.packet])
         self._append(chunk, packets, rows, read_times(packets, self._context))
         self._count_others(fields.number)
@@ -177,11 +184,13 @@ class ProtobufDecoder:
     def _append(self, chunk: PacketChunk, packets: ChunkPackets, rows: Rows, time: I64) -> None:
         """Append rows and slow packets in the order of packets."""
         begin = 0
-        for packet in np.flatnonzero(packets.is_slow).tolist():
-            end = int(np.searchsorted(rows.packet, packet))
+        slow = np.flatnonzero(packets.is_slow)
+        ends = np.searchsorted(rows.packet, slow)
+        for first, last in itertools.pairwise([*np.flatnonzero(np.diff(ends, prepend=-1)).tolist(), len(slow)]):
+            end = int(ends[first])
             self._append_rows(chunk, rows, time, begin, end)
             begin = end
-            self._append_slow(chunk, packets, packet)
+            self._append_slow(chunk, packets, slow[first:last].tolist())
         self._append_rows(chunk, rows, time, begin, len(rows.packet))
 
     def _append_rows(self, chunk: PacketChunk, rows: Rows, time: I64, begin: int, end: int) -> None:
@@ -208,23 +217,31 @@ class ProtobufDecoder:
         self._duration.extend(columns.duration)
         self._position.extend(chunk.tag[packet])
 
-    def _append_slow(self, chunk: PacketChunk, packets: ChunkPackets, packet: int) -> None:
-        data = chunk.text[int(chunk.begin[packet]) : int(chunk.end[packet])]
-        table = packets.table if isinstance(packets.table, int) else int(packets.table[packet])
-        try:
-            events = convert_packet(data, self._context.tables[table], self._context.tracks, make_placeholder)
-        except WireError:
-            self._report_unreadable(chunk, packet)
-            return
-        if not events.entries:
-            self._event_reader.untyped += 1
-            return
-        self._builder.add_chunk(events.entries, b"")
-        count = len(events.entries)
-        time = None if events.time is None else self._context.to_trace_time(events.time, events.clock)
-        self._time.extend(np.full(count, _fit(time, NO_TIME), np.int64))
-        self._duration.extend(np.full(count, _fit(events.duration, NO_DURATION), np.int64))
-        self._position.extend(np.full(count, chunk.tag[packet], np.int32))
+    def _append_slow(self, chunk: PacketChunk, packets: ChunkPackets, slow: list[int]) -> None:
+        """Append slow packets without rows between them, at once: each call costs as much as hundreds of entries."""
+        entries: list[dict[str, Any]] = []
+        columns: tuple[list[int], list[int], list[int]] = [], [], []
+        for packet in slow:
+            data = chunk.text[int(chunk.begin[packet]) : int(chunk.end[packet])]
+            table = packets.table if isinstance(packets.table, int) else int(packets.table[packet])
+            try:
+                events = convert_packet(data, self._context.tables[table], self._context.tracks, make_placeholder)
+            except WireError:
+                self._report_unreadable(chunk, packet)
+                continue
+            if not events.entries:
+                self._event_reader.untyped += 1
+                continue
+            time = None if events.time is None else self._context.to_trace_time(events.time, events.clock)
+            values = _fit(time, NO_TIME), _fit(events.duration, NO_DURATION), int(chunk.tag[packet])
+            for column, value in zip(columns, values, strict=True):
+                column += [value] * len(events.entries)
+            entries += events.entries
+        if entries:
+            self._builder.add_chunk(entries, b"")
+            self._time.extend(np.array(columns[0], np.int64))
+            self._duration.extend(np.array(columns[1], np.int64))
+            self._position.extend(np.array(columns[2], np.int32))
 
     def _report_unreadable(self, chunk: PacketChunk, packet: int) -> None:
         self._unreadable += 1

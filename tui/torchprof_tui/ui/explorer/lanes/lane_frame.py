@@ -9,9 +9,10 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, Bool
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.level_of_detail import Cells, compute_cells
+from torchprof_tui.trace.query.level_of_detail import Cells
 from torchprof_tui.trace.query.navigation import extent
 from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.trace.query.viewport_cells import compute_viewport_cells
 from torchprof_tui.ui.explorer.lanes.bar_painter import merge_busiest, merge_deepest
 from torchprof_tui.ui.explorer.lanes.screen_lines import LineContent, ScreenLine, folded_rows, rank_rows
 
@@ -52,7 +53,7 @@ def build_frame(trace: Trace, viewport: Viewport, lines: tuple[ScreenLine, ...])
             rows.extend(list_rows(trace, line))
             if len(rows) > first or is_cpu_only(trace, line):  # a rank may have recorded no event
                 spans.append((y, first, len(rows)))
-    cells = compute_cells(trace.row_index, np.array(rows, dtype=np.int32), viewport.t0, viewport.t1, viewport.width)
+    cells = compute_viewport_cells(trace.row_index, np.array(rows, dtype=np.int32), viewport)
     if len(spans) == len(rows) and all(last > first for _, first, last in spans):
         return LaneFrame(viewport, lines, {y: first for y, first, _ in spans}, cells)
     parts = [Cells(cells.event[a:b], cells.busy[a:b], cells.count[a:b]) for _, a, b in spans]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.cells import cell_len
 from rich.style import Style
 from textual import events
 from textual.geometry import Size
 from textual.strip import Strip
 
+from torchprof_tui.analysis.repetition.repeat_fold import Seam
 from torchprof_tui.analysis.repetition.step_list import are_repetitions
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Step
@@ -16,6 +19,7 @@ from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 from torchprof_tui.ui.explorer.lanes.mouse_gestures import Drag, build_wheel_message
+from torchprof_tui.ui.explorer.lanes.seam_marks import SEAM, list_seam_columns, move_label_beside, place_seams
 from torchprof_tui.ui.explorer.lanes.step_labels import format_step_label
 
 CURSOR = "▼"
@@ -27,6 +31,7 @@ class Ruler(PaintedWidget):
     def __init__(self, steps: list[Step], *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._steps = steps
+        self._seams: Sequence[Seam] = ()
         self._gutter_width = 0
         self._viewport: Viewport | None = None
         self._marked_range: tuple[int, int] | None = None
@@ -37,6 +42,12 @@ class Ruler(PaintedWidget):
         """Set the steps, which differ from rank to rank."""
         if steps is not self._steps:
             self._steps = steps
+            self.repaint()
+
+    def show_seams(self, seams: Sequence[Seam]) -> None:
+        """Set the seams of the viewport's fold, in its order."""
+        if seams != self._seams:
+            self._seams = seams
             self.repaint()
 
     @property
@@ -77,7 +88,8 @@ class Ruler(PaintedWidget):
         if y < self.size.height - 1:
             title = " repeats" if are_repetitions(self._steps) else " steps"
             label: TextRun = (title.ljust(self._gutter_width - 1), palette.muted)
-            return build_strip([label, ("│", palette.line), *self._format_steps(view)], width, palette.text)
+            bands = self._draw_seams(view, self._format_steps(view))
+            return build_strip([label, ("│", palette.line), *bands], width, palette.text)
         scale = f" 1 cell = {format_duration(view.ns_per_cell)}"
         if cell_len(scale) >= self._gutter_width:
             scale = f" {format_duration(view.ns_per_cell)}/cell"
@@ -92,6 +104,8 @@ class Ruler(PaintedWidget):
         runs: list[TextRun] = []
         column = 0
         for index, step in enumerate(self._steps):
+            if view.fold is not None and view.fold.find_seam(step.start, step.start + step.duration) >= 0:
+                continue
             first = max(view.cell(step.start), column)
             last = min(view.cell(step.start + max(step.duration, 1) - 1), view.width - 1)
             if last < first or first >= view.width:
@@ -106,11 +120,30 @@ class Ruler(PaintedWidget):
             column = last + 1
         return runs
 
+    def _draw_seams(self, view: Viewport, runs: list[TextRun]) -> list[TextRun]:
+        """Draw the labels of the seams over runs from the first column on."""
+        if view.fold is None:
+            return runs
+        seams = place_seams(view, self._seams)
+        cells: list[TextRun] = []
+        for text, style in runs:
+            shown = move_label_beside(text, len(cells), seams) if style in self.palette.bands else text
+            cells += [(character, style) for character in shown]
+        cells = cells[: view.width] + [(" ", self.palette.text)] * (view.width - len(cells))
+        for first, text in seams:
+            cells[first : first + len(text)] = [(character, self.palette.muted) for character in text]
+        return list(cells)
+
     def _format_ticks(self, view: Viewport) -> list[TextRun]:
-        cells: list[tuple[str, Style]] = [("─", self.palette.line)] * view.width
+        cells: list[TextRun] = [("─", self.palette.line)] * view.width
+        for column in list_seam_columns(view):
+            cells[column] = (SEAM, self.palette.line)
+        if self.size.height == 1:  # no line of steps for the labels of the seams
+            cells = self._draw_seams(view, cells)
         for tick in compute_ticks(view):
             label = f"┬ {tick.label} "
-            if tick.cell >= 0 and tick.cell + len(label) <= view.width:
+            room = cells[max(tick.cell, 0) : tick.cell + len(label)]
+            if len(room) == len(label) and all(character == "─" for character, _ in room):
                 for column, character in enumerate(label, tick.cell):
                     cells[column] = (character, self.palette.text if character != "┬" else self.palette.line)
             elif 0 <= tick.cell < view.width:

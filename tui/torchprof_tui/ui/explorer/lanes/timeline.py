@@ -18,10 +18,11 @@ from textual.strip import Strip
 from torchprof_tui.trace.core.arrays import I32, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.level_of_detail import Cells, compute_counter_cells
+from torchprof_tui.trace.query.level_of_detail import Cells
 from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.trace.query.viewport_cells import compute_highest_values
 from torchprof_tui.ui.common.event_styles import BLANK, GRID, CellForm, style_index
-from torchprof_tui.ui.common.messages import EventPicked, LanesResized, PointerMoved
+from torchprof_tui.ui.common.messages import EventPicked, LanesResized, PointerMoved, SeamPicked
 from torchprof_tui.ui.common.name_display import DisplayNames
 from torchprof_tui.ui.common.painted_widget import PaintedWidget
 from torchprof_tui.ui.explorer.lanes.bar_painter import (
@@ -45,6 +46,7 @@ from torchprof_tui.ui.explorer.lanes.launch_line import LinkEnd, route_link
 from torchprof_tui.ui.explorer.lanes.mouse_gestures import Drag, build_wheel_message
 from torchprof_tui.ui.explorer.lanes.path_cells import PathCells, RowTimes, select_path_cells
 from torchprof_tui.ui.explorer.lanes.screen_lines import LaneLines, LineContent, ScreenLine
+from torchprof_tui.ui.explorer.lanes.seam_marks import SEAM, find_seam_time, list_seam_columns
 
 MAX_CACHED_LABELS = 20_000
 """Texts of bars that are cached between frames; beyond it the cache is cleared, to bound its memory."""
@@ -208,8 +210,10 @@ class Timeline(PaintedWidget):
             )
             styled = style_cells(self.trace, cells, frame.viewport.ns_per_cell, decoration)
             self.mark_cells(styled)
+            seams = [(x, SEAM) for x in list_seam_columns(frame.viewport)]
             for row, y in enumerate(with_events):
                 line = frame.lines[y]
+                _write_glyphs(styled, row, seams, GRID)
                 if line.is_first:
                     _write_glyphs(styled, row, self._gap_cells.get(line.lane, ()), BLANK)
                 if is_cpu_only(self.trace, line):
@@ -280,7 +284,7 @@ class Timeline(PaintedWidget):
         if counter is None or not len(counter.values):
             return self._blank_strip(viewport.width)
         minimum, maximum = min(0.0, float(counter.values.min())), float(counter.values.max())
-        high = compute_counter_cells(counter, viewport.t0, viewport.t1, viewport.width).high
+        high = compute_highest_values(counter, viewport)
         return Strip([Segment(draw_level_graph(high, minimum, maximum), self.palette.ink(Kind.MEMORY))], viewport.width)
 
     def _blank_strip(self, width: int) -> Strip:
@@ -333,6 +337,10 @@ class Timeline(PaintedWidget):
             return
         lane = self._painted_lines[event.y].lane if 0 <= event.y < len(self._painted_lines) else -1
         self._clicked_event = self.event_at(event.x, event.y)
+        hidden = -1 if self._viewport is None else find_seam_time(self._viewport, event.x)
+        if self._clicked_event < 0 and hidden >= 0:
+            self.post_message(SeamPicked(hidden))
+            return
         self.post_message(EventPicked(self._clicked_event, lane))
 
     def on_resize(self) -> None:
