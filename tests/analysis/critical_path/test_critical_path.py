@@ -228,8 +228,40 @@ def test_a_wait_without_a_reason_is_unattributed_and_says_what_to_record() -> No
 
 
 def test_a_late_first_work_points_to_what_came_before_the_recording() -> None:
-    _, path, _ = follow(step(1, 0, 30), runtime("cudaLaunchKernel", 0, 2, 1), kernel("late", 500, 10, 1))
+    _, path, pieces = follow(step(1, 0, 30), runtime("cudaLaunchKernel", 0, 2, 1), kernel("late", 500, 10, 1))
     assert path.advice == MORE_STEPS_ADVICE
+    assert path.missing == ("500.0 µs in which a stream did work from before the recording",)
+    assert pieces == [("unattributed", "late", 500), ("kernel", "late", 10)]
+    assert path.replay_error == 0
+
+
+def test_a_stream_is_held_by_work_whose_launch_is_from_before_the_recording() -> None:
+    """As `attention_math`: of the last step before the recording the trace holds only the kernel that ran into it."""
+    _, path, pieces = follow(
+        kernel("before", 0, 40, 1),
+        step(1, 5, 30),
+        runtime("cudaLaunchKernel", 10, 2, 2),
+        kernel("first", 300, 10, 2),
+        runtime("cudaLaunchKernel", 20, 2, 3),
+        kernel("second", 311, 10, 3),
+    )
+    assert path.replay_error == 0
+    assert path.advice == MORE_STEPS_ADVICE
+    assert pieces[1] == ("unattributed", "first", 260)
+
+
+def test_a_wait_that_an_event_explains_is_not_from_before_the_recording() -> None:
+    _, path, _ = follow(
+        step(1, 0, 60),
+        runtime("cudaLaunchKernel", 0, 2, 1),
+        kernel("other stream", 3, 80, 1, stream=8),
+        runtime("cudaEventRecord", 4, 1, 2),
+        runtime("cudaStreamWaitEvent", 6, 1, 3),
+        runtime("cudaLaunchKernel", 8, 2, 4),
+        kernel("waits", 84, 10, 4, stream=7),
+    )
+    assert path.missing == ()
+    assert path.graph.edge_kind[path.graph.binding[path.graph.work_start]].tolist().count(EdgeKind.EARLIER) == 0
 
 
 def test_dependencies_that_the_times_contradict_are_left_out_and_counted() -> None:

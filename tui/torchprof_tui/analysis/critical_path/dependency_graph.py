@@ -30,6 +30,7 @@ class EdgeKind(IntEnum):
     SYNC_BY_ORDER = 9  # the same, with the work inferred from the order of calls
     HAND_OVER = 10  # between a thread that calls backward() and autograd's thread
     BEFORE = 11  # from the start of the step to work that depends on nothing in it
+    EARLIER = 12  # the same, to the first work launched on a stream in the recording: earlier work is not recorded
 
 
 DELAYED_KINDS = (

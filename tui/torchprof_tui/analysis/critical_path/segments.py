@@ -101,7 +101,7 @@ def build_segments(trace: Trace, graph: DependencyGraph, path: I64, host_lanes: 
 def _build_gpu_parts(trace: Trace, graph: DependencyGraph, path: I64, start: I64) -> tuple[I64, I64, U8, I32]:
     """Build the segments of edges that are no CPU time; the delay of an edge comes first, then what it cannot say."""
     kind, event = graph.edge_kind[path], graph.event[path]
-    known = start + np.where(kind == EdgeKind.BEFORE, 0, graph.delay[path])
+    known = start + np.where(np.isin(kind, (EdgeKind.BEFORE, EdgeKind.EARLIER)), 0, graph.delay[path])
     usual = np.full(len(path), SegmentKind.QUEUE, np.uint8)
     usual[kind == EdgeKind.CALL] = SegmentKind.LAUNCH
     usual[np.isin(kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER))] = SegmentKind.BLOCKING
