@@ -20,6 +20,7 @@ from torchprof_tui.analysis.critical_path.launch_edges import (
     add_stream_edges,
     add_work_edges,
 )
+from torchprof_tui.analysis.critical_path.queue_room import add_queue_room
 from torchprof_tui.analysis.critical_path.step_window import NO_EVENT, StepWindow
 from torchprof_tui.analysis.critical_path.wait_edges import add_blocking_calls, add_stream_waits
 from torchprof_tui.trace.core.arrays import I32, I64, U8
@@ -58,6 +59,7 @@ def build_graph(trace: Trace, window: StepWindow) -> BuiltGraph:
     add_replay_edges(columns, trace)
     unknown_waits = add_stream_waits(columns, trace)
     unknown_blocks = add_blocking_calls(columns, trace)
+    add_queue_room(columns, trace)
     autograd = add_hand_overs(columns, trace)
     unlaunched = int(np.count_nonzero(~window.work.is_launched))
     return BuiltGraph(_join(columns), [window.lane, *autograd], len(unknown_waits), unknown_blocks, unlaunched)

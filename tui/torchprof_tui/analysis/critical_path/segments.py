@@ -104,7 +104,7 @@ def _build_gpu_parts(trace: Trace, graph: DependencyGraph, path: I64, start: I64
     known = start + np.where(np.isin(kind, (EdgeKind.BEFORE, EdgeKind.EARLIER)), 0, graph.delay[path])
     usual = np.full(len(path), SegmentKind.QUEUE, np.uint8)
     usual[kind == EdgeKind.CALL] = SegmentKind.LAUNCH
-    usual[np.isin(kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER))] = SegmentKind.BLOCKING
+    usual[np.isin(kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER, EdgeKind.ROOM))] = SegmentKind.BLOCKING
     work = np.flatnonzero(kind == EdgeKind.WORK)
     event_kind = trace.kind[event[work]]
     usual[work] = SegmentKind.KERNEL

@@ -88,11 +88,11 @@ def _select(rank: RankModel, scenario: Scenario) -> tuple[Bool, Bool]:
         pieces, work = ~is_wait, ~work
     elif kind is ScenarioKind.OP:
         pieces, work = select_inside(rank, _find_rows(rank, subject))
-    elif kind is ScenarioKind.EVENT and 0 <= int(subject) - rank.first_row < len(rank.trace):
-        row = int(subject) - rank.first_row
-        work = rank.window.work.event == row
-        if not work.any():
-            pieces, work = select_inside(rank, np.array([row], np.int64))
+    elif kind is ScenarioKind.EVENT:
+        rows = np.array(scenario.rows or (int(subject),), np.int64) - rank.first_row
+        rows = rows[(rows >= 0) & (rows < len(rank.trace))]
+        pieces, work = select_inside(rank, rows)
+        work |= np.isin(rank.window.work.event, rows)
     return pieces, work
 
 

@@ -70,7 +70,7 @@ def _sum_rank(change: RankChanges, edges: I64, delay: I64) -> tuple[I64, I64]:
     usual = np.full(len(edges), SegmentKind.QUEUE, np.int64)
     usual[kind == EdgeKind.CALL] = SegmentKind.LAUNCH
     usual[kind == EdgeKind.HAND_OVER] = SegmentKind.HOST
-    usual[np.isin(kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER))] = SegmentKind.BLOCKING
+    usual[np.isin(kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER, EdgeKind.ROOM))] = SegmentKind.BLOCKING
     usual[np.isin(kind, (EdgeKind.BEFORE, EdgeKind.EARLIER))] = SegmentKind.UNATTRIBUTED
     classes = np.full(len(edges), NO_CLASS, np.int64)
     work = np.flatnonzero(kind == EdgeKind.WORK)

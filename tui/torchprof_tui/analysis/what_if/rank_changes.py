@@ -45,6 +45,7 @@ class RankChanges:
         delay[edges] = np.rint(base[edges] * self.work_factor[changed]).astype(np.int64)
         is_changed = np.zeros(len(base), np.bool_)
         is_changed[pieces.edge[self.piece_factor != 1]] = True
+        is_changed |= self.added > 0
         is_changed &= graph.edge_kind == EdgeKind.THREAD
         edges = np.flatnonzero(is_changed)
         if len(edges):

@@ -50,12 +50,16 @@ OVERLAPPED = "overlapped"
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One change. `subject`: the class, op, name, row, rank or pattern; `factor`: of its time, 1 for no change."""
+    """One change. `subject`: the class, op, name, row, rank or pattern; `factor`: of its time, 1 for no change.
+
+    `rows`: of EVENT, instead of a subject, where several events are meant.
+    """
 
     text: str
     kind: ScenarioKind
     subject: str = ""
     factor: float = 1.0
+    rows: tuple[int, ...] = ()
 
 
 def parse_scenario(text: str) -> Scenario:

@@ -89,8 +89,6 @@ def build_rank_model(trace: Trace, step: int | None, number: int | None = None, 
     work_edge = by_source[np.searchsorted(graph.source[by_source], graph.work_start)] if len(work) else edges
     names, index = np.unique(trace.name[work.event], return_inverse=True)
     classes = np.array([decode_kernel_name(trace.names[name]).kernel_class for name in names.tolist()], np.uint8)
-    launched = work.is_launched
-    first_launch = int(work.launch_start[launched].min(initial=window.end))
     by_start = np.lexsort((work.start, work.lane))
     lanes, first = np.unique(work.lane[by_start], return_index=True)
     return RankModel(
@@ -102,10 +100,25 @@ def build_rank_model(trace: Trace, step: int | None, number: int | None = None, 
         pieces=split_cpu_time(trace, graph, built.host_lanes),
         work_class=classes[index] if len(work) else np.zeros(0, np.uint8),
         work_edge=work_edge.astype(np.int64),
-        is_own=np.where(launched, work.launch_start >= window.start, work.start >= first_launch),
+        is_own=_find_own_work(trace, window),
         stream_first=by_start[first].astype(np.int64),
         stream_lane=lanes.astype(np.int32),
     )
+
+
+def _find_own_work(trace: Trace, window: StepWindow) -> Bool:
+    """Select the work that the step launched: bool[m].
+
+    Work without a recorded launch was launched before the recording where work with one follows on its stream.
+    """
+    work = window.work
+    own: Bool = work.launch_start >= window.start
+    for lane in np.unique(work.lane[~work.is_launched]).tolist():
+        rows = slice(trace.lanes[lane].first, trace.lanes[lane].last)
+        launched = np.flatnonzero(trace.links.launch_of[rows] >= 0)
+        first = int(trace.start[rows.start + launched[0]]) if len(launched) else window.start
+        own &= work.is_launched | (work.lane != lane) | (work.start >= first)
+    return own
 
 
 def build_single_model(rank: RankModel) -> StepModel:

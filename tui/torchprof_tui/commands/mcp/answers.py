@@ -155,6 +155,14 @@ class Answerer:
         answer |= pack_records(documents.list_rows_with_events(opened, asked.rank, table["rows"]))
         return _write(answer, asked, "ask with a smaller limit or a larger max_tokens")
 
+    def what_if(self, asked: asks.WhatIfQuestion) -> str:
+        opened = self._traces.open(asked.trace)
+        words = [opened.spec, *(f"--set={change}" for change in asked.changes)]
+        words += [*_option("step", asked.step), *_option("rank", asked.rank)]
+        fields, command = self._ask(opened, "what-if", words, documents.build_what_if)
+        answer = {"command": command, **_without(fields, "schema"), "path": pack_records(fields["path"])}
+        return _write(answer, asked, "ask with a larger max_tokens")
+
     def chain(self, asked: asks.ChainQuestion) -> str:
         opened = self._traces.open(asked.trace)
         if (asked.event is None) == (asked.row is None):
