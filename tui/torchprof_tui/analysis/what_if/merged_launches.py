@@ -30,9 +30,12 @@ FUSIBLE = (
 )
 """Classes whose kernels Inductor merges with their neighbours."""
 
-COMPILED_CALL = 34_000
-"""ns of compiled code on the CPU for each kernel that it launches, without the call: fitted to two recorded pairs of
-training steps (torch 2.11, under the profiler); a third one, of inference, is met within 10 %."""
+COMPILED_CALL = 30_000
+"""ns of compiled code on the CPU for each kernel that it launches, without the call: as large as the dispatch of an op.
+Fitted to pairs recorded under the profiler with torch 2.11 (see benchmarks/what_if.md)."""
+
+COMPILED_REGION = 90_000
+"""ns of guards and wrappers for each thread that runs compiled code; fitted to the same pairs."""
 
 FUSED_LAUNCH = 6_000
 """ns of the call that launches a kernel which Inductor generated."""
@@ -120,6 +123,9 @@ def _keep_launches(changes: RankChanges, inside: Bool, extern: Bool, head: Bool)
     callers = trace.parent[calls]
     kept = inside & (np.isin(pieces.event, calls) | np.isin(pieces.event, callers[callers >= 0]))
     changes.piece_factor[kept] = 1.0
+    own = np.flatnonzero(inside)
+    _, first = np.unique(pieces.lane[own], return_index=True)
+    np.add.at(changes.added, pieces.edge[own[first]], COMPILED_REGION)
     for chosen, takes in ((extern, COMPILED_CALL), (head, COMPILED_CALL + FUSED_LAUNCH)):
         merged = np.flatnonzero(inside & np.isin(pieces.event, launch[chosen]))
         _, first = np.unique(pieces.event[merged], return_index=True)

@@ -50,8 +50,7 @@ class RankChanges:
         edges = np.flatnonzero(is_changed)
         if len(edges):
             kept = np.bincount(pieces.edge, pieces.time * self.piece_factor, minlength=len(base))
-            full = np.bincount(pieces.edge, pieces.time, minlength=len(base))
-            takes = np.minimum(np.rint(kept) + self.added, np.maximum(np.rint(kept), full)).astype(np.int64)
+            takes = np.rint(kept).astype(np.int64) + self.added
             rigid = base == graph.recorded  # else part of the edge is a wait, and its own time is the limit
             delay[edges] = np.where(rigid, takes, np.minimum(base, takes))[edges]
         np.minimum(delay, self.cap, out=delay)
