@@ -45,7 +45,9 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
     steps = json.loads((folder / "whatif_pairs.json").read_text())["steps"]
-    print("| change | before | predicted | measured | error | predicted speedup | without profiler | replay error | ms |")
+    print(
+        "| change | before | predicted | measured | error | predicted speedup | without profiler | replay error | ms |"
+    )
     print("|---" * 9 + "|")
     errors = []
     for label, before, after, scenario in PAIRS:

@@ -156,5 +156,3 @@ class Forecaster:
                 label = f"{label}: {KernelClass(kernel_class).label}"
             found.append(PathShare(label, SegmentKind(kind), time, time / total))
         return tuple(sorted((each for each in found if each.time), key=lambda each: -each.time))
-
-

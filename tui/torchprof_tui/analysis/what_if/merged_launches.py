@@ -62,17 +62,17 @@ def launch_as_graph(changes: RankChanges) -> bool:
             launched = own[inside[own]]
             _, first = np.unique(stretch[inside[own]], return_index=True)
             np.add.at(changes.added, rank.pieces.edge[launched[first]], GRAPH_LAUNCH)
-    _cap_gaps(changes, rank.is_own)
+    _cap_gaps(changes, rank.is_own, GRAPH_GAP)
     return True
 
 
-def _cap_gaps(changes: RankChanges, work: Bool) -> None:
-    """Let this work follow other work at the pace of a graph."""
+def _cap_gaps(changes: RankChanges, work: Bool, gap: int) -> None:
+    """Let this work follow other work of its stream after `gap` ns."""
     graph = changes.rank.graph
     is_start = np.zeros(len(graph.time), np.bool_)
     is_start[graph.work_start[work]] = True
     gaps = np.isin(graph.edge_kind, (EdgeKind.STREAM, EdgeKind.GRAPH)) & is_start[graph.target]
-    changes.cap[gaps] = np.minimum(changes.cap[gaps], GRAPH_GAP)
+    changes.cap[gaps] = np.minimum(changes.cap[gaps], gap)
 
 
 def compile_step(changes: RankChanges) -> bool:
@@ -89,6 +89,7 @@ def compile_step(changes: RankChanges) -> bool:
         return False
     fusible = model_work & np.isin(rank.work_class, FUSIBLE)
     head = _merge_groups(changes, fusible, model_work)
+    _cap_gaps(changes, fusible & ~head, 0)
     changes.scale(inside, np.zeros(0, np.bool_), 0.0)
     _keep_launches(changes, inside, model_work & ~fusible, head)
     return True
@@ -141,6 +142,7 @@ def fuse_optimizer(changes: RankChanges) -> bool:
         return False
     changes.scale(inside, work, 0.0)
     changes.work_factor[work] = OPTIMIZER_TRAFFIC
+    _cap_gaps(changes, work, 0)
     np.add.at(changes.added, rank.pieces.edge[np.flatnonzero(inside)[:1]], GRAPH_LAUNCH)
     return True
 

@@ -111,5 +111,3 @@ def _check_subject(scenario: Scenario) -> None:
         number = scenario.subject
         if not (number.isascii() and number.isdecimal() and len(number) < 11):
             raise ScenarioError(f"{scenario.text!r}: {number!r} is no number")
-
-
