@@ -264,6 +264,22 @@ def test_a_wait_that_an_event_explains_is_not_from_before_the_recording() -> Non
     assert path.graph.edge_kind[path.graph.binding[path.graph.work_start]].tolist().count(EdgeKind.EARLIER) == 0
 
 
+@pytest.mark.parametrize("count", [600, 300])
+def test_a_launch_that_waits_for_room_in_a_full_queue_is_no_cpu_time(count: int) -> None:
+    """All is launched within 3 ms, works of 10 µs each; the last launch returns when the 50th work has begun."""
+    entries = [step(1, 0, 5 * count + 600)]
+    for number in range(count):
+        entries.append(runtime("cudaLaunchKernel", 5 * number, 2, number + 1))
+        entries.append(kernel("work", 5 * count + 11 * number, 10, number + 1))
+    entries.append(runtime("cudaLaunchKernel", 5 * count, 551, count + 1))
+    entries.append(kernel("last", 5 * count + 11 * count, 10, count + 1))
+    _, path, _ = follow(*entries)
+    room = np.flatnonzero(path.graph.edge_kind == EdgeKind.ROOM)
+    assert len(room) == (count == 600)  # 300 works do not fill a queue: the call was slow
+    if len(room):
+        assert path.graph.recorded[room[0]] <= 11_000
+
+
 def test_dependencies_that_the_times_contradict_are_left_out_and_counted() -> None:
     _, path, _ = follow(step(1, 0, 60), runtime("cudaLaunchKernel", 20, 9, 1), kernel("too early", 10, 5, 1))
     assert path.graph.dropped == 1

@@ -14,7 +14,6 @@ from torchprof_tui.analysis.what_if.rank_join import build_step_model
 from torchprof_tui.analysis.what_if.scenario import ScenarioError
 from torchprof_tui.trace.model.trace import Trace
 
-
 BEGIN = 900
 """µs: all ranks begin the step at the same time."""
 

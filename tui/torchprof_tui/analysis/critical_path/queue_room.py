@@ -1,7 +1,7 @@
 """Edges to launch calls that wait because the queue of the GPU is full.
 
-The driver holds about a thousand launches; then a call returns when the GPU has begun another one. Nothing recorded says
-so: a long call with hundreds of works waiting behind it does.
+The driver holds about a thousand launches; then a call returns when the GPU has begun another one. Nothing recorded
+says so: a long call with hundreds of works waiting behind it does.
 """
 
 from __future__ import annotations

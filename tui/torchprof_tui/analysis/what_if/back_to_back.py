@@ -87,7 +87,7 @@ def _drop_earlier_work(model: StepModel, delay: I64) -> I64:
 
 
 def _find_ends(rank: RankModel, reached: I64) -> I64:
-    """Find when the step's thread and each stream have done a round: int64[1 + s] ns. `reached`: of the rank's nodes."""
+    """Find when the step's thread and each stream have done a round: int64[1 + s] ns. `reached`: of its nodes."""
     thread = int(reached[np.flatnonzero(rank.graph.node_lane == rank.window.lane)[-1]])
     if not len(rank.stream_first):
         return np.array([thread], np.int64)

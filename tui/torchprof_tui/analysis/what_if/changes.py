@@ -27,7 +27,7 @@ _MERGED = {
 
 
 def apply_scenarios(model: StepModel, scenarios: Sequence[Scenario]) -> tuple[list[RankChanges], I64, int | None]:
-    """Apply scenarios: what they change, the delays int64[e], and the rank that the others no longer wait for, an index.
+    """Apply scenarios: what they change, the delays int64[e], and the index of a rank that no other waits for.
 
     Raises ScenarioError for a scenario that changes nothing in this step.
     """
@@ -101,8 +101,8 @@ def _find_rows(rank: RankModel, name: str) -> I64:
     numbers = [number for number, each in enumerate(rank.trace.names) if each == name]
     trace, window = rank.trace, rank.window
     rows = np.flatnonzero(np.isin(trace.name, numbers) & (trace.kind != Kind.KERNEL))
-    rows = rows[(trace.start[rows] >= window.start) & (trace.start[rows] < window.end)]
-    return rows
+    inside: I64 = rows[(trace.start[rows] >= window.start) & (trace.start[rows] < window.end)]
+    return inside
 
 
 def _match_names(rank: RankModel, text: str) -> Bool:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
-import numpy as np
-
 from torchprof_tui.analysis.critical_path.critical_path import MAX_REPLAY_ERROR
 from torchprof_tui.analysis.critical_path.segments import LABELS, NO_CLASS, SegmentKind
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.what_if.back_to_back import Rounds, replay_rounds
-from torchprof_tui.analysis.what_if.changes import RankChanges, apply_scenarios
+from torchprof_tui.analysis.what_if.changes import apply_scenarios
 from torchprof_tui.analysis.what_if.new_path import PathTime, sum_path
+from torchprof_tui.analysis.what_if.rank_changes import RankChanges
 from torchprof_tui.analysis.what_if.scenario import Scenario, parse_scenario
 from torchprof_tui.analysis.what_if.step_model import StepModel
 

@@ -49,8 +49,8 @@ class StepModel:
     `source`, `target` int32[e]; `delay` int64[e]: of the unchanged step. `edge_of`: of each rank, where its graph's
     edges are, int64[k]; `node_of`: its nodes, int64[k]. `arrival_edges` int64[a] and `arrival_rank` int64[a]: edges by
     which the other ranks of a collective wait for a rank (an index). `transfer_edges`, `transfer_rank`, `transfer_work`
-    int64[t]: edges from the last arrival to the end of a rank's work, by its number. `last_rank`, `late_by` int64[c]: of each collective
-    the rank that came last, and how much later than the one before it, ns.
+    int64[t]: edges from the last arrival to the end of a rank's work, by its number. `last_rank`, `late_by` int64[c]:
+    of each collective the rank that came last, and how much later than the one before it, ns.
     """
 
     ranks: tuple[RankModel, ...]

@@ -18,9 +18,7 @@ def print_forecast(trace: Trace, forecast: Forecast, each: list[Forecast], ranks
     console.print(clean(trace.label))
     console.print(_describe_replay(forecast, ranks))
     console.print()
-    table = ConsoleTable(
-        "Step time, one step after the other", ("time", "right"), ("faster", "right"), ("with", "left")
-    )
+    table = ConsoleTable("Step time", ("time", "right"), ("faster", "right"), ("with", "left"))
     table.add_cells(format_duration(forecast.before), "", "nothing changed")
     if len(each) > 1:
         for alone in each:
