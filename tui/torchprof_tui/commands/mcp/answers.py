@@ -32,7 +32,18 @@ PROGRAM = "torchprof-tui"
 MAX_EVIDENCE = 3
 MAX_LISTED_TRACES = 200
 _OVERVIEW_KEYS = ("format", "bytes", "events", "duration_ns", "steps", "devices", "gpu_busy_ns", "rank", "world_size")
-_FINDING_KEYS = ("id", "weight", "seen", "at_stake_us", "share", "own_us", "action", "line", "evidence_count")
+_FINDING_KEYS = (
+    "id",
+    "weight",
+    "seen",
+    "at_stake_us",
+    "share",
+    "won_share",
+    "own_us",
+    "action",
+    "line",
+    "evidence_count",
+)
 _DIFF_KEYS = (
     "a",
     "b",

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 
+from torchprof_tui.analysis.critical_path.step_window import WindowError
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
-from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
+from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport, check_trace
+from torchprof_tui.analysis.what_if.forecast import Forecaster
+from torchprof_tui.analysis.what_if.rank_join import build_step_model
 from torchprof_tui.analysis.what_if.scenario import Scenario, ScenarioError, ScenarioKind, parse_scenario
 from torchprof_tui.trace.model.trace import Trace
+
+MAX_EVENTS = 200_000
+"""Largest trace of which a check predicts what fixes win."""
 
 _REMEDIES = {
     "overhead-bound": "launch=graph",
@@ -56,6 +63,39 @@ def find_remedy(finding: Finding) -> Scenario | None:
     if finding.id in _GONE_EVENTS and len(finding.answer.events):
         return Scenario(text, ScenarioKind.EVENT, factor=0.0, rows=tuple(finding.answer.events.tolist()))
     return None
+
+
+def estimate_win(trace: Trace, finding: Finding) -> float | None:
+    """Estimate the share of a step that mending a finding wins, 0..1; None where it cannot be predicted."""
+    return _estimate_all(trace, [finding]).get(finding.id)
+
+
+def estimate_wins(report: CheckReport) -> dict[str, float]:
+    """Estimate what mending each significant problem of a report wins, as a share of a step, 0..1, by id.
+
+    Of whole traces of up to MAX_EVENTS events: a prediction is one replay, but its graph takes time to build.
+    """
+    if not report.scope.is_whole_trace or len(report.trace) > MAX_EVENTS:
+        return {}
+    return _estimate_all(report.trace, report.problems)
+
+
+def _estimate_all(trace: Trace, findings: Sequence[Finding]) -> dict[str, float]:
+    remedies = {finding.id: find_remedy(finding) for finding in findings}
+    scenarios = {name: remedy for name, remedy in remedies.items() if remedy is not None}
+    wins: dict[str, float] = {}
+    if not scenarios:
+        return wins
+    try:
+        forecaster = Forecaster(build_step_model(trace))
+    except WindowError:
+        return wins
+    for name, scenario in scenarios.items():
+        with contextlib.suppress(ScenarioError):  # not in the step that is replayed
+            forecast = forecaster.predict([scenario])
+            if forecast.is_trusted and forecast.before:
+                wins[name] = max(1 - forecast.after / forecast.before, 0.0)
+    return wins
 
 
 def expand_patterns(trace: Trace, scenarios: Sequence[Scenario]) -> list[Scenario]:
