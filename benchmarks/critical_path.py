@@ -16,7 +16,7 @@ import torchprof_tui
 from tests.helpers.paths import SAMPLES, find_shared_traces
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath
 from torchprof_tui.analysis.critical_path.dependency_graph import DELAYED_KINDS, EdgeKind
-from torchprof_tui.analysis.critical_path.replay import replay_graph
+from torchprof_tui.analysis.critical_path.replay import find_path, replay_graph
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -27,8 +27,8 @@ def main() -> None:
     parser.add_argument("traces", nargs="*", type=Path)
     options = parser.parse_args()
     paths = options.traces or [*sorted(SAMPLES.rglob("*.json.gz")), *find_shared_traces()]
-    print("| trace | events | step | error | with median delays | inferred | sync events | seconds |")
-    print("|---" * 8 + "|")
+    print("| trace | events | step | error | with median delays | from before | inferred | sync events | seconds |")
+    print("|---" * 9 + "|")
     errors: list[float] = []
     stricter: list[float] = []
     with_sync: list[float] = []
@@ -68,6 +68,13 @@ def _replay_with_medians(path: CriticalPath) -> float:
     return float(replay_graph(graph, delay).max() - path.window.end) / path.duration
 
 
+def _find_earlier(path: CriticalPath) -> float:
+    """Find the share of the path in which a stream did work from before the recording."""
+    graph, edges = path.graph, find_path(path.graph)
+    held = edges[graph.edge_kind[edges] == EdgeKind.EARLIER]
+    return float(graph.recorded[held].sum() / path.duration)
+
+
 def _format_line(path: Path, found: CriticalPath, has_sync: bool, seconds: float) -> str:
     name = f"{path.parent.name}/{path.name}" if path.parent.name != SAMPLES.name else path.name
     cells = (
@@ -76,6 +83,7 @@ def _format_line(path: Path, found: CriticalPath, has_sync: bool, seconds: float
         format_duration(found.duration),
         f"{found.replay_error * 100:.2f} %",
         f"{_replay_with_medians(found) * 100:.2f} %",
+        f"{_find_earlier(found):.0%}" if _find_earlier(found) else "",
         str(found.inferred),
         "yes" if has_sync else "",
         f"{seconds:.3f}",

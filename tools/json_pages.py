@@ -34,6 +34,7 @@ EXAMPLES = {
     "check": "check sample:train_gpt_starved --json",
     "chain": "chain sample:geglu_mlp_eager --event aten::mm --json",
     "critical-path": "critical-path sample:train_gpt_eager --json",
+    "what-if": "what-if sample:train_gpt_eager --set launch=graph --json",
     "diff": "diff sample:geglu_mlp_eager sample:geglu_mlp_compile --json",
     "memory": "memory sample:train_gpt_stack_memory --top 1 --json",
     "slice": "slice sample:geglu_mlp_eager --range 0ms:0.5ms -o small.json --json",
@@ -215,7 +216,9 @@ def collect_examples() -> dict[str, dict[str, Any]]:
 
 def _run(words: str) -> dict[str, Any]:
     out = io.StringIO()
-    has_cache = words.startswith(("info", "table", "check", "chain", "critical-path", "diff", "memory", "slice"))
+    has_cache = words.startswith(
+        ("info", "table", "check", "chain", "critical-path", "what-if", "diff", "memory", "slice")
+    )
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
         status = run_program([*words.split(), *(["--no-cache"] if has_cache else [])])
     if status:

@@ -32,7 +32,7 @@ SAMPLES = Path(samples_file).resolve().parent
 _BLOCK = re.compile(r"(<!-- output: (.*?) -->\n)(?:```\n.*?^```\n)?", re.DOTALL | re.MULTILINE)
 _STATUS = "; echo $?"
 _WITHOUT_CACHE = frozenset(
-    ("info", "table", "check", "diff", "chain", "critical-path", "memory", "slice", "export", "snapshot")
+    ("info", "table", "check", "diff", "chain", "critical-path", "what-if", "memory", "slice", "export", "snapshot")
 )
 
 _ENVIRONMENT = '"env": {"USER": "someone", "HF_TOKEN": "hf_made_up", "WANDB_API_KEY": "made up"}, '

@@ -48,6 +48,8 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("chain", TRACE, "--event", "ampere_sgemm_128x64_nn", "--json"),
     ("critical-path", TRACE),
     ("critical-path", TRACE, "--json", "--step", "1"),
+    ("what-if", TRACE, "--set", "cpu=0.5"),
+    ("what-if", TRACE, "--set", "gpu=0.5", "--json"),
     ("slice", TRACE, "--range", "0:300", "-o", "{root}/out/s.json"),
     ("slice", TRACE, "--range", "0:300", "-o", "{root}/out/s.json.gz", "--json"),
     ("slice", TRACE, "--range", "0:300", "-o", "{root}/missing/s.json"),
@@ -70,7 +72,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 
 _JOINER = re.compile(r"(?<=[@#])\u2060(?=\w)")
 
-CACHED = frozenset({"info", "check", "table", "diff", "chain", "critical-path", "slice", "snapshot"})
+CACHED = frozenset({"info", "check", "table", "diff", "chain", "critical-path", "what-if", "slice", "snapshot"})
 """Commands that take `--no-cache`."""
 
 

@@ -228,8 +228,56 @@ def test_a_wait_without_a_reason_is_unattributed_and_says_what_to_record() -> No
 
 
 def test_a_late_first_work_points_to_what_came_before_the_recording() -> None:
-    _, path, _ = follow(step(1, 0, 30), runtime("cudaLaunchKernel", 0, 2, 1), kernel("late", 500, 10, 1))
+    _, path, pieces = follow(step(1, 0, 30), runtime("cudaLaunchKernel", 0, 2, 1), kernel("late", 500, 10, 1))
     assert path.advice == MORE_STEPS_ADVICE
+    assert path.missing == ("500.0 µs in which a stream did work from before the recording",)
+    assert pieces == [("unattributed", "late", 500), ("kernel", "late", 10)]
+    assert path.replay_error == 0
+
+
+def test_a_stream_is_held_by_work_whose_launch_is_from_before_the_recording() -> None:
+    """As `attention_math`: of the last step before the recording the trace holds only the kernel that ran into it."""
+    _, path, pieces = follow(
+        kernel("before", 0, 40, 1),
+        step(1, 5, 30),
+        runtime("cudaLaunchKernel", 10, 2, 2),
+        kernel("first", 300, 10, 2),
+        runtime("cudaLaunchKernel", 20, 2, 3),
+        kernel("second", 311, 10, 3),
+    )
+    assert path.replay_error == 0
+    assert path.advice == MORE_STEPS_ADVICE
+    assert pieces[1] == ("unattributed", "first", 260)
+
+
+def test_a_wait_that_an_event_explains_is_not_from_before_the_recording() -> None:
+    _, path, _ = follow(
+        step(1, 0, 60),
+        runtime("cudaLaunchKernel", 0, 2, 1),
+        kernel("other stream", 3, 80, 1, stream=8),
+        runtime("cudaEventRecord", 4, 1, 2),
+        runtime("cudaStreamWaitEvent", 6, 1, 3),
+        runtime("cudaLaunchKernel", 8, 2, 4),
+        kernel("waits", 84, 10, 4, stream=7),
+    )
+    assert path.missing == ()
+    assert path.graph.edge_kind[path.graph.binding[path.graph.work_start]].tolist().count(EdgeKind.EARLIER) == 0
+
+
+@pytest.mark.parametrize("count", [600, 300])
+def test_a_launch_that_waits_for_room_in_a_full_queue_is_no_cpu_time(count: int) -> None:
+    """All is launched within 3 ms, works of 10 µs each; the last launch returns when the 50th work has begun."""
+    entries = [step(1, 0, 5 * count + 600)]
+    for number in range(count):
+        entries.append(runtime("cudaLaunchKernel", 5 * number, 2, number + 1))
+        entries.append(kernel("work", 5 * count + 11 * number, 10, number + 1))
+    entries.append(runtime("cudaLaunchKernel", 5 * count, 551, count + 1))
+    entries.append(kernel("last", 5 * count + 11 * count, 10, count + 1))
+    _, path, _ = follow(*entries)
+    room = np.flatnonzero(path.graph.edge_kind == EdgeKind.ROOM)
+    assert len(room) == (count == 600)  # 300 works do not fill a queue: the call was slow
+    if len(room):
+        assert path.graph.recorded[room[0]] <= 11_000
 
 
 def test_dependencies_that_the_times_contradict_are_left_out_and_counted() -> None:

@@ -139,3 +139,13 @@ async def test_arrivals_are_those_of_table(capsys: pytest.CaptureFixture[str]) -
     told = repeat(capsys, said["command"])
     assert [drop_null(row) for row in unpack_records(said)] == [drop_null(row) for row in told["rows"]]
     assert said["totals"] == told["totals"]
+
+
+async def test_a_prediction_is_that_of_what_if(capsys: pytest.CaptureFixture[str]) -> None:
+    changes = ["cpu=0.5", "class=gemm*0.5"]
+    said = await Session(["."]).ask("what_if", trace="sample:train_gpt_eager", changes=changes, max_tokens=MANY)
+    told = repeat(capsys, said["command"])
+    assert {key: said[key] for key in ("after_us", "replay_error", "limit")} == {
+        key: told[key] for key in ("after_us", "replay_error", "limit")
+    }
+    assert unpack_records(said["path"]) == told["path"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import TracebackType
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.doctor.remark import Remark
     from torchprof_tui.analysis.serving.serving_steps import ServingReport
     from torchprof_tui.analysis.table.trace_profile import Profile
+    from torchprof_tui.analysis.what_if.forecast import Forecast
     from torchprof_tui.api import memory_states, tables
     from torchprof_tui.api.chains import Chain, ChainFinder
     from torchprof_tui.api.checks import Check
@@ -208,6 +210,16 @@ class Trace:
             rank = self._model.all_ranks[0].numbered_trace
             path: CriticalPath = _import("paths").read_critical_path(rank, step, start_ns, end_ns)
             return path
+
+    def what_if(self, scenarios: Sequence[str], *, step: int | None = None) -> Forecast:
+        """Predict step number `step`, by default the one of median duration, with these changes together.
+
+        `scenarios`: as `torchprof-tui what-if --set` takes them, such as "class=gemm*0.5" or "sync=0". Several ranks
+        are replayed together.
+        """
+        with translate_errors():
+            forecast: Forecast = _import("paths").predict_step(self._model, scenarios, step)
+            return forecast
 
     def chain(self, event: int | Event) -> Chain:
         """Return the dispatch chain of an event, a row or an `Event`: `torchprof-tui chain`."""

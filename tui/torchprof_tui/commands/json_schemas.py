@@ -33,6 +33,7 @@ from torchprof_tui.commands.table.records import (
     MemoryDocument,
     RepetitionsDocument,
 )
+from torchprof_tui.commands.what_if.records import WhatIfDocument
 
 DOCUMENTS: dict[str, tuple[type[Document], ...]] = {
     "info": (InfoDocument, FolderDocument),
@@ -48,6 +49,7 @@ DOCUMENTS: dict[str, tuple[type[Document], ...]] = {
     "check": (CheckDocument, PatternListDocument),
     "chain": (ChainDocument,),
     "critical-path": (CriticalPathDocument,),
+    "what-if": (WhatIfDocument,),
     "diff": (DiffDocument,),
     "memory": (MemoryTraceDocument, SnapshotDocument),
     "slice": (SliceDocument,),

@@ -14,11 +14,13 @@ from torchprof_tui.analysis.critical_path.dependency_graph import (
 )
 from torchprof_tui.analysis.critical_path.hand_over import add_hand_overs
 from torchprof_tui.analysis.critical_path.launch_edges import (
+    add_earlier_edges,
     add_launch_edges,
     add_replay_edges,
     add_stream_edges,
     add_work_edges,
 )
+from torchprof_tui.analysis.critical_path.queue_room import add_queue_room
 from torchprof_tui.analysis.critical_path.step_window import NO_EVENT, StepWindow
 from torchprof_tui.analysis.critical_path.wait_edges import add_blocking_calls, add_stream_waits
 from torchprof_tui.trace.core.arrays import I32, I64, U8
@@ -53,9 +55,11 @@ def build_graph(trace: Trace, window: StepWindow) -> BuiltGraph:
     add_work_edges(columns)
     add_launch_edges(columns, trace)
     add_stream_edges(columns)
+    add_earlier_edges(columns, trace)
     add_replay_edges(columns, trace)
     unknown_waits = add_stream_waits(columns, trace)
     unknown_blocks = add_blocking_calls(columns, trace)
+    add_queue_room(columns, trace)
     autograd = add_hand_overs(columns, trace)
     unlaunched = int(np.count_nonzero(~window.work.is_launched))
     return BuiltGraph(_join(columns), [window.lane, *autograd], len(unknown_waits), unknown_blocks, unlaunched)
@@ -98,7 +102,8 @@ def _join(columns: GraphColumns) -> DependencyGraph:
     by_target = np.lexsort((from_node, to_node))
     kind, from_node, to_node, event = kind[by_target], from_node[by_target], to_node[by_target], event[by_target]
     binding = np.full(len(order), -1, np.int32)
-    binding[to_node] = np.arange(len(to_node), dtype=np.int32)  # of equal targets the last write, the latest source
+    known = np.flatnonzero(kind != EdgeKind.EARLIER).astype(np.int32)
+    binding[to_node[known]] = known  # of equal targets the last write, the latest source
     waits, own = columns.join_waits(index)
     time = time[order]
     delay = _set_delays(kind, from_node, to_node, time, binding, number[waits], own)
@@ -114,7 +119,8 @@ def _set_delays(kind: U8, source: I32, target: I32, time: I64, binding: I32, wai
 
     What a thread or a GPU does takes as long as recorded, except waits. The latency of launches, streams and returns is
     what was recorded where that edge decided when its target was reached and it is no longer than usual; else the
-    median of its kind. An edge never takes longer than recorded: the recording proves that less was possible.
+    median of its kind. An edge never takes longer than recorded: the recording proves that less was possible. Work from
+    before the recording holds a stream where nothing else explains its wait; `binding` is set to that edge.
     """
     recorded = time[target] - time[source]
     delay: I64 = recorded.copy()
@@ -133,4 +139,9 @@ def _set_delays(kind: U8, source: I32, target: I32, time: I64, binding: I32, wai
         if each is EdgeKind.CALL:
             usual = decided
         delay[edges] = np.where(usual, recorded[edges], np.minimum(recorded[edges], typical))
+    earlier = np.flatnonzero(kind == EdgeKind.EARLIER)
+    other = binding[target[earlier]]
+    explains = (other < 0) | (delay[other] < recorded[other])  # nothing else does
+    delay[earlier] = np.where(explains, recorded[earlier], 0)
+    binding[target[earlier[explains]]] = earlier[explains]
     return delay

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.build_graph import build_graph
-from torchprof_tui.analysis.critical_path.dependency_graph import INFERRED_KINDS, DependencyGraph
+from torchprof_tui.analysis.critical_path.dependency_graph import INFERRED_KINDS, DependencyGraph, EdgeKind
 from torchprof_tui.analysis.critical_path.missing_edges import describe_missing_edges
 from torchprof_tui.analysis.critical_path.range_window import end_on_autograd, select_range, select_repetition
 from torchprof_tui.analysis.critical_path.replay import compute_node_slack, find_path, replay_graph
@@ -64,7 +64,8 @@ class CriticalPath:
     predicts, never above the recorded one. `event` int32[k], ascending, and `slack` int64[k]: each event of the window
     on threads and streams, and how much later it could end. `inferred`: edges of the path that follow from the order
     of calls and from times, where nothing recorded says so. `missing`: what the graph lacks, one line each, empty while
-    the replay error is small; `advice`: what to record.
+    the replay error and the time of the path that work from before the recording takes are small; `advice`: what to
+    record.
     """
 
     window: StepWindow
@@ -173,7 +174,9 @@ def find_path_of_window(trace: Trace, window: StepWindow) -> CriticalPath:
     replayed = int(replay_graph(graph).max()) - window.start
     event, slack = _compute_slack(trace, graph)
     error = abs(replayed - window.duration) / window.duration
-    missing, advice = describe_missing_edges(trace, built) if error > MAX_REPLAY_ERROR else ((), "")
+    earlier = int(graph.recorded[edges[graph.edge_kind[edges] == EdgeKind.EARLIER]].sum())
+    is_unknown = error > MAX_REPLAY_ERROR or earlier > MAX_REPLAY_ERROR * window.duration
+    missing, advice = describe_missing_edges(trace, built, earlier) if is_unknown else ((), "")
     return CriticalPath(window, graph, segments, replayed, event, slack, inferred, missing, advice)
 
 

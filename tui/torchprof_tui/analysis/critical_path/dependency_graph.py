@@ -30,6 +30,8 @@ class EdgeKind(IntEnum):
     SYNC_BY_ORDER = 9  # the same, with the work inferred from the order of calls
     HAND_OVER = 10  # between a thread that calls backward() and autograd's thread
     BEFORE = 11  # from the start of the step to work that depends on nothing in it
+    EARLIER = 12  # the same, to the first work launched on a stream in the recording: earlier work is not recorded
+    ROOM = 13  # a launch call returns when the full queue of the GPU has room; inferred from times
 
 
 DELAYED_KINDS = (
@@ -40,10 +42,11 @@ DELAYED_KINDS = (
     EdgeKind.GRAPH,
     EdgeKind.SYNC,
     EdgeKind.SYNC_BY_ORDER,
+    EdgeKind.ROOM,
 )
 """Edges whose delay is the latency of the machine, so that a long one hides a dependency that was not recorded."""
 
-INFERRED_KINDS = (EdgeKind.EVENT_BY_ORDER, EdgeKind.SYNC_BY_ORDER, EdgeKind.HAND_OVER)
+INFERRED_KINDS = (EdgeKind.EVENT_BY_ORDER, EdgeKind.SYNC_BY_ORDER, EdgeKind.HAND_OVER, EdgeKind.ROOM)
 """Edges that follow from the order of calls and from times; nothing recorded says so."""
 
 

@@ -43,6 +43,34 @@ def add_stream_edges(graph: GraphColumns) -> None:
     graph.add_edges(EdgeKind.STREAM, graph.work_ends(before[target]), graph.work_starts(target), work.event[target])
 
 
+def add_earlier_edges(graph: GraphColumns, trace: Trace) -> None:
+    """Add an edge to the first work that was launched on each stream in the recording, where it started late.
+
+    A stream works in order: what was launched to it before the recording began runs first, and is not recorded. The
+    edge leaves the end of the stream's work before, else the start of the window.
+    """
+    window, work = graph.window, graph.window.work
+    rows = [_find_first_launched(trace, lane) for lane in np.unique(work.lane).tolist()]
+    first = np.flatnonzero(np.isin(work.event, rows) & work.is_launched)
+    if not len(first):
+        return
+    lane = work.lane.astype(np.int64)
+    before = find_last_ended(lane, work.end, lane[first], work.start[first], window.start)
+    ready = np.maximum(work.launch_end[first], np.where(before >= 0, work.end[before], window.start))
+    late = work.start[first] - ready > SHORT_GAP
+    first, before = first[late], before[late]
+    begin = graph.add_points(np.full(len(first), window.lane, np.int32), np.full(len(first), window.start, np.int64))
+    source = np.where(before >= 0, graph.work_ends(before), begin)
+    graph.add_edges(EdgeKind.EARLIER, source, graph.work_starts(first), work.event[first])
+
+
+def _find_first_launched(trace: Trace, lane: int) -> int:
+    """Find the first event of a stream whose launch call was recorded: its row, -1 for none."""
+    rows = slice(trace.lanes[lane].first, trace.lanes[lane].last)
+    launched = trace.links.launch_of[rows] >= 0
+    return rows.start + int(launched.argmax()) if launched.any() else -1
+
+
 def add_replay_edges(graph: GraphColumns, trace: Trace) -> None:
     """Add the order inside replays of graphs: recorded edges, else what the times of the branches suggest.
 

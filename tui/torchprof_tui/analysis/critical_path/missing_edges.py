@@ -27,8 +27,11 @@ SYNC_EVENTS_ADVICE = (
 MORE_STEPS_ADVICE = "record the steps before as well: the GPU may have been busy with work that is not in the recording"
 
 
-def describe_missing_edges(trace: Trace, built: BuiltGraph) -> tuple[tuple[str, ...], str]:
-    """Describe the waits that no edge explains, longest first, and what to record; "" if nothing would help."""
+def describe_missing_edges(trace: Trace, built: BuiltGraph, earlier: int) -> tuple[tuple[str, ...], str]:
+    """Describe the waits that no edge explains, longest first, and what to record; "" if nothing would help.
+
+    `earlier`: ns of the path in which a stream was held by work from before the recording.
+    """
     graph = built.graph
     waits = np.where(graph.is_binding, graph.recorded - graph.delay, 0)
     found: dict[str, tuple[int, int]] = {}
@@ -41,6 +44,8 @@ def describe_missing_edges(trace: Trace, built: BuiltGraph) -> tuple[tuple[str, 
         for where, (time, count) in sorted(found.items(), key=lambda each: -each[1][0])
         if time
     ]
+    if earlier:
+        lines.insert(0, f"{format_duration(earlier)} in which a stream did work from before the recording")
     if built.unknown_waits:
         lines.append(f"{built.unknown_waits:,} cudaStreamWaitEvent: which event they wait for was not recorded")
     if built.unknown_blocks:
@@ -49,7 +54,7 @@ def describe_missing_edges(trace: Trace, built: BuiltGraph) -> tuple[tuple[str, 
         lines.append(f"{built.unlaunched:,} works of the GPU: their launch was not recorded")
     if graph.dropped:
         lines.append(f"{graph.dropped:,} dependencies left out: the recorded times contradict them")
-    return tuple(lines), _choose_advice(trace, built, waits)
+    return tuple(lines), MORE_STEPS_ADVICE if earlier else _choose_advice(trace, built, waits)
 
 
 def _choose_advice(trace: Trace, built: BuiltGraph, waits: I64) -> str:

@@ -89,7 +89,7 @@ def build_segments(trace: Trace, graph: DependencyGraph, path: I64, host_lanes: 
         chosen = on_cpu & (lane == number)
         timeline = build_timeline(trace, number, graph.window.start, graph.window.end)
         begin, until, event, _ = timeline.split(start[chosen], end[chosen])
-        kinds = _classify_cpu(trace, event, number in host_lanes)
+        kinds = classify_cpu(trace, event, number in host_lanes)
         parts.append((begin, until, kinds, event))
     starts, ends, kinds, events = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     order = np.lexsort((ends, starts))
@@ -101,10 +101,10 @@ def build_segments(trace: Trace, graph: DependencyGraph, path: I64, host_lanes: 
 def _build_gpu_parts(trace: Trace, graph: DependencyGraph, path: I64, start: I64) -> tuple[I64, I64, U8, I32]:
     """Build the segments of edges that are no CPU time; the delay of an edge comes first, then what it cannot say."""
     kind, event = graph.edge_kind[path], graph.event[path]
-    known = start + np.where(kind == EdgeKind.BEFORE, 0, graph.delay[path])
+    known = start + np.where(np.isin(kind, (EdgeKind.BEFORE, EdgeKind.EARLIER)), 0, graph.delay[path])
     usual = np.full(len(path), SegmentKind.QUEUE, np.uint8)
     usual[kind == EdgeKind.CALL] = SegmentKind.LAUNCH
-    usual[np.isin(kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER))] = SegmentKind.BLOCKING
+    usual[np.isin(kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER, EdgeKind.ROOM))] = SegmentKind.BLOCKING
     work = np.flatnonzero(kind == EdgeKind.WORK)
     event_kind = trace.kind[event[work]]
     usual[work] = SegmentKind.KERNEL
@@ -120,7 +120,7 @@ def _build_gpu_parts(trace: Trace, graph: DependencyGraph, path: I64, start: I64
     )
 
 
-def _classify_cpu(trace: Trace, events: I32, is_host: bool) -> U8:
+def classify_cpu(trace: Trace, events: I32, is_host: bool) -> U8:
     """Classify CPU time by its innermost event: uint8[k]."""
     outside = SegmentKind.HOST if is_host else SegmentKind.UNATTRIBUTED
     result = np.full(len(events), outside, np.uint8)

@@ -88,6 +88,9 @@ class FindingRecord(Record, frozen=True, kw_only=True):
     cannot_tell: Annotated[str | UnsetType, about("the same reason; only where the state is cannot_tell")] = UNSET
     at_stake_us: Annotated[float, about("what a fix could win back at most")]
     share: Annotated[float, about("time at stake of the scope")]
+    won_share: Annotated[
+        float | UnsetType, about("of a step, predicted by what-if; only of problems whose fix can be predicted")
+    ] = UNSET
     own_us: Annotated[
         float | UnsetType | None, about("time that no other pattern explains; null if not divided; only if fired")
     ] = UNSET

@@ -49,7 +49,7 @@ class CriticalPathDocument(Document, frozen=True, kw_only=True, tag="torchprof-t
         float, about("(replay_us - duration_us) / duration_us: below 0 where waits are unexplained")
     ]
     inferred: Annotated[int, about("dependencies on the path that were inferred from order and times, not recorded")]
-    missing: Annotated[list[str], about("where the graph lacks dependencies; [] up to 5 % error")]
+    missing: Annotated[list[str], about("where the graph lacks dependencies; [] while that is under 5 % of the step")]
     advice: Annotated[str | None, about("what to record to have them; null for nothing")]
     segments: Annotated[list[SegmentRecord], about("the path by kind, longest first")]
     events: Annotated[list[PathEventRecord], about("events with most time on the path, as many as --top")]

@@ -32,7 +32,18 @@ PROGRAM = "torchprof-tui"
 MAX_EVIDENCE = 3
 MAX_LISTED_TRACES = 200
 _OVERVIEW_KEYS = ("format", "bytes", "events", "duration_ns", "steps", "devices", "gpu_busy_ns", "rank", "world_size")
-_FINDING_KEYS = ("id", "weight", "seen", "at_stake_us", "share", "own_us", "action", "line", "evidence_count")
+_FINDING_KEYS = (
+    "id",
+    "weight",
+    "seen",
+    "at_stake_us",
+    "share",
+    "won_share",
+    "own_us",
+    "action",
+    "line",
+    "evidence_count",
+)
 _DIFF_KEYS = (
     "a",
     "b",
@@ -154,6 +165,14 @@ class Answerer:
         answer = {"command": command, **_without(table, "schema", "rows")}
         answer |= pack_records(documents.list_rows_with_events(opened, asked.rank, table["rows"]))
         return _write(answer, asked, "ask with a smaller limit or a larger max_tokens")
+
+    def what_if(self, asked: asks.WhatIfQuestion) -> str:
+        opened = self._traces.open(asked.trace)
+        words = [opened.spec, *(f"--set={change}" for change in asked.changes)]
+        words += [*_option("step", asked.step), *_option("rank", asked.rank)]
+        fields, command = self._ask(opened, "what-if", words, documents.build_what_if)
+        answer = {"command": command, **_without(fields, "schema"), "path": pack_records(fields["path"])}
+        return _write(answer, asked, "ask with a larger max_tokens")
 
     def chain(self, asked: asks.ChainQuestion) -> str:
         opened = self._traces.open(asked.trace)

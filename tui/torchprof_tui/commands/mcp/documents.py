@@ -30,6 +30,7 @@ from torchprof_tui.commands.info import document as info_document
 from torchprof_tui.commands.mcp.event_rows import find_longest_events, find_place_in_time, split_row
 from torchprof_tui.commands.mcp.open_traces import OpenTrace
 from torchprof_tui.commands.table.main import answer_question
+from torchprof_tui.commands.what_if.main import answer_question as predict_step
 
 Fields = dict[str, Any]
 
@@ -99,6 +100,10 @@ def build_chain(asked: OpenTrace, options: argparse.Namespace) -> Fields:
     for piece, told in zip(found.work, fields["gpu_work"]["heaviest"], strict=False):
         told |= {"row": piece.event + first, "start_ns": int(trace.start[piece.event])}
     return {"row": event + first, "start_ns": int(trace.start[event]), **fields}
+
+
+def build_what_if(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+    return as_fields(predict_step(asked.trace, options))
 
 
 def build_flame(asked: OpenTrace, options: argparse.Namespace) -> Fields:

@@ -79,6 +79,21 @@ class DiffQuestion(Question, frozen=True, kw_only=True):
     rank: Annotated[str | None, Meta(description="of several ranks this one, or 0/3 for A and B")] = None
 
 
+class WhatIfQuestion(Question, frozen=True, kw_only=True):
+    trace: TracePath
+    changes: Annotated[
+        list[str],
+        Meta(
+            min_length=1,
+            max_length=20,
+            description="together: class=gemm*0.5, op=aten::mm*0.5, kernel=TEXT*0, event=ROW*0, cpu=0.5, sync=0, "
+            "dataloader=0, launch=graph, compile, optimizer=fused, collectives=overlapped, late-rank=0, pattern=ID",
+        ),
+    ]
+    step: Annotated[int | None, Meta(description="number of the step (default: the one of median duration)")] = None
+    rank: Annotated[int | None, Meta(description="of several ranks only this one (default: all, joined)")] = None
+
+
 class MemoryQuestion(Question, frozen=True, kw_only=True):
     trace: TracePath
     step: StepNumber = None

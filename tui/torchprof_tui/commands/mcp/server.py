@@ -70,6 +70,12 @@ TOOLS = {
         "What changed from trace a to trace b, part by part of a step (up to the start of the next), and whether that "
         "is more than noise.",
     ),
+    "what_if": ToolEntry(
+        asks.WhatIfQuestion,
+        Answerer.what_if,
+        "How long a step would take with some changes (faster kernels, no .item(), a CUDA graph), and what limits it "
+        "then. Check replay_error first: predictions of a step whose replay is off are not to be trusted.",
+    ),
     "memory": ToolEntry(asks.MemoryQuestion, Answerer.memory, "Allocations by operator, and the peak of each device."),
     "flame": ToolEntry(
         asks.FlameQuestion, Answerer.flame, "The stacks, modules or ops with the most self GPU or CPU time."

@@ -1,0 +1,1 @@
+"""Predict how long a step would take if parts of it were faster, gone, or arranged differently."""

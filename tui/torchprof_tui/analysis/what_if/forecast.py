@@ -1,0 +1,157 @@
+"""Predict the time of a step under scenarios, and what limits it then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from torchprof_tui.analysis.critical_path.critical_path import MAX_REPLAY_ERROR
+from torchprof_tui.analysis.critical_path.segments import LABELS, NO_CLASS, SegmentKind
+from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.analysis.what_if.back_to_back import Rounds, replay_rounds
+from torchprof_tui.analysis.what_if.changes import apply_scenarios
+from torchprof_tui.analysis.what_if.new_path import PathTime, sum_path
+from torchprof_tui.analysis.what_if.rank_changes import RankChanges
+from torchprof_tui.analysis.what_if.scenario import Scenario, parse_scenario
+from torchprof_tui.analysis.what_if.step_model import StepModel
+
+
+class Resource(str, Enum):
+    """What a step can be limited by."""
+
+    CPU = "CPU dispatch"
+    GPU = "GPU compute"
+    COPIES = "memory copies"
+    COMMUNICATION = "communication"
+    INPUT = "input"
+    WAITING = "waiting"
+
+
+_RESOURCES = {
+    SegmentKind.DISPATCH: Resource.CPU,
+    SegmentKind.LAUNCH: Resource.CPU,
+    SegmentKind.RUNTIME: Resource.CPU,
+    SegmentKind.HOST: Resource.CPU,
+    SegmentKind.PROFILER: Resource.CPU,
+    SegmentKind.BLOCKING: Resource.WAITING,
+    SegmentKind.INPUT: Resource.INPUT,
+    SegmentKind.KERNEL: Resource.GPU,
+    SegmentKind.QUEUE: Resource.GPU,
+    SegmentKind.COPY: Resource.COPIES,
+    SegmentKind.COLLECTIVE: Resource.COMMUNICATION,
+    SegmentKind.UNATTRIBUTED: Resource.WAITING,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PathShare:
+    """Time of one kind on the new critical path, ns; `share` of the path, 0..1."""
+
+    label: str
+    kind: SegmentKind
+    time: int
+    share: float
+
+    @property
+    def resource(self) -> Resource:
+        return _RESOURCES[self.kind]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A step with some changes. Times in ns.
+
+    `recorded`: the step as recorded, until its last GPU work has ended; `replayed`: the same by the unchanged graph.
+    `before`, `after`: from one step to the next when steps follow each other at once, unchanged and changed; `alone`:
+    the changed step until its last GPU work has ended. `path`: the changed critical path by kind, longest first.
+    `rank`: number of the rank that decides, None for a trace of one process.
+    """
+
+    scenarios: tuple[Scenario, ...]
+    step: str | None
+    recorded: int
+    replayed: int
+    before: int
+    after: int
+    alone: int
+    path: tuple[PathShare, ...]
+    rank: int | None
+
+    @property
+    def replay_error(self) -> float:
+        """(replayed - recorded) / recorded: 0 at best."""
+        return (self.replayed - self.recorded) / self.recorded
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the replay error of the unchanged step is small enough."""
+        return abs(self.replay_error) <= MAX_REPLAY_ERROR
+
+    @property
+    def speedup(self) -> float:
+        """before / after; infinite where nothing is left."""
+        return self.before / self.after if self.after else float("inf")
+
+    @cached_property
+    def resources(self) -> tuple[tuple[Resource, float], ...]:
+        """Share of the new path by resource, largest first."""
+        sums: dict[Resource, float] = {}
+        for each in self.path:
+            sums[each.resource] = sums.get(each.resource, 0.0) + each.share
+        return tuple(sorted(sums.items(), key=lambda pair: -pair[1]))
+
+    @property
+    def limit(self) -> Resource | None:
+        """The resource with most of the new path."""
+        return self.resources[0][0] if self.path else None
+
+    @property
+    def bottleneck(self) -> PathShare | None:
+        """The largest kind on the new path: what to change next."""
+        return self.path[0] if self.path else None
+
+
+class Forecaster:
+    """Predicts one step under one list of scenarios after the other."""
+
+    def __init__(self, model: StepModel) -> None:
+        self.model = model
+
+    @cached_property
+    def unchanged(self) -> Rounds:
+        """The replay without changes."""
+        return replay_rounds(self.model, self.model.delay)
+
+    def predict(self, scenarios: Sequence[Scenario | str]) -> Forecast:
+        """Predict the step under these scenarios together. Raises ScenarioError."""
+        parsed = tuple(parse_scenario(each) if isinstance(each, str) else each for each in scenarios)
+        model, before = self.model, self.unchanged
+        changes, delay, without = apply_scenarios(model, parsed)
+        rounds = replay_rounds(model, delay, without)
+        window = model.ranks[0].window
+        return Forecast(
+            scenarios=parsed,
+            step=None if window.step is None else window.step.name,
+            recorded=model.duration,
+            replayed=before.alone,
+            before=before.step_time,
+            after=rounds.step_time,
+            alone=rounds.alone,
+            path=self._describe_path(rounds, changes),
+            rank=model.ranks[rounds.rank].number if len(model.ranks) > 1 else None,
+        )
+
+    def _describe_path(self, rounds: Rounds, changes: list[RankChanges]) -> tuple[PathShare, ...]:
+        path: PathTime = sum_path(self.model, rounds, changes)
+        total = max(int(path.time.sum()), 1)
+        found = []
+        for kind, kernel_class, time in zip(
+            path.kind.tolist(), path.kernel_class.tolist(), path.time.tolist(), strict=True
+        ):
+            label = LABELS[SegmentKind(kind)]
+            if kernel_class != NO_CLASS:
+                label = f"{label}: {KernelClass(kernel_class).label}"
+            found.append(PathShare(label, SegmentKind(kind), time, time / total))
+        return tuple(sorted((each for each in found if each.time), key=lambda each: -each.time))

@@ -1,0 +1,177 @@
+"""Scenarios that take launches off the CPU: a CUDA graph, a compiled step, a fused optimizer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind
+from torchprof_tui.analysis.critical_path.segments import SegmentKind
+from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.analysis.what_if.rank_changes import RankChanges
+from torchprof_tui.analysis.what_if.selections import select_inside
+from torchprof_tui.analysis.what_if.step_model import RankModel
+from torchprof_tui.trace.core.arrays import Bool
+from torchprof_tui.trace.model.event_kind import Kind
+
+GRAPH_LAUNCH = 10_000
+"""ns on the CPU to launch a graph."""
+
+GRAPH_GAP = 1_000
+"""ns between two kernels of a graph that follow each other on a stream."""
+
+FUSIBLE = (
+    KernelClass.ELEMENTWISE,
+    KernelClass.REDUCTION,
+    KernelClass.NORM,
+    KernelClass.SOFTMAX,
+    KernelClass.COPY,
+    KernelClass.GATHER,
+    KernelClass.RANDOM,
+)
+"""Classes whose kernels Inductor merges with their neighbours."""
+
+COMPILED_CALL = 30_000
+"""ns of compiled code on the CPU for each kernel that it launches, without the call: as large as the dispatch of an op.
+Fitted to pairs recorded under the profiler with torch 2.11 (see benchmarks/what_if.md)."""
+
+COMPILED_REGION = 90_000
+"""ns of guards and wrappers for each thread that runs compiled code; fitted to the same pairs."""
+
+FUSED_LAUNCH = 6_000
+"""ns of the call that launches a kernel which Inductor generated."""
+
+OPTIMIZER_TRAFFIC = 0.5
+"""Time of a fused Adam by that of one that reads and writes all tensors once for each of its operations."""
+
+_IN_OPS = (SegmentKind.DISPATCH, SegmentKind.LAUNCH, SegmentKind.RUNTIME)
+_OFF_CPU = (*_IN_OPS, SegmentKind.HOST, SegmentKind.PROFILER)
+
+
+def launch_as_graph(changes: RankChanges) -> bool:
+    """Let one launch stand for all between two blocking calls."""
+    rank = changes.rank
+    inside = _find_region(rank) & np.isin(rank.pieces.kind, _OFF_CPU)
+    if not inside.any():
+        return False
+    changes.scale(inside, np.zeros(0, np.bool_), 0.0)
+    blocking = rank.pieces.kind == SegmentKind.BLOCKING
+    for lane in np.unique(rank.pieces.lane[inside]).tolist():
+        if lane == rank.window.lane:
+            own = np.flatnonzero(rank.pieces.lane == lane)
+            stretch = np.cumsum(blocking[own])
+            launched = own[inside[own]]
+            _, first = np.unique(stretch[inside[own]], return_index=True)
+            np.add.at(changes.added, rank.pieces.edge[launched[first]], GRAPH_LAUNCH)
+    _cap_gaps(changes, rank.is_own, GRAPH_GAP)
+    return True
+
+
+def _cap_gaps(changes: RankChanges, work: Bool, gap: int) -> None:
+    """Let this work follow other work of its stream after `gap` ns."""
+    graph = changes.rank.graph
+    is_start = np.zeros(len(graph.time), np.bool_)
+    is_start[graph.work_start[work]] = True
+    gaps = np.isin(graph.edge_kind, (EdgeKind.STREAM, EdgeKind.GRAPH)) & is_start[graph.target]
+    changes.cap[gaps] = np.minimum(changes.cap[gaps], gap)
+
+
+def compile_step(changes: RankChanges) -> bool:
+    """Merge neighbouring small kernels, and leave of the dispatch what compiled code pays for each launch.
+
+    A group of kernels that can be merged takes as long as its longest. The ops of the others are called as before. Host
+    code outside ops is taken to be as long as that of compiled code, and the optimizer is left as it is.
+    """
+    rank = changes.rank
+    optimizer_pieces, optimizer_work = select_optimizer(rank)
+    inside = _find_region(rank) & ~optimizer_pieces & np.isin(rank.pieces.kind, _IN_OPS)
+    model_work = rank.is_own & ~optimizer_work & rank.window.work.is_launched
+    if not inside.any() or not model_work.any():
+        return False
+    fusible = model_work & np.isin(rank.work_class, FUSIBLE)
+    head = _merge_groups(changes, fusible, model_work)
+    _cap_gaps(changes, fusible & ~head, 0)
+    changes.scale(inside, np.zeros(0, np.bool_), 0.0)
+    _keep_launches(changes, inside, model_work & ~fusible, head)
+    return True
+
+
+def _merge_groups(changes: RankChanges, fusible: Bool, model_work: Bool) -> Bool:
+    """Give each run of fusible work on a stream the time of its longest; return the first of each: bool[m]."""
+    work = changes.rank.window.work
+    order = np.lexsort((work.start, work.lane))
+    order = order[model_work[order]]
+    can = fusible[order]
+    starts = np.ones(len(order), np.bool_)
+    starts[1:] = ~(can[1:] & can[:-1] & (work.lane[order][1:] == work.lane[order][:-1]))
+    group = np.cumsum(starts) - 1
+    time = (work.end - work.start)[order]
+    longest = np.zeros(int(group[-1]) + 1, np.int64)
+    np.maximum.at(longest, group, time)
+    total = np.bincount(group, time)
+    share = np.where(can, (longest / np.maximum(total, 1))[group], 1.0)
+    changes.work_factor[order] *= share
+    head = np.zeros(len(work), np.bool_)
+    head[order[starts & can]] = True
+    return head
+
+
+def _keep_launches(changes: RankChanges, inside: Bool, extern: Bool, head: Bool) -> None:
+    """Leave the dispatch of extern kernels, and a launch for each merged group."""
+    rank = changes.rank
+    pieces, trace = rank.pieces, rank.trace
+    launch = rank.window.work.launch
+    calls = launch[extern]
+    callers = trace.parent[calls]
+    kept = inside & (np.isin(pieces.event, calls) | np.isin(pieces.event, callers[callers >= 0]))
+    changes.piece_factor[kept] = 1.0
+    own = np.flatnonzero(inside)
+    _, first = np.unique(pieces.lane[own], return_index=True)
+    np.add.at(changes.added, pieces.edge[own[first]], COMPILED_REGION)
+    for chosen, takes in ((extern, COMPILED_CALL), (head, COMPILED_CALL + FUSED_LAUNCH)):
+        merged = np.flatnonzero(inside & np.isin(pieces.event, launch[chosen]))
+        _, first = np.unique(pieces.event[merged], return_index=True)
+        np.add.at(changes.added, pieces.edge[merged[first]], takes)
+
+
+def fuse_optimizer(changes: RankChanges) -> bool:
+    """Let one launch update all parameters."""
+    rank = changes.rank
+    pieces, work = select_optimizer(rank)
+    inside = pieces & np.isin(rank.pieces.kind, _OFF_CPU)
+    if not inside.any():
+        return False
+    changes.scale(inside, work, 0.0)
+    changes.work_factor[work] = OPTIMIZER_TRAFFIC
+    _cap_gaps(changes, work, 0)
+    np.add.at(changes.added, rank.pieces.edge[np.flatnonzero(inside)[:1]], GRAPH_LAUNCH)
+    return True
+
+
+def select_optimizer(rank: RankModel) -> tuple[Bool, Bool]:
+    """Select what is inside `Optimizer.step`: pieces of CPU time bool[p], and the work launched there bool[m]."""
+    numbers = [number for number, name in enumerate(rank.trace.names) if name.startswith("Optimizer.step#")]
+    rows = np.flatnonzero(np.isin(rank.trace.name, numbers))
+    return select_inside(rank, rows)
+
+
+def _find_region(rank: RankModel) -> Bool:
+    """Select the pieces from the op of a thread's first launch in the step to its last launch: bool[p]."""
+    trace, work = rank.trace, rank.window.work
+    region = np.zeros(len(rank.pieces), np.bool_)
+    launches = np.unique(work.launch[rank.is_own & work.is_launched])
+    for lane in np.unique(trace.lane[launches]).tolist():
+        calls = launches[trace.lane[launches] == lane]
+        first, last = (_find_outer_op(rank, int(calls[index])) for index in (0, -1))
+        begin, end = trace.start[first], trace.start[last] + trace.duration[last]
+        region |= (rank.pieces.lane == lane) & (rank.pieces.start >= begin) & (rank.pieces.start < end)
+    return region
+
+
+def _find_outer_op(rank: RankModel, event: int) -> int:
+    """Find the outermost op around an event, without annotations and Python frames."""
+    found, current = event, int(rank.trace.parent[event])
+    while current >= 0:
+        if rank.trace.kind[current] == Kind.OP:
+            found = current
+        current = int(rank.trace.parent[current])
+    return found

@@ -1,0 +1,143 @@
+"""What a forecast is computed on: the dependency graphs of a step, of one rank or of several joined by collectives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.critical_path.build_graph import build_graph
+from torchprof_tui.analysis.critical_path.dependency_graph import DependencyGraph, EdgeKind
+from torchprof_tui.analysis.critical_path.step_window import StepWindow, select_step, select_window
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.analysis.what_if.cpu_pieces import CpuPieces, split_cpu_time
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.model.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class RankModel:
+    """The step of one rank. `number`: of the rank, None for a trace without one; `first_row`: of the rank's events in
+    the merged trace.
+
+    `work_class` uint8[m]: KernelClass of each work; `work_edge` int64[m]: its edge of kind WORK. `is_own` bool[m]: work
+    that this step launched, not one before. `stream_first` int64[s], `stream_lane` int32[s]: the first work of each
+    stream.
+    """
+
+    number: int | None
+    first_row: int
+    trace: Trace
+    graph: DependencyGraph
+    host_lanes: list[int]
+    pieces: CpuPieces
+    work_class: U8
+    work_edge: I64
+    is_own: Bool
+    stream_first: I64
+    stream_lane: I32
+
+    @property
+    def window(self) -> StepWindow:
+        return self.graph.window
+
+
+@dataclass(frozen=True, slots=True)
+class StepModel:
+    """The joined graph of r ranks: n nodes in topological order, e edges by target. Times in ns.
+
+    `source`, `target` int32[e]; `delay` int64[e]: of the unchanged step. `edge_of`: of each rank, where its graph's
+    edges are, int64[k]; `node_of`: its nodes, int64[k]. `arrival_edges` int64[a] and `arrival_rank` int64[a]: edges by
+    which the other ranks of a collective wait for a rank (an index). `transfer_edges`, `transfer_rank`, `transfer_work`
+    int64[t]: edges from the last arrival to the end of a rank's work, by its number. `last_rank`, `late_by` int64[c]:
+    of each collective the rank that came last, and how much later than the one before it, ns.
+    """
+
+    ranks: tuple[RankModel, ...]
+    source: I32
+    target: I32
+    delay: I64
+    edge_of: tuple[I64, ...]
+    node_of: tuple[I64, ...]
+    node_count: int
+    arrival_edges: I64
+    arrival_rank: I64
+    transfer_edges: I64
+    transfer_rank: I64
+    transfer_work: I64
+    last_rank: I64
+    late_by: I64
+
+    @property
+    def start(self) -> int:
+        """When the first rank starts the step."""
+        return min(rank.window.start for rank in self.ranks)
+
+    @property
+    def duration(self) -> int:
+        """From the start of the step on the first rank until its end on the last."""
+        return max(rank.window.end for rank in self.ranks) - self.start
+
+
+def build_rank_model(trace: Trace, step: int | None, number: int | None = None, first_row: int = 0) -> RankModel:
+    """Build the model of one process. Raises WindowError if there is no such step."""
+    window = select_window(trace, select_step(trace, step))
+    built = build_graph(trace, window)
+    graph, work = built.graph, window.work
+    edges = np.flatnonzero(graph.edge_kind == EdgeKind.WORK)
+    by_source = edges[np.argsort(graph.source[edges], kind="stable")]
+    work_edge = by_source[np.searchsorted(graph.source[by_source], graph.work_start)] if len(work) else edges
+    names, index = np.unique(trace.name[work.event], return_inverse=True)
+    classes = np.array([decode_kernel_name(trace.names[name]).kernel_class for name in names.tolist()], np.uint8)
+    by_start = np.lexsort((work.start, work.lane))
+    lanes, first = np.unique(work.lane[by_start], return_index=True)
+    return RankModel(
+        number=trace.rank if number is None else number,
+        first_row=first_row,
+        trace=trace,
+        graph=graph,
+        host_lanes=built.host_lanes,
+        pieces=split_cpu_time(trace, graph, built.host_lanes),
+        work_class=classes[index] if len(work) else np.zeros(0, np.uint8),
+        work_edge=work_edge.astype(np.int64),
+        is_own=_find_own_work(trace, window),
+        stream_first=by_start[first].astype(np.int64),
+        stream_lane=lanes.astype(np.int32),
+    )
+
+
+def _find_own_work(trace: Trace, window: StepWindow) -> Bool:
+    """Select the work that the step launched: bool[m].
+
+    Work without a recorded launch was launched before the recording where work with one follows on its stream.
+    """
+    work = window.work
+    own: Bool = work.launch_start >= window.start
+    for lane in np.unique(work.lane[~work.is_launched]).tolist():
+        rows = slice(trace.lanes[lane].first, trace.lanes[lane].last)
+        launched = np.flatnonzero(trace.links.launch_of[rows] >= 0)
+        first = int(trace.start[rows.start + launched[0]]) if len(launched) else window.start
+        own &= work.is_launched | (work.lane != lane) | (work.start >= first)
+    return own
+
+
+def build_single_model(rank: RankModel) -> StepModel:
+    """Take the graph of one rank as it is."""
+    graph = rank.graph
+    empty = np.zeros(0, np.int64)
+    return StepModel(
+        ranks=(rank,),
+        source=graph.source,
+        target=graph.target,
+        delay=graph.delay,
+        edge_of=(np.arange(len(graph.source), dtype=np.int64),),
+        node_of=(np.arange(len(graph.time), dtype=np.int64),),
+        node_count=len(graph.time),
+        arrival_edges=empty,
+        arrival_rank=empty,
+        transfer_edges=empty,
+        transfer_rank=empty,
+        transfer_work=empty,
+        last_rank=empty,
+        late_by=empty,
+    )

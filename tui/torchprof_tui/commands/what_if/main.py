@@ -1,0 +1,58 @@
+"""Predict a step under scenarios: `torchprof-tui what-if`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from torchprof_tui.analysis.critical_path.step_window import WindowError
+from torchprof_tui.analysis.patterns.verdict.wins import expand_patterns
+from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
+from torchprof_tui.analysis.what_if.rank_join import build_step_model
+from torchprof_tui.analysis.what_if.scenario import ScenarioError, parse_scenario
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.json_document import print_document
+from torchprof_tui.commands.common.load import load_specs, select_rank
+from torchprof_tui.commands.what_if.document import build_document
+from torchprof_tui.commands.what_if.records import WhatIfDocument
+from torchprof_tui.commands.what_if.text import print_forecast
+from torchprof_tui.trace.model.trace import Trace
+
+
+def run(options: argparse.Namespace) -> int:
+    trace = load_specs(options.trace, cache=not options.no_cache).trace
+    trace, forecast, each, ranks = predict(trace, options.set, options.step, options.rank)
+    if options.json:
+        print_document(build_document(trace, forecast, each, ranks))
+    else:
+        print_forecast(trace, forecast, each, ranks)
+    return 0
+
+
+def predict(
+    trace: Trace, sets: Sequence[str], step: int | None, rank: int | None
+) -> tuple[Trace, Forecast, list[Forecast], list[int]]:
+    """Predict a step: the trace that is asked about, the forecast, that of each scenario alone, and the ranks.
+
+    Raises UsageError.
+    """
+    if rank is not None or trace.merged_ranks is None:
+        trace, _ = select_rank(trace, rank)
+    try:
+        scenarios = [parse_scenario(text) for text in sets]
+        model = build_step_model(trace, step)
+        scenarios = expand_patterns(trace, scenarios)
+        forecaster = Forecaster(model)
+        forecast = forecaster.predict(scenarios)
+        each = [forecaster.predict([scenario]) for scenario in scenarios]
+    except WindowError as error:
+        raise UsageError(f"{trace.label}: {error}") from error
+    except ScenarioError as error:
+        raise UsageError(f"--set {error}") from error
+    return trace, forecast, each, [known.number for known in model.ranks if known.number is not None]
+
+
+def answer_question(trace: Trace, options: argparse.Namespace) -> WhatIfDocument:
+    """Return the document of a question about an open trace. Raises UsageError."""
+    asked, forecast, each, ranks = predict(trace, options.set, options.step, options.rank)
+    return build_document(asked, forecast, each, ranks)
