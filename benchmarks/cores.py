@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,8 @@ _STAGES = (
 Result = dict[str, Any]
 
 
-def _time_stages(module: Any, seconds: dict[str, float]) -> None:
-    """Replace the stages of `build_trace` by functions that add up their seconds."""
+def _time_stages(build_module: Any, decode_classes: Sequence[tuple[type, str]], seconds: dict[str, float]) -> None:
+    """Replace the stages of `build_trace`, and these methods, by functions that add up their seconds."""
 
     def wrap(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -70,22 +71,28 @@ def _time_stages(module: Any, seconds: dict[str, float]) -> None:
 
     for name in _STAGES:
         owner, _, attribute = name.rpartition(".")
-        target = getattr(module, owner) if owner else module
+        target = getattr(build_module, owner) if owner else build_module
         if hasattr(target, attribute):
             setattr(target, attribute, wrap(name, getattr(target, attribute)))
+    for owner_class, attribute in decode_classes:
+        name = f"{owner_class.__name__}.{attribute}"
+        setattr(owner_class, attribute, wrap(name, getattr(owner_class, attribute)))
 
 
 def _run_once(trace: str) -> Result:
     """Decode and store a trace in this process. Returns seconds; `lanes_at` is a time of the system's clock."""
     from torchprof_tui.trace.build import build_trace as build_module  # deferred: part of what is measured
     from torchprof_tui.trace.core.process_state import pause_garbage_collection
+    from torchprof_tui.trace.decode.column_builder import ColumnBuilder
+    from torchprof_tui.trace.decode.entry_decoder import EntryDecoder
     from torchprof_tui.trace.decode.general_decoder import decode_trace
-    from torchprof_tui.trace.decode.parallel import choose_process_count
+    from torchprof_tui.trace.decode.parallel import ParallelDecoder, _Worker, choose_process_count
     from torchprof_tui.trace.sources.open import open_source
     from torchprof_tui.trace.storage.trace_store import TraceWriter
 
     stages: dict[str, float] = {}
-    _time_stages(build_module, stages)
+    methods = [(EntryDecoder, "decode_list"), (ParallelDecoder, "append_parts"), (ColumnBuilder, "finish")]
+    _time_stages(build_module, [*methods, (EntryDecoder, "text_index"), (_Worker, "read_columns")], stages)
     with tempfile.TemporaryDirectory() as folder, pause_garbage_collection():
         source = open_source(trace)
         processes = choose_process_count(source)
@@ -102,7 +109,7 @@ def _run_once(trace: str) -> Result:
         marks.append(time.monotonic())
         events = len(built.start)
         del built
-    decode, build, index, store = (after - before for before, after in zip(marks, marks[1:], strict=False))
+    decode, build, index, store = (after - before for before, after in pairwise(marks))
     return {
         "processes": processes,
         "events": events,
@@ -169,7 +176,11 @@ def format_table(name: str, results: Sequence[Result]) -> str:
         cells = [result["cores"], result["processes"], *times, *shares, f"{result['memory'] / 1e9:.2f}"]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     fewest, most = results[0], results[-1]
-    lines += ["", f"Stages of the build, seconds on {fewest['cores']} and on {most['cores']} cores:", ""]
+    lines += [
+        "",
+        f"Stages of decoding and building (some on threads, side by side), seconds on {fewest['cores']} and on {most['cores']} cores:",
+        "",
+    ]
     for stage, spent in sorted(most["stages"].items(), key=lambda item: -item[1]):
         if max(spent, fewest["stages"].get(stage, 0.0)) >= 0.005:
             lines.append(f"- `{stage}` {fewest['stages'].get(stage, 0.0):.3f}, {spent:.3f}")

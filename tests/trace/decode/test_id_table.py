@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -59,8 +60,10 @@ def test_appending_the_part_of_another_process(first: list[Any], second: list[An
     table, other = build_table(first), build_table(second)
     part, arrays = other.finish_part(), list(other.drain_arrays())
 
-    def fill(column: Array) -> None:
+    def fill(column: Array, then: Callable[[Array], object] | None) -> None:
         column[:] = arrays.pop(0)  # type: ignore[assignment]
+        if then is not None:
+            then(column)
 
     table.append_part(part, fill, len(first))
     assert not arrays

@@ -260,7 +260,7 @@ def test_the_number_of_processes_depends_on_size_and_compression(
     monkeypatch.setattr("threading.active_count", lambda: 1)
     path = write_trace(tmp_path, b"[]")
     assert choose_process_count(open_source(str(path))) == 1
-    for megabytes, compressed, expected in ((100, False, 2), (1000, False, 4), (1000, True, 2)):
+    for megabytes, compressed, expected in ((100, False, 2), (1000, False, 8), (1000, True, 4)):
         source = open_source(str(path))
         source.total, source.compression = megabytes << 20, "gzip" if compressed else ""
         if compressed:

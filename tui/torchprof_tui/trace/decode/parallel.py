@@ -31,8 +31,10 @@ from pathlib import Path
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import Array
+from torchprof_tui.trace.core.core_count import count_cores, lower_priority
 from torchprof_tui.trace.core.problems import Problem, ProblemTally
 from torchprof_tui.trace.core.readable import wait_until_readable
+from torchprof_tui.trace.core.thread_tasks import run_tasks
 from torchprof_tui.trace.decode.chunker import TextWindow
 from torchprof_tui.trace.decode.entry_decoder import DecodedPart, EntryDecoder, ListEnd
 from torchprof_tui.trace.decode.text_limits import choose_text_limits
@@ -42,8 +44,11 @@ from torchprof_tui.trace.text.block_writer import BlockWriter
 MIN_PART_BYTES = 48 << 20
 """Text for which another process pays: to start one and to join its part takes some 30 ms."""
 
-MAX_PROCESSES = 4
-"""With more processes, the work that cannot be divided takes longer than the divided work."""
+MAX_PROCESSES = 32
+"""With more processes, joining the parts takes longer than decoding them."""
+
+MAX_COMPRESSED_PROCESSES = 4
+"""For a compressed file, each process has to decompress all text before its part: more of them gain nothing."""
 
 _FIRST_PART_SHARE = 1.1
 """Size of this process's part in parts of the other processes, which also have to send what they decode, and of a
@@ -136,8 +141,8 @@ def choose_process_count(source: Source) -> int:
     # A forked process has only the thread that forked it; a lock held by another thread would never be released in it.
     if size is None or size < 2 * MIN_PART_BYTES or sys.platform != "linux" or threading.active_count() > 1:
         return 1
-    most = 2 if source.compression else MAX_PROCESSES  # each process decompresses everything before its part
-    return max(1, min(len(os.sched_getaffinity(0)), most, size // MIN_PART_BYTES))
+    most = MAX_COMPRESSED_PROCESSES if source.compression else MAX_PROCESSES
+    return max(1, min(count_cores(), most, size // MIN_PART_BYTES))
 
 
 class ParallelDecoder:
@@ -186,6 +191,7 @@ class ParallelDecoder:
 
         Leaves the window after the list and returns how the list ended. Raises SplitNotVerifiedError.
         """
+        results: list[PartResult] = []
         for worker in self._workers:
             if not end.ends_between_entries or entry_decoder.damaged or window.position < len(window.text):
                 raise SplitNotVerifiedError
@@ -194,14 +200,19 @@ class ParallelDecoder:
             result = worker.read_result()
             if result is None or result.begin != window.offset:
                 raise SplitNotVerifiedError
-            entry_decoder.append_part(result.decoded_part, worker.read_column, worker.blocks_path)
-            worker.reap()
+            results.append(result)
             for problem in result.problems:
                 tally.add(problem.kind, problem.example, problem.count)
             self.problems += result.source_problems
             window.jump(result.end_offset, result.trailing_text)
             end = result.list_end
-            report(entry_decoder.entry_count)
+        entry_decoder.columns.make_room([result.decoded_part.columns for result in results])
+        for worker, result in zip(self._workers, results, strict=True):
+            entry_decoder.append_part(result.decoded_part, worker.note_column, worker.blocks_path)
+        run_tasks([worker.read_columns for worker in self._workers])
+        for worker in self._workers:
+            worker.reap()
+        report(entry_decoder.entry_count)
         return end
 
     def close(self) -> None:
@@ -230,6 +241,7 @@ class _Worker:
         self.blocks_path = blocks_path
         self._consumed = self._entry_count = 0
         self._finished = False
+        self._columns: list[tuple[Array, Callable[[Array], object] | None]] = []
         self._progress_pipe, progress_out = os.pipe()
         result_pipe, result_out = os.pipe()
         try:
@@ -245,6 +257,7 @@ class _Worker:
                 os.close(result_pipe)
                 signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                lower_priority()
                 threading.Thread(target=_exit_with_parent, args=(parent_alive,), daemon=True).start()
                 result, columns = _decode_part(source, start, end, self.blocks_path, chunk_size, progress_out)
                 os.close(progress_out)  # tells the parent that decoding is complete
@@ -279,10 +292,18 @@ class _Worker:
             return result
         return None
 
-    def read_column(self, column: Array) -> None:
-        """Read the next column. Raises SplitNotVerifiedError if the process sends less than that."""
-        if self._result_file.readinto(column.view(np.uint8).data) != column.nbytes:
-            raise SplitNotVerifiedError
+    def note_column(self, column: Array, then: Callable[[Array], object] | None) -> None:
+        """Note the next column that `read_columns` is to fill, and what to do with it then: an `ArrayFiller`."""
+        self._columns.append((column, then))
+
+    def read_columns(self) -> None:
+        """Read the columns, on any thread. Raises SplitNotVerifiedError if the process sends less than that."""
+        for column, then in self._columns:
+            if self._result_file.readinto(column.view(np.uint8).data) != column.nbytes:
+                raise SplitNotVerifiedError
+            if then is not None:
+                then(column)
+        self._columns.clear()
 
     def reap(self) -> None:
         """Wait for the process to end; everything it sends has been read."""
