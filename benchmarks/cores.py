@@ -178,7 +178,7 @@ def format_table(name: str, results: Sequence[Result]) -> str:
     fewest, most = results[0], results[-1]
     lines += [
         "",
-        f"Stages of decoding and building (some on threads, side by side), seconds on {fewest['cores']} and on {most['cores']} cores:",
+        f"Stages (some run side by side), seconds on {fewest['cores']} and on {most['cores']} cores:",
         "",
     ]
     for stage, spent in sorted(most["stages"].items(), key=lambda item: -item[1]):
