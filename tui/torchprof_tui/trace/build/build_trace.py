@@ -26,6 +26,7 @@ from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.core.background import submit
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
 from torchprof_tui.trace.core.problems import TOO_MANY_LANES, UNREADABLE_METADATA, Problem
+from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.core.thread_tasks import take_parallel
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
@@ -41,6 +42,10 @@ from torchprof_tui.trace.model.trace_metadata import (
 
 _FLAT_ROLES = (Role.STREAM, Role.SYNC, Role.ASYNC)
 """Lanes on which events overlap without belonging to each other."""
+
+
+_SWITCH_INTERVAL_SECONDS = 0.0005
+"""Longest wait for the GIL of the threads that nest and index while this one goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ class NestedLanes:
     flow_links: FlowLinks | None = None
 
 
+@use_switch_interval(_SWITCH_INTERVAL_SECONDS)
 def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = allocate_in_memory) -> Trace:
     """Build the trace of a decoded file.
 
@@ -105,7 +111,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     wait_for_self_durations = _start_self_durations(lanes.wait_for_nesting, columns)
     # Link.
     memory = wait_for_memory()
-    args = collect_sparse_columns(raw, lanes.event_of, entries, len(columns), allocate)
+    args = collect_sparse_columns(raw, lanes.event_of, columns.ordinal, entries, allocate)
     _copy_names_and_correlations(raw, columns)
     counts = accounting.build_counts(decoded, entries, metadata.count_by_category(raw, entries))
     del entries
