@@ -32,7 +32,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from torchprof_tui.trace.core.core_count import DECODER_NICE_LEVEL, lower_priority
+from torchprof_tui.trace.core.core_count import DECODER_NICE_LEVEL, JOBS, lower_priority
 from torchprof_tui.trace.core.errors import TraceError, format_error
 from torchprof_tui.trace.loading.decode_and_store import decode_and_store
 from torchprof_tui.trace.loading.errors import StorageFullError
@@ -106,6 +106,7 @@ def _decode(spec: str, folder: Path, options: list[str], out: int) -> bool:
 
 def _serve(out: int) -> None:
     """Decode the traces of a run one after the other, and store the collectives of each, until stdin ends."""
+    os.environ[JOBS] = "1"  # the other workers of the pool use the other cores
     exits_on_hangup = False
     for line in sys.stdin.buffer:
         job = json.loads(line)
@@ -114,7 +115,6 @@ def _serve(out: int) -> None:
             exits_on_hangup = True
         folder = Path(job["folder"])
         try:
-            # One process: the other workers of the pool use the other cores.
             result = decode_and_store(job["spec"], folder, _create_reporter(out), process_count=1)
             if not result.already_cached:
                 store_collectives(read_collectives(open_trace(folder)), folder)
