@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import itertools
 import os
@@ -27,7 +28,8 @@ from torchprof_tui.trace.core.readable import wait_until_readable
 from torchprof_tui.trace.decode import parallel
 from torchprof_tui.trace.decode.column_builder import ColumnBuilder
 from torchprof_tui.trace.decode.general_decoder import decode_trace
-from torchprof_tui.trace.decode.parallel import SplitPoint, choose_process_count
+from torchprof_tui.trace.decode.parallel import choose_process_count
+from torchprof_tui.trace.decode.split_point import SplitPoint
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.raw_events import DecodedTrace
 from torchprof_tui.trace.sources.open import open_source
@@ -187,7 +189,7 @@ def test_a_system_with_small_pipes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def refuse(*_: object) -> int:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(parallel.fcntl, "fcntl", refuse)
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
     assert_same(write_trace(tmp_path, kineto_text(400)), 2000)
     assert (parts.joined, parts.not_verified) == (2, 0)
 

@@ -21,7 +21,10 @@ large array is over-allocated and copied only once or twice; a small one is real
 """
 
 
-ArrayFiller = Callable[[Array, Callable[[Array], object] | None], None]
+ArrayFinisher = Callable[[npt.NDArray[Any]], object]
+"""Changes a filled array in place."""
+
+ArrayFiller = Callable[[Array, ArrayFinisher | None], None]
 """Notes an array to fill with the data of another process, and what to do with it then; arrays must be noted in the
 order in which they are sent. They are filled later, so the columns that they are views of must not grow until then."""
 

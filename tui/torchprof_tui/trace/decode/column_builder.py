@@ -7,7 +7,7 @@ signature, because one look-up of all four costs as much as one of each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import itemgetter
@@ -17,7 +17,7 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Array, take_chunked
 from torchprof_tui.trace.core.bounded_json import dump_bounded
-from torchprof_tui.trace.core.growable_array import ArrayFiller, GrowableArray
+from torchprof_tui.trace.core.growable_array import ArrayFiller, ArrayFinisher, GrowableArray
 from torchprof_tui.trace.core.problems import NOT_AN_OBJECT, TOO_MANY_CATEGORIES, ProblemTally, excerpt
 from torchprof_tui.trace.decode.arg_columns import (
     OP_ARGS,
@@ -332,13 +332,13 @@ class ColumnBuilder:
         )
 
 
-def _renumber(codes: list[int]) -> Callable[[Array], object]:
+def _renumber(codes: list[int]) -> ArrayFinisher:
     """Create a function that replaces each code k by `codes[k]`."""
     code_of = np.array(codes, np.int32)
     return lambda column: take_chunked(code_of, column, column)
 
 
-def _shift(count: int) -> Callable[[Array], object]:
+def _shift(count: int) -> ArrayFinisher:
     """Create a function that adds a number to the ordinals of entries."""
     return lambda entries: np.add(entries, count, out=entries, casting="unsafe")
 

@@ -78,7 +78,7 @@ class IdTable:
         """Append the ids of a part that another process decoded, after `entries_before` entries."""
         known = np.array([self.key(text) for text in part.texts], np.int64)
 
-        def renumber_texts(keys: Array) -> None:
+        def renumber_texts(keys: I64) -> None:
             other = np.flatnonzero(keys < 0)
             keys[other] = known[-1 - keys[other]]
 

@@ -35,6 +35,7 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import Array
 from torchprof_tui.trace.core.core_count import count_cores, lower_priority
+from torchprof_tui.trace.core.growable_array import ArrayFinisher
 from torchprof_tui.trace.core.problems import Problem, ProblemTally
 from torchprof_tui.trace.core.readable import wait_until_readable
 from torchprof_tui.trace.core.thread_tasks import run_tasks
@@ -227,7 +228,7 @@ class _Worker:
         self.blocks_path = part.blocks_path
         self._consumed = self._entry_count = 0
         self._finished = self._appended = False
-        self._columns: list[tuple[Array, Callable[[Array], object] | None]] = []
+        self._columns: list[tuple[Array, ArrayFinisher | None]] = []
         self._pid = 0
         self._progress_pipe, self._progress_out = os.pipe()
         result_pipe, self._result_out = os.pipe()
@@ -293,7 +294,7 @@ class _Worker:
             return result
         return None
 
-    def note_column(self, column: Array, then: Callable[[Array], object] | None) -> None:
+    def note_column(self, column: Array, then: ArrayFinisher | None) -> None:
         """Note the next column that `read_columns` is to fill, and what to do with it then: an `ArrayFiller`."""
         self._columns.append((column, then))
 
