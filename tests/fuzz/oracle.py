@@ -28,6 +28,7 @@ from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.loading.open_or_build import OpenedTrace
 from torchprof_tui.trace.model.raw_events import DecodedTrace
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.sources.decompress import MAGIC_BYTES, detect_compression
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
@@ -125,7 +126,7 @@ def _check_entries_can_be_read(decoded: DecodedTrace) -> None:
 def _check_on_several_cores(data: bytes, folder: Path, trace: Trace) -> None:
     """Several processes and threads yield the same columns as one of each."""
     path, number = folder / "divided.json", zlib.crc32(data)
-    path.write_bytes(gzip.compress(data, 1) if number & 64 else data)
+    path.write_bytes(gzip.compress(data, 1) if number & 64 and not detect_compression(data[:MAGIC_BYTES]) else data)
     count = (2, 3, 8, 16)[number >> 8 & 3]
     (folder / "cores").mkdir()
     source = open_source(str(path))
