@@ -18,6 +18,7 @@ from tests.helpers.command_line import read_error_line, read_json_answer, run_pr
 from tests.helpers.paths import ROOT
 from torchprof_samples import SAMPLES, find
 from torchprof_tui.cli import main
+from torchprof_tui.trace.core import core_count
 from torchprof_tui.trace.storage import disk_cache
 
 SAMPLE = find("matmul_add_64_cold_eager").path
@@ -141,6 +142,8 @@ def test_a_command_that_does_not_exist_is_an_invalid_choice(word: str, capsys: p
         (["memory", SAMPLE, "--at=--"], ""),  # no value, or from Python 3.12.5 on the value "--"
         (["info", SAMPLE, "--capture=--"], "--capture"),
         (["--theme", "pink"], "pink"),
+        (["info", SAMPLE, "--jobs", "0"], "'0' is not a number from 1 to 1024"),
+        (["check", SAMPLE, "--jobs", "-3"], "--jobs"),
         (["--debug", "info"], "options come after the command"),
         (["sample:nothing"], "matmul_add_64_cold_eager"),
         (["sample:matmul"], "several"),
@@ -253,6 +256,17 @@ def test_the_help_of_run_separates_names_from_summaries(capsys: pytest.CaptureFi
     with pytest.raises(SystemExit):
         main(["run", "--help"])
     assert "  graph_replay  An MLP" in capsys.readouterr().out
+
+
+def test_jobs_limits_the_cores_also_of_processes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    monkeypatch.setattr(core_count, "read_cgroup_quota", lambda *_: None)
+    monkeypatch.setenv(core_count.JOBS, "7")  # what the program sets is removed after the test
+    assert core_count.count_cores() == 7
+    assert main(["info", str(SAMPLE), "--jobs", "3"]) == 0
+    assert (os.environ[core_count.JOBS], core_count.count_cores()) == ("3", 3)
 
 
 def test_a_command_leaves_no_cache_entry_open(capsys: pytest.CaptureFixture[str]) -> None:

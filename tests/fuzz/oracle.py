@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import re
@@ -14,6 +15,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from tests.helpers.threaded_build import divide_among_threads
 from torchprof_tui.analysis.slicing.slice_writer import SliceError, write_slice
 from torchprof_tui.commands.common.json_document import as_fields
 from torchprof_tui.commands.info.document import build_document
@@ -26,6 +28,8 @@ from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.loading.open_or_build import OpenedTrace
 from torchprof_tui.trace.model.raw_events import DecodedTrace
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.sources.decompress import MAGIC_BYTES, detect_compression
+from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
 from torchprof_tui.trace.storage.trace_store import open_trace, save_trace
@@ -67,6 +71,8 @@ def check(data: bytes) -> tuple[str, ...]:
         _check_entries_can_be_read(general)
         trace = build_trace(general, "fuzz")
         _check_accounting(trace)
+        if zlib.crc32(data) % FULL_CHECK_INTERVAL == 1:
+            _check_on_several_cores(data, folder, trace)
         if zlib.crc32(data) % FULL_CHECK_INTERVAL == 0:
             save_trace(trace, folder)
             mapped = open_trace(folder)
@@ -115,6 +121,25 @@ def _check_entries_can_be_read(decoded: DecodedTrace) -> None:
         name = entry.get("name")
         if isinstance(name, str) and name != events.names[events.name[ordinal]]:
             raise FindingError(f"entry {ordinal} is {events.names[events.name[ordinal]]!r}, its text says {name!r}")
+
+
+def _check_on_several_cores(data: bytes, folder: Path, trace: Trace) -> None:
+    """Several processes and threads yield the same columns as one of each."""
+    path, number = folder / "divided.json", zlib.crc32(data)
+    path.write_bytes(gzip.compress(data, 1) if number & 64 and not detect_compression(data[:MAGIC_BYTES]) else data)
+    count = (2, 3, 8, 16)[number >> 8 & 3]
+    (folder / "cores").mkdir()
+    source = open_source(str(path))
+    divided = decode_trace(source, folder / "cores", chunk_size=CHUNK, use_templates=True, process_count=count)
+    with divide_among_threads(count):
+        other = build_trace(divided, "fuzz")
+    for column in ("start", "duration", "name", "lane", "row", "parent", "self_duration", "ordinal", "row_order"):
+        if not np.array_equal(getattr(trace, column), getattr(other, column)):
+            raise FindingError(f"{count} processes and threads differ: {column}")
+    if trace.names != other.names or trace.counts != other.counts or set(trace.args) != set(other.args):
+        raise FindingError(f"{count} processes and threads differ: names, counts or args")
+    if list(folder.rglob("part-*")):
+        raise FindingError(f"{count} processes left a file behind")
 
 
 def _check_accounting(trace: Trace) -> None:

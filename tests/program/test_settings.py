@@ -30,6 +30,7 @@ theme = "light"
 colors = 256
 mouse = false
 interpreter = "~/venv/bin/python"
+jobs = 4
 [cache]
 folder = "/scratch/traces"
 limit = "20 GB"
@@ -45,7 +46,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in ("NO_COLOR", "TEXTUAL_COLOR_SYSTEM", "VIRTUAL_ENV", "CONDA_PREFIX"):
         monkeypatch.delenv(name, raising=False)
-    for name in ("TORCHPROF_TUI_CACHE", "TORCHPROF_TUI_CACHE_LIMIT", "TORCHPROF_TUI_PYTHON"):
+    for name in ("TORCHPROF_TUI_CACHE", "TORCHPROF_TUI_CACHE_LIMIT", "TORCHPROF_TUI_PYTHON", "TORCHPROF_TUI_JOBS"):
         monkeypatch.setenv(name, "")  # registers the name, so that what the program sets is removed after the test
         monkeypatch.delenv(name)
     found = find_config_file()
@@ -74,6 +75,7 @@ def test_every_setting_is_read(config: Path) -> None:
         "colors": "256",
         "mouse": False,
         "interpreter": os.path.expanduser("~/venv/bin/python"),
+        "jobs": 4,
         "cache.folder": "/scratch/traces",
         "cache.limit": 20 * 10**9,
     }
@@ -87,6 +89,7 @@ def test_every_setting_is_read(config: Path) -> None:
         ('theme = "blue"', 'theme: must be "dark" or "light", not "blue"'),
         ("mouse = 1", "mouse: must be true or false, not 1"),
         ("colors = true", 'colors: must be "auto", "truecolor", "256", "16" or "none", not true'),
+        ("jobs = 0", "jobs: must be a number from 1 to 1024, not 0"),
         ("interpreter = []", "interpreter: must be a path, not a list"),
         ('[cache]\nlimit = "much"', 'cache.limit: must be a size such as "500 MB" or "20 GB", not "much"'),
         ('[cache]\nfolder = "a"', 'cache.folder: must be an absolute path, or one that begins with ~, not "a"'),

@@ -25,6 +25,7 @@ from torchprof_tui.commands.common.standard_streams import (
 from torchprof_tui.commands.common.termination import exit_on_signals
 from torchprof_tui.program.config_file import apply_configuration, load_configuration, report_problems
 from torchprof_tui.program.phase_log import close_log, note_phase, open_log
+from torchprof_tui.trace.core.core_count import JOBS, MAX_JOBS
 from torchprof_tui.trace.core.errors import format_error, is_expected
 
 PROGRAM = "torchprof-tui"
@@ -149,6 +150,8 @@ def _run_command(words: list[str]) -> int:
     note_phase(f"command {name}")
     if getattr(options, "unpack_all", False):
         os.environ["TORCHPROF_TUI_UNPACK_ALL"] = "1"  # worker processes inherit it
+    if getattr(options, "jobs", None):
+        os.environ[JOBS] = str(options.jobs)
     if name == "open":
         _reject_unknown_command(options.trace)  # the first check does not see words behind options
     if name in TRACE_COMMANDS and name != "open":  # `open` may start a recording, which inherits the environment
@@ -182,7 +185,16 @@ def build_parser(name: str) -> argparse.ArgumentParser:
         parser.add_argument(
             "--unpack-all", action="store_true", help="allow compression ratios above 200:1, and text without an end"
         )
+        parser.add_argument(
+            "--jobs", metavar="N", type=_parse_jobs, help="processes and threads that read a trace, at most (all cores)"
+        )
     return parser
+
+
+def _parse_jobs(text: str) -> int:
+    if text.isascii() and text.isdigit() and 0 < int(text) <= MAX_JOBS:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MAX_JOBS}")
 
 
 def _start_log(path: str) -> None:

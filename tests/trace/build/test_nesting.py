@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from tests.helpers import slow_reference
 from torchprof_tui.trace.build import nesting
+from torchprof_tui.trace.build.lane_parts import divide_lanes
 from torchprof_tui.trace.build.row_allocator import RowAllocator
+from torchprof_tui.trace.core import thread_tasks
 
 Lane = list[tuple[int, int]]  # (start, duration)
 
@@ -92,6 +94,31 @@ def test_no_row_holds_two_events_at_once(lane: Lane, flat: bool) -> None:
         assert last.get(row, -1) <= start
         last[row] = start + max(duration, 1)
     assert all(0 <= self_duration <= duration for self_duration, (_, duration) in zip(own, lane, strict=True))
+
+
+@given(
+    st.lists(st.one_of(anything, a_tree()), max_size=4).flatmap(
+        lambda lanes: st.tuples(st.just(lanes), st.lists(st.booleans(), min_size=len(lanes), max_size=len(lanes)))
+    ),
+    st.sampled_from([1, 2, 5, 20]),
+)
+def test_lanes_nest_by_the_rule_in_parts_of_any_size(made: tuple[list[Lane], list[bool]], size: int) -> None:
+    lanes, flat = made
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting, "_PART_EVENTS", size)
+        patch.setattr(nesting, "count_cores", lambda: 3)
+        patch.setattr(thread_tasks, "count_cores", lambda: 3)
+        patch.setattr(thread_tasks, "MIN_SLICE_SIZE", 1)
+        patch.setattr(thread_tasks, "_BLOCK", 1)
+        assert nested(lanes, flat) == expected(lanes, flat)
+
+
+def test_frames_that_are_open_all_the_time_do_not_keep_a_lane_together() -> None:
+    lane: Lane = [(0, 10_000), (1, 9_990), (2, 4_000), *((10 * k, 5) for k in range(1, 300)), (5_000, 100), (6_000, 9)]
+    start, duration = np.array(in_order(lane), np.int64).T
+    parts = divide_lanes(np.array([0, len(lane)]), np.array([False]), start, duration, 20)
+    assert int(np.diff(parts.first).max()) < 60
+    assert nested([in_order(lane)]) == expected([in_order(lane)])
 
 
 def test_the_first_of_equals_is_the_outer_one() -> None:

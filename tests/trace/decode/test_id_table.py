@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchprof_tui.trace.core.arrays import Array
+from torchprof_tui.trace.core.growable_array import ArrayFinisher
 from torchprof_tui.trace.decode.id_table import IdTable
 from torchprof_tui.trace.decode.interning import text_of
 
@@ -59,8 +60,10 @@ def test_appending_the_part_of_another_process(first: list[Any], second: list[An
     table, other = build_table(first), build_table(second)
     part, arrays = other.finish_part(), list(other.drain_arrays())
 
-    def fill(column: Array) -> None:
-        column[:] = arrays.pop(0)  # type: ignore[assignment]
+    def fill(column: Array, then: ArrayFinisher | None) -> None:
+        column[:] = arrays.pop(0)
+        if then is not None:
+            then(column)
 
     table.append_part(part, fill, len(first))
     assert not arrays

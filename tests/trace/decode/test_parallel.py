@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import itertools
 import os
@@ -23,13 +24,16 @@ from tests.helpers.decoder_spies import AppendedParts, count_appended_parts
 from tests.helpers.decoder_strategies import kineto_entries
 from torchprof_tui.trace.core.arrays import Array
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.readable import wait_until_readable
 from torchprof_tui.trace.decode import parallel
 from torchprof_tui.trace.decode.column_builder import ColumnBuilder
 from torchprof_tui.trace.decode.general_decoder import decode_trace
-from torchprof_tui.trace.decode.parallel import SplitPoint, choose_process_count
+from torchprof_tui.trace.decode.parallel import choose_process_count
+from torchprof_tui.trace.decode.split_point import SplitPoint
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.raw_events import DecodedTrace
 from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import Source
 
 SAME_PATH = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -185,7 +189,7 @@ def test_a_system_with_small_pipes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def refuse(*_: object) -> int:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(parallel.fcntl, "fcntl", refuse)
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
     assert_same(write_trace(tmp_path, kineto_text(400)), 2000)
     assert (parts.joined, parts.not_verified) == (2, 0)
 
@@ -202,7 +206,7 @@ def test_a_replaced_file_is_not_reopened(tmp_path: Path) -> None:
 
 def test_processes_end_with_their_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "_decode_part", lambda *_: time.sleep(60))
-    source = open_source(str(write_trace(tmp_path, kineto_text(400), compressed=True)))
+    source = open_source(str(write_trace(tmp_path, kineto_text(400))))
     decoder = parallel.ParallelDecoder(source, tmp_path, 3, 2000)
     processes = [worker._pid for worker in decoder._workers]
     assert len(processes) == 2
@@ -213,6 +217,73 @@ def test_processes_end_with_their_parent(tmp_path: Path, monkeypatch: pytest.Mon
         worker._pid = 0
     decoder.close()
     source.close()
+
+
+@pytest.mark.parametrize("stop", ["parent", "inflater", "decoder"])
+def test_processes_of_a_compressed_file_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: str) -> None:
+    """Close the pipe as the kernel does when the parent is killed, or kill a process: no process or file is left."""
+
+    def write_and_sleep(_source: Source, _blocks: object, _begin: int, part: Any, progress_out: int) -> None:
+        part.blocks_path.write_bytes(b"text")
+        os.write(progress_out, os.getpid().to_bytes(16, "little"))
+        time.sleep(60)
+
+    monkeypatch.setattr(parallel, "_decode_part", write_and_sleep)
+    source = open_source(str(write_trace(tmp_path, kineto_text(400), compressed=True)))
+    open_files = len(os.listdir("/proc/self/fd"))
+    decoder = parallel.ParallelDecoder(source, tmp_path, 4, 2000)
+    processes = []
+    for worker in decoder._workers:
+        assert wait_until_readable([worker._progress_pipe], 30)
+        processes.append(int.from_bytes(os.read(worker._progress_pipe, 16), "little"))
+    assert len(set(processes)) == 3
+    assert decoder._inflater == processes[-1]
+    if stop != "parent":
+        os.kill(processes[-1 if stop == "inflater" else 0], signal.SIGKILL)
+    decoder.close()
+    deadline = time.monotonic() + 30  # the files of a process are closed a moment before it has ended
+    while any(is_running(process) for process in processes):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["trace.json"]
+    assert len(os.listdir("/proc/self/fd")) == open_files
+    source.close()
+
+
+def is_running(process: int) -> bool:
+    """Tell whether a process runs; one that has ended may wait to be reaped by a process that we do not control."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return stat[stat.rindex(")") + 2] not in "ZX"
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("entries", [40, 900])
+def test_any_number_of_processes_yields_the_same(
+    tmp_path: Path, parts: AppendedParts, entries: int, compressed: bool
+) -> None:
+    assert_same(write_trace(tmp_path, kineto_text(entries), compressed), 1500, counts=(2, 3, 8, 16))
+    assert parts.joined == 4 or entries == 40  # two parts of 40 entries may begin at the same one
+
+
+def test_a_compressed_file_of_several_members(tmp_path: Path, parts: AppendedParts) -> None:
+    text = kineto_text(900)
+    pieces = [gzip.compress(text[begin : begin + 20_000], 1) for begin in range(0, len(text), 20_000)]
+    path = tmp_path / "trace.json"
+    path.write_bytes(b"".join(pieces))
+    source = open_source(str(path))
+    source.close()
+    assert_same(path, 1500, counts=(2, 3, 8))
+
+
+def test_a_killed_process_of_a_compressed_file_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_trace(tmp_path, kineto_text(400), compressed=True)
+    monkeypatch.setattr(parallel, "_decode_part", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    decoded = assert_same(path, 2000, counts=(2, 3, 8))
+    assert isinstance(decoded, DecodedTrace)
+    assert len(decoded.events) == 400
 
 
 def test_progress_adds_up_all_processes(tmp_path: Path) -> None:
@@ -260,7 +331,7 @@ def test_the_number_of_processes_depends_on_size_and_compression(
     monkeypatch.setattr("threading.active_count", lambda: 1)
     path = write_trace(tmp_path, b"[]")
     assert choose_process_count(open_source(str(path))) == 1
-    for megabytes, compressed, expected in ((100, False, 2), (1000, False, 4), (1000, True, 2)):
+    for megabytes, compressed, expected in ((100, False, 2), (1000, False, 8), (1000, True, 8)):
         source = open_source(str(path))
         source.total, source.compression = megabytes << 20, "gzip" if compressed else ""
         if compressed:

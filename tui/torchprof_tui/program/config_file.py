@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torchprof_tui.program.phase_log import note_phase
+from torchprof_tui.trace.core.core_count import JOBS
 from torchprof_tui.trace.core.home_folder import find_home
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def report_problems(configuration: Configuration, command: str) -> None:
     """Print one line on stderr for each mistake in what a command without a screen uses."""
     for problem in configuration.problems:
         section = problem.key.partition(".")[0]
-        if section in ("", "cache") or (section == "interpreter" and command == "run"):
+        if section in ("", "cache", "jobs") or (section == "interpreter" and command == "run"):
             print(f"torchprof-tui: {problem.line}", file=sys.stderr)
 
 
@@ -90,5 +91,6 @@ VARIABLES = {
     "interpreter": INTERPRETER_VARIABLE,
     "cache.folder": CACHE_FOLDER_VARIABLE,
     "cache.limit": CACHE_LIMIT_VARIABLE,
+    "jobs": JOBS,
 }
 """Environment variables by the setting for which they are the seam to worker processes and recordings."""

@@ -19,6 +19,7 @@ from msgspec import Meta
 
 from torchprof_tui.program.config_file import VARIABLES
 from torchprof_tui.trace.core.byte_size import parse_byte_size
+from torchprof_tui.trace.core.core_count import MAX_JOBS
 from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.typed_json import Path as PathText
@@ -67,6 +68,15 @@ SETTINGS = (
         "Python with torch for `torchprof-tui run`, where no environment is active",
         '"~/venv/bin/python"',
         ("VIRTUAL_ENV", "CONDA_PREFIX", VARIABLES["interpreter"]),
+    ),
+    Setting(
+        "jobs",
+        Annotated[int, Meta(ge=1, le=MAX_JOBS)],
+        "all cores",
+        f"a number from 1 to {MAX_JOBS}",
+        "processes and threads that read a trace, at most",
+        "4",
+        (VARIABLES["jobs"],),
     ),
     Setting(
         "cache.folder",

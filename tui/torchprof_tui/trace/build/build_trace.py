@@ -22,10 +22,12 @@ from torchprof_tui.trace.build.launch_links import FlowLinks
 from torchprof_tui.trace.build.sparse_columns import collect_sparse_columns
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
 from torchprof_tui.trace.build.value_ranges import restrict_values
-from torchprof_tui.trace.core.arrays import I32, I64, take_chunked
+from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.core.background import submit
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
 from torchprof_tui.trace.core.problems import TOO_MANY_LANES, UNREADABLE_METADATA, Problem
+from torchprof_tui.trace.core.process_state import use_switch_interval
+from torchprof_tui.trace.core.thread_tasks import take_parallel
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.raw_events import DecodedTrace, RawEvents
@@ -40,6 +42,10 @@ from torchprof_tui.trace.model.trace_metadata import (
 
 _FLAT_ROLES = (Role.STREAM, Role.SYNC, Role.ASYNC)
 """Lanes on which events overlap without belonging to each other."""
+
+
+_SWITCH_INTERVAL_SECONDS = 0.0005
+"""Longest wait for the GIL of the threads that nest and index while this one goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,7 @@ class NestedLanes:
     flow_links: FlowLinks | None = None
 
 
+@use_switch_interval(_SWITCH_INTERVAL_SECONDS)
 def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = allocate_in_memory) -> Trace:
     """Build the trace of a decoded file.
 
@@ -89,6 +96,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     # Assign lanes.
     assigned = _assign_lanes(raw, entries, drawn, track_metadata)
     lane_order = assigned.lane_order
+    wait_for_memory = submit(partial(counters.build_memory_table, raw, entries, lane_order.pending_lanes))
     # Sort, and start to nest as soon as the times are sorted: nesting takes longest and runs in the background.
     columns = EventColumns.allocate(len(drawn), allocate)
     order = _sort_times(raw, drawn, assigned.slot, columns)
@@ -102,8 +110,8 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
         accounting.add_problem(TOO_MANY_LANES, *lane_merging.describe_merged_lanes(lane_order))
     wait_for_self_durations = _start_self_durations(lanes.wait_for_nesting, columns)
     # Link.
-    memory = counters.build_memory_table(raw, entries, lane_order.pending_lanes)
-    args = collect_sparse_columns(raw, lanes.event_of, entries, len(columns), allocate)
+    memory = wait_for_memory()
+    args = collect_sparse_columns(raw, lanes.event_of, columns.ordinal, entries, allocate)
     _copy_names_and_correlations(raw, columns)
     counts = accounting.build_counts(decoded, entries, metadata.count_by_category(raw, entries))
     del entries
@@ -149,15 +157,15 @@ def _assign_lanes(
 
     Launches are linked here because the order of lanes depends on them.
     """
-    category = take_chunked(raw.category, drawn.ordinals)
+    category = take_parallel(raw.category, drawn.ordinals)
     slot, pending_lanes = assign_lanes(
         EventTracks(
             raw.tracks,
             raw.categories,
-            take_chunked(raw.track, drawn.ordinals),
+            take_parallel(raw.track, drawn.ordinals),
             category,
             drawn.kind,
-            take_chunked(entries.is_instant, drawn.ordinals),
+            take_parallel(entries.is_instant, drawn.ordinals),
         ),
         lambda indexes: lookup_sparse_arg(raw.args.get("device"), drawn.ordinals[indexes]),
         lambda indexes: lookup_sparse_arg(raw.args.get("stream"), drawn.ordinals[indexes]),
@@ -177,13 +185,13 @@ def _assign_lanes(
 
 def _sort_times(raw: RawEvents, drawn: DrawnEvents, slot: I32, columns: EventColumns) -> I64:
     """Sort the events into lane, ordinal, start and duration; returns their order, int64[n]. Frees raw durations."""
-    time = take_chunked(raw.time, drawn.ordinals)
+    time = take_parallel(raw.time, drawn.ordinals)
     order = sort_by_lane(slot, time, raw.duration, drawn.ordinals)
     del time
-    take_chunked(slot, order, columns.lane)
-    ordinal = take_chunked(drawn.ordinals, order, columns.ordinal)
-    take_chunked(raw.time, ordinal, columns.start)
-    take_chunked(raw.duration, ordinal, columns.duration)
+    take_parallel(slot, order, columns.lane)
+    ordinal = take_parallel(drawn.ordinals, order, columns.ordinal)
+    take_parallel(raw.time, ordinal, columns.start)
+    take_parallel(raw.duration, ordinal, columns.duration)
     _free_columns(raw, "duration")
     return order
 
@@ -202,7 +210,7 @@ def _start_nesting(lane_order: LaneOrder, columns: EventColumns) -> tuple[I64, C
 
 
 def _sort_kinds_and_launches(drawn: DrawnEvents, launch: I32, order: I64, columns: EventColumns) -> None:
-    take_chunked(drawn.kind, order, columns.kind)
+    take_parallel(drawn.kind, order, columns.kind)
     launch_links.reorder_launches(launch, order, columns.launch_of)
 
 
@@ -237,9 +245,9 @@ def _start_self_durations(wait_for_nesting: Callable[[], nesting.Nesting], colum
 
 
 def _copy_names_and_correlations(raw: RawEvents, columns: EventColumns) -> None:
-    take_chunked(raw.name, columns.ordinal, columns.name)
-    take_chunked(raw.category, columns.ordinal, columns.category)
-    take_chunked(raw.correlation, columns.ordinal, columns.correlation)
+    take_parallel(raw.name, columns.ordinal, columns.name)
+    take_parallel(raw.category, columns.ordinal, columns.category)
+    take_parallel(raw.correlation, columns.ordinal, columns.correlation)
     _free_columns(raw, "name", "correlation")
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from torchprof_tui.trace.build.event_kinds import DrawnEvents
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting
 from torchprof_tui.trace.build.value_ranges import find_beyond_sum
-from torchprof_tui.trace.core.arrays import I32, I64, block_slices
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, block_slices
+from torchprof_tui.trace.core.thread_tasks import run_slices, run_tasks, split_range
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, RawEvents
 
@@ -73,16 +76,14 @@ def sort_by_lane(lane: I32, time: I64, duration: I64, ordinals: I32) -> I64:
     if bits + int(lane.max()).bit_length() > 62:
         return np.lexsort((-duration[ordinals], time, lane))
     time -= low
-    for block in block_slices(len(lane)):
-        time[block] |= lane[block].astype(np.int64) << bits
-    order = np.argsort(time, kind="stable")
-    is_tie = np.zeros(len(order) + 1, np.bool_)  # the key equals the previous one
-    last = -1
-    for block in block_slices(len(order)):
-        key = time[order[block]]
-        np.equal(key[1:], key[:-1], out=is_tie[block][1:])
-        is_tie[block.start] = key[0] == last
-        last = key[-1]
+
+    def add_lanes(part: slice) -> None:
+        for block in block_slices(part.stop - part.start):
+            events = slice(part.start + block.start, part.start + block.stop)
+            time[events] |= lane[events].astype(np.int64) << bits
+
+    run_slices(add_lanes, len(lane))
+    order, is_tie = _sort_keys(time)
     tied = np.flatnonzero(is_tie[:-1] | is_tie[1:])
     if len(tied):
         group = np.cumsum(~is_tie[tied])
@@ -91,8 +92,58 @@ def sort_by_lane(lane: I32, time: I64, duration: I64, ordinals: I32) -> I64:
     return order
 
 
+def _sort_keys(key: I64) -> tuple[I64, Bool]:
+    """Sort by a key, equal ones in their order, int64[n]; and whether each has the key of the one before: bool[n + 1].
+
+    With several threads, each sorts the elements of one range of keys.
+    """
+    order, is_tie = np.empty(len(key), np.int64), np.zeros(len(key) + 1, np.bool_)
+    parts = split_range(len(key))
+    sample = np.sort(key[:: max(len(key) // 4096, 1)])
+    splitters = sorted({int(sample[len(sample) * k // len(parts)]) for k in range(1, len(parts))})
+    if not splitters:
+        order[:] = np.argsort(key, kind="stable")
+        _mark_ties(key, order, is_tie[:-1])
+        return order, is_tie
+    bounds = np.array(splitters, np.int64)
+    counts = np.zeros((len(parts), len(splitters) + 1), np.int64)
+    bucket = np.empty(len(key), np.uint8)
+
+    def assign_buckets(number: int) -> None:
+        for block in block_slices(parts[number].stop - parts[number].start):
+            events = slice(parts[number].start + block.start, parts[number].start + block.stop)
+            bucket[events] = np.searchsorted(bounds, key[events], side="right")
+            counts[number] += np.bincount(bucket[events], minlength=counts.shape[1])
+
+    run_tasks([partial(assign_buckets, number) for number in range(len(parts))])
+    first = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
+
+    def sort_bucket(number: int) -> None:
+        selected = np.flatnonzero(bucket == number)
+        part = slice(int(first[number]), int(first[number + 1]))
+        selected.take(np.argsort(key[selected], kind="stable"), out=order[part], mode="clip")
+        _mark_ties(key, order[part], is_tie[part])
+
+    run_tasks([partial(sort_bucket, number) for number in range(counts.shape[1])])
+    return order, is_tie
+
+
+def _mark_ties(key: I64, order: I64, is_tie: Bool) -> None:
+    """Mark the elements whose key is that of the element before. The first one has none before it."""
+    last: int | None = None
+    for block in block_slices(len(order)):
+        sorted_key = key[order[block]]
+        np.equal(sorted_key[1:], sorted_key[:-1], out=is_tie[block][1:])
+        is_tie[block.start] = last is not None and sorted_key[0] == last
+        last = sorted_key[-1]
+
+
 def invert_order(order: I32 | I64, count: int) -> I32:
     """Compute the index of each number in `order`, -1 for numbers that are not in it: int32[count]."""
     index_of = np.full(count, -1, np.int32)
-    index_of[order] = np.arange(len(order), dtype=np.int32)
+
+    def invert(part: slice) -> None:
+        index_of[order[part]] = np.arange(part.start, part.stop, dtype=np.int32)
+
+    run_slices(invert, len(order))
     return index_of

@@ -10,6 +10,7 @@ from torchprof_tui.trace.build import begin_end_pairs
 from torchprof_tui.trace.core.arrays import I64, Array, Bool
 from torchprof_tui.trace.core.factorize import bincount_chunked
 from torchprof_tui.trace.core.problems import Problem, ProblemTally, excerpt
+from torchprof_tui.trace.core.thread_tasks import take_parallel
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, DecodedTrace, RawEvents
 from torchprof_tui.trace.model.trace import EntryCounts
 
@@ -138,7 +139,8 @@ class _TimedEntries:
     def select_phases(self, phases: bytes) -> Bool:
         is_wanted = np.zeros(256, np.bool_)
         is_wanted[list(phases)] = True
-        selected: Bool = is_wanted[self._phase] & self._has_time
+        selected: Bool = take_parallel(is_wanted, self._phase)
+        selected &= self._has_time
         self.count += int(np.count_nonzero(selected))
         return selected
 

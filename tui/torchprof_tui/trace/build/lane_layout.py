@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from torchprof_tui.trace.build.track_metadata import TrackMetadata
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
 from torchprof_tui.trace.core.factorize import bincount_chunked
+from torchprof_tui.trace.core.thread_tasks import MIN_SLICE_SIZE, run_tasks
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.trace import Counter
 
@@ -102,11 +104,16 @@ def sort_by_row(lanes: list[Lane], row: I32, allocate: ColumnAllocator = allocat
     """Sort events by row of the whole trace, then start, int32[n]; and each row's bounds in that, int64[rows + 1]."""
     order = allocate("row_order", len(row), np.int32)
     first = np.zeros(lanes[-1].row_base + lanes[-1].rows + 1 if lanes else 1, np.int64)
-    for lane in lanes:
+
+    def sort_lane(lane: Lane) -> None:
         lane_rows = row[lane.first : lane.last]
         narrow = lane_rows.astype(np.uint16) if lane.rows < 1 << 16 else lane_rows  # uint16 sorts by radix
         np.add(np.argsort(narrow, kind="stable"), lane.first, out=order[lane.first : lane.last], casting="unsafe")
         first[lane.row_base + 1 :][: lane.rows] = bincount_chunked(lane_rows, lane.rows)
+
+    # The longest first, so that no thread begins with it when the others have ended.
+    longest_first = sorted(lanes, key=lambda lane: lane.first - lane.last)
+    run_tasks([partial(sort_lane, lane) for lane in longest_first], 1 if len(row) < MIN_SLICE_SIZE else None)
     np.cumsum(first, out=first)
     return order, first
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from torchprof_tui.trace.build.event_columns import EventColumns
 from torchprof_tui.trace.build.event_order import invert_order
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, flatnonzero_int32, take_chunked
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, flatnonzero_int32
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
+from torchprof_tui.trace.core.thread_tasks import take_parallel
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.raw_events import NO_TIME, RawEvents
 
@@ -82,7 +83,7 @@ def _select_correlated(correlation: I64, ordinals: I32, events: I32) -> I32:
 def reorder_launches(launch: I32, order: I64, out: I32 | None = None) -> I32:
     """Renumber the launches of events when new event k is old event `order[k]`, into `out` where it is given."""
     new_index = invert_order(order, len(order))
-    launch = take_chunked(launch, order, out)
+    launch = take_parallel(launch, order, out)
     linked = np.flatnonzero(launch >= 0)
     launch[linked] = new_index[launch[linked]]
     return launch

@@ -23,15 +23,22 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import numpy as np
 
+from torchprof_tui.trace.build.lane_parts import LaneParts, divide_lanes
 from torchprof_tui.trace.build.row_allocator import RowAllocator
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, block_slices
+from torchprof_tui.trace.core.core_count import count_cores
+from torchprof_tui.trace.core.thread_tasks import run_slices, run_tasks
 
 _BATCH_EVENTS = 1 << 20
-"""Number of events that are nested at once: a lane at a time would be slow where there are thousands."""
+"""Number of events that are nested at once on one core: a lane at a time would be slow where there are thousands."""
+
+_PART_EVENTS = 1 << 17
+"""Number of events that each thread nests at once where there are several."""
 
 _MAX_PEEL_ROUNDS = 12
 """Rounds of dropping leaves before the one-by-one pass; each shortens the list by 30 % or more, or is the last."""
@@ -57,25 +64,39 @@ def nest_lanes(
     """
     row = np.empty(len(start), np.int32) if row is None else row
     parent = np.empty(len(start), np.int32) if parent is None else parent
-    crossed, crossing = [_empty_indexes()], [_empty_indexes()]
-    for lanes in _batch_lanes(first):
-        events = slice(int(first[lanes.start]), int(first[lanes.stop]))
-        part = _nest_batch(
-            first[lanes.start : lanes.stop + 1] - first[lanes.start], flat[lanes], start[events], duration[events]
-        )
-        row[events] = part.row
-        np.add(part.parent, np.int32(events.start), out=part.parent, where=part.parent >= 0)
-        parent[events] = part.parent
-        crossed.append(part.crossed + np.int32(events.start))
-        crossing.append(part.crossing + np.int32(events.start))
-    return Nesting(row, parent, np.concatenate(crossed), np.concatenate(crossing))
+    threads = min(count_cores(), -(-len(start) // _PART_EVENTS))
+    if threads < 2:
+        parts, size = LaneParts(first, flat, np.zeros(len(flat), np.int64), np.full(len(flat), -1)), _BATCH_EVENTS
+    else:
+        parts, size = divide_lanes(first, flat, start, duration, _PART_EVENTS), _PART_EVENTS
+    batches = list(_batch_lanes(parts.first, size))
+    crossed, crossing = [_empty_indexes()] * len(batches), [_empty_indexes()] * len(batches)
+
+    def nest(number: int) -> None:
+        lanes = batches[number]
+        events = slice(int(parts.first[lanes.start]), int(parts.first[lanes.stop]))
+        bounds = parts.first[lanes.start : lanes.stop + 1] - events.start
+        batch = _nest_batch(bounds, parts.flat[lanes], start[events], duration[events])
+        np.add(batch.parent, np.int32(events.start), out=batch.parent, where=batch.parent >= 0)
+        if parts.row[lanes].any():
+            sizes = np.diff(bounds)
+            np.add(batch.row, np.repeat(parts.row[lanes], sizes), out=batch.row, casting="unsafe")
+            enclosing = np.repeat(parts.parent[lanes], sizes)
+            np.copyto(batch.parent, enclosing, where=batch.parent < 0, casting="unsafe")
+        row[events], parent[events] = batch.row, batch.parent
+        crossed[number] = batch.crossed + np.int32(events.start)
+        crossing[number] = batch.crossing + np.int32(events.start)
+
+    run_tasks([partial(nest, number) for number in range(len(batches))], threads)
+    none = _empty_indexes()
+    return Nesting(row, parent, np.concatenate([none, *crossed]), np.concatenate([none, *crossing]))
 
 
-def _batch_lanes(first: I64) -> Iterator[slice]:
-    """Batch the lanes, up to _BATCH_EVENTS events or one lane at a time: each batch reuses the memory of the last."""
+def _batch_lanes(first: I64, size: int) -> Iterator[slice]:
+    """Batch the lanes, up to `size` events or one lane at a time: each batch reuses the memory of the last."""
     begin = 0
     while begin < len(first) - 1:
-        end = int(np.searchsorted(first, first[begin] + _BATCH_EVENTS, side="right")) - 1
+        end = int(np.searchsorted(first, first[begin] + size, side="right")) - 1
         end = max(end, begin + 1)
         yield slice(begin, end)
         begin = end
@@ -130,13 +151,24 @@ def compute_self_durations(nesting: Nesting, start: I64, duration: I64, out: I64
     if len(cut):
         counted = duration.copy()
         counted[cut] = start[crossing[siblings]] - start[cut]
-    out = np.empty_like(duration) if out is None else out
-    out[:] = duration
-    for block in block_slices(len(out)):
-        parent = nesting.parent[block]
-        child = parent >= 0
-        np.subtract.at(out, parent[child], counted[block][child])
-    return out
+    total = np.empty_like(duration) if out is None else out
+    total[:] = duration
+    from_other_parts: list[tuple[I32, I64]] = []  # parents in another part than their child, and its duration
+
+    def subtract_children(part: slice) -> None:
+        for block in block_slices(part.stop - part.start):
+            events = slice(part.start + block.start, part.start + block.stop)
+            parent = nesting.parent[events]
+            is_here = parent >= part.start
+            np.subtract.at(total, parent[is_here], counted[events][is_here])
+            elsewhere = (parent >= 0) & ~is_here
+            if elsewhere.any():
+                from_other_parts.append((parent[elsewhere], counted[events][elsewhere]))
+
+    run_slices(subtract_children, len(total))
+    for parent, durations in from_other_parts:
+        np.subtract.at(total, parent, durations)
+    return total
 
 
 def allocate_rows(start: I64, end: I64) -> I32:

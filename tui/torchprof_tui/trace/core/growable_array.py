@@ -21,8 +21,12 @@ large array is over-allocated and copied only once or twice; a small one is real
 """
 
 
-ArrayFiller = Callable[[Array], None]
-"""Fills an array with the data of another process; arrays must be filled in the order in which they were sent."""
+ArrayFinisher = Callable[[npt.NDArray[Any]], object]
+"""Changes a filled array in place."""
+
+ArrayFiller = Callable[[Array, ArrayFinisher | None], None]
+"""Notes an array to fill with the data of another process, and what to do with it then; arrays must be noted in the
+order in which they are sent. They are filled later, so the columns that they are views of must not grow until then."""
 
 
 class GrowableArray:
@@ -55,6 +59,11 @@ class GrowableArray:
             larger = np.empty(int(size * _GROWTH), self._data.dtype)
         larger[: self._size] = self.view
         self._data = larger
+
+    def make_room(self, count: int) -> None:
+        """Make room for `count` more values: views from `reserve` stay valid while these are reserved."""
+        if self._size + count > len(self._data):
+            self._grow(self._size + count)
 
     def __len__(self) -> int:
         return self._size

@@ -17,7 +17,7 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Array, take_chunked
 from torchprof_tui.trace.core.bounded_json import dump_bounded
-from torchprof_tui.trace.core.growable_array import ArrayFiller, GrowableArray
+from torchprof_tui.trace.core.growable_array import ArrayFiller, ArrayFinisher, GrowableArray
 from torchprof_tui.trace.core.problems import NOT_AN_OBJECT, TOO_MANY_CATEGORIES, ProblemTally, excerpt
 from torchprof_tui.trace.decode.arg_columns import (
     OP_ARGS,
@@ -268,6 +268,17 @@ class ColumnBuilder:
             yield values.finish()
         yield from self._counters.drain_arrays()
 
+    def make_room(self, parts: list[ColumnsPart]) -> None:
+        """Make room for these parts, before the first is appended."""
+        for column in (self._signature, self._name, self._time, self._duration, self._correlation):
+            column.make_room(sum(part.count for part in parts))
+        self._ids.make_room([part.ids for part in parts])
+        for name in dict.fromkeys(name for part in parts for name in part.arg_counts):
+            counts = [part.arg_counts.get(name, (0, 0)) for part in parts]
+            for column, count in zip(self._get_or_create_arg(name), map(sum, zip(*counts, strict=True)), strict=True):
+                column.make_room(count)
+        self._counters.make_room([part.counters for part in parts])
+
     def append_part(self, part: ColumnsPart, fill: ArrayFiller) -> None:
         """Append the entries of a part that another process decoded. Its new values get the codes that they would have
         got if this builder had interned them."""
@@ -275,20 +286,16 @@ class ColumnBuilder:
             (self._signature, self._signatures, part.signatures),
             (self._name, self._names, part.names),
         ):
-            code_of = np.array([*map(table.__getitem__, keys)], np.int32)
-            codes = column.reserve(part.count)
-            fill(codes)
-            take_chunked(code_of, codes, codes)
+            fill(column.reserve(part.count), _renumber([*map(table.__getitem__, keys)]))
         for column in (self._time, self._duration, self._correlation):
-            fill(column.reserve(part.count))
+            fill(column.reserve(part.count), None)
         self._ids.append_part(part.ids, fill, self._count)
         for name, counts in part.arg_counts.items():
             entries, values = (
                 column.reserve(count) for column, count in zip(self._get_or_create_arg(name), counts, strict=True)
             )
-            fill(entries)
-            entries += self._count
-            fill(values)
+            fill(entries, _shift(self._count))
+            fill(values, None)
         self._metadata += part.metadata
         self._counters.append_part(part.counters, fill, self._count)
         self.not_objects += part.not_objects
@@ -323,6 +330,17 @@ class ColumnBuilder:
             metadata=self._metadata,
             counters=self._counters.finish(),
         )
+
+
+def _renumber(codes: list[int]) -> ArrayFinisher:
+    """Create a function that replaces each code k by `codes[k]`."""
+    code_of = np.array(codes, np.int32)
+    return lambda column: take_chunked(code_of, column, column)
+
+
+def _shift(count: int) -> ArrayFinisher:
+    """Create a function that adds a number to the ordinals of entries."""
+    return lambda entries: np.add(entries, count, out=entries, casting="unsafe")
 
 
 def _get_values(entries: list[Entry], key: str) -> list[Any]:

@@ -64,15 +64,17 @@ class CounterColumns:
         for column in (self._entry, self._series, self._value):
             yield column.finish()
 
+    def make_room(self, parts: list[CounterPart]) -> None:
+        """Make room for these parts, before the first is appended."""
+        for column in (self._entry, self._series, self._value):
+            column.make_room(sum(part.count for part in parts))
+
     def append_part(self, part: CounterPart, fill: ArrayFiller, first: int) -> None:
         """Append the points of a part whose entries begin at ordinal `first`."""
-        entries = self._entry.reserve(part.count)
-        fill(entries)
-        entries += first
-        series = self._series.reserve(part.count)
-        fill(series)
-        take_chunked(np.array([*map(self.intern, part.names)], np.int32), series, series)
-        fill(self._value.reserve(part.count))
+        codes = np.array([*map(self.intern, part.names)], np.int32)
+        fill(self._entry.reserve(part.count), lambda entries: np.add(entries, first, out=entries, casting="unsafe"))
+        fill(self._series.reserve(part.count), lambda series: take_chunked(codes, series, series))
+        fill(self._value.reserve(part.count), None)
 
     def finish(self) -> CounterPoints:
         """Return the columns, the series numbered by their first point; nothing can be appended afterwards."""

@@ -69,16 +69,24 @@ class IdTable:
         yield self._entries.finish()
         yield self._keys.finish()
 
+    def make_room(self, parts: list[IdTablePart]) -> None:
+        """Make room for these parts, before the first is appended."""
+        for column in (self._entries, self._keys):
+            column.make_room(sum(part.count for part in parts))
+
     def append_part(self, part: IdTablePart, fill: ArrayFiller, entries_before: int) -> None:
         """Append the ids of a part that another process decoded, after `entries_before` entries."""
-        entries, keys = self._entries.reserve(part.count), self._keys.reserve(part.count)
-        fill(entries)
-        entries += entries_before
-        fill(keys)
-        if part.texts:
-            known = np.array([self.key(text) for text in part.texts], np.int64)
+        known = np.array([self.key(text) for text in part.texts], np.int64)
+
+        def renumber_texts(keys: I64) -> None:
             other = np.flatnonzero(keys < 0)
             keys[other] = known[-1 - keys[other]]
+
+        fill(
+            self._entries.reserve(part.count),
+            lambda entries: np.add(entries, entries_before, out=entries, casting="unsafe"),
+        )
+        fill(self._keys.reserve(part.count), renumber_texts if part.texts else None)
 
     def finish(self, count: int) -> tuple[I32, Sequence[str]]:
         """Return int32[count], the code of each entry's id, -1 for none; and the text of each code."""

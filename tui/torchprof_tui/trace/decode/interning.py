@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, U8, U16, Bool, take_chunked
+from torchprof_tui.trace.core.arrays import I32, U8, U16, Bool
 from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.growable_array import GrowableArray
+from torchprof_tui.trace.core.thread_tasks import take_parallel
 from torchprof_tui.trace.model.event_kind import Kind, kind_of_category
 
 MAX_CATEGORIES = 2**16 - 1
@@ -143,11 +144,11 @@ class SignatureTable(dict[tuple[Any, Any, Any, Any], int]):
         The tracks overwrite `signature`.
         """
         pair_code = self._flush_pending()
-        phase = take_chunked(self._gather_field("phase", np.uint8)[pair_code], signature)
-        category = take_chunked(self._gather_field("category", np.uint16)[pair_code], signature)
+        phase = take_parallel(self._gather_field("phase", np.uint8)[pair_code], signature)
+        category = take_parallel(self._gather_field("category", np.uint16)[pair_code], signature)
         overflow = self._gather_field("category_overflow", np.bool_)[pair_code]
-        overflow_count = int(np.count_nonzero(take_chunked(overflow, signature))) if overflow.any() else 0
-        return phase, category, take_chunked(self._track.view, signature, signature), overflow_count
+        overflow_count = int(np.count_nonzero(take_parallel(overflow, signature))) if overflow.any() else 0
+        return phase, category, take_parallel(self._track.view, signature, signature), overflow_count
 
     def _gather_field(self, name: str, dtype: Any) -> Any:
         return np.array([getattr(pair, name) for pair in self._phase_categories], dtype)

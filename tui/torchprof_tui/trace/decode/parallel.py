@@ -1,5 +1,8 @@
 """Decode the list of a large file in several processes, each one part, and join the parts in order.
 
+Of a compressed file, one process inflates all text and forks another at each split point, which goes on from there with
+a copy of the decompressor; so the text is inflated twice, whatever the number of processes.
+
 A process cannot know whether the position in the middle of the file at which it begins is between two entries, but the
 process that decodes the text before it can verify that: its own text begins where the list does, so if that text parses
 as whole entries up to the comma at the split point, a parser of the whole document would be between two entries there
@@ -16,9 +19,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import pickle
-import re
 import signal
 import struct
 import sys
@@ -31,10 +34,15 @@ from pathlib import Path
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import Array
+from torchprof_tui.trace.core.core_count import count_cores, lower_priority
+from torchprof_tui.trace.core.growable_array import ArrayFinisher
 from torchprof_tui.trace.core.problems import Problem, ProblemTally
 from torchprof_tui.trace.core.readable import wait_until_readable
+from torchprof_tui.trace.core.thread_tasks import run_tasks
 from torchprof_tui.trace.decode.chunker import TextWindow
 from torchprof_tui.trace.decode.entry_decoder import DecodedPart, EntryDecoder, ListEnd
+from torchprof_tui.trace.decode.inflate_chain import InflatedPart, inflate_for_workers
+from torchprof_tui.trace.decode.split_point import SplitPoint
 from torchprof_tui.trace.decode.text_limits import choose_text_limits
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.text.block_writer import BlockWriter
@@ -42,21 +50,20 @@ from torchprof_tui.trace.text.block_writer import BlockWriter
 MIN_PART_BYTES = 48 << 20
 """Text for which another process pays: to start one and to join its part takes some 30 ms."""
 
-MAX_PROCESSES = 4
-"""With more processes, the work that cannot be divided takes longer than the divided work."""
+MAX_PROCESSES = 32
+"""With more processes, joining the parts takes longer than decoding them."""
+
+MAX_COMPRESSED_PROCESSES = 12
+"""For a compressed file, inflating takes longer than decoding from here on."""
 
 _FIRST_PART_SHARE = 1.1
-"""Size of this process's part in parts of the other processes, which also have to send what they decode, and of a
-compressed file have to decompress everything before their part."""
+"""Size of this process's part in parts of the other processes, which also have to send what they decode."""
+
+_COMPRESSED_PART_SHARE = 0.85
+"""Size of a part of a compressed file in parts of the process before, which begins earlier: from 3 processes on."""
 
 _MAX_TRAILING_BYTES = 16 << 20
 """Text after the list that a process sends; Kineto writes a hundred bytes there."""
-
-_SEPARATOR = re.compile(rb',(?:\n  \{\n    "|\s?\{"ph")')
-"""Where a file may be split: between two entries as Kineto writes them, and as all compact writers of torch do. Only
-the first byte is a comma, so a shorter separator never begins within a longer one that a block cuts off."""
-
-_MAX_SEPARATOR_BYTES = 11
 
 _PIPE_BYTES = 1 << 20
 """Capacity of a pipe: the larger, the less often reader and writer block."""
@@ -67,51 +74,6 @@ _REPORT_SECONDS = 0.05
 
 class SplitNotVerifiedError(Exception):
     """A part does not end where the next one begins, or could not be decoded: decode everything in one process."""
-
-
-class SplitPoint:
-    """The position after the comma of the first entry that ends at byte `target` or later.
-
-    `offset`: that position in the whole text, -1 until the blocks up to it have been read.
-    """
-
-    def __init__(self, target: int) -> None:
-        self.target = target
-        self.offset = -1
-
-    def blocks_before(self, blocks: Iterator[bytes], begin: int = 0) -> Iterator[bytes]:
-        """Yield these blocks, the first of which begins at `begin`, up to the split point."""
-        for block, is_after in self._mark_blocks(blocks, begin):
-            if is_after:
-                return
-            yield block
-
-    def blocks_after(self, blocks: Iterator[bytes], begin: int = 0) -> Iterator[bytes]:
-        """Yield these blocks from the split point on."""
-        return (block for block, is_after in self._mark_blocks(blocks, begin) if is_after and block)
-
-    def _mark_blocks(self, blocks: Iterator[bytes], offset: int) -> Iterator[tuple[bytes, bool]]:
-        """Yield the text in pieces, and whether each is after the split point; `offset` is where the blocks begin."""
-        kept = b""  # the end of the previous block, which may be the beginning of a separator
-        for block in blocks:
-            if not kept and offset + len(block) <= self.target:
-                offset += len(block)
-                yield block, False
-                continue
-            text = kept + block
-            separator = _SEPARATOR.search(text, max(self.target - offset, 0))
-            if separator is not None:
-                cut = separator.start() + 1
-                self.offset = offset + cut
-                yield text[:cut], False
-                yield text[cut:], True
-                yield from ((rest, True) for rest in blocks)
-                return
-            kept = text[max(len(text) - _MAX_SEPARATOR_BYTES + 1, 0) :]
-            offset += len(text) - len(kept)
-            yield text[: len(text) - len(kept)], False
-        if kept:
-            yield kept, False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +98,18 @@ def choose_process_count(source: Source) -> int:
     # A forked process has only the thread that forked it; a lock held by another thread would never be released in it.
     if size is None or size < 2 * MIN_PART_BYTES or sys.platform != "linux" or threading.active_count() > 1:
         return 1
-    most = 2 if source.compression else MAX_PROCESSES  # each process decompresses everything before its part
-    return max(1, min(len(os.sched_getaffinity(0)), most, size // MIN_PART_BYTES))
+    most = MAX_COMPRESSED_PROCESSES if source.compression else MAX_PROCESSES
+    return max(1, min(count_cores(), most, size // MIN_PART_BYTES))
+
+
+def choose_split_points(size: int, count: int, compressed: bool) -> list[SplitPoint]:
+    """Choose where the parts of all processes but the first begin, so that all of them end at about the same time."""
+    if compressed and count > 2:
+        shares = [_COMPRESSED_PART_SHARE**k for k in range(count)]
+    else:
+        shares = [_FIRST_PART_SHARE, *[1.0] * (count - 1)]
+    ends = list(itertools.accumulate(shares))
+    return [SplitPoint(int(size * end / ends[-1])) for end in ends[:-1]]
 
 
 class ParallelDecoder:
@@ -150,24 +122,42 @@ class ParallelDecoder:
     def __init__(
         self, source: Source, folder: Path, process_count: int, chunk_size: int, keep_text: bool = True
     ) -> None:
-        size = source.text_size or 0
-        part_size = size / (process_count + _FIRST_PART_SHARE - 1)
-        split_points = [SplitPoint(size - int(part_size * k)) for k in range(process_count - 1, 0, -1)]
+        split_points = choose_split_points(source.text_size or 0, process_count, bool(source.compression))
         self.split_point = split_points[0]
         self.problems: list[Problem] = []
         self._workers: list[_Worker] = []
+        self._inflater = 0  # the process that forks those that decode a compressed file
+        self._alive_pipe = -1
         parent_alive, self._alive_pipe = os.pipe()  # closes when this process ends, and then the workers end as well
         try:
             for number, start in enumerate(split_points):
                 end = split_points[number + 1] if number + 1 < len(split_points) else None
                 blocks_path = folder / f"part-{number}.blocks" if source.compression and keep_text else None
-                worker = _Worker(source, start, end, blocks_path, chunk_size, parent_alive, self._alive_pipe)
-                self._workers.append(worker)
+                part = _Part(start, end, blocks_path, chunk_size)
+                self._workers.append(_Worker(part))
+                if not source.compression:
+                    self._workers[-1].fork(source, parent_alive, self._alive_pipe)
+            if source.compression:
+                self._fork_inflater(source, parent_alive)
         except BaseException:
             self.close()
             raise
         finally:
             os.close(parent_alive)
+
+    def _fork_inflater(self, source: Source, parent_alive: int) -> None:
+        """Fork the process that inflates the file and forks the workers."""
+        self._inflater = os.fork()
+        if not self._inflater:
+            try:
+                os.close(self._alive_pipe)
+                _set_up_process()
+                inflate_for_workers(source, [worker.inflated_part() for worker in self._workers], parent_alive)
+            except BaseException:  # the parent notices that a part is missing, and decodes everything again
+                os._exit(1)
+            os._exit(0)
+        for worker in self._workers:
+            worker.close_outputs()
 
     def progress(self) -> tuple[int, int]:
         """Return the bytes of the file that the workers have read so far, and entries that are not appended yet."""
@@ -186,6 +176,7 @@ class ParallelDecoder:
 
         Leaves the window after the list and returns how the list ended. Raises SplitNotVerifiedError.
         """
+        results: list[PartResult] = []
         for worker in self._workers:
             if not end.ends_between_entries or entry_decoder.damaged or window.position < len(window.text):
                 raise SplitNotVerifiedError
@@ -194,73 +185,97 @@ class ParallelDecoder:
             result = worker.read_result()
             if result is None or result.begin != window.offset:
                 raise SplitNotVerifiedError
-            entry_decoder.append_part(result.decoded_part, worker.read_column, worker.blocks_path)
-            worker.reap()
+            results.append(result)
             for problem in result.problems:
                 tally.add(problem.kind, problem.example, problem.count)
             self.problems += result.source_problems
             window.jump(result.end_offset, result.trailing_text)
             end = result.list_end
-            report(entry_decoder.entry_count)
+        entry_decoder.columns.make_room([result.decoded_part.columns for result in results])
+        for worker, result in zip(self._workers, results, strict=True):
+            entry_decoder.append_part(result.decoded_part, worker.note_column, worker.blocks_path)
+        run_tasks([worker.read_columns for worker in self._workers])
+        for worker in self._workers:
+            worker.reap()
+        report(entry_decoder.entry_count)
         return end
 
     def close(self) -> None:
         """End the workers that still run, and remove their files."""
-        os.close(self._alive_pipe)
+        os.close(self._alive_pipe)  # ends what the inflater has started
         for worker in self._workers:
             worker.close()
+        if self._inflater:
+            os.waitpid(self._inflater, 0)
+            self._inflater = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one process decodes: from `start` to `end` (None: to the end of the list). `blocks_path`: as in _Worker."""
+
+    start: SplitPoint
+    end: SplitPoint | None
+    blocks_path: Path | None
+    chunk_size: int
 
 
 class _Worker:
-    """One process, which decodes from `start` to `end` (None: to the end of the list).
+    """One process, which decodes a part, seen from its parent; `blocks_path`: where it stores the text, if it does."""
 
-    `parent_alive`, `alive_pipe`: the ends of a pipe that closes when this process ends; the worker reads the first.
-    """
-
-    def __init__(
-        self,
-        source: Source,
-        start: SplitPoint,
-        end: SplitPoint | None,
-        blocks_path: Path | None,
-        chunk_size: int,
-        parent_alive: int,
-        alive_pipe: int,
-    ) -> None:
-        self.blocks_path = blocks_path
+    def __init__(self, part: _Part) -> None:
+        self.part = part
+        self.blocks_path = part.blocks_path
         self._consumed = self._entry_count = 0
-        self._finished = False
-        self._progress_pipe, progress_out = os.pipe()
-        result_pipe, result_out = os.pipe()
-        try:
-            self._pid = os.fork()
-        except OSError:
-            for descriptor in (self._progress_pipe, progress_out, result_pipe, result_out):
-                os.close(descriptor)
-            raise
+        self._finished = self._appended = False
+        self._columns: list[tuple[Array, ArrayFinisher | None]] = []
+        self._pid = 0
+        self._progress_pipe, self._progress_out = os.pipe()
+        result_pipe, self._result_out = os.pipe()
+        os.set_blocking(self._progress_pipe, False)
+        self._result_file = os.fdopen(result_pipe, "rb")
+
+    def fork(self, source: Source, parent_alive: int, alive_pipe: int) -> None:
+        """Start the process. `parent_alive`, `alive_pipe`: the ends of a pipe that closes when this process ends; the
+        worker reads the first. Raises OSError."""
+        self._pid = os.fork()
         if not self._pid:
             try:
                 os.close(alive_pipe)
-                os.close(self._progress_pipe)
-                os.close(result_pipe)
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                threading.Thread(target=_exit_with_parent, args=(parent_alive,), daemon=True).start()
-                result, columns = _decode_part(source, start, end, self.blocks_path, chunk_size, progress_out)
-                os.close(progress_out)  # tells the parent that decoding is complete
-                _send_result(result_out, result, columns)
-            except BaseException:  # any error: the parent decodes everything again, meets it there and reports it
+                _set_up_process()
+                begin = self.part.start.target
+                source = source.reopen(begin)
+                self.run(source, source.blocks(), begin, parent_alive)
+            except BaseException:
                 os._exit(1)
             os._exit(0)
-        os.close(progress_out)
-        os.close(result_out)
-        os.set_blocking(self._progress_pipe, False)
-        self._result_file = os.fdopen(result_pipe, "rb")
+        self.close_outputs()
+
+    def inflated_part(self) -> InflatedPart:
+        """Return the part as the inflater starts it."""
+        return InflatedPart(self.part.start.target, self.run, self.close_outputs)
+
+    def run(self, source: Source, blocks: Iterator[bytes], begin: int, parent_alive: int) -> None:
+        """Decode the part, in a process of its own. `begin`: where the blocks begin. Raises any error: the parent then
+        decodes everything again, meets it there and reports it."""
+        os.close(self._progress_pipe)
+        self._result_file.close()
+        threading.Thread(target=_exit_with_parent, args=(parent_alive,), daemon=True).start()
+        result, columns = _decode_part(source, blocks, begin, self.part, self._progress_out)
+        os.close(self._progress_out)  # tells the parent that decoding is complete
+        _send_result(self._result_out, result, columns)
+
+    def close_outputs(self) -> None:
+        """Close the ends of the pipes that only the worker writes to."""
+        for descriptor in (self._progress_out, self._result_out):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._progress_out = self._result_out = -1
 
     def progress(self) -> tuple[int, int]:
         """Return the bytes of the file read so far, and entries that are not appended yet."""
         self.poll_progress(0)
-        return self._consumed, self._entry_count if self._pid else 0
+        return self._consumed, 0 if self._appended else self._entry_count
 
     def poll_progress(self, seconds: float) -> bool:
         """Read its progress, for at most so long. Returns whether it has finished decoding."""
@@ -279,22 +294,36 @@ class _Worker:
             return result
         return None
 
-    def read_column(self, column: Array) -> None:
-        """Read the next column. Raises SplitNotVerifiedError if the process sends less than that."""
-        if self._result_file.readinto(column.view(np.uint8).data) != column.nbytes:
-            raise SplitNotVerifiedError
+    def note_column(self, column: Array, then: ArrayFinisher | None) -> None:
+        """Note the next column that `read_columns` is to fill, and what to do with it then: an `ArrayFiller`."""
+        self._columns.append((column, then))
+
+    def read_columns(self) -> None:
+        """Read the columns, on any thread. Raises SplitNotVerifiedError if the process sends less than that."""
+        for column, then in self._columns:
+            if self._result_file.readinto(column.view(np.uint8).data) != column.nbytes:
+                raise SplitNotVerifiedError
+            if then is not None:
+                then(column)
+        self._columns.clear()
 
     def reap(self) -> None:
         """Wait for the process to end; everything it sends has been read."""
-        os.waitpid(self._pid, 0)
-        self._pid = 0
+        self._appended = True
+        if self._pid:
+            os.waitpid(self._pid, 0)
+            self._pid = 0
 
     def close(self) -> None:
         """Kill the process if it still runs, and remove its file."""
         if self._pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
-            self.reap()
+        self.close_outputs()
+        with contextlib.suppress(OSError):
+            while self._result_file.read(_PIPE_BYTES):  # until a process that is not our child has ended
+                pass
+        self.reap()
         os.close(self._progress_pipe)
         self._result_file.close()
         if self.blocks_path is not None:
@@ -306,20 +335,20 @@ def _exit_with_parent(parent_alive: int) -> None:
     os._exit(1)
 
 
+def _set_up_process() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    lower_priority()
+
+
 def _decode_part(
-    source: Source,
-    start: SplitPoint,
-    end: SplitPoint | None,
-    blocks_path: Path | None,
-    chunk_size: int,
-    progress_out: int,
+    source: Source, blocks: Iterator[bytes], begin: int, part: _Part, progress_out: int
 ) -> tuple[PartResult, Iterator[Array]]:
-    """Decode one part, in a process of its own. Returns its result and its columns."""
-    begin = 0 if source.compression else start.target
-    source = source.reopen(begin)
-    blocks = start.blocks_after(source.blocks(), begin)
+    """Decode one part, in a process of its own; its blocks begin at `begin`. Returns its result and its columns."""
+    start, end = part.start, part.end
+    skipped = source.consumed
+    blocks = start.blocks_after(blocks, begin)
     first_block = next(blocks)
-    skipped = source.consumed if source.compression else 0
     blocks = _prepend_block(first_block, blocks)
     last_report = 0.0
 
@@ -333,8 +362,8 @@ def _decode_part(
     tally = ProblemTally()
     blocks = blocks if end is None else end.blocks_before(blocks, start.offset)
     window = TextWindow(blocks, start.offset, choose_text_limits(source))
-    block_writer = None if blocks_path is None else BlockWriter(blocks_path)
-    decoder = EntryDecoder(window, tally, chunk_size, True, block_writer, report)
+    block_writer = None if part.blocks_path is None else BlockWriter(part.blocks_path)
+    decoder = EntryDecoder(window, tally, part.chunk_size, True, block_writer, report)
     list_end = decoder.decode_list()
     end_offset = window.offset
     if end is None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import traceback
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from torchprof_tui.trace.core.core_count import count_cores
 from torchprof_tui.trace.core.errors import TraceError, format_error
 from torchprof_tui.trace.loading.cleanup import clean_up_in_thread
 from torchprof_tui.trace.loading.errors import LoadError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torchprof_tui.trace.ranks.collective_records import Collectives
     from torchprof_tui.trace.ranks.merge import OpenedRank
 
-MAX_WORKERS = os.cpu_count() or 1
+MAX_WORKERS = count_cores()
 """Workers that decode at the same time."""
 
 MAX_WORKERS_PER_HOST = 4

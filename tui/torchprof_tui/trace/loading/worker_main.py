@@ -32,6 +32,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from torchprof_tui.trace.core.core_count import DECODER_NICE_LEVEL, JOBS, lower_priority
 from torchprof_tui.trace.core.errors import TraceError, format_error
 from torchprof_tui.trace.loading.decode_and_store import decode_and_store
 from torchprof_tui.trace.loading.errors import StorageFullError
@@ -51,9 +52,6 @@ if TYPE_CHECKING:
     from torchprof_tui.trace.loading.open_or_build import BuildResult
 
 
-DECODER_NICE_LEVEL = 4
-"""`nice` level of a decoder, so that the UI and a running training job keep priority."""
-
 BACKGROUND_NICE_LEVEL = 15
 """`nice` level of `split`, whose result is not needed soon."""
 
@@ -68,7 +66,7 @@ _MAX_LISTING_BYTES = MAX_MESSAGE_BYTES // 2
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run one task. Exits at once when it is done, which spares the time of freeing its memory."""
     task, *operands = sys.argv[1:] if arguments is None else arguments
-    os.nice(DECODER_NICE_LEVEL)
+    lower_priority()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     # What a library prints goes to stderr: it is no message, and must not reach the screen.
     out = os.dup(1)
@@ -108,6 +106,7 @@ def _decode(spec: str, folder: Path, options: list[str], out: int) -> bool:
 
 def _serve(out: int) -> None:
     """Decode the traces of a run one after the other, and store the collectives of each, until stdin ends."""
+    os.environ[JOBS] = "1"  # the other workers of the pool use the other cores
     exits_on_hangup = False
     for line in sys.stdin.buffer:
         job = json.loads(line)
@@ -116,7 +115,6 @@ def _serve(out: int) -> None:
             exits_on_hangup = True
         folder = Path(job["folder"])
         try:
-            # One process: the other workers of the pool use the other cores.
             result = decode_and_store(job["spec"], folder, _create_reporter(out), process_count=1)
             if not result.already_cached:
                 store_collectives(read_collectives(open_trace(folder)), folder)

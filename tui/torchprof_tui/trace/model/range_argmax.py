@@ -15,10 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, U8, U16
+from torchprof_tui.trace.core.thread_tasks import MIN_SLICE_SIZE, run_tasks
 
 ValueLookup = Callable[[I64], I64]
 
@@ -128,7 +130,8 @@ def _build_masks(values: I64) -> U16:
     """Build uint16[n] (see the module): bit j of the mask of r is set if value j >= every value after it up to r."""
     size = len(values)
     out = np.empty(_count_blocks(size) << _BLOCK_BITS, dtype=np.uint16)
-    for first in range(0, len(out), _BUILD_CHUNK_BLOCKS << _BLOCK_BITS):
+
+    def build_chunk(first: int) -> None:
         part = values[first : first + (_BUILD_CHUNK_BLOCKS << _BLOCK_BITS)]
         padding = -len(part) % _BLOCK_SIZE
         if padding:
@@ -143,4 +146,7 @@ def _build_masks(values: I64) -> U16:
                 mask &= masks[index - 1]
             mask |= np.uint16(1 << index)
         out[first : first + masks.size] = masks.T.ravel()
+
+    chunks = range(0, len(out), _BUILD_CHUNK_BLOCKS << _BLOCK_BITS)
+    run_tasks([partial(build_chunk, first) for first in chunks], 1 if size < MIN_SLICE_SIZE else None)
     return out[:size]

@@ -10,8 +10,9 @@ from typing import Protocol
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, I64, U16, take_chunked
+from torchprof_tui.trace.core.arrays import I32, I64, U16
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
+from torchprof_tui.trace.core.thread_tasks import take_parallel
 from torchprof_tui.trace.model.range_argmax import RangeArgmax
 
 
@@ -49,12 +50,12 @@ class RowIndex:
         order = trace.row_order
         sums = allocate("index.sums", len(order) + 1, np.int64)
         sums[0] = 0
-        lengths = take_chunked(trace.duration, order, sums[1:])
+        lengths = take_parallel(trace.duration, order, sums[1:])
         np.maximum(lengths, 1, out=lengths)
         longest = RangeArgmax.build(lengths)
         # The sum over all rows may overflow int64; differences within a row are right nevertheless.
         np.cumsum(lengths, out=lengths)
-        starts = take_chunked(trace.start, order, allocate("index.starts", len(order), np.int64))
+        starts = take_parallel(trace.start, order, allocate("index.starts", len(order), np.int64))
         return cls(order, trace.row_first, starts, sums, longest.masks, longest.best)
 
     @property

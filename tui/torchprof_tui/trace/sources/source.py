@@ -180,6 +180,10 @@ class Source:
             else self._stored_blocks(_PLAIN_READ_BYTES)
         )
 
+    def blocks_in_this_thread(self) -> Iterator[bytes]:
+        """Iterate over the decompressed text as `blocks` does, without a thread: for a process that forks."""
+        return self._decompressed_blocks() if self.compression else self._stored_blocks(_PLAIN_READ_BYTES)
+
     @property
     def connection_lost(self) -> bool:
         """Whether the connection ended before all of the file was received."""
@@ -211,15 +215,30 @@ class Source:
     def reopen(self, offset: int = 0) -> Source:
         """Open the same local file again; plain text from byte `offset`. Raises OSError, TraceError."""
         assert self._path is not None, "only a local file can be read twice"
-        stream = self._path.open("rb", buffering=0)
-        if isinstance(self._stream, io.FileIO) and not os.path.sameopenfile(stream.fileno(), self._stream.fileno()):
-            stream.close()
-            raise TraceError(f"{self.name}: the file was replaced while it was read; open it again")
+        stream = self._open_again(self._path)
         source = Source(self.name, stream, self.total, self._path)
         if offset:
             source._head = b""
             stream.seek(offset)
         return source
+
+    def reopen_in_place(self) -> None:
+        """Go on reading through a file position of its own, in a process that shares it with its parent.
+
+        `blocks_in_this_thread` has begun and its next block is not requested yet. Raises OSError, TraceError.
+        """
+        assert self._path is not None, "only a local file can be read twice"
+        shared, stream = self._stream, self._open_again(self._path)
+        stream.seek(self.consumed)
+        self._stream = stream
+        shared.close()
+
+    def _open_again(self, path: Path) -> io.FileIO:
+        stream = path.open("rb", buffering=0)
+        if isinstance(self._stream, io.FileIO) and not os.path.sameopenfile(stream.fileno(), self._stream.fileno()):
+            stream.close()
+            raise TraceError(f"{self.name}: the file was replaced while it was read; open it again")
+        return stream
 
     def close(self) -> None:
         self._stream.close()

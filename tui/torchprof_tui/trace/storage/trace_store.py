@@ -19,6 +19,7 @@ import mmap
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from torchprof_tui.trace.core.arrays import U8, Array
 from torchprof_tui.trace.core.checksum import ChecksumReader, checksum_array, crc32, open_unbuffered
 from torchprof_tui.trace.core.column_file import ColumnFile, Shape
 from torchprof_tui.trace.core.problems import Problem
+from torchprof_tui.trace.core.thread_tasks import run_tasks
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.row_index import RowIndex
 from torchprof_tui.trace.model.trace import (
@@ -100,6 +102,10 @@ _PLAIN, _BLOCKS, _GZIP, _PACKETS = "plain", "blocks", "gzip", "packets"
 """How `meta.json` names the class of the trace's text."""
 
 
+_MIN_PARALLEL_BYTES = 16 << 20
+"""Bytes of columns from which their checksums are computed on several threads."""
+
+
 class StoreError(Exception):
     """The folder does not hold a stored trace, or its files are damaged."""
 
@@ -134,10 +140,17 @@ class TraceWriter:
 
     def finish(self, trace: Trace) -> None:
         """Write the rest of the trace, `meta.json` last: a folder without it holds no trace."""
-        checksums = {}
-        for name, array in iterate_arrays(trace):
+        checksums: dict[str, int] = {}
+        arrays_by_name = dict(iterate_arrays(trace))
+
+        def compute_checksum(name: str) -> None:
+            checksums[name] = checksum_array(arrays_by_name[name])
+
+        largest_first = sorted(arrays_by_name, key=lambda name: -arrays_by_name[name].nbytes)
+        is_large = sum(array.nbytes for array in arrays_by_name.values()) > _MIN_PARALLEL_BYTES
+        run_tasks([partial(compute_checksum, name) for name in largest_first], None if is_large else 1)
+        for name, array in arrays_by_name.items():
             assert self._allocated.get(name, array) is array, name
-            checksums[name] = checksum_array(array)
             if name not in self._file.layout:
                 self._file.write(name, array)
         self._file.close()

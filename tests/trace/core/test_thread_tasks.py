@@ -1,0 +1,49 @@
+"""Test tasks on threads: all run, an error ends them, no thread is left."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from torchprof_tui.trace.core import thread_tasks
+from torchprof_tui.trace.core.thread_tasks import run_slices, run_tasks, take_parallel
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_all_tasks_run_once(threads: int) -> None:
+    done: list[int] = []
+    run_tasks([lambda number=number: done.append(number) for number in range(20)], threads)  # type: ignore[misc]
+    assert sorted(done) == list(range(20))
+    run_tasks([], threads)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_error_is_raised_when_all_threads_have_ended(threads: int) -> None:
+    before = threading.active_count()
+    done: list[int] = []
+
+    def fail() -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        run_tasks([lambda: done.append(1), fail, *[lambda: done.append(2)] * 50], threads)
+    assert threading.active_count() == before
+    assert 1 in done
+
+
+def test_slices_cover_a_column_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_tasks, "count_cores", lambda: 5)
+    monkeypatch.setattr(thread_tasks, "MIN_SLICE_SIZE", 1 << 16)
+    for size in (0, 1, 65_536, 65_537, 1_000_000):
+        counts = np.zeros(size, np.int64)
+
+        def count(part: slice, counts: np.ndarray = counts) -> None:
+            counts[part] += 1
+
+        run_slices(count, size)
+        assert (counts == 1).all()
+    column = np.random.default_rng(0).integers(0, 100, 500_000)
+    indices = np.random.default_rng(1).permutation(len(column)).astype(np.int32)
+    assert np.array_equal(take_parallel(column, indices), column[indices])
