@@ -84,6 +84,7 @@ class DurationQuantiles:
 class RankSketch:
     """One rank. `rank` -1, `world_size` 0, `host` "" where unknown; `time_zero`: ns since the epoch of its first event.
 
+    `groups`: the process groups that it is in: name, its position among their ranks, their size.
     `regime`: of the verdict; `causes`: the parts of its time, (cause, ns). `kernels`: by class of kernel; `ops`: by op,
     time without what it calls. `problems`: what of the recording is lost.
     """
@@ -99,6 +100,7 @@ class RankSketch:
     memory_peak: int
     regime: str
     causes: tuple[tuple[str, int], ...]
+    groups: tuple[tuple[str, int, int], ...]
     problems: tuple[str, ...]
     steps: SketchSteps
     collectives: SketchCollectives

@@ -3,8 +3,8 @@
 Columns of a row, with their units; times are ns from the rank's first event, sizes bytes:
 
 - `file`, `rank` (-1: unknown), `world_size` (0: unknown), `host`, `device`, `device_count`, `torch_version`, `regime`,
-  `time_zero_ns` (since the epoch), `memory_peak_bytes` (-1: not recorded), `causes` (list of `id`, `ns`), `problems`
-  (list of texts): of the rank, in each of its rows
+  `time_zero_ns` (since the epoch), `memory_peak_bytes` (-1: not recorded), `causes` (list of `id`, `ns`),
+  `groups` (list of `name`, `position`, `size`: its process groups), `problems` (list of texts): of the rank, in each of its rows
 - `step` (-1: no steps), `start_ns`, `end_ns`, `busy_ns`, `compute_ns`, `communication_ns`, `exposed_ns`,
   `collective_count`, `idle_ns` (list, in the order of the key `idle_causes` of the file's metadata)
 - `collectives`: list of `group`, `operation`, `order`, `start_ns`, `end_ns`, `bytes`
@@ -57,6 +57,8 @@ _STEP_NUMBERS = {
     "exposed_ns": "exposed",
     "collective_count": "collective_count",
 }
+_CAUSE_FIELDS = ("id", "ns")
+_GROUP_FIELDS = ("name", "position", "size")
 _DURATION_NUMBERS = {
     "count": "count",
     "total_ns": "total",
@@ -79,14 +81,8 @@ def _build_rank_table(arrow: Any, sketch: RankSketch) -> pa.Table:
     columns: dict[str, Any] = {name: arrow.array([getattr(sketch, name)] * rows) for name in _RANK_TEXTS}
     for name, field in _RANK_NUMBERS.items():
         columns[name] = _numbers(arrow, np.full(rows, getattr(sketch, field), np.int64))
-    causes = arrow.StructArray.from_arrays(
-        [
-            arrow.array([cause for cause, _ in sketch.causes] * rows, arrow.string()),
-            arrow.array([time for _, time in sketch.causes] * rows, arrow.int64()),
-        ],
-        names=["id", "ns"],
-    )
-    columns["causes"] = _lists(arrow, np.full(rows, len(sketch.causes)), causes)
+    columns["causes"] = _repeat_tuples(arrow, sketch.causes, rows, _CAUSE_FIELDS)
+    columns["groups"] = _repeat_tuples(arrow, sketch.groups, rows, _GROUP_FIELDS)
     problems = arrow.array(list(sketch.problems) * rows, arrow.string())
     columns["problems"] = _lists(arrow, np.full(rows, len(sketch.problems)), problems)
     for name, field in _STEP_NUMBERS.items():
@@ -108,6 +104,13 @@ def _build_rank_table(arrow: Any, sketch: RankSketch) -> pa.Table:
             fields[column] = _numbers(arrow, getattr(quantiles, field))
         columns[name] = _structs(arrow, quantiles.step, rows, fields)
     return arrow.table(columns)
+
+
+def _repeat_tuples(arrow: Any, values: Sequence[tuple[Any, ...]], rows: int, fields: Sequence[str]) -> Any:
+    """Build the same list of structs for each row; the first field is a text, the others are numbers."""
+    kinds = [arrow.string(), *[arrow.int64()] * (len(fields) - 1)]
+    arrays = [arrow.array([value[at] for value in values] * rows, kind) for at, kind in enumerate(kinds)]
+    return _lists(arrow, np.full(rows, len(values)), arrow.StructArray.from_arrays(arrays, names=list(fields)))
 
 
 def _numbers(arrow: Any, values: Any) -> Any:
@@ -168,12 +171,14 @@ def decode_sketches(data: bytes) -> list[RankSketch]:
 
 
 def _decode_rank(table: Any) -> RankSketch:
-    first = {name: table.column(name)[0].as_py() for name in (*_RANK_TEXTS, *_RANK_NUMBERS, "causes", "problems")}
+    repeated = (*_RANK_TEXTS, *_RANK_NUMBERS, "causes", "groups", "problems")
+    first = {name: table.column(name)[0].as_py() for name in repeated}
     idle = _values(_chunk(table, "idle_ns").flatten()).reshape(table.num_rows, -1)
     return RankSketch(
         **{name: first[name] for name in _RANK_TEXTS},
         **{field: first[name] for name, field in _RANK_NUMBERS.items()},
-        causes=tuple((part["id"], part["ns"]) for part in first["causes"]),
+        causes=tuple(tuple(part[name] for name in _CAUSE_FIELDS) for part in first["causes"]),
+        groups=tuple(tuple(group[name] for name in _GROUP_FIELDS) for group in first["groups"]),
         problems=tuple(first["problems"]),
         steps=SketchSteps(
             **{field: _values(_chunk(table, name)) for name, field in _STEP_NUMBERS.items()}, idle=idle

@@ -33,11 +33,14 @@ from torchprof_tui.trace.specs.rank_files import rank_of
 MAX_COLLECTIVES = 192
 """Collectives kept of a step: some 8 bytes each, compressed."""
 
-MAX_OPS = 32
+MAX_OPS = 24
 """Ops kept of a step, those with most time of their own."""
 
 MAX_GROUP_TEXT = 48
 """Characters of a process group's name and description; its ranks follow as a digest."""
+
+MAX_GROUPS = 32
+"""Process groups of a rank that are kept; a job with five kinds of parallelism has some ten."""
 
 _HOST_IN_NAME = re.compile(r"(?:.*/)?([A-Za-z0-9][A-Za-z0-9.-]*)_[0-9]+\.[0-9]{10,}\.(?:rank[_-]?[0-9]+\.)?pt\.trace")
 """File name of torch.profiler.tensorboard_trace_handler: HOST_PID.TIME.pt.trace.json."""
@@ -67,6 +70,7 @@ def sketch_trace(trace: Trace) -> RankSketch:
         memory_peak=UNKNOWN_BYTES if memory is None or not len(memory.allocated) else int(memory.allocated.max()),
         regime=verdict.regime.value,
         causes=() if verdict.tree is None else tuple((part.id, part.time) for part in verdict.tree.parts),
+        groups=_read_groups(trace, rank),
         problems=tuple(dict.fromkeys(problem.kind for problem in trace.problems)),
         steps=_sketch_steps(checker, scopes, counts),
         collectives=collectives,
@@ -88,6 +92,19 @@ def _find_host(trace: Trace) -> str:
         if match is not None and not _RANK_WORD.fullmatch(match[1]):
             return match[1]
     return ""
+
+
+def _read_groups(trace: Trace, rank: int | None) -> tuple[tuple[str, int, int], ...]:
+    """Read the process groups of a rank from `distributedInfo.pg_config`: (name, position, size)."""
+    info = trace.header.get("distributedInfo")
+    listed = info.get("pg_config") if isinstance(info, dict) else None
+    groups = []
+    for entry in listed[:MAX_GROUPS] if isinstance(listed, list) else []:
+        ranks = entry.get("ranks") if isinstance(entry, dict) else None
+        if isinstance(ranks, list) and rank in ranks:
+            name = str(entry.get("pg_desc") or entry.get("pg_name") or "")[:MAX_GROUP_TEXT]
+            groups.append((name, ranks.index(rank), len(ranks)))
+    return tuple(groups)
 
 
 def _sketch_steps(checker: Checker, scopes: Sequence[tuple[int, Scope]], collective_counts: I64) -> SketchSteps:
