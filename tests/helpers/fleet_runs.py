@@ -56,6 +56,13 @@ class _Base:
         self.steps = np.sort(self.start[self.is_step])
         rows = np.flatnonzero(self.is_collective)
         self.collectives = rows[np.argsort(self.start[rows])]
+        launched = {
+            entry["args"]["correlation"]: float(entry["ts"])
+            for entry in self.events
+            if entry.get("cat") == "cuda_runtime" and "correlation" in entry["args"]
+        }
+        issued = [launched[self.events[row]["args"]["correlation"]] for row in self.collectives.tolist()]
+        self.launch_step = np.searchsorted(self.steps, issued, side="right") - 1
         self.begin = float(min(self.start.min(), self.steps[0]))
         self.finish = float((self.start + self.duration).max())
 
@@ -94,7 +101,7 @@ def _run_job(
     gpu = np.array([faults.slow_gpus.get(rank, 1.0) for rank in range(rank_count)])
     starts = base.start[base.collectives]
     ends = starts + base.duration[base.collectives]
-    step = np.searchsorted(base.steps, starts, side="right") - 1
+    step = base.launch_step
     clock = np.full(rank_count, base.begin)
     arrivals, common = np.zeros((rank_count, len(starts))), np.zeros(len(starts))
     previous, waited = base.begin, 0.0

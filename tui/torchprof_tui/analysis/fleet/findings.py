@@ -40,6 +40,12 @@ HOST_SHARE = 0.75
 OUTLIER_DEVIATIONS = 6.0
 """Robust standard deviations from the median rank: among thousands of ranks chance gives less."""
 
+MIN_IDLE_SHARE = 0.02
+"""Share of a step from which more idle time than the median rank's is named as the cause of a late rank."""
+
+_OWN_CAUSES = (IdleCause.INPUT, IdleCause.SYNC, IdleCause.COLD_CALL, IdleCause.DISPATCH, IdleCause.LAUNCH, IdleCause.HOST)
+"""Causes on the rank itself: for a collective, and behind one, those wait that are not late."""
+
 MIN_STEPS_FOR_STALL = 3
 MIN_STEPS_FOR_GROWTH = 6
 GROWTH = 1.1
@@ -194,9 +200,9 @@ class FleetChecker:
                 rows = np.flatnonzero(sketch.steps.number == step)
                 idle[index] = sketch.steps.idle[rows].sum(axis=0)
         excess = np.median(idle[members], axis=0) - np.median(idle, axis=0)
-        named = [cause for cause in IdleCause if cause not in (IdleCause.UNKNOWN, IdleCause.LEAD_IN, IdleCause.QUEUED)]
-        cause = max(named, key=lambda each: excess[each])
-        return f"; its GPU was idle longer than the others': {cause.label}" if excess[cause] > 0 else ""
+        cause = max(_OWN_CAUSES, key=lambda each: excess[each])
+        least = MIN_IDLE_SHARE * self.fleet.step_time * (len(self.fleet.steps) if step is None else 1)
+        return f"; its GPU is idle longer than the others': {cause.label}" if excess[cause] > least else ""
 
     def _find_stalls(self, is_slow: Bool) -> Iterator[FleetFinding]:
         """Find steps in which single ranks, or the ranks of one host, came far later than they usually do."""
