@@ -41,30 +41,70 @@ def name_rank_file(rank: int, ranks_per_host: int) -> str:
 class _Base:
     """The real rank: its steps, its collectives and its events as columns (µs)."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, repeats: int = 1) -> None:
         data = Path(path).read_bytes()
         self.document: dict[str, Any] = orjson.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
-        self.events = [entry for entry in self.document["traceEvents"] if "ts" in entry]
+        events = [entry for entry in self.document["traceEvents"] if "ts" in entry]
+        launched = _find_launches(events)
+        # Collectives launched before the recording are matched by nothing.
+        events = [entry for entry in events if not _is_collective(entry) or entry["args"]["correlation"] in launched]
+        self.events = _repeat_events(events, repeats)
+        launched = _find_launches(self.events)
         self.others = [entry for entry in self.document["traceEvents"] if "ts" not in entry]
         self.start = np.array([float(entry["ts"]) for entry in self.events])
         self.duration = np.array([float(entry.get("dur", 0)) for entry in self.events])
         category = np.array([str(entry.get("cat")) for entry in self.events])
         name = [str(entry["name"]) for entry in self.events]
-        self.is_collective = np.array([text.startswith("nccl") and "Kernel" in text for text in name])
+        self.is_collective = np.array([_is_collective(entry) for entry in self.events])
         self.is_gpu = np.isin(category, ["kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "cuda_sync"])
         self.is_step = np.array([text.startswith("ProfilerStep#") for text in name]) & ~self.is_gpu
         self.steps = np.sort(self.start[self.is_step])
         rows = np.flatnonzero(self.is_collective)
         self.collectives = rows[np.argsort(self.start[rows])]
-        launched = {
-            entry["args"]["correlation"]: float(entry["ts"])
-            for entry in self.events
-            if entry.get("cat") == "cuda_runtime" and "correlation" in entry["args"]
-        }
         issued = [launched[self.events[row]["args"]["correlation"]] for row in self.collectives.tolist()]
-        self.launch_step = np.searchsorted(self.steps, issued, side="right") - 1
         self.begin = float(min(self.start.min(), self.steps[0]))
+        self.launch_step = np.searchsorted(self.steps, issued, side="right") - 1
         self.finish = float((self.start + self.duration).max())
+
+
+def _is_collective(entry: dict[str, Any]) -> bool:
+    return entry.get("cat") == "kernel" and str(entry["name"]).startswith("nccl")
+
+
+def _find_launches(events: list[dict[str, Any]]) -> dict[int, float]:
+    """Find when (µs) each correlation was launched."""
+    return {
+        entry["args"]["correlation"]: float(entry["ts"])
+        for entry in events
+        if entry.get("cat") in ("cuda_runtime", "cuda_driver") and "correlation" in entry["args"]
+    }
+
+
+_IDS = ("correlation", "External id", "Ev Idx", "Record function id", "Python id")
+
+
+def _repeat_events(events: list[dict[str, Any]], repeats: int) -> list[dict[str, Any]]:
+    """Repeat the recording, one after the other, with ids and numbers of steps of their own."""
+    first = min(float(entry["ts"]) for entry in events)
+    period = max(float(entry["ts"]) + float(entry.get("dur", 0)) for entry in events) - first
+    numbers = {int(entry["name"].partition("#")[2]) for entry in events if entry["name"].startswith("ProfilerStep#")}
+    found = list(events)
+    for copy in range(1, repeats):
+        for entry in events:
+            made = entry | {"ts": float(entry["ts"]) + copy * period}
+            args = {
+                key: value + copy * 10_000_000 if key in _IDS and isinstance(value, int) else value
+                for key, value in entry.get("args", {}).items()
+            }
+            if args:
+                made["args"] = args
+            if "id" in made and isinstance(made["id"], int):
+                made["id"] += copy * 10_000_000
+            if made["name"].startswith("ProfilerStep#"):
+                number = int(made["name"].partition("#")[2]) + copy * len(numbers)
+                made["name"] = f"ProfilerStep#{number}"
+            found.append(made)
+    return found
 
 
 def write_fleet(
@@ -75,10 +115,14 @@ def write_fleet(
     faults: Faults | None = None,
     seed: int = 1,
     only: Sequence[int] | None = None,
+    repeats: int = 1,
 ) -> list[Path]:
-    """Write one trace per rank (of `only` these) and return their paths, by rank."""
+    """Write one trace per rank (of `only` these) and return their paths, by rank.
+
+    `repeats`: how often the steps of the real rank follow each other.
+    """
     faults = faults or Faults()
-    base = _Base(base_path)
+    base = _Base(base_path, repeats)
     random = np.random.default_rng(seed)
     arrivals, ends, speed = _run_job(base, rank_count, ranks_per_host, faults, random)
     paths = []
@@ -164,6 +208,11 @@ def _set_group(base: _Base, rank_count: int) -> None:
         args["Group size"], args["Process Group Ranks"] = rank_count, f"[{', '.join(listed)}]"
 
 
+def measure_step(base_path: str | Path) -> float:
+    """Measure the mean µs from step to step of the real rank."""
+    return float(np.diff(_Base(base_path).steps).mean())
+
+
 def choose_faults(rank_count: int, ranks_per_host: int, step_time: float) -> Faults:
     """Choose one fault of each kind, in different hosts, of a job whose steps take `step_time` µs."""
     host_count = rank_count // ranks_per_host
@@ -182,8 +231,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=1024)
     parser.add_argument("--healthy", action="store_true")
     options = parser.parse_args()
-    base = _Base(options.base)
-    faults = Faults() if options.healthy else choose_faults(options.ranks, 8, float(np.diff(base.steps).mean()))
+    faults = Faults() if options.healthy else choose_faults(options.ranks, 8, measure_step(options.base))
     write_fleet(options.base, options.out, options.ranks, faults=faults)
     print(json.dumps({"faults": str(faults), "ranks": options.ranks}))
 

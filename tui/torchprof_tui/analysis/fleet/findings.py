@@ -40,10 +40,23 @@ HOST_SHARE = 0.75
 OUTLIER_DEVIATIONS = 6.0
 """Robust standard deviations from the median rank: among thousands of ranks chance gives less."""
 
+FEW_RANKS = 16
+"""Below this many, each rank is compared with the others alone."""
+
+MIN_RANKS_FOR_SPEED = 4
+"""Of two or three ranks with machines of unequal speed nobody can say which is the odd one."""
+
 MIN_IDLE_SHARE = 0.02
 """Share of a step from which more idle time than the median rank's is named as the cause of a late rank."""
 
-_OWN_CAUSES = (IdleCause.INPUT, IdleCause.SYNC, IdleCause.COLD_CALL, IdleCause.DISPATCH, IdleCause.LAUNCH, IdleCause.HOST)
+_OWN_CAUSES = (
+    IdleCause.INPUT,
+    IdleCause.SYNC,
+    IdleCause.COLD_CALL,
+    IdleCause.DISPATCH,
+    IdleCause.LAUNCH,
+    IdleCause.HOST,
+)
 """Causes on the rank itself: for a collective, and behind one, those wait that are not late."""
 
 MIN_STEPS_FOR_STALL = 3
@@ -120,8 +133,8 @@ class FleetChecker:
 
     def find_all(self) -> list[FleetFinding]:
         """Find everything, slow machines first."""
-        slow_gpu = _find_outliers(self.gpu.factor, SLOW_GPU)
-        slow_cpu = _find_outliers(self.cpu.factor, SLOW_CPU)
+        slow_gpu = _find_outliers(self.gpu.factor, SLOW_GPU, MIN_RANKS_FOR_SPEED)
+        slow_cpu = _find_outliers(self.cpu.factor, SLOW_CPU, MIN_RANKS_FOR_SPEED)
         explained = slow_gpu | slow_cpu
         late = (self.usual_late_share >= LATE_SHARE) & ~explained
         late &= _find_outliers(np.where(explained, np.nan, self.usual_late_share), LATE_SHARE)
@@ -175,7 +188,10 @@ class FleetChecker:
 
     def _describe_cpu(self, members: I64) -> tuple[float, str]:
         factor = float(np.median(self.cpu.factor[members]))
-        return factor, f"its CPU takes {factor:.2f} times as long for the same {len(self.cpu.names)} ops as the median rank"
+        return (
+            factor,
+            f"its CPU takes {factor:.2f} times as long for the same {len(self.cpu.names)} ops as the median rank",
+        )
 
     def _describe_gpu(self, members: I64) -> tuple[float, str]:
         factor = float(np.median(self.gpu.factor[members]))
@@ -217,12 +233,20 @@ class FleetChecker:
             rows = np.flatnonzero(is_stall[:, column])
             host = self._find_common_host(rows)
             for members in [rows] if host else rows[:, None]:
+                if not self._holds_up(members, column):
+                    continue
                 size = float(excess[members, column].max())
                 who = f"host {host}" if host else self.fleet.label_rank(int(members[0]))
                 cause = self._find_idle_cause(members, number)
                 text = f"{who}: stalls once, in step {number}, by {size:.0%} of a step{cause}"
                 name = host or self.fleet.hosts[int(members[0])]
                 yield FleetFinding(FindingKind.STALL, tuple(members.tolist()), name, number, size, text)
+
+    def _holds_up(self, members: I64, step: int) -> bool:
+        """Whether others waited for these ranks in a step (index), not for another that came later still."""
+        matched = self.matched
+        own = (matched.step == step) & np.isin(matched.last_rank, members) & ~matched.is_first
+        return float(matched.median_wait[own].sum()) >= STALL_SHARE / 2 * self.fleet.step_time
 
     def _find_common_host(self, rows: I64) -> str:
         """Return the host whose ranks these are, nearly all of them; "" for none."""
@@ -243,7 +267,9 @@ class FleetChecker:
         correlation = float(np.corrcoef(order, np.arange(len(times)))[0, 1])
         if growth >= GROWTH and correlation >= MIN_ORDER:
             first, last = int(self.fleet.steps[0]), int(self.fleet.steps[-1])
-            text = f"step time grows on all ranks: its last steps take {growth:.2f} times its first ones ({first}-{last})"
+            text = (
+                f"step time grows on all ranks: its last steps take {growth:.2f} times its first ones ({first}-{last})"
+            )
             yield FleetFinding(FindingKind.GROWING_STEPS, (), "", None, growth, text)
 
     def _find_unbalanced(self, words: Collection[str], kind: FindingKind, noun: str) -> Iterator[FleetFinding]:
@@ -273,12 +299,23 @@ def _median_of_rows(table: F64) -> F64:
     return medians
 
 
-def _find_outliers(values: F64, limit: float) -> Bool:
-    """Find values from `limit` on that are far above what most vary by: bool[r]."""
+def _find_outliers(values: F64, limit: float, min_count: int = 2) -> Bool:
+    """Find values from `limit` on that are far above what the others vary by: bool[r]; none of fewer than `min_count`.
+
+    Of a few ranks one value moves the deviation of all, so each is compared with the others alone.
+    """
     known = values[np.isfinite(values)]
-    if len(known) < 2:
+    if len(known) < min_count:
         return np.zeros(len(values), np.bool_)
-    median = float(np.median(known))
-    deviation = 1.4826 * float(np.median(np.abs(known - median)))
-    found: Bool = np.nan_to_num(values, nan=-np.inf) >= max(limit, median + OUTLIER_DEVIATIONS * deviation)
+    threshold = np.full(len(values), max(limit, _find_upper_limit(known)))
+    if len(known) < FEW_RANKS:
+        for index in np.flatnonzero(np.isfinite(values)).tolist():
+            others = np.delete(values, index)
+            threshold[index] = max(limit, _find_upper_limit(others[np.isfinite(others)]))
+    found: Bool = np.nan_to_num(values, nan=-np.inf) >= threshold
     return found
+
+
+def _find_upper_limit(values: F64) -> float:
+    median = np.median(values)
+    return float(median + OUTLIER_DEVIATIONS * 1.4826 * np.median(np.abs(values - median)))

@@ -161,8 +161,7 @@ def decode_sketches(data: bytes) -> list[RankSketch]:
         names = table.column("file").to_pylist()
         bounds = [row for row in range(len(names)) if not row or names[row] != names[row - 1]] + [len(names)]
         return [
-            _decode_rank(table.slice(first, last - first))
-            for first, last in zip(bounds[:-1], bounds[1:], strict=True)
+            _decode_rank(table.slice(first, last - first)) for first, last in zip(bounds[:-1], bounds[1:], strict=True)
         ]
     except (arrow.ArrowException, OSError, KeyError, ValueError) as error:
         if isinstance(error, TraceError):
@@ -180,9 +179,7 @@ def _decode_rank(table: Any) -> RankSketch:
         causes=tuple(tuple(part[name] for name in _CAUSE_FIELDS) for part in first["causes"]),
         groups=tuple(tuple(group[name] for name in _GROUP_FIELDS) for group in first["groups"]),
         problems=tuple(first["problems"]),
-        steps=SketchSteps(
-            **{field: _values(_chunk(table, name)) for name, field in _STEP_NUMBERS.items()}, idle=idle
-        ),
+        steps=SketchSteps(**{field: _values(_chunk(table, name)) for name, field in _STEP_NUMBERS.items()}, idle=idle),
         collectives=_decode_collectives(_chunk(table, "collectives")),
         kernels=_decode_durations(_chunk(table, "kernels")),
         ops=_decode_durations(_chunk(table, "ops")),

@@ -21,8 +21,10 @@ from torchprof_tui.analysis.kernel.names.classes import classify_names
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, step_scope, whole_trace_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
-from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals
+from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals, measure_shares
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
+from torchprof_tui.analysis.patterns.verdict.verdict import Regime, decide_regime
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.trace.core.arrays import I32, I64, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
@@ -54,7 +56,7 @@ def sketch_trace(trace: Trace) -> RankSketch:
     starts = np.array([scope.t0 for _, scope in scopes], np.int64)
     checker = Checker(trace)
     collectives, counts = _sketch_collectives(trace, read_collectives(trace), starts)
-    verdict = checker.decide_verdict()
+    regime, causes = _divide_time(checker)
     rank = rank_of(trace.rank, trace.label)
     devices = [device.name for device in trace.metadata.devices]
     memory = trace.memory
@@ -68,8 +70,8 @@ def sketch_trace(trace: Trace) -> RankSketch:
         torch_version=trace.metadata.torch_version,
         time_zero=trace.metadata.base_time + trace.origin,
         memory_peak=UNKNOWN_BYTES if memory is None or not len(memory.allocated) else int(memory.allocated.max()),
-        regime=verdict.regime.value,
-        causes=() if verdict.tree is None else tuple((part.id, part.time) for part in verdict.tree.parts),
+        regime=regime.value,
+        causes=causes,
         groups=_read_groups(trace, rank),
         problems=tuple(dict.fromkeys(problem.kind for problem in trace.problems)),
         steps=_sketch_steps(checker, scopes, counts),
@@ -77,6 +79,17 @@ def sketch_trace(trace: Trace) -> RankSketch:
         kernels=_sketch_kernels(trace, starts),
         ops=_sketch_ops(trace, starts),
     )
+
+
+def _divide_time(checker: Checker) -> tuple[Regime, tuple[tuple[str, int], ...]]:
+    """Return the verdict's regime and the parts of its time, (cause, ns), without the sentence, which takes longest."""
+    view = checker.view(checker.default_scope)
+    if view.missing_window_reason():
+        verdict = checker.decide_verdict()
+        tree = verdict.tree
+        return verdict.regime, () if tree is None else tuple((part.id, part.time) for part in tree.parts)
+    parts = build_time_tree(view).parts
+    return decide_regime(measure_shares(view)), tuple((part.id, part.time) for part in parts)
 
 
 def _list_scopes(trace: Trace) -> list[tuple[int, Scope]]:

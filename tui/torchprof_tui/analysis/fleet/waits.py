@@ -79,7 +79,7 @@ class MatchedSketches:
         late[self.is_first[self.collective]] = 0.0
         shape = (len(self.fleet), len(self.fleet.steps))
         cell = self.rank * shape[1] + self.step[self.collective]
-        total = np.bincount(cell, late, shape[0] * shape[1])
+        total = np.bincount(cell, late, shape[0] * shape[1]).astype(np.float64)
         total[np.bincount(cell, minlength=shape[0] * shape[1]) == 0] = np.nan
         return total.reshape(shape)
 

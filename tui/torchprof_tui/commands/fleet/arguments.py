@@ -22,8 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--parquet", metavar="OUT", help="write all sketches as Parquet, one row per rank and step")
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--jobs", metavar="N", type=_parse_count, help=f"processes that read traces (default: {os.cpu_count() or 1}, "
-        "one per core)"
+        "--jobs",
+        metavar="N",
+        type=_parse_count,
+        help=f"processes that read traces (default: {os.cpu_count() or 1}, one per core)",
     )
     where.add_argument(
         "--on", metavar="ADDRESS", help="read them on the workers of a Dask scheduler, such as tcp://scheduler:8786"
