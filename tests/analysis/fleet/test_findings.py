@@ -12,8 +12,8 @@ from tests.helpers.fleet_sketches import make_sketch
 from tests.helpers.paths import SAMPLES
 from torchprof_tui.analysis.fleet.findings import FindingKind
 from torchprof_tui.analysis.fleet.report import FleetReport, compare_fleet
-from torchprof_tui.analysis.fleet.sketch_parquet import decode_sketches
 from torchprof_tui.analysis.fleet.sketch_file import sketch_file
+from torchprof_tui.analysis.fleet.sketch_parquet import decode_sketches
 
 pytest.importorskip("pyarrow")
 

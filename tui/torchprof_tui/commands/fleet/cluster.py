@@ -29,8 +29,8 @@ def sketch_on_cluster(traces: Sequence[ListedTrace], address: str) -> Iterator[S
         specs, identities = [trace.spec for trace in traces], [trace.identity for trace in traces]
         futures = client.map(sketch_file, specs, identities, pure=False, retries=RETRIES)
         spec_of = {future.key: spec for future, spec in zip(futures, specs, strict=True)}
+        pending = distributed.as_completed(futures)
         del futures  # a result that has been read is released, here and on its worker
-        pending = distributed.as_completed([distributed.Future(key, client) for key in spec_of])
         for future in pending:
             yield _read_result(future, spec_of[future.key])
     finally:
