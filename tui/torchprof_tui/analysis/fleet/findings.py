@@ -90,7 +90,7 @@ class FindingKind(str, Enum):
 
 ACTIONS = {
     FindingKind.SLOW_HOST: "run nvidia-smi -q -d PERFORMANCE and top there; take the host out of the job",
-    FindingKind.SLOW_GPU: "run nvidia-smi -q -d PERFORMANCE,TEMPERATURE there: clocks, power, heat; replace it if it stays",
+    FindingKind.SLOW_GPU: "run nvidia-smi -q -d PERFORMANCE,TEMPERATURE there; replace it if it stays slow",
     FindingKind.SLOW_CPU: "look at what else runs there, at CPU affinity and clocks",
     FindingKind.LATE_RANK: "open its trace: check says what its GPU waits for",
     FindingKind.STALL: "open its trace at that step: garbage collection, a checkpoint, an input file, another process",
@@ -202,8 +202,8 @@ class FleetChecker:
         share = float(np.median(self.usual_late_share[members]))
         cause = self._find_idle_cause(members, None)
         return share, (
-            f"comes late to the collectives by {share:.0%} of a step, in most steps, with a CPU and a GPU as fast as the "
-            f"others{cause}"
+            f"comes late to the collectives by {share:.0%} of a step, in most steps, with a CPU and a GPU as fast as "
+            f"the others{cause}"
         )
 
     def _find_idle_cause(self, members: I64, step: int | None) -> str:

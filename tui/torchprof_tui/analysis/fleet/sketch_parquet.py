@@ -3,8 +3,8 @@
 Columns of a row, with their units; times are ns from the rank's first event, sizes bytes:
 
 - `file`, `rank` (-1: unknown), `world_size` (0: unknown), `host`, `device`, `device_count`, `torch_version`, `regime`,
-  `time_zero_ns` (since the epoch), `memory_peak_bytes` (-1: not recorded), `causes` (list of `id`, `ns`),
-  `groups` (list of `name`, `position`, `size`: its process groups), `problems` (list of texts): of the rank, in each of its rows
+  `time_zero_ns` (since the epoch), `memory_peak_bytes` (-1: not recorded), `causes` (list of `id`, `ns`), `groups`
+  (list of `name`, `position`, `size`: its process groups), `problems` (list of texts): of the rank, in each of its rows
 - `step` (-1: no steps), `start_ns`, `end_ns`, `busy_ns`, `compute_ns`, `communication_ns`, `exposed_ns`,
   `collective_count`, `idle_ns` (list, in the order of the key `idle_causes` of the file's metadata)
 - `collectives`: list of `group`, `operation`, `order`, `start_ns`, `end_ns`, `bytes`
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -160,9 +161,7 @@ def decode_sketches(data: bytes) -> list[RankSketch]:
         table = file.read(use_threads=False).combine_chunks()
         names = table.column("file").to_pylist()
         bounds = [row for row in range(len(names)) if not row or names[row] != names[row - 1]] + [len(names)]
-        return [
-            _decode_rank(table.slice(first, last - first)) for first, last in zip(bounds[:-1], bounds[1:], strict=True)
-        ]
+        return [_decode_rank(table.slice(first, last - first)) for first, last in pairwise(bounds)]
     except (arrow.ArrowException, OSError, KeyError, ValueError) as error:
         if isinstance(error, TraceError):
             raise

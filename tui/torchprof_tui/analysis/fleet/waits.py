@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -159,7 +160,7 @@ def _drop_other_counts(table: I64) -> I64:
     count = np.diff(own)
     segment = table[own[:-1]][:, [1, 2]].T
     bounds = _find_bounds(segment)
-    usual = np.repeat([np.median(count[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)], np.diff(bounds))
+    usual = np.repeat([np.median(count[a:b]) for a, b in pairwise(bounds.tolist())], np.diff(bounds))
     return table[np.repeat(count == usual, count)]
 
 

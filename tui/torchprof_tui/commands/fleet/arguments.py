@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 
 DEFAULT_ROWS = 10
 """Rows of each text table by default."""
@@ -12,8 +11,8 @@ DEFAULT_ROWS = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Compare all ranks of a job: which host, GPU or rank is slow, who waits for whom, what the job would take "
-        "without them. Each trace is read once into a sketch of some KB, which is kept: only new and changed traces are "
-        "read again. Needs the extra fleet."
+        "without them. Each trace is read once into a sketch of some KB, which is kept: only new and changed traces "
+        "are read again. Needs the extra fleet."
     )
     parser.add_argument(
         "source", nargs="+", metavar="SOURCE", help="a folder, a pattern or a trace: local, host:path or a URL; mixed"
@@ -22,10 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--parquet", metavar="OUT", help="write all sketches as Parquet, one row per rank and step")
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--jobs",
-        metavar="N",
-        type=_parse_count,
-        help=f"processes that read traces (default: {os.cpu_count() or 1}, one per core)",
+        "--jobs", metavar="N", type=_parse_count, help="processes that read traces (default: one per core)"
     )
     where.add_argument(
         "--on", metavar="ADDRESS", help="read them on the workers of a Dask scheduler, such as tcp://scheduler:8786"

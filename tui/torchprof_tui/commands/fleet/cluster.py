@@ -29,7 +29,7 @@ def sketch_on_cluster(traces: Sequence[ListedTrace], address: str) -> Iterator[S
         specs, identities = [trace.spec for trace in traces], [trace.identity for trace in traces]
         futures = client.map(sketch_file, specs, identities, pure=False, retries=RETRIES)
         spec_of = {future.key: spec for future, spec in zip(futures, specs, strict=True)}
-        pending = distributed.as_completed(futures)
+        pending = distributed.as_completed(futures, loop=client.loop)
         del futures  # a result that has been read is released, here and on its worker
         for future in pending:
             yield _read_result(future, spec_of[future.key])

@@ -65,8 +65,7 @@ def _build_what_if(report: FleetReport) -> list[WhatIfRecord]:
     chosen: list[tuple[str, list[int]]] = []
     if report.waits:
         chosen.append((fleet.label_rank(report.waits[0].rank), [report.waits[0].rank]))
-    for host in report.list_slowest_hosts(1):
-        chosen.append((f"host {host}", fleet.host_members[host].tolist()))
+    chosen += [(f"host {host}", fleet.host_members[host].tolist()) for host in report.list_slowest_hosts(1)]
     records = []
     for label, ranks in chosen:
         removed = report.remove(ranks)
