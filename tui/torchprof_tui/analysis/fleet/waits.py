@@ -161,7 +161,8 @@ def _drop_other_counts(table: I64) -> I64:
     segment = table[own[:-1]][:, [1, 2]].T
     bounds = _find_bounds(segment)
     usual = np.repeat([np.median(count[a:b]) for a, b in pairwise(bounds.tolist())], np.diff(bounds))
-    return table[np.repeat(count == usual, count)]
+    kept: I64 = table[np.repeat(count == usual, count)]
+    return kept
 
 
 def _find_bounds(key: I64) -> I64:
