@@ -85,10 +85,24 @@ class Replay:
         """Replay and return the ns until the last rank has ended."""
         matched = self.matched
         clock = np.zeros(len(matched.fleet))
-        first = matched.first.tolist()
-        transfer: I64 = matched.transfer
-        for index in range(len(matched)):
-            part = slice(first[index], first[index + 1])
-            ranks = matched.rank[part]
-            clock[ranks] = (clock[ranks] + gaps[part]).max() + transfer[index]
+        replay_parts(matched.first, matched.rank, gaps, matched.transfer, clock)
         return float((clock + tails).max()) if len(clock) else 0.0
+
+
+def replay_parts(first: I64, rank: I64, gaps: F64, transfer: F64 | I64, clock: F64, after: I64 | None = None) -> None:
+    """Replay m collectives in their order, and advance the clock of each rank, float64[r], in place.
+
+    Parts of collective i are `first[i]` to `first[i + 1]` of `rank` and `gaps`, the time that a rank works before it.
+    It begins when its last rank has arrived, takes `transfer[i]`, and ends for all at once. `after` int64[m]: another
+    one, earlier, that must have ended before it begins, -1 for none: a receive begins after its send.
+    """
+    bounds = first.tolist()
+    ends = np.zeros(len(bounds) - 1)
+    for index in range(len(ends)):
+        part = slice(bounds[index], bounds[index + 1])
+        ranks = rank[part]
+        begin = (clock[ranks] + gaps[part]).max()
+        if after is not None and after[index] >= 0:
+            begin = max(begin, ends[after[index]])
+        ends[index] = begin + transfer[index]
+        clock[ranks] = ends[index]
