@@ -154,7 +154,7 @@ def decode_sketches(data: bytes) -> list[RankSketch]:
     arrow = import_extra("pyarrow", EXTRA)
     parquet = import_extra("pyarrow.parquet", EXTRA)
     try:
-        file = parquet.ParquetFile(arrow.BufferReader(data), page_checksum_verification=True)
+        file = parquet.ParquetFile(arrow.BufferReader(data), pre_buffer=False, page_checksum_verification=True)
         metadata = file.metadata.metadata or {}
         if metadata.get(_VERSION_KEY.encode()) != str(SKETCH_VERSION).encode():
             raise TraceError("not sketches of this version")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from torchprof_tui.analysis.fleet.rank_sketch import SKETCH_VERSION, RankSketch
 from torchprof_tui.analysis.fleet.sketch_file import SketchResult
@@ -39,11 +41,12 @@ def sketch_all(
     paths = {trace.spec: find_sketch_path(trace.spec, trace.identity, SKETCH_VERSION) for trace in traces}
     by_spec = {trace.spec: trace for trace in traces}
     if cache:
-        for spec, trace in by_spec.items():
-            found = _decode(trace, read_sketch(paths[spec]))
-            if found is not None:
-                sketches[spec] = found
-                report(len(sketches), len(by_spec))
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:  # Parquet is decoded without Python's lock
+            stored = pool.map(lambda trace: _decode(trace, read_sketch(paths[trace.spec])), by_spec.values())
+            for spec, found in zip(by_spec, stored, strict=True):
+                if found is not None:
+                    sketches[spec] = found
+                    report(len(sketches), len(by_spec))
     reused = len(sketches)
     lost = {}
     missing = [trace for trace in traces if trace.spec not in sketches]
