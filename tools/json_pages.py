@@ -36,6 +36,7 @@ EXAMPLES = {
     "critical-path": "critical-path sample:train_gpt_eager --json",
     "what-if": "what-if sample:train_gpt_eager --set launch=graph --json",
     "diff": "diff sample:geglu_mlp_eager sample:geglu_mlp_compile --json",
+    "fleet": "fleet sample:train_gpt_2ranks --top 1 --json",
     "memory": "memory sample:train_gpt_stack_memory --top 1 --json",
     "slice": "slice sample:geglu_mlp_eager --range 0ms:0.5ms -o small.json --json",
     "export": "export sample:geglu_mlp_eager -o events.csv --json",

@@ -20,6 +20,7 @@ from torchprof_tui.commands.common.json_document import Document
 from torchprof_tui.commands.critical_path.records import CriticalPathDocument
 from torchprof_tui.commands.diff.records import DiffDocument
 from torchprof_tui.commands.export.document import ExportDocument
+from torchprof_tui.commands.fleet.records import FleetDocument
 from torchprof_tui.commands.info.records import FolderDocument, InfoDocument
 from torchprof_tui.commands.memory.records import MemoryTraceDocument, SnapshotDocument
 from torchprof_tui.commands.run.document import RunDocument
@@ -51,6 +52,7 @@ DOCUMENTS: dict[str, tuple[type[Document], ...]] = {
     "critical-path": (CriticalPathDocument,),
     "what-if": (WhatIfDocument,),
     "diff": (DiffDocument,),
+    "fleet": (FleetDocument,),
     "memory": (MemoryTraceDocument, SnapshotDocument),
     "slice": (SliceDocument,),
     "export": (ExportDocument,),

@@ -31,7 +31,7 @@ _SIZE_BITS = 40
 _EQUAL_SIZE_OPERATIONS = ("allreduce", "allgather", "reducescatter", "broadcast", "barrier")
 """Operations in which all ranks send equally much. In an all-to-all with splits they do not."""
 
-_SYNCHRONIZING_OPERATIONS = ("allreduce", "allgather", "reducescatter", "alltoall", "barrier", "sendrecv")
+SYNCHRONIZING_OPERATIONS = ("allreduce", "allgather", "reducescatter", "alltoall", "barrier", "sendrecv")
 """Operations that no rank leaves before the last one has entered: each needs data from every other. NCCL's kernel of
 an all-to-all is called SendRecv."""
 
@@ -51,7 +51,7 @@ class _Texts:
         def contains_any(operations: Sequence[str]) -> Bool:
             return np.array([any(name in text for name in operations) for text in plain] or [False])
 
-        return cls(texts, contains_any(_EQUAL_SIZE_OPERATIONS), contains_any(_SYNCHRONIZING_OPERATIONS))
+        return cls(texts, contains_any(_EQUAL_SIZE_OPERATIONS), contains_any(SYNCHRONIZING_OPERATIONS))
 
 
 def match_collectives(traces: Sequence[Trace], collectives: Sequence[Collectives]) -> MatchedCollectives:

@@ -190,6 +190,11 @@ def is_cached(identity: str) -> bool:
     return (cache_folder() / _digest(identity) / _LOCK_FILE).exists()
 
 
+def find_key(spec: str, identity: str | None = None) -> str | None:
+    """Return the key of a trace: of its `identity` where it is remote, else of the file; None for what has none."""
+    return _file_key(spec) if identity is None else _digest(identity)
+
+
 def is_in_cache_folder(folder: Path) -> bool:
     """Return whether a draft is in the cache folder, so that it can be published."""
     return folder.parent == cache_folder()

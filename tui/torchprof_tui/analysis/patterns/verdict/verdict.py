@@ -83,7 +83,7 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
     if missing_reason := view.missing_window_reason():
         return _decide_without_gpu(view, missing_reason, findings)
     shares, base = measure_shares(view), view.window_label
-    regime = _decide_regime(shares)
+    regime = decide_regime(shares)
     if regime is Regime.UNKNOWN and measure_turn_taking(view):
         regime = Regime.MIXED
     data_loss = view.tables.data_loss
@@ -196,7 +196,7 @@ def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     return max(candidates, key=lambda candidate: candidate.share)
 
 
-def _decide_regime(shares: DeviceTimeShares) -> Regime:
+def decide_regime(shares: DeviceTimeShares) -> Regime:
     if shares.idle.get(IdleCause.QUEUED, 0.0) >= thresholds.OVERHEAD_SHARE_OF_IDLE.value:
         return Regime.UNKNOWN  # the GPU held work back for most of the time, and nothing says why
     lost_shares = {Regime.COMMUNICATION: shares.communication, Regime.INPUT: shares.input}

@@ -1,0 +1,54 @@
+"""Sketch traces with processes of this machine, each with one trace at a time."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+
+from torchprof_tui.analysis.fleet.sketch_file import SketchResult, sketch_file
+from torchprof_tui.trace.specs.address import ListedTrace
+
+WAITING_PER_PROCESS = 4
+"""Traces handed to the pool beyond those in work: none waits for the main process, and few are lost with a pool."""
+
+KILLED = "the process that read it was killed; too little memory?"
+
+
+def sketch_locally(traces: Sequence[ListedTrace], jobs: int) -> Iterator[SketchResult]:
+    """Sketch traces with `jobs` processes, each result as it comes.
+
+    Where a process is killed, each trace that may have been in work is tried once more, alone.
+    """
+    rest = list(traces)
+    while rest:
+        suspects: list[ListedTrace] = []
+        yield from _run_pool(rest, min(jobs, len(rest)), suspects)
+        for trace in suspects:
+            killed: list[ListedTrace] = []
+            yield from _run_pool([trace], 1, killed)
+            yield from (SketchResult(each.spec, reason=f"{each.spec}: {KILLED}") for each in killed)
+
+
+def _run_pool(rest: list[ListedTrace], jobs: int, suspects: list[ListedTrace]) -> Iterator[SketchResult]:
+    """Sketch traces from the end of `rest`, which is emptied, until a process is killed: `suspects` were in work."""
+    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+    running: dict[Future[SketchResult], ListedTrace] = {}
+    try:
+        while rest or running:
+            while rest and len(running) < jobs * WAITING_PER_PROCESS:
+                running[pool.submit(sketch_file, rest[-1].spec, rest[-1].identity)] = rest[-1]
+                rest.pop()
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                result = future.result()
+                del running[future]
+                yield result
+    except BrokenProcessPool:
+        for future, trace in running.items():
+            if future.done() and future.exception() is None:
+                yield future.result()
+            else:
+                suspects.append(trace)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,98 @@
+"""Compare all ranks of a job: `torchprof-tui fleet`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+from torchprof_tui.analysis.export.arrow_events import require_arrow
+from torchprof_tui.analysis.fleet.report import compare_fleet
+from torchprof_tui.analysis.fleet.sketch_parquet import encode_sketches
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.json_document import print_document
+from torchprof_tui.commands.fleet.cluster import sketch_on_cluster
+from torchprof_tui.commands.fleet.document import build_document
+from torchprof_tui.commands.fleet.local_pool import sketch_locally
+from torchprof_tui.commands.fleet.sketching import SketchedFleet, SketchMany, sketch_all
+from torchprof_tui.commands.fleet.sources import list_sources
+from torchprof_tui.commands.fleet.text import print_fleet
+from torchprof_tui.program.phase_log import note_phase
+from torchprof_tui.trace.core.atomic_file import OutputError, check_target, write_atomically
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.loading.resolve import resolve_path
+from torchprof_tui.trace.sources.ssh_connections import SshConnections
+from torchprof_tui.trace.specs.address import parse_ssh_path
+from torchprof_tui.ui.common.number_format import format_file_size
+
+
+def run(options: argparse.Namespace) -> int:
+    require_arrow()
+    out = None if options.parquet is None else Path(options.parquet)
+    try:
+        if out is not None:
+            check_target(out)
+        sketched = _sketch(options)
+        if out is not None:
+            write_atomically(out, encode_sketches(sketched.sketches))
+    except OutputError as error:
+        raise UsageError(f"--parquet: {error}") from error
+    if all(sketch.rank < 0 for sketch in sketched.sketches):
+        unnumbered = [f"{sketch.file}: no rank number" for sketch in sketched.sketches]
+        lines = [*sketched.lost, *unnumbered]
+        more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+        raise UsageError(f"{lines[0] if lines else 'no traces'}{more}")
+    document = build_document(compare_fleet(sketched.sketches, sketched.lost), options.top)
+    if options.json:
+        print_document(document)
+    else:
+        print_fleet(document)
+    if out is not None:
+        print(clean(f"wrote {out}: {format_file_size(out.stat().st_size)}"), file=sys.stderr)
+    return 0
+
+
+def _sketch(options: argparse.Namespace) -> SketchedFleet:
+    with SshConnections() as connections, contextlib.ExitStack() as stack:
+        hosts = [path for path in map(parse_ssh_path, map(resolve_path, options.source)) if path is not None]
+        connections.connect_all(hosts, allow_prompt=sys.stderr.isatty())
+        traces, lost = list_sources(options.source, stack)
+        if not traces:
+            raise UsageError(lost[0] if lost else "no traces")
+        show = _Progress()
+        try:
+            sketched = sketch_all(traces, _choose_workers(options), not options.no_cache, show)
+        finally:
+            show.clear()
+    note_phase("sketched", ranks=len(sketched.sketches), reused=sketched.reused)
+    if not sketched.sketches and lost:
+        raise UsageError(lost[0])
+    return SketchedFleet(sketched.sketches, (*lost, *sketched.lost), sketched.reused)
+
+
+def _choose_workers(options: argparse.Namespace) -> SketchMany:
+    if options.on is not None:
+        return partial(sketch_on_cluster, address=options.on)
+    return partial(sketch_locally, jobs=options.jobs or os.cpu_count() or 1)
+
+
+class _Progress:
+    """Shows how many ranks are sketched, on one line of stderr where it is a terminal."""
+
+    def __init__(self) -> None:
+        self._is_shown = False
+
+    def __call__(self, done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            self._is_shown = True
+            sys.stderr.write(f"\rsketched {done:,} of {total:,} ranks\x1b[K")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Clear the line."""
+        if self._is_shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

@@ -1,0 +1,81 @@
+"""Sketch many traces: those with a stored sketch are read from the cache, the others sketched by whoever is asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from torchprof_tui.analysis.fleet.rank_sketch import SKETCH_VERSION, RankSketch
+from torchprof_tui.analysis.fleet.sketch_file import SketchResult
+from torchprof_tui.analysis.fleet.sketch_parquet import decode_sketches
+from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.specs.address import ListedTrace
+from torchprof_tui.trace.storage.sketch_cache import find_sketch_path, read_sketch, store_sketch
+
+SketchMany = Callable[[Sequence[ListedTrace]], Iterable[SketchResult]]
+"""Sketches traces and yields each result as it comes, in any order."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SketchedFleet:
+    """The sketches by file, one line for each file without, and how many came from the cache."""
+
+    sketches: tuple[RankSketch, ...]
+    lost: tuple[str, ...]
+    reused: int
+
+
+def sketch_all(
+    traces: Sequence[ListedTrace],
+    sketch_many: SketchMany,
+    cache: bool = True,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> SketchedFleet:
+    """Sketch all traces. What is done when this is interrupted stays in the cache.
+
+    `report`: called with the number of sketches so far and of all.
+    """
+    sketches: dict[str, RankSketch] = {}
+    paths = {trace.spec: find_sketch_path(trace.spec, trace.identity, SKETCH_VERSION) for trace in traces}
+    by_spec = {trace.spec: trace for trace in traces}
+    if cache:
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:  # Parquet is decoded without Python's lock
+            stored = pool.map(lambda trace: _decode(trace, read_sketch(paths[trace.spec])), by_spec.values())
+            for spec, found in zip(by_spec, stored, strict=True):
+                if found is not None:
+                    sketches[spec] = found
+                    report(len(sketches), len(by_spec))
+    reused = len(sketches)
+    lost = {}
+    missing = [trace for trace in traces if trace.spec not in sketches]
+    for result in _iterate(sketch_many, missing):
+        sketch = _decode(by_spec[result.spec], result.data)
+        if sketch is None:
+            lost[result.spec] = result.reason or f"{result.spec}: its sketch was lost on the way"
+        else:
+            sketches[result.spec] = sketch
+            if cache:
+                store_sketch(paths[result.spec], result.data)
+        report(len(sketches) + len(lost), len(by_spec))
+    return SketchedFleet(
+        tuple(sketches[spec] for spec in sorted(sketches)), tuple(lost[spec] for spec in sorted(lost)), reused
+    )
+
+
+def _iterate(sketch_many: SketchMany, missing: Sequence[ListedTrace]) -> Iterator[SketchResult]:
+    if missing:
+        yield from sketch_many(missing)
+
+
+def _decode(trace: ListedTrace, data: bytes) -> RankSketch | None:
+    """Decode one sketch, named as the user named its file; None for none. A rank known from beside the file counts."""
+    if not data:
+        return None
+    try:
+        (sketch,) = decode_sketches(data)
+    except (TraceError, ValueError):
+        return None
+    rank = sketch.rank if sketch.rank >= 0 or trace.rank is None else trace.rank
+    return dataclasses.replace(sketch, file=trace.spec, rank=rank)

@@ -1,0 +1,44 @@
+"""List the traces that the user named: local folders and patterns, folders on ssh hosts, buckets, mixed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.trace.loading.resolve import resolve_path
+from torchprof_tui.trace.sources.listing import list_remote_traces
+from torchprof_tui.trace.specs.address import ListedTrace, is_remote
+from torchprof_tui.trace.specs.local_recordings import list_local_traces
+from torchprof_tui.trace.specs.rank_files import NO_TRACE_IN_FOLDER, NotRanksError, expand_spec
+
+
+def list_sources(names: Sequence[str], connections: contextlib.ExitStack) -> tuple[list[ListedTrace], list[str]]:
+    """List the traces, each once; also returns one line for each name that there are none of. Raises UsageError."""
+    expanded = [resolve_path(name) for name in names]
+    if "-" in expanded:
+        raise UsageError("-: a fleet is files; stdin is one trace")
+    remote = [name for name in expanded if is_remote(name)]
+    listings = {listing.name: listing for listing in list_remote_traces(remote, connections)} if remote else {}
+    found: dict[str, ListedTrace] = {}
+    lost = []
+    for name in expanded:
+        if name in listings:
+            lost += [listings[name].error] if listings[name].error else []
+            traces: Sequence[ListedTrace] = listings[name].traces
+        elif os.path.isdir(name):
+            traces = list_local_traces(name)
+            lost += [] if traces else [f"{name}: {NO_TRACE_IN_FOLDER}"]
+        else:
+            traces = [ListedTrace(path, None, 0.0) for path in _expand_pattern(name)]
+        for trace in traces:
+            found.setdefault(trace.spec, trace)
+    return list(found.values()), lost
+
+
+def _expand_pattern(name: str) -> list[str]:
+    try:
+        return expand_spec(name)
+    except NotRanksError as error:
+        raise UsageError(str(error)) from error
