@@ -485,3 +485,10 @@ async def test_the_highlighted_row_is_on_screen_below_past_runs() -> None:
         await pilot.pause()
         drawn = [strip.text for strip in app.screen._compositor.render_strips()]
         assert any(line.strip().startswith(WORKLOADS[0]) for line in drawn[4:12])
+
+
+async def test_a_form_that_is_left_before_it_is_shown_does_not_end_the_program() -> None:
+    """Its widgets are gone when textual tells it that it was mounted."""
+    screen = RecordScreen()
+    assert not screen.children
+    screen.on_mount()

@@ -140,6 +140,8 @@ class RecordScreen(Screen[None]):
         yield Static(id="run-keys")
 
     def on_mount(self) -> None:
+        if not self.query("#run-list"):
+            return  # left before it was shown
         self._fill_list()
         if self._initial_request is not None:
             self._fill_form(self._initial_request, self._cwd, self._foreign_file)
@@ -157,8 +159,7 @@ class RecordScreen(Screen[None]):
 
     @work(thread=True)
     def _load_past_runs(self) -> None:
-        past_runs = list_past_runs(limit=PAST_RUNS_SHOWN)
-        self.app.call_from_thread(self._show_past_runs, past_runs)
+        self.app.call_from_thread(self._show_past_runs, list_past_runs(limit=PAST_RUNS_SHOWN))
 
     def _show_past_runs(self, past_runs: list[PastRun]) -> None:
         if self.query("#run-list"):  # else the form has been left
@@ -395,6 +396,5 @@ def create_form_of_trace(path: str, trace: Trace | None, environment: Mapping[st
     if stored is None:
         return RecordScreen(environment=environment)
     lacks_stacks = trace is not None and not bool((trace.kind == Kind.PYTHON).any())
-    foreign_file = None if stored.is_own else stored.path
-    switched_on = STACK_OPTION if lacks_stacks else ""
+    foreign_file, switched_on = None if stored.is_own else stored.path, STACK_OPTION if lacks_stacks else ""
     return RecordScreen(stored.request, stored.cwd, foreign_file, environment, switched_on, stored.problem)
