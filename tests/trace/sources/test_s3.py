@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.paths import SAMPLES
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.cli import main
 from torchprof_tui.trace.loading.load_in_process import load_opened_trace
@@ -139,3 +140,26 @@ def test_missing_objects_are_reported_in_one_line(spec: str, words: str, capsys:
     err = capsys.readouterr().err
     assert words in err
     assert err.count("\n") == 1
+
+
+def test_ranks_in_a_bucket_are_one_fleet_and_sketched_once(
+    store: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyarrow")
+    folder = SAMPLES / "train_gpt_2ranks"
+    for path in folder.iterdir():
+        store.pipe(f"runs/job/{path.name}", path.read_bytes())
+
+    def ask(name: str) -> Any:
+        assert main(["fleet", name, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    here, there = ask(str(folder)), ask("s3://runs/job/")
+    for answer in (here, there):
+        for rank in answer["slowest_ranks"]:
+            rank["file"] = rank["file"].rpartition("/")[2]
+    assert there == here
+    monkeypatch.setattr(
+        "torchprof_tui.commands.fleet.main.sketch_locally", lambda traces, jobs: pytest.fail("sketched again")
+    )
+    assert ask("s3://runs/job/*.json.gz")["findings"] == here["findings"]
