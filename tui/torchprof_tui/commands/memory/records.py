@@ -75,7 +75,8 @@ class MemoryFindingRecord(Record, frozen=True, kw_only=True):
     seen: Annotated[str, about("this recording's numbers")]
     saved_bytes: Annotated[int, about("what the action saves at the peak, at most; 0 where it saves none")]
     time_ns: Annotated[
-        int | None, about("activation-memory: what the action costs a step; allocator-retries: what was lost; else null")
+        int | None,
+        about("activation-memory: what the action costs a step; allocator-retries: what was lost; else null"),
     ]
     action: Annotated[str, about("what to do about it")]
     code: Annotated[str, about("a line to paste; empty where no line helps")]

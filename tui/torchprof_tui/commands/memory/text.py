@@ -30,7 +30,7 @@ NOT_SEEN = "–"
 def print_state(
     history: MemoryHistory, device: DeviceHistory, state: MemoryState, by: GroupBy, limit: int | None
 ) -> None:
-    """Print the peak, what is alive by group, the largest allocations, the findings, and the rules of the categories."""
+    """Print the peak, what is alive by group, the largest allocations, findings, and the rules."""
     console = create_console()
     _print_peaks(console, history, device)
     reserved = "" if state.reserved == UNKNOWN_BYTES else f", {format_bytes(state.reserved)} reserved"

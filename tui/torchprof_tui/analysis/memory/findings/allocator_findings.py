@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES
-from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding, format_size
+from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding, format_number, format_size
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory
 from torchprof_tui.analysis.memory.snapshots.device_snapshot import DeviceSnapshot
 from torchprof_tui.analysis.memory.snapshots.snapshot import Action
@@ -69,7 +69,8 @@ def find_retries(device: DeviceHistory) -> list[MemoryFinding]:
     return [
         MemoryFinding(
             "allocator-retries",
-            f"{len(retries):,} times the memory was full, and the cache was given back and asked for again: "
+            f"{format_number(len(retries), 'time')} the memory was full, and the cache was given back and asked for "
+            f"again: "
             f"{format_duration(taken)} in cudaFree and cudaMalloc, first in {trace.names[trace.name[retries[0]]]}",
             0,
             "use less memory, or fragment it less: the program is at the limit of the device",
@@ -124,7 +125,8 @@ def _find_snapshot_retries(device: DeviceSnapshot) -> list[MemoryFinding]:
     return [
         MemoryFinding(
             "allocator-retries",
-            f"{len(retries):,} times segments were given back to get another one, first at {format_duration(time)}",
+            f"{format_number(len(retries), 'time')} segments were given back to get another one, "
+            f"first at {format_duration(time)}",
             0,
             "use less memory, or fragment it less: the program is at the limit of the device",
             EXPANDABLE,

@@ -10,6 +10,7 @@ from torchprof_tui.analysis.memory.findings.memory_finding import (
     MemoryFinding,
     add_owner,
     compute_saving,
+    format_number,
     format_size,
     is_worth_it,
     name_largest,
@@ -130,8 +131,8 @@ def find_duplicates(device: DeviceHistory) -> list[MemoryFinding]:
         MemoryFinding(
             "duplicate-copies",
             add_owner(
-                f"{len(named):,} casts are {format_size(total)} of the peak's {format_size(state.allocated)}, beside "
-                "the tensors that they copy",
+                f"{format_number(len(named), 'cast')}, {format_size(total)} of the peak's "
+                f"{format_size(state.allocated)}, are alive beside what they copy",
                 name_largest(device, named),
             ),
             saved,
@@ -206,8 +207,8 @@ def find_kv_cache(device: DeviceHistory) -> list[MemoryFinding]:
         MemoryFinding(
             "kv-cache",
             add_owner(
-                f"{len(cached):,} results of cat, a cache that grows with each token, are {format_size(total)} of the "
-                f"peak's {format_size(state.allocated)}",
+                f"{format_number(len(cached), 'result')} of cat, a cache that grows with each token, hold "
+                f"{format_size(total)} of the peak's {format_size(state.allocated)}",
                 name_largest(device, cached),
             ),
             saved,

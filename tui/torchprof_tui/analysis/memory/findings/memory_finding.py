@@ -50,6 +50,11 @@ def format_size(size: int) -> str:
     return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
 
 
+def format_number(count: int, noun: str) -> str:
+    """Format a number of things: "1 cast", "1,200 casts"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def compute_saving(device: DeviceHistory, lifetimes: I64) -> int:
     """Return by how many bytes the peak would be lower if these lifetimes (int64[k]) had not been allocated.
 

@@ -10,6 +10,7 @@ from torchprof_tui.analysis.memory.findings.memory_finding import (
     MemoryFinding,
     add_owner,
     compute_saving,
+    format_number,
     format_size,
     is_worth_it,
     name_largest,
@@ -73,7 +74,8 @@ def find_checkpointing(device: DeviceHistory) -> list[MemoryFinding]:
         MemoryFinding(
             "activation-memory",
             add_owner(
-                f"{len(held):,} activations are {format_size(total)} of the peak's {format_size(state.allocated)}{again}",
+                f"{format_number(len(held), 'activation')}, {format_size(total)} of the peak's "
+                f"{format_size(state.allocated)}{again}",
                 name_largest(device, held),
             ),
             saved,
