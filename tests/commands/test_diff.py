@@ -73,6 +73,21 @@ def test_json_as_the_contract_has_it(capsys: pytest.CaptureFixture[str]) -> None
     assert verdict["patterns_b_only"] == []
 
 
+def test_what_is_new_at_the_peak(capsys: pytest.CaptureFixture[str]) -> None:
+    start, steady = (str(FIXTURES / "memory" / f"{name}.pt.trace.json.xz") for name in ("start", "steady"))
+    change = ask(capsys, start, steady)["memory"]
+    assert change["device"] == "GPU 0"
+    assert sum(part["delta_bytes"] for part in change["parts"]) == change["delta_bytes"]
+    assert change["delta_bytes"] == change["b_bytes"] - change["a_bytes"]
+    same = ask(capsys, start, start)["memory"]
+    assert (same["delta_bytes"], same["parts"]) == (0, [])
+    assert ask(capsys, NAIVE, FLASH)["memory"] is None
+    text = read(capsys, start, steady)
+    assert "at the peak of memory, GPU 0" in text
+    assert "optimizer state, aten::zeros_like" in text
+    assert "at the peak" not in read(capsys, NAIVE, FLASH)
+
+
 ROW = {
     "status", "name_a", "name_b", "calls_a", "calls_b", "cpu_us_a", "cpu_us_b", "gpu_us_a", "gpu_us_b", "delta_us",
 }  # fmt: skip

@@ -14,6 +14,7 @@ from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.analysis.compare.comparison_verdict import ComparisonVerdict, decide_comparison
 from torchprof_tui.analysis.compare.matched_rows import By, ComparedRows, match_sides
 from torchprof_tui.analysis.compare.matching import TreeMatch, match_trees
+from torchprof_tui.analysis.compare.memory_change import PeakChange, compare_peaks
 from torchprof_tui.analysis.compare.rank_changes import RankChange
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.trace.model.event_kind import Kind
@@ -53,6 +54,11 @@ class Comparison:
     def tree_match(self) -> TreeMatch:
         """The matched call trees of both sides."""
         return match_trees(self.a.side, self.b.side)
+
+    @cached_property
+    def peak_change(self) -> PeakChange | None:
+        """What is alive at the peak of memory, in the whole of both traces; None where it was not recorded."""
+        return compare_peaks(self.a.trace, self.b.trace)
 
     @cached_property
     def is_same_recording(self) -> bool:

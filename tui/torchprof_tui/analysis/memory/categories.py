@@ -179,7 +179,7 @@ class _Sources:
         if len(trace):
             factory = _match_names(trace, FACTORY_OPS)
             above = find_nearest_or_self(trace.parent, op, factory)
-            copies = _find_host_copies(trace)
+            copies = find_host_copies(trace)
             creates = (op >= 0) & (
                 (above >= 0) | copies[known_op] | (find_nearest_or_self(trace.parent, owner, self._is_loader) >= 0)
             )
@@ -216,7 +216,7 @@ def _match_names(trace: Trace, names: frozenset[str]) -> Bool:
     return np.asarray(named[trace.name])
 
 
-def _find_host_copies(trace: Trace) -> Bool:
+def find_host_copies(trace: Trace) -> Bool:
     """Find the events that copy from the host to a device, with all that is around their launches: bool[n]."""
     is_copy_name = np.fromiter(("HtoD" in name for name in trace.names), np.bool_, len(trace.names))
     copies = np.flatnonzero((trace.kind == Kind.COPY) & is_copy_name[trace.name])

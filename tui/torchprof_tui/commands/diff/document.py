@@ -9,6 +9,7 @@ from torchprof_tui.analysis.compare.by_name import Device, compare_by_name
 from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause, ComparisonVerdict
 from torchprof_tui.analysis.compare.matched_rows import ComparedRow
+from torchprof_tui.analysis.compare.memory_change import PeakChange
 from torchprof_tui.analysis.compare.side import Side
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
@@ -21,6 +22,8 @@ from torchprof_tui.commands.diff.records import (
     GroupRecord,
     NameRecord,
     PartRecord,
+    PeakChangeRecord,
+    PeakPartRecord,
     PerStepRecord,
     RankChangeRecord,
     RowRecord,
@@ -64,6 +67,7 @@ def build_document(comparison: Comparison, by: str, limit: TimeLimit | None = No
         ops=[_build_row(row) for row in matched.rows],
         ops_not_matched=_build_row(matched.not_matched),
         ops_total=_build_row(matched.total),
+        memory=_build_peak_change(comparison.peak_change),
         by_name=_list_names(comparison),
         rows=_list_groups(account, by),
         failed=UNSET if limit is None else limit.is_exceeded(account),
@@ -77,6 +81,29 @@ def _list_groups(account: Account, by: str) -> list[GroupRecord] | UnsetType:
         GroupRecord(name=row.label, a_us=row.a / 1000, b_us=row.b / 1000, delta_us=row.delta / 1000)
         for row in group_account(account, by)
     ]
+
+
+def _build_peak_change(change: PeakChange | None) -> PeakChangeRecord | None:
+    if change is None:
+        return None
+    return PeakChangeRecord(
+        device=change.device,
+        a_bytes=change.a,
+        b_bytes=change.b,
+        delta_bytes=change.delta,
+        parts=[
+            PeakPartRecord(
+                category=part.category,
+                op=part.op or None,
+                line=part.line or None,
+                a_bytes=part.a,
+                b_bytes=part.b,
+                delta_bytes=part.delta,
+            )
+            for part in change.parts
+            if part.delta
+        ],
+    )
 
 
 def _build_row(row: ComparedRow) -> RowRecord:

@@ -147,6 +147,27 @@ class GroupRecord(Record, frozen=True, kw_only=True):
     delta_us: Annotated[float, about("B less A")]
 
 
+class PeakPartRecord(Record, frozen=True, kw_only=True):
+    """Memory that is alive at the peak of A or of B."""
+
+    category: Annotated[str, about("what it is for, as `memory` tells")]
+    op: Annotated[str | None, about("op that allocated it; null for none")]
+    line: Annotated[str | None, about("file:line function of the program; null if not recorded")]
+    a_bytes: Annotated[int, about("at the peak of A")]
+    b_bytes: Annotated[int, about("at the peak of B")]
+    delta_bytes: Annotated[int, about("B less A")]
+
+
+class PeakChangeRecord(Record, frozen=True, kw_only=True):
+    """The peak of memory in the whole of both recordings."""
+
+    device: Annotated[str, about("device with the highest peak of A")]
+    a_bytes: Annotated[int, about("peak of A")]
+    b_bytes: Annotated[int, about("peak of B")]
+    delta_bytes: Annotated[int, about("B less A")]
+    parts: Annotated[list[PeakPartRecord], about("what differs, largest change first; they sum to `delta_bytes`")]
+
+
 class DiffDocument(Document, frozen=True, kw_only=True, tag="torchprof-tui/diff/1"):
     """What changed from recording A to recording B. `parts` sum to `step_us.delta`."""
 
@@ -165,6 +186,9 @@ class DiffDocument(Document, frozen=True, kw_only=True, tag="torchprof-tui/diff/
     ops: Annotated[list[RowRecord], about("matched calls, largest difference first")]
     ops_not_matched: Annotated[RowRecord, about("what no row has")]
     ops_total: Annotated[RowRecord, about("sum of all rows and of what is not matched")]
+    memory: Annotated[
+        PeakChangeRecord | None, about("what is new at the peak of memory; null where a side recorded none")
+    ]
     by_name: Annotated[list[NameRecord], about("all names, in the whole of both traces")]
     rows: Annotated[list[GroupRecord] | UnsetType, about("rows of the table; only with --by class or cause")] = UNSET
     failed: Annotated[

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause
 from torchprof_tui.analysis.compare.descriptions import describe_cause, describe_ranks, describe_steps
+from torchprof_tui.analysis.memory.findings.memory_finding import format_size
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.commands.diff.matched_table import format_matched_rows
 from torchprof_tui.commands.diff.rows import CAUSE, CLASS, choose_matching, group_account
@@ -20,6 +21,7 @@ WIDTH = 80
 _INDENT = "  "
 _MAX_PATTERNS = 5
 _MAX_LEFT_OUT = 3
+_MAX_PEAK_PARTS = 6
 
 
 def format_comparison(comparison: Comparison, by: str) -> list[str]:
@@ -35,6 +37,7 @@ def format_comparison(comparison: Comparison, by: str) -> list[str]:
     lines += _format_causes(verdict.causes)
     lines += _format_patterns("A", verdict.patterns_a_only)
     lines += _format_patterns("B", verdict.patterns_b_only)
+    lines += _format_memory(comparison)
     lines += _format_rows(comparison, by)
     return lines
 
@@ -84,6 +87,32 @@ def _format_patterns(name: str, findings: tuple[Finding, ...]) -> Iterator[str]:
         yield from _wrap(f"{found.id}: {found.answer.seen}", _INDENT)
     if len(findings) > _MAX_PATTERNS:
         yield f"{_INDENT}and {len(findings) - _MAX_PATTERNS} more (--json)"
+
+
+def _format_memory(comparison: Comparison) -> Iterator[str]:
+    """Format what is new at the peak of memory; nothing where it was not recorded."""
+    change = comparison.peak_change
+    if change is None:
+        return
+    changed = [part for part in change.parts if part.delta]
+    yield ""
+    yield f"{f'at the peak of memory, {change.device}':<40} {'A':>10} {'B':>10} {'change':>11}"
+    for part in changed[:_MAX_PEAK_PARTS]:
+        label = ", ".join(filter(None, (part.category, part.op, part.line)))
+        yield _format_bytes_row(label, part.a, part.b)
+    rest = changed[_MAX_PEAK_PARTS:]
+    if rest:
+        others = sum(part.a for part in rest), sum(part.b for part in rest)
+        yield _format_bytes_row(f"{len(rest)} more that differ (--json)", *others)
+    same = [part for part in change.parts if not part.delta]
+    if same:
+        yield _format_bytes_row("the same in both", sum(part.a for part in same), sum(part.b for part in same))
+    yield _format_bytes_row("the peak", change.a, change.b)
+
+
+def _format_bytes_row(label: str, a: int, b: int) -> str:
+    change = f"{'+' if b > a else ''}{format_size(b - a)}"
+    return f"{truncate(clean(label), 40):<40} {format_size(a):>10} {format_size(b):>10} {change:>11}"
 
 
 def _format_rows(comparison: Comparison, by: str) -> Iterator[str]:

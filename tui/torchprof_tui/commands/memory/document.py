@@ -6,6 +6,9 @@ import numpy as np
 
 from torchprof_tui.analysis.memory.categories import RULES, Category
 from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES, DeviceMemory
+from torchprof_tui.analysis.memory.findings.allocator_findings import find_snapshot_findings
+from torchprof_tui.analysis.memory.findings.list_findings import list_memory_findings
+from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding
 from torchprof_tui.analysis.memory.memory_history import (
     DeviceHistory,
     GroupBy,
@@ -23,6 +26,7 @@ from torchprof_tui.commands.common.partial_input import build_partial
 from torchprof_tui.commands.memory.records import (
     AllocationRecord,
     DevicePeakRecord,
+    MemoryFindingRecord,
     MemoryGroupRecord,
     MemoryTraceDocument,
     OlderPartRecord,
@@ -76,6 +80,7 @@ def build_trace_document(
         rest_bytes=int(device.lifetimes.bytes[state.alive[len(shown) :]].sum()),
         categories=categories,
         rules={category.label: rule for category, rule in RULES.items()},
+        findings=_build_findings(list_memory_findings(device)),
         before_window_bytes=state.older.bytes,
         before_window=[
             OlderPartRecord(category=part.category.label, bytes=part.bytes, rule=part.rule)  # type: ignore[arg-type]
@@ -86,6 +91,20 @@ def build_trace_document(
         rank=rank,
         partial=build_partial(history.trace),
     )
+
+
+def _build_findings(findings: list[MemoryFinding]) -> list[MemoryFindingRecord]:
+    return [
+        MemoryFindingRecord(
+            id=each.id,
+            seen=each.seen,
+            saved_bytes=each.saved,
+            time_ns=each.time,
+            action=each.action,
+            code=each.code,
+        )
+        for each in findings
+    ]
 
 
 def _build_peak(memory: DeviceMemory) -> PeakRecord:
@@ -170,6 +189,7 @@ def build_snapshot_document(
             )
             for failure in device.list_failures()
         ],
+        findings=_build_findings(find_snapshot_findings(device)),
         history_entries=0 if history is None else len(history),
     )
 

@@ -68,6 +68,20 @@ class MemoryGroupRecord(Record, frozen=True, kw_only=True):
     until_ns: Annotated[int | None, about("when the last is freed; null if never in the trace")]
 
 
+class MemoryFindingRecord(Record, frozen=True, kw_only=True):
+    """What could be changed about memory."""
+
+    id: Annotated[str, about("stable name of the finding")]
+    seen: Annotated[str, about("this recording's numbers")]
+    saved_bytes: Annotated[int, about("what the action saves at the peak, at most; 0 where it saves none")]
+    time_ns: Annotated[
+        int | None,
+        about("activation-memory: what the action costs a step; allocator-retries: what was lost; else null"),
+    ]
+    action: Annotated[str, about("what to do about it")]
+    code: Annotated[str, about("a line to paste; empty where no line helps")]
+
+
 class MemoryTraceDocument(Document, frozen=True, kw_only=True, tag=SCHEMA):
     """What is alive at a time in a trace.
 
@@ -88,6 +102,7 @@ class MemoryTraceDocument(Document, frozen=True, kw_only=True, tag=SCHEMA):
         dict[str, int], about("bytes of each category; what is not accounted for is in none", "bytes")
     ]
     rules: Annotated[dict[str, str], about("the rule that decides each category")]
+    findings: Annotated[list[MemoryFindingRecord], about("what could be changed, what saves most at the peak first")]
     before_window_bytes: Annotated[int, about("allocated before the recording and never freed in it")]
     before_window: Annotated[list[OlderPartRecord], about("its parts, as far as they can be estimated")]
     unaccounted_bytes: Annotated[int, about("of the recorded total, what the records do not explain; usually 0")]
@@ -169,4 +184,5 @@ class SnapshotDocument(Document, frozen=True, kw_only=True, tag=SCHEMA):
     older_bytes: Annotated[int, about("alive, but allocated before the history begins")]
     segments: Annotated[list[SegmentRecord], about("segments, largest first; at most --top")]
     out_of_memory: Annotated[list[OutOfMemoryRecord], about("allocations that failed, by time")]
+    findings: Annotated[list[MemoryFindingRecord], about("what could be changed about it; [] for nothing")]
     history_entries: Annotated[int, about("entries of the allocator's history; 0 if none was recorded")]

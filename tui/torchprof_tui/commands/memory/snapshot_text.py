@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from torchprof_tui.analysis.memory.findings.allocator_findings import find_snapshot_findings
 from torchprof_tui.analysis.memory.snapshots.device_snapshot import (
     DeviceSnapshot,
     OutOfMemory,
@@ -12,6 +13,7 @@ from torchprof_tui.analysis.memory.snapshots.device_snapshot import (
     SnapshotState,
 )
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
+from torchprof_tui.commands.memory.findings_text import print_findings
 from torchprof_tui.commands.memory.text import MAX_TEXT_CELLS, format_bytes
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean
@@ -28,7 +30,7 @@ def print_snapshot(
     by: SnapshotGroupBy,
     limit: int | None,
 ) -> None:
-    """Print the totals, failures, what is alive by line or stack, and the segments of one device."""
+    """Print the totals, failures, what is alive by line or stack, the segments and the findings of one device."""
     console = create_console()
     _print_totals(console, devices, device)
     for failure in device.list_failures():
@@ -72,6 +74,7 @@ def print_snapshot(
     if limit is not None and len(groups) > limit:
         console.print(Text(f"and {len(groups) - limit:,} more (--top 0 shows all)", style="dim"))
     _print_segments(console, device, limit)
+    print_findings(console, find_snapshot_findings(device))
 
 
 def _print_totals(console: Console, devices: list[DeviceSnapshot], device: DeviceSnapshot) -> None:

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from torchprof_tui.analysis.memory.categories import RULES, Category
 from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES
+from torchprof_tui.analysis.memory.findings.list_findings import list_memory_findings
 from torchprof_tui.analysis.memory.memory_history import (
     DeviceHistory,
     GroupBy,
@@ -17,6 +18,7 @@ from torchprof_tui.analysis.memory.memory_history import (
 )
 from torchprof_tui.analysis.memory.passes import Phase
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
+from torchprof_tui.commands.memory.findings_text import print_findings
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_share, format_value
@@ -28,7 +30,7 @@ NOT_SEEN = "–"
 def print_state(
     history: MemoryHistory, device: DeviceHistory, state: MemoryState, by: GroupBy, limit: int | None
 ) -> None:
-    """Print the peak, what is alive by group, the largest allocations, and the rules of the categories."""
+    """Print the peak, what is alive by group, the largest allocations, findings, and the rules."""
     console = create_console()
     _print_peaks(console, history, device)
     reserved = "" if state.reserved == UNKNOWN_BYTES else f", {format_bytes(state.reserved)} reserved"
@@ -45,6 +47,7 @@ def print_state(
     console.print(table)
     _print_omitted(console, len(groups), limit, "groups")
     _print_allocations(console, device, state, limit)
+    print_findings(console, list_memory_findings(device))
     _print_notes(console, device, state, groups if by is GroupBy.CATEGORY else [])
 
 

@@ -1,0 +1,85 @@
+"""Compare what is alive at the peak of memory in two recordings: what is new there, and what is gone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from torchprof_tui.analysis.memory.categories import Category
+from torchprof_tui.analysis.memory.memory_history import (
+    BEFORE,
+    UNACCOUNTED,
+    DeviceHistory,
+    GroupBy,
+    MemoryState,
+    build_memory_history,
+)
+from torchprof_tui.trace.model.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class PeakPart:
+    """Memory of one category, op and line at both peaks, in bytes. `op`, `line`: "" where not known.
+
+    Of what was allocated before the recording, and of what no record explains, `op` says so.
+    """
+
+    category: str
+    op: str
+    line: str
+    a: int
+    b: int
+
+    @property
+    def delta(self) -> int:
+        return self.b - self.a
+
+
+@dataclass(frozen=True, slots=True)
+class PeakChange:
+    """The peaks of one device in the whole of both recordings. `parts` sum to `a`, `b`; the largest change first."""
+
+    device: str
+    a: int
+    b: int
+    parts: tuple[PeakPart, ...]
+
+    @property
+    def delta(self) -> int:
+        return self.b - self.a
+
+
+def compare_peaks(a: Trace, b: Trace) -> PeakChange | None:
+    """Compare the peaks of the device with A's highest peak; None where a side has no memory recorded of it."""
+    history_a = build_memory_history(a)
+    history_b = history_a if b is a else build_memory_history(b)
+    if history_a is None or history_b is None:
+        return None
+    device_a = history_a.devices[0]
+    device_b = history_b.find_device(device_a.memory.label)
+    if device_b is None and not device_a.memory.is_cpu and not history_b.devices[0].memory.is_cpu:
+        device_b = history_b.devices[0]  # the same program on another GPU
+    if device_b is None:
+        return None
+    state_a, state_b = device_a.find_peak(), device_b.find_peak()
+    sums_a, sums_b = _sum_parts(device_a, state_a), _sum_parts(device_b, state_b)
+    parts = [PeakPart(*key, sums_a[key], sums_b[key]) for key in dict.fromkeys([*sums_a, *sums_b])]
+    parts.sort(key=lambda part: -abs(part.delta))
+    return PeakChange(device_a.memory.label, state_a.allocated, state_b.allocated, tuple(parts))
+
+
+def _sum_parts(device: DeviceHistory, state: MemoryState) -> Counter[tuple[str, str, str]]:
+    """Sum the bytes alive at a time by (category, op, line); they sum to `state.allocated`."""
+    sums: Counter[tuple[str, str, str]] = Counter()
+    columns = []
+    for by in (GroupBy.CATEGORY, GroupBy.OP, GroupBy.LINE):
+        index, labels = device.label_lifetimes(state.alive, by)
+        columns.append([labels[number] for number in index.tolist()])
+    sizes = device.lifetimes.bytes[state.alive].tolist()
+    for category, op, line, size in zip(*columns, sizes, strict=True):
+        sums[category, op, line] += size
+    for part in state.older.parts:
+        sums[part.category.label, BEFORE, ""] += part.bytes
+    if state.unaccounted:
+        sums[Category.UNKNOWN.label, UNACCOUNTED, ""] += state.unaccounted
+    return sums

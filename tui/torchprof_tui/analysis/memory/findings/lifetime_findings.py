@@ -1,0 +1,235 @@
+"""Find memory whose lifetime is wrong: what grows from step to step, short spikes, duplicates, a graph that is kept."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from torchprof_tui.analysis.memory.categories import Category, find_host_copies
+from torchprof_tui.analysis.memory.findings.memory_finding import (
+    MIN_SHARE,
+    MemoryFinding,
+    add_owner,
+    compute_saving,
+    format_number,
+    format_size,
+    is_worth_it,
+    name_largest,
+)
+from torchprof_tui.analysis.memory.memory_history import DeviceHistory, GroupBy
+from torchprof_tui.analysis.memory.passes import Phase
+from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.model.event_kind import Kind
+
+MIN_STEPS = 5
+"""Steps that growth must be seen over: the first allocates, and of the last it is not known what outlives it."""
+
+MIN_GROWTH = 64 << 10
+"""Bytes of a step below which growth is not told from counters and logs."""
+
+CAST_OP = "aten::_to_copy"
+CAT_OP = "aten::cat"
+
+
+def find_growth(device: DeviceHistory) -> list[MemoryFinding]:
+    """Find memory that more is held of after each step: a leak, named by the line or the op that allocates it.
+
+    Each step after the first must leave more behind, allocated at the same place, and alive when the next step is over.
+    """
+    steps = device.producers.trace.profiler_steps
+    if len(steps) < MIN_STEPS:
+        return []
+    bounds = np.array([step.start for step in steps] + [steps[-1].start + steps[-1].duration], np.int64)
+    held, _ = device.memory.read_curve(bounds[1:])
+    growth = np.diff(held)[:-1]  # of the last step too little is known
+    if growth.min() < MIN_GROWTH:
+        return []
+    times = device.producers.memory.time
+    rows = np.flatnonzero((device.lifetimes.allocated_by >= 0) & ~device.lifetimes.is_freed)
+    step = np.searchsorted(bounds, times[device.lifetimes.allocated_by[rows]], side="right") - 1
+    inside = (step >= 1) & (step < len(steps) - 1)
+    rows, step = rows[inside], step[inside]
+    leaked = _select_recurring(device, rows, step, len(steps) - 2)
+    total = int(device.lifetimes.bytes[leaked].sum())
+    if total < MIN_GROWTH * (len(steps) - 2):
+        return []
+    each = total // (len(steps) - 2)
+    return [
+        MemoryFinding(
+            "memory-growth",
+            add_owner(
+                f"each of {len(steps) - 2} steps holds {format_size(each)} more, {format_size(total)} in all, that "
+                "nothing frees",
+                name_largest(device, leaked),
+            ),
+            compute_saving(device, leaked),
+            "keep numbers instead of tensors: a loss that is added to a total or a list keeps its whole graph alive",
+            "total += loss.item()  # or loss.detach()",
+            None,
+            leaked,
+        )
+    ]
+
+
+def _select_recurring(device: DeviceHistory, rows: I64, step: I64, count: int) -> I64:
+    """Select the lifetimes (rows int64[r]) whose op allocates such ones in each of `count` steps; largest first."""
+    if not len(rows):
+        return rows
+    op, names = device.label_lifetimes(rows, GroupBy.OP)
+    seen = np.zeros((len(names), step.max() + 1), np.bool_)
+    seen[op, step] = True
+    leaked: I64 = rows[(seen.sum(axis=1) >= count)[op]]
+    return leaked[np.argsort(-device.lifetimes.bytes[leaked], kind="stable")]
+
+
+def find_spikes(device: DeviceHistory) -> list[MemoryFinding]:
+    """Find the temporary at the peak without which the peak would be lower."""
+    state = device.find_peak()
+    temporary = state.alive[device.category[state.alive] == Category.TEMPORARY]
+    if not len(temporary):
+        return []
+    op, _ = device.label_lifetimes(temporary, GroupBy.OP)
+    sums = np.zeros(op.max() + 1, np.int64)
+    np.add.at(sums, op, device.lifetimes.bytes[temporary])
+    largest = temporary[op == int(sums.argmax())]
+    index, labels = device.label_lifetimes(largest[:1], GroupBy.OP)
+    what = labels[int(index[0])]
+    total = int(device.lifetimes.bytes[largest].sum())
+    everywhere = _select_of_op(device, np.flatnonzero(device.category == Category.TEMPORARY), what)
+    saved = min(compute_saving(device, everywhere), total)
+    if not what or not is_worth_it(device, saved):
+        return []
+    return [
+        MemoryFinding(
+            "temporary-spike",
+            add_owner(
+                f"temporaries of {what} are {format_size(total)} of the peak's {format_size(state.allocated)}, and "
+                "freed before the phase is over",
+                name_largest(device, largest),
+            ),
+            saved,
+            "compute in chunks, in place, or in a fused op that needs no such tensor; del what is no longer needed "
+            "before",
+            "",
+            None,
+            largest,
+        )
+    ]
+
+
+def find_duplicates(device: DeviceHistory) -> list[MemoryFinding]:
+    """Find copies in another precision that are alive at the peak beside what they were made of."""
+    if device.memory.is_cpu:
+        return []
+    state = device.find_peak()
+    everywhere = _find_casts(device)
+    named = state.alive[np.isin(state.alive, everywhere)]
+    total = int(device.lifetimes.bytes[named].sum())
+    saved = min(compute_saving(device, everywhere), total)
+    if not is_worth_it(device, saved):
+        return []
+    return [
+        MemoryFinding(
+            "duplicate-copies",
+            add_owner(
+                f"{format_number(len(named), 'cast')}, {format_size(total)} of the peak's "
+                f"{format_size(state.allocated)}, are alive beside what they copy",
+                name_largest(device, named),
+            ),
+            saved,
+            "hold the tensors in the precision that they are used in: cast inputs once, before the model; a model in "
+            "bfloat16 needs no autocast",
+            "model = model.to(torch.bfloat16)",
+            None,
+            named,
+        )
+    ]
+
+
+def _find_casts(device: DeviceHistory) -> I64:
+    """Find the lifetimes of casts inside the passes, without parameters, inputs and copies from the host: int64[c]."""
+    named = _select_of_op(device, np.arange(len(device.lifetimes)), CAST_OP)
+    is_inside = np.isin(device.phase[named], (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER))
+    named = named[is_inside & ~np.isin(device.category[named], (Category.PARAMETER, Category.INPUT))]
+    casts: I64 = named[~find_host_copies(device.producers.trace)[device.op[named]]]
+    return casts
+
+
+def find_kept_graph(device: DeviceHistory) -> list[MemoryFinding]:
+    """Find forward passes that record a graph for a backward pass that never comes.
+
+    With gradients each op that records a node has a sequence number of its own; without them all have the same.
+    """
+    producers = device.producers
+    trace, passes = producers.trace, producers.passes
+    numbers = trace.args.get("sequence")
+    if numbers is None or passes.has(Phase.BACKWARD) or passes.has(Phase.OPTIMIZER):
+        return []
+    state = device.find_peak()
+    alive = state.alive[(device.op[state.alive] >= 0) & (device.phase[state.alive] == Phase.FORWARD)]
+    values = np.asarray(numbers.values_at(device.op[alive]), np.int64)
+    alive, values = alive[values >= 0], values[values >= 0]
+    if len(np.unique(values)) < 2:
+        return []
+    saved = compute_saving(device, alive)
+    if not is_worth_it(device, saved):
+        return []
+    total = int(device.lifetimes.bytes[alive].sum())
+    return [
+        MemoryFinding(
+            "graph-in-inference",
+            add_owner(
+                f"no backward pass was recorded, but the ops record a graph, which keeps {format_size(total)} of the "
+                f"peak's {format_size(state.allocated)}",
+                name_largest(device, alive),
+            ),
+            saved,
+            "run inference without gradients, so that each result is freed when the next layer has used it",
+            "with torch.inference_mode():",
+            None,
+            alive,
+        )
+    ]
+
+
+def find_kv_cache(device: DeviceHistory) -> list[MemoryFinding]:
+    """Find the share of results of `cat` that live through a step of inference: a cache of keys and values."""
+    passes, state = device.producers.passes, device.find_peak()
+    if passes.has(Phase.BACKWARD) or passes.has(Phase.OPTIMIZER):
+        return []
+    cached = _select_of_op(device, state.alive, CAT_OP)
+    if len(cached) < 2:
+        return []
+    total = int(device.lifetimes.bytes[cached].sum())
+    saved = compute_saving(device, cached[1:2])  # each append holds one tensor of the cache twice
+    if total < MIN_SHARE * state.allocated or not _attends(device) or not is_worth_it(device, total):
+        return []
+    return [
+        MemoryFinding(
+            "kv-cache",
+            add_owner(
+                f"{format_number(len(cached), 'result')} of cat, a cache that grows with each token, hold "
+                f"{format_size(total)} of the peak's {format_size(state.allocated)}",
+                name_largest(device, cached),
+            ),
+            saved,
+            "allocate the cache once for the longest text, and write the new keys and values into it",
+            'model.generate(..., cache_implementation="static")',
+            None,
+            cached,
+        )
+    ]
+
+
+def _attends(device: DeviceHistory) -> bool:
+    return any("attention" in name for name in device.producers.trace.names)
+
+
+def _select_of_op(device: DeviceHistory, lifetimes: I64, name: str) -> I64:
+    """Select the lifetimes that an op of this name allocated: int64[s]."""
+    trace = device.producers.trace
+    op = device.op[lifetimes]
+    is_named: Bool = np.fromiter((each == name for each in trace.names), np.bool_, len(trace.names))
+    if not is_named.any():
+        return lifetimes[:0]
+    selected: I64 = lifetimes[(op >= 0) & is_named[trace.name[np.maximum(op, 0)]] & (trace.kind[op] == Kind.OP)]
+    return selected

@@ -1,0 +1,93 @@
+"""A finding about memory: what was seen, what it would save at the peak, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from torchprof_tui.analysis.memory.memory_history import DeviceHistory, GroupBy
+from torchprof_tui.trace.core.arrays import I64
+
+MIN_SAVED = 16 << 20
+"""Bytes below which nothing is worth a change of the program."""
+
+MIN_SHARE = 0.1
+"""Share of the peak below which a finding is left out."""
+
+KIB = 1024
+
+
+def _no_lifetimes() -> I64:
+    return np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFinding:
+    """One finding. `saved`: bytes that the remedy would save at the peak, at most; 0 where it saves none.
+
+    `seen`: one line with this recording's numbers. `time`: ns: of `activation-memory` what the remedy costs in each
+    step, of `allocator-retries` what the calls took; None where there is none. `lifetimes` int64[k]: the evidence, the
+    largest first. `action`, `code`: what to do, and a line to paste, "" where no line helps.
+    """
+
+    id: str
+    seen: str
+    saved: int
+    action: str
+    code: str = ""
+    time: int | None = None
+    lifetimes: I64 = field(default_factory=_no_lifetimes)
+
+
+def format_size(size: int) -> str:
+    """Format bytes with a binary unit: "12.5 MiB"."""
+    amount, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if abs(amount) < KIB:
+            break
+        amount, unit = amount / KIB, larger
+    return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def format_number(count: int, noun: str) -> str:
+    """Format a number of things: "1 cast", "1,200 casts"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def compute_saving(device: DeviceHistory, lifetimes: I64) -> int:
+    """Return by how many bytes the peak would be lower if these lifetimes (int64[k]) had not been allocated.
+
+    The peak may then be at another time: the highest of the curve without them counts.
+    """
+    memory = device.memory
+    begin = np.searchsorted(memory.records, device.lifetimes.begin[lifetimes])
+    begin[device.lifetimes.begin[lifetimes] < 0] = 0
+    end = np.searchsorted(memory.records, device.lifetimes.end[lifetimes])
+    change = np.zeros(len(memory.records) + 1, np.int64)
+    np.add.at(change, begin, device.lifetimes.bytes[lifetimes])
+    np.subtract.at(change, end, device.lifetimes.bytes[lifetimes])
+    rest = memory.allocated - np.cumsum(change)[:-1]
+    return int(memory.allocated[memory.peak]) - int(rest.max())
+
+
+def is_worth_it(device: DeviceHistory, saved: int) -> bool:
+    """Return whether saving so many bytes at the peak is worth a finding."""
+    return saved >= max(MIN_SAVED, MIN_SHARE * int(device.memory.allocated[device.memory.peak]))
+
+
+def name_largest(device: DeviceHistory, lifetimes: I64) -> str:
+    """Name the line, else the module, else the op, that allocated most of these lifetimes; "" where none is known."""
+    for by in (GroupBy.LINE, GroupBy.MODULE, GroupBy.OP):
+        index, labels = device.label_lifetimes(lifetimes, by)
+        sums = np.zeros(len(labels), np.int64)
+        np.add.at(sums, index, device.lifetimes.bytes[lifetimes])
+        sums[[row for row, label in enumerate(labels) if not label]] = 0
+        if len(sums) and sums.max() > 0:
+            return labels[int(sums.argmax())]
+    return ""
+
+
+def add_owner(text: str, owner: str) -> str:
+    """Add who allocated most, where that is known."""
+    return f"{text}; most of it by {owner}" if owner else text
