@@ -176,6 +176,14 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         show=False,
     ),
     Binding(
+        "M",
+        "memory",
+        "memory",
+        id="panels.memory",
+        tooltip="memory: its curve by category, the lifetimes of allocations, and what is alive at the cursor",
+        show=False,
+    ),
+    Binding(
         "enter",
         "jump",
         "jump",
@@ -252,7 +260,7 @@ HINTS = (
     ("m", "mark"),
     ("space", "fold"),
     ("tab", "panel"),
-    ("T F", "tree, flame"),
+    ("T F M", "tree, flame, memory"),
     ("D", "compare"),
     ("R", "record"),
 )
