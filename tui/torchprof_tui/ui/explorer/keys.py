@@ -260,7 +260,7 @@ HINTS = (
     ("m", "mark"),
     ("space", "fold"),
     ("tab", "panel"),
-    ("T F M", "tree, flame, memory"),
+    ("T F", "tree, flame"),
     ("D", "compare"),
     ("R", "record"),
 )

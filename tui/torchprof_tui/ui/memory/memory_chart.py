@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 from rich.cells import cell_len
 from rich.style import Style
+from textual import events
 from textual.geometry import Size
 from textual.strip import Strip
 
@@ -16,6 +17,7 @@ from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.event_styles import ColorSupport, Palette
+from torchprof_tui.ui.common.messages import JumpAsked
 from torchprof_tui.ui.common.number_format import format_value
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 from torchprof_tui.ui.explorer.lanes.bar_painter import LEVELS
@@ -164,6 +166,12 @@ class MemoryChart(PaintedWidget):
                     self._paint_cell(int(band[cell]), int(top[cell] - low), None if is_top else int(above[cell]))
                 )
         return runs
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        cell = event.x - self._gutter_width
+        if self._viewport is not None and 0 <= cell < self._viewport.width:
+            self.post_message(JumpAsked(self._viewport.middle(cell)))
 
     def _fill(self, band: int) -> Style:
         return self.palette.fill(band_kind(band))

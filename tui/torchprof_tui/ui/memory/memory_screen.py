@@ -9,7 +9,15 @@ import numpy as np
 from torchprof_tui.analysis.memory.memory_history import GroupBy
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.list_keys import switch_child_screen
-from torchprof_tui.ui.common.messages import PanelPicked, PromptClosed, PromptSubmitted
+from torchprof_tui.ui.common.messages import (
+    JumpAsked,
+    PanAsked,
+    PanelPicked,
+    PromptClosed,
+    PromptSubmitted,
+    RangeDragged,
+    ZoomAsked,
+)
 from torchprof_tui.ui.common.row_list import RowPicked
 from torchprof_tui.ui.common.status_line import format_copy_message
 from torchprof_tui.ui.explorer.view_state import LARGEST_ZOOM, PAN_DIVISOR, WHOLE_TRACE, ZOOM_FACTOR, ViewState
@@ -109,6 +117,21 @@ class MemoryScreen(MemoryScreenView):
         width = self.viewport.width
         self._show_view(view if view.width == width else view.resize(width), time, "the earlier view is this one")
 
+    def on_jump_asked(self, message: JumpAsked) -> None:
+        """Move the cursor to where the curve was clicked."""
+        self._show_view(self.viewport, int(message.at), "")
+
+    def on_range_dragged(self, message: RangeDragged) -> None:
+        start, end = sorted((int(message.start), int(message.end)))
+        view = self.viewport.fit(start, max(end, start + 1), margin=0)
+        self._show_view(view, view.middle(view.width // 2), "", is_jump=True)
+
+    def on_zoom_asked(self, message: ZoomAsked) -> None:
+        self._show_view(self.viewport.zoom(message.at, ZOOM_FACTOR**message.steps), self.time, "")
+
+    def on_pan_asked(self, message: PanAsked) -> None:
+        self._show_view(self.viewport.pan_cells(message.cells), self.time, "")
+
     # -- rows ----------------------------------------------------------------------------------------------
 
     def _find_lifetime(self) -> int:
@@ -141,7 +164,7 @@ class MemoryScreen(MemoryScreenView):
         self._status.show_message(edge)
 
     def on_row_picked(self, message: RowPicked) -> None:
-        if message.opened and self.lifetimes.cursor == message.row and self.lifetimes.has_pseudo_class("hover"):
+        if message.opened:
             self.action_show()
         else:
             self.request_state()
@@ -198,7 +221,9 @@ class MemoryScreen(MemoryScreenView):
     def action_search(self) -> None:
         if self._get_device() is not None:
             self.add_class("asking")
-            self._prompt.open(FILTER_PROMPT, FILTER_HINT, "" if self._filter is None else self._filter[0], replace=True)
+            self._prompt.open(
+                FILTER_PROMPT, FILTER_HINT, "" if self._filter is None else self._filter.text, replace=True
+            )
 
     def _close_prompt(self) -> None:
         self.remove_class("asking")
@@ -216,11 +241,11 @@ class MemoryScreen(MemoryScreenView):
     def on_filter_made(self, message: FilterMade) -> None:
         if message.device != self._number or not self._prompt.is_open:
             return
-        if message.mask is None:
+        if message.problem:
             self._prompt.show_hint(message.problem)
             return
         self._close_prompt()
-        self._filter = (message.text, message.mask)
+        self._filter = message
         self.refresh_view()
         count = len(self._rows)
         self._status.show_message(f"{count:,} allocations with {message.text!r}", is_warning=not count)

@@ -16,7 +16,7 @@ from textual.strip import Strip
 from torchprof_tui.analysis.memory.category_totals import BANDS
 from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES
 from torchprof_tui.analysis.memory.memory_history import GroupBy, explain_missing_addresses
-from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.number_format import format_value
@@ -40,6 +40,7 @@ from torchprof_tui.ui.memory.lifetime_rows import (
 from torchprof_tui.ui.memory.memory_chart import MemoryChart, format_legend
 from torchprof_tui.ui.memory.memory_keys import HINTS
 from torchprof_tui.ui.memory.memory_worker import (
+    FilterMade,
     MemoryRead,
     ShownDevice,
     StateQuery,
@@ -70,6 +71,13 @@ class Legend(PaintedWidget):
         )
 
 
+class GroupList(RowList):
+    """A list without a cursor: it only scrolls."""
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+
+
 class MemoryScreenView(Screen[Any]):
     """The widgets of the memory screen and what they show. `memory_screen` adds the keys."""
 
@@ -90,7 +98,8 @@ class MemoryScreenView(Screen[Any]):
         self._devices: tuple[ShownDevice, ...] = ()
         self._number = 0
         self._problem = ""
-        self._filter: tuple[str, Bool] | None = None
+        self._filter: FilterMade | None = None
+        self._listed: tuple[object, ...] = ()  # what `_rows` were found for
         self._rows: I64 = np.zeros(0, np.int64)
         self._builder: LifetimeRows | None = None
         self.state: StateRead | None = None
@@ -99,7 +108,7 @@ class MemoryScreenView(Screen[Any]):
         self._legend = Legend(id="memory-legend")
         self.lifetimes = RowList(self._build_lifetime, self._build_header, id="memory-lifetimes")
         self._tabs = PanelTabs([(by.value, by.value) for by in GroupBy])
-        self.groups = RowList(self._build_group, self._build_group_header, id="memory-groups")
+        self.groups = GroupList(self._build_group, self._build_group_header, id="memory-groups")
         self._detail = StatusLine(id="memory-detail")
         self._status = StatusLine(id="memory-status")
         self._prompt = Prompt(id="prompt")
@@ -204,16 +213,23 @@ class MemoryScreenView(Screen[Any]):
 
     def _list_lifetimes(self, shown: ShownDevice, current: int) -> None:
         """List the allocations on screen or alive at the cursor, the largest first; the row cursor stays on its own."""
+        scope = (self._number, self.only_alive, self.time if self.only_alive else 0, self.viewport, self._filter)
+        if scope != self._listed:
+            self._listed = scope
+            self._rows = self._find_rows(shown)
+        place = np.flatnonzero(self._rows == current)
+        self.lifetimes.empty_text = explain_missing_addresses(shown.history.memory) or NO_ROWS
+        self.lifetimes.set_row_count(len(self._rows), int(place[0]) if len(place) else 0)
+
+    def _find_rows(self, shown: ShownDevice) -> I64:
+        """Find the allocations to list, the largest first: int64[r]."""
         if self.only_alive:
             mask = shown.mask_alive(self.find_position(shown))
         else:
             mask = (shown.begin < self.viewport.t1) & (shown.end > self.viewport.t0)
         if self._filter is not None:
-            mask = mask & self._filter[1]
-        self._rows = shown.by_size[mask[shown.by_size]]
-        place = np.flatnonzero(self._rows == current)
-        self.lifetimes.empty_text = explain_missing_addresses(shown.history.memory) or NO_ROWS
-        self.lifetimes.set_row_count(len(self._rows), int(place[0]) if len(place) else 0)
+            mask = mask & self._filter.mask
+        return np.asarray(shown.by_size[mask[shown.by_size]])
 
     def _select_lifetime(self, lifetime: int, move_cursor: bool) -> None:
         """Put the row cursor on an allocation, and the time cursor on its begin; the view moves where needed."""
@@ -252,7 +268,7 @@ class MemoryScreenView(Screen[Any]):
         if shown is None:
             return [(" memory", self.lifetimes.palette.muted)]
         which = "alive at the cursor" if self.only_alive else "on screen"
-        found = "" if self._filter is None else f" with {self._filter[0]!r}"
+        found = "" if self._filter is None else f" with {self._filter.text!r}"
         note = f" {len(self._rows):,} allocations {which}{found}"
         return [(build_lifetime_header(self.gutter_width, note), self.lifetimes.palette.muted)]
 

@@ -82,9 +82,9 @@ class StateRead(Message):
 
 
 class FilterMade(Message):
-    """A filter was applied: `mask` bool[k] of the device's lifetimes, None where `problem` says what is wrong."""
+    """A filter was applied: `mask` bool[k] of the device's lifetimes; nothing where `problem` says what is wrong."""
 
-    def __init__(self, device: int, text: str, mask: Bool | None, problem: str = "") -> None:
+    def __init__(self, device: int, text: str, mask: Bool, problem: str = "") -> None:
         super().__init__()
         self.device, self.text, self.mask, self.problem = device, text, mask, problem
 
@@ -150,7 +150,7 @@ def filter_lifetimes(shown: ShownDevice, number: int, text: str) -> FilterMade:
     """Find the lifetimes whose op, module, line, category or phase has a text; `/text/` is a regular expression."""
     matches = compile_matcher(text)
     if isinstance(matches, BadPattern):
-        return FilterMade(number, text, None, matches.message)
+        return FilterMade(number, text, np.zeros(0, np.bool_), matches.message)
     device = shown.history
     everything = np.arange(len(device.lifetimes))
     mask = np.zeros(len(everything), np.bool_)
