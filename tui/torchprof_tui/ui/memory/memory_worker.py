@@ -93,7 +93,7 @@ def read_memory(trace: Trace) -> MemoryRead:
     """Pair all allocations of a trace and sort them."""
     history = build_memory_history(trace)
     if history is None:
-        return MemoryRead((), explain_missing_memory(trace))
+        return MemoryRead((), explain_missing_memory(trace).removeprefix(f"{trace.label}: "))
     return MemoryRead(tuple(_prepare_device(history, device) for device in history.devices))
 
 
