@@ -16,9 +16,11 @@ from textual.strip import Strip
 from torchprof_tui.analysis.memory.category_totals import BANDS
 from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES
 from torchprof_tui.analysis.memory.memory_history import GroupBy, explain_missing_addresses
+from torchprof_tui.analysis.memory.snapshots.trace_stacks import TraceStacks
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_value
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 from torchprof_tui.ui.common.prompt_input import Prompt
@@ -49,6 +51,7 @@ from torchprof_tui.ui.memory.memory_worker import (
     find_state,
     read_memory,
 )
+from torchprof_tui.ui.memory.snapshot_worker import StacksRead, find_snapshot_beside, read_stacks
 
 NO_ROWS = "no allocation is alive here. esc: clear the filter; v: all on screen; 0: the whole trace"
 
@@ -97,6 +100,7 @@ class MemoryScreenView(Screen[Any]):
         self.only_alive = False
         self._devices: tuple[ShownDevice, ...] = ()
         self._number = 0
+        self._stacks: tuple[TraceStacks | None, ...] = ()  # by device, from a snapshot
         self._problem = ""
         self._filter: FilterMade | None = None
         self._listed: tuple[object, ...] = ()  # what `_rows` were found for
@@ -167,9 +171,15 @@ class MemoryScreenView(Screen[Any]):
         self._known[self.rank.number] = message
         self._devices, self._problem = message.devices, message.problem
         if not self._devices:
-            self.lifetimes.empty_text = f"{self._problem}. q: back to the lanes"
+            snapshot = find_snapshot_beside(self.rank)
+            beside = f" torchprof-tui memory {clean(snapshot.name)} prints the snapshot beside it." if snapshot else ""
+            self.lifetimes.empty_text = f"{self._problem}.{beside} q: back to the lanes"
             self.lifetimes.set_row_count(0)
             return
+        self._stacks = (None,) * len(self._devices)
+        snapshot = find_snapshot_beside(self.rank)
+        if snapshot is not None:
+            self._worker.submit("snapshot", partial(read_stacks, self.trace, self._devices, snapshot))
         found = find_allocation(self._devices, self.trace, self._asked_event) if self._asked_event >= 0 else None
         self._show_device(found[0] if found else 0)
         if found is not None:
@@ -177,6 +187,11 @@ class MemoryScreenView(Screen[Any]):
             self._status.show_message("the largest allocation of the selected event")
         elif self._asked_event >= 0:
             self._status.show_message("the selected event allocates nothing: this is the peak")
+
+    def on_stacks_read(self, message: StacksRead) -> None:
+        self._stacks = message.stacks
+        self._status.show_message(message.line)
+        self.request_state()
 
     def _show_device(self, number: int) -> None:
         """Show a device, with the cursor at its peak."""
@@ -251,7 +266,7 @@ class MemoryScreenView(Screen[Any]):
         shown = self.device
         if shown is not None:
             query = StateQuery(self._number, self.time, self.by, self.current_lifetime)
-            self._worker.submit("state", partial(find_state, shown, query))
+            self._worker.submit("state", partial(find_state, shown, query, self._stacks[self._number]))
 
     def on_state_read(self, message: StateRead) -> None:
         if message.query != StateQuery(self._number, self.time, self.by, self.current_lifetime):

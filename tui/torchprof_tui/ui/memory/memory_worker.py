@@ -20,6 +20,7 @@ from torchprof_tui.analysis.memory.memory_history import (
     explain_missing_memory,
 )
 from torchprof_tui.analysis.memory.passes import Phase
+from torchprof_tui.analysis.memory.snapshots.trace_stacks import TraceStacks
 from torchprof_tui.analysis.search.name_search import BadPattern, compile_matcher
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration
@@ -108,7 +109,7 @@ def _prepare_device(history: MemoryHistory, device: DeviceHistory) -> ShownDevic
     )
 
 
-def find_state(shown: ShownDevice, query: StateQuery) -> StateRead:
+def find_state(shown: ShownDevice, query: StateQuery, stacks: TraceStacks | None = None) -> StateRead:
     """Find what is alive at a time. At the time of the peak that is the peak, as `memory --at peak` has it."""
     history = shown.history
     peak = history.memory.peak
@@ -119,12 +120,12 @@ def find_state(shown: ShownDevice, query: StateQuery) -> StateRead:
         groups = history.group_state(state, query.by)
     except (OSError, LookupError) as error:
         problem = f"{NO_SHAPES}: {clean(str(error))}"
-    detail = describe_lifetime(shown, query.lifetime) if query.lifetime >= 0 else ""
+    detail = describe_lifetime(shown, query.lifetime, stacks) if query.lifetime >= 0 else ""
     return StateRead(query, state, groups, detail, problem)
 
 
-def describe_lifetime(shown: ShownDevice, lifetime: int) -> str:
-    """Describe one allocation in a line: size, op, what it is for, its time, its line and module."""
+def describe_lifetime(shown: ShownDevice, lifetime: int, stacks: TraceStacks | None) -> str:
+    """Describe one allocation in a line: size, op, what it is for, its time, its line, module and stack."""
     device = shown.history
     row = np.array([lifetime], np.int64)
     labels = {}
@@ -142,8 +143,15 @@ def describe_lifetime(shown: ShownDevice, lifetime: int) -> str:
         f"until {'the end' if until is None else format_duration(until)}{held}",
         labels[GroupBy.LINE],
         labels[GroupBy.MODULE],
+        format_frames(stacks, lifetime),
     ]
     return " · ".join(part for part in parts if part)
+
+
+def format_frames(stacks: TraceStacks | None, lifetime: int) -> str:
+    """Format the stack of an allocation, innermost first, from the snapshot; "" where it has none."""
+    frames = [] if stacks is None else stacks.format_frames(lifetime)
+    return f"stack: {' < '.join(map(clean, frames))}" if frames else ""
 
 
 def filter_lifetimes(shown: ShownDevice, number: int, text: str) -> FilterMade:
