@@ -103,7 +103,7 @@ def _prepare_device(history: MemoryHistory, device: DeviceHistory) -> ShownDevic
     low, high = history.trace.span
     begin = np.where(lifetimes.allocated_by >= 0, time[np.maximum(lifetimes.allocated_by, 0)], min(low, int(time[0])))
     end = np.where(lifetimes.freed_by >= 0, time[np.maximum(lifetimes.freed_by, 0)], max(high, int(time[-1])) + 1)
-    _ = device.op  # computed here, not while a frame is painted
+    _ = device.op, device.memory.peak  # computed here, not while a frame is painted
     return ShownDevice(
         device, CategoryTotals(device), begin, end, np.argsort(-lifetimes.bytes, kind="stable").astype(np.int64)
     )
