@@ -35,6 +35,7 @@ from torchprof_tui.ui.explorer.keys import BINDINGS
 from torchprof_tui.ui.explorer.view_history import ViewHistory
 from torchprof_tui.ui.flame.flame_screen import FlameScreen
 from torchprof_tui.ui.guess.guess_screen import GuessScreen
+from torchprof_tui.ui.memory.memory_screen import MemoryScreen
 from torchprof_tui.ui.record.record_screen import RecordScreen
 from torchprof_tui.ui.source.source_screen import SourceScreen
 from torchprof_tui.ui.start.start_screen import StartScreen
@@ -47,6 +48,7 @@ SCREENS = (
     TableScreen,
     TreeScreen,
     FlameScreen,
+    MemoryScreen,
     GuessScreen,
     SourceScreen,
     HelpScreen,
@@ -219,6 +221,7 @@ OPENERS = {
     "t": TableScreen,
     "T": TreeScreen,
     "F": FlameScreen,
+    "M": MemoryScreen,
     "G": GuessScreen,
     "R": RecordScreen,
     "?": HelpScreen,

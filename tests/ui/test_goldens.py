@@ -1,4 +1,4 @@
-"""The table, tree, flame graph, guess and help screens as text at six sizes, compared with golden files."""
+"""The table, tree, flame graph, memory, guess and help screens as text at six sizes, compared with golden files."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ CASES = {
     "flame-ops-cpu": ("matmul_add_64_cold_eager", ("F", "g", "down", "right")),
     "flame-empty": ("matmul_add_64_cold_eager", ("F", "tab")),
     "help-flame": ("matmul_add_64_cold_eager", ("F", "question_mark")),
+    "memory": ("train_gpt_stack_memory", ("M", "down")),
+    "memory-alive": ("train_gpt_stack_memory", ("M", "v", "tab", "right", "right", "down")),
+    "memory-filter": ("train_gpt_stack_memory", ("M", "/", *"gelu", "enter", "w", "w", "tab", "tab", "n")),
+    "memory-empty": ("matmul_add_64_cold_eager", ("M",)),
+    "help-memory": ("matmul_add_64_cold_eager", ("M", "question_mark")),
     "help": ("matmul_add_64_cold_eager", ("question_mark",)),
     "help-lanes": ("matmul_add_64_cold_eager", ("question_mark", "tab")),
     "help-words": ("matmul_add_64_cold_eager", ("question_mark", "tab", "tab")),

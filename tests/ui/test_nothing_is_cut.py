@@ -20,10 +20,11 @@ from torchprof_tui.ui.common import painted_widget
 from torchprof_tui.ui.common.help_screen import HelpScreen
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.flame.flame_screen import FlameScreen
+from torchprof_tui.ui.memory.memory_screen import MemoryScreen
 from torchprof_tui.ui.table.table_screen import TableScreen
 from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
-LATER_SCREENS = (HelpScreen, TableScreen, TreeScreen, FlameScreen)
+LATER_SCREENS = (HelpScreen, TableScreen, TreeScreen, FlameScreen, MemoryScreen)
 """Imported here, so that the fixture finds their modules."""
 
 FILLERS = set(" ─━═│┬┴├┤▁▂▃▄▅▆▇█░▒▓")
@@ -71,6 +72,8 @@ STATES = {
     "table": ("t",),
     "tree": ("T",),
     "flame": ("F",),
+    "memory": ("M",),
+    "memory-lines": ("M", "v", "tab", "tab", "tab"),
     "flame-empty": ("F", "g", "v"),
     "help": ("?",),
 }

@@ -132,7 +132,7 @@ NOT_TRACES = {
     b"SQLite format 3\0": "SQLite",
     b"\x80\x04\x95abc": "pickle",
     b"<img src='data:image/png;base64,iVBOR'>": "export_memory_timeline",
-    pickle.dumps({"segments": [], "device_traces": [[]]}): "docs.pytorch.org/memory_viz",
+    pickle.dumps({"segments": [], "device_traces": [[]]}): "torchprof-tui memory FILE prints it",
     pickle.dumps({"a": 1}): "not read, as it could run any code",
     b'{"$schema": "https://www.speedscope.app/file-format-schema.json", "profiles": []}': "py-spy record --format",
     b'{"shared": {"frames": []}, "profiles": [], "exporter": "x"}': "speedscope.app",

@@ -48,6 +48,7 @@ OPENING_ACTIONS = (
     "table",
     "tree",
     "flame",
+    "memory",
     "child",
     "guess",
     "slice",

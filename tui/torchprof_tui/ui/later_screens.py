@@ -35,6 +35,7 @@ def import_screens() -> None:
         "table.table",
         "tree.tree",
         "flame.flame",
+        "memory.memory",
         "guess.guess",
         "diff.diff",
         "common.help",

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from torchprof_tui.trace.model.ranks import Rank
     from torchprof_tui.ui.flame.flame_screen import FlameScreen
     from torchprof_tui.ui.guess.guess_screen import GuessScreen
+    from torchprof_tui.ui.memory.memory_screen import MemoryScreen
+    from torchprof_tui.ui.memory.memory_worker import MemoryRead
     from torchprof_tui.ui.table.table_screen import TableScreen
     from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
@@ -30,6 +32,7 @@ class ChildScreens:
     def __init__(self, view_state: ViewState) -> None:
         self._view_state = view_state
         self._profiles: dict[int, Profile] = {}  # by rank
+        self._memories: dict[int, MemoryRead] = {}  # by rank, filled by the memory screen
 
     def create_guess_screen(self) -> GuessScreen:
         # deferred: see the module docstring; the other methods likewise
@@ -47,6 +50,11 @@ class ChildScreens:
     def create_flame_screen(self) -> FlameScreen:
         flame_screen = importlib.import_module("torchprof_tui.ui.flame.flame_screen")
         screen: FlameScreen = flame_screen.FlameScreen(self._get_profile(), self._view_state)
+        return screen
+
+    def create_memory_screen(self) -> MemoryScreen:
+        memory_screen = importlib.import_module("torchprof_tui.ui.memory.memory_screen")
+        screen: MemoryScreen = memory_screen.MemoryScreen(self._view_state, self._memories)
         return screen
 
     def _get_profile(self) -> Profile:

@@ -259,6 +259,9 @@ class ExplorerScreen(ExplorerView):
     def action_flame(self) -> None:
         self.app.push_screen(self._child_screens.create_flame_screen(), self._select_returned_event)
 
+    def action_memory(self) -> None:
+        self.app.push_screen(self._child_screens.create_memory_screen(), self._select_returned_event)
+
     def _select_returned_event(self, event: int | None) -> None:
         """Select and fit the event that was chosen on a child screen, None for none."""
         self._run_move(lambda: None if event is None else self.view_state.fit_event(event))

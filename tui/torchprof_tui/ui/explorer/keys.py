@@ -200,6 +200,14 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         show=False,
     ),
     Binding(
+        "M",
+        "memory",
+        "memory",
+        id="panels.memory",
+        tooltip="memory: its curve by category, the lifetimes of allocations, and what is alive at the cursor",
+        show=False,
+    ),
+    Binding(
         "enter",
         "jump",
         "jump",

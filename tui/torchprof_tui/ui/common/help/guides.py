@@ -154,6 +154,18 @@ GUIDES: dict[str, Guide] = {
         ),
         ("flame graph", "self time", "scope", "launch"),
     ),
+    "memory": Guide(
+        "Memory",
+        (
+            ("curve", "allocated bytes over time, stacked by category; each cell shows its highest moment"),
+            ("▼ peak, ╌", "the most that is allocated in the trace; reserved memory, where it is recorded"),
+            ("│", "the cursor, ← →: all below the curve is at its time; p moves it to the peak"),
+            ("rows", "one allocation each, the largest first; its bar is its lifetime, ◀ ▶ where it goes on"),
+            ("before, end", "allocated before the recording; never freed in it"),
+            ("groups", "what is alive at the cursor by category, op, module, line, phase or shape (tab)"),
+            ("category", "decided from what allocated it and how long it lives: torchprof-tui memory prints the rules"),
+        ),
+    ),
     "guess": Guide(
         "Guess, then look",
         (

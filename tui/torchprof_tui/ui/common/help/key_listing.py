@@ -22,6 +22,7 @@ SECTION_TITLES = {
     "table": "Table",
     "tree": "Tree",
     "flame": "Flame graph",
+    "memory": "Memory",
     "diff": "Comparison",
     "start": "Traces",
     "path": "Typing a path",

@@ -1,0 +1,202 @@
+"""The curve of allocated memory over time, stacked by category, with the peak, the cursor and reserved memory."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from rich.cells import cell_len
+from rich.style import Style
+from textual import events
+from textual.geometry import Size
+from textual.strip import Strip
+
+from torchprof_tui.analysis.memory.categories import Category
+from torchprof_tui.analysis.memory.category_totals import BANDS, REST, find_highest_positions, read_reserved
+from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.ui.common.event_styles import ColorSupport, Palette
+from torchprof_tui.ui.common.messages import JumpAsked
+from torchprof_tui.ui.common.number_format import format_value
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
+from torchprof_tui.ui.explorer.lanes.bar_painter import LEVELS
+from torchprof_tui.ui.memory.memory_worker import ShownDevice
+
+BAND_KINDS = {
+    Category.PARAMETER: Kind.OP,
+    Category.GRADIENT: Kind.COPY,
+    Category.OPTIMIZER_STATE: Kind.RUNTIME,
+    Category.ACTIVATION: Kind.KERNEL,
+    Category.INPUT: Kind.ANNOTATION,
+    Category.TEMPORARY: Kind.COLLECTIVE,
+    Category.UNKNOWN: Kind.PROFILER,
+}
+"""The colour of each category: that of a kind of events."""
+
+LETTERS = "pgoaitu?"
+"""What the bands are filled with where the terminal has no colours."""
+
+FULL, CURSOR, RESERVED = "█", "│", "╌"
+LEVEL_COUNT = len(LEVELS)
+UNKNOWN_NAMES = "all memory: allocations are not told apart"
+
+
+def band_kind(band: int) -> Kind:
+    """Return the kind whose colour a band has; the rest has that of unknown memory."""
+    return BAND_KINDS[Category(min(band, int(Category.UNKNOWN)))]
+
+
+@cache
+def _boundary_style(low: Style, high: Style | None, blank: Style) -> Style:
+    """Return the style of a cell with `low` in its lower part and `high`, or nothing, above."""
+    return Style(color=low.bgcolor, bgcolor=blank.bgcolor if high is None else high.bgcolor)
+
+
+class MemoryChart(PaintedWidget):
+    """Paint the curve. The first line names the peak, the others are stacked columns, one for each cell of time."""
+
+    DEFAULT_CSS = "MemoryChart { height: 8; }"
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._shown: ShownDevice | None = None
+        self._viewport: Viewport | None = None
+        self._gutter_width = 0
+        self._cursor = 0
+        self._levels = np.zeros((0, len(BANDS) + 1), np.int64)  # by cell: the upper edge of each band, in eighths
+        self._reserved_line = np.zeros(0, np.int64)
+        self._highest = 0
+
+    def show(self, shown: ShownDevice | None, viewport: Viewport, gutter_width: int, cursor: int) -> None:
+        """Set what is shown; `cursor`: ns."""
+        before = (self._shown, self._viewport, self._gutter_width)
+        is_moved = self._viewport is None or viewport.cell(cursor) != viewport.cell(self._cursor)
+        self._shown, self._viewport, self._gutter_width, self._cursor = shown, viewport, gutter_width, cursor
+        if before != (shown, viewport, gutter_width) or is_moved:
+            self.repaint()
+
+    @property
+    def sums(self) -> I64:
+        """Bytes by band of each cell: int64[w, bands], as they are drawn."""
+        shown, view = self._shown, self._viewport
+        if shown is None or view is None:
+            return np.zeros((0, len(BANDS)), np.int64)
+        return shown.totals.sum_at(self._find_positions(shown, view))
+
+    @staticmethod
+    def _find_positions(shown: ShownDevice, view: Viewport) -> I64:
+        cells = np.arange(view.width + 1, dtype=np.int64)
+        edges = (
+            view.t0 + view.span * cells // view.width
+            if view.span < 1 << 40
+            else np.array([view.time(int(cell)) for cell in cells], np.int64)
+        )
+        return find_highest_positions(shown.history, edges)
+
+    def prepare(self, size: Size) -> None:
+        shown, view = self._shown, self._viewport
+        rows = size.height - 1
+        if shown is None or view is None or rows < 1:
+            return
+        positions = self._find_positions(shown, view)
+        sums = np.maximum(shown.totals.sum_at(positions), 0)
+        reserved = read_reserved(shown.history, positions)
+        self._highest = max(int(sums.sum(axis=1).max(initial=0)), int(reserved.max(initial=0)), 1)
+        scale = rows * LEVEL_COUNT / self._highest
+        edges = np.zeros((len(positions), len(BANDS) + 1), np.int64)
+        edges[:, 1:] = np.ceil(np.cumsum(sums, axis=1) * scale - 1e-9)
+        self._levels = edges
+        height = np.ceil(reserved * scale - 1e-9).astype(np.int64)
+        self._reserved_line = np.where(reserved > 0, (height - 1) // LEVEL_COUNT, -1)
+
+    def paint(self, y: int, width: int) -> Strip:
+        shown, view, palette = self._shown, self._viewport, self.palette
+        if shown is None or view is None or width <= self._gutter_width:
+            return build_strip([], width, palette.text)
+        gutter = self._format_gutter(y).rjust(self._gutter_width - 2) + " "
+        runs: list[TextRun] = [(gutter, palette.muted), (CURSOR, palette.line)]
+        runs += self._paint_peak(shown, view) if y == 0 else self._paint_cells(self.size.height - 1 - y, view)
+        return build_strip(runs, width, palette.text)
+
+    def _format_gutter(self, y: int) -> str:
+        rows = self.size.height - 1
+        if self._shown is not None and y == 0:
+            return self._shown.history.memory.label
+        if y == 1:
+            return format_value(self._highest, "bytes")
+        if rows >= 5 and y == 1 + rows // 2:
+            return format_value(self._highest * (rows - rows // 2) // rows, "bytes")
+        return "0 B" if y == rows and rows > 1 else ""
+
+    def _paint_peak(self, shown: ShownDevice, view: Viewport) -> list[TextRun]:
+        """Paint the mark of the peak above its cell, with its size, or the side on which it is off the screen."""
+        memory, palette = shown.history.memory, self.palette
+        cell = view.cell(int(memory.time[memory.peak]))
+        size = f"peak {format_value(int(memory.allocated[memory.peak]), 'bytes')}"
+        if cell < 0:
+            return [(f"◀ {size}", palette.strong)]
+        if cell >= view.width:
+            text = f"{size} ▶"
+            return [(" " * max(view.width - cell_len(text), 0), palette.text), (text, palette.strong)]
+        is_left = cell + 2 + len(size) > view.width
+        text = f"{size} ▼" if is_left else f"▼ {size}"
+        start = max(cell + 1 - len(text), 0) if is_left else cell
+        return [(" " * start, palette.text), (text, palette.strong)]
+
+    def _paint_cells(self, row: int, view: Viewport) -> list[TextRun]:
+        """Paint a line of the columns; `row` counts from the bottom."""
+        cursor = view.cell(self._cursor)
+        low, high = row * LEVEL_COUNT, (row + 1) * LEVEL_COUNT
+        edges = self._levels[: view.width]
+        band = np.argmax(edges[:, 1:] > low, axis=1)  # the band at the lower edge of the cell
+        is_blank = edges[:, -1] <= low
+        top = edges[np.arange(len(edges)), band + 1]
+        above = np.minimum(np.argmax(edges[:, 1:] >= np.minimum(high, edges[:, -1])[:, None], axis=1), REST)
+        runs: list[TextRun] = []
+        for cell in range(len(edges)):
+            if is_blank[cell]:
+                mark = RESERVED if self._reserved_line[cell] == row else " "
+                runs.append((CURSOR if cell == cursor else mark, self.palette.line))
+            elif cell == cursor:
+                runs.append((CURSOR, self._fill(int(band[cell]))))
+            else:
+                is_top = edges[cell, -1] < high
+                runs.append(
+                    self._paint_cell(int(band[cell]), int(top[cell] - low), None if is_top else int(above[cell]))
+                )
+        return runs
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        cell = event.x - self._gutter_width
+        if self._viewport is not None and 0 <= cell < self._viewport.width:
+            self.post_message(JumpAsked(self._viewport.middle(cell)))
+
+    def _fill(self, band: int) -> Style:
+        return self.palette.fill(band_kind(band))
+
+    def _paint_cell(self, band: int, level: int, above: int | None) -> TextRun:
+        """Paint one cell: `band` up to `level` eighths, `above` over it; None for the end of the column."""
+        if self.palette.color_support is ColorSupport.NONE:
+            return LETTERS[band], self.palette.text
+        if level >= LEVEL_COUNT:
+            return FULL, self.palette.ink(band_kind(band))
+        upper = None if above is None else self._fill(above)
+        return LEVELS[max(level, 1) - 1], _boundary_style(self._fill(band), upper, self.palette.text)
+
+
+def format_legend(palette: Palette, sums: I64, has_lifetimes: bool, width: int) -> list[TextRun]:
+    """Format the bands at the cursor, largest first: a patch of colour, the name, the bytes. `sums` int64[bands]."""
+    if not has_lifetimes:
+        return [(f" {UNKNOWN_NAMES}", palette.muted)]
+    runs: list[TextRun] = [(" ", palette.text)]
+    used = 1
+    is_plain = palette.color_support is ColorSupport.NONE
+    for band in np.argsort(-sums, kind="stable").tolist():
+        text = f" {BANDS[band]} {format_value(int(sums[band]), 'bytes')}  "
+        if sums[band] and used + 2 + cell_len(text) <= width:
+            patch: TextRun = (LETTERS[band] * 2, palette.text) if is_plain else (FULL * 2, palette.ink(band_kind(band)))
+            runs += [patch, (text, palette.text)]
+            used += 2 + cell_len(text)
+    return runs
