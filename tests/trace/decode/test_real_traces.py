@@ -81,7 +81,7 @@ def real_trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     folder = tmp_path_factory.mktemp("real")
     with pytest.MonkeyPatch.context() as monkeypatch:
         spy = count_decoded_bytes(monkeypatch)
-        options = {"use_templates": True, "process_count": 1, "chunk_size": choose_chunk_size(text)}
+        options: dict[str, Any] = {"use_templates": True, "process_count": 1, "chunk_size": choose_chunk_size(text)}
         decoded = decode_trace(open_source(str(path)), folder, **options)
     yield RealTrace(path, text, decoded, spy.accepted)
     shutil.rmtree(folder)
@@ -107,8 +107,8 @@ def test_several_processes_agree_with_one(
     spy = count_appended_parts(monkeypatch)
     counts = (2,) if size > 4 << 20 else (3, 8) if size > 1 << 19 else (3, 16)
     for count in counts:
-        options = {"use_templates": True, "process_count": count, "chunk_size": real_trace.chunk_size}
-        parallel = decode_trace(open_source(str(real_trace.path)), tmp_path, **options)
+        options: dict[str, Any] = {"process_count": count, "chunk_size": real_trace.chunk_size}
+        parallel = decode_trace(open_source(str(real_trace.path)), tmp_path, use_templates=True, **options)
         assert list(tmp_path.glob("part-*")) == []
         single = real_trace.decoded
         assert_alike(single, parallel, chunks=False)
