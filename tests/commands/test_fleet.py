@@ -147,7 +147,7 @@ def test_parquet_has_one_row_per_rank_and_step(
         (["-"], "stdin is one trace"),
         (["no-such-folder"], "no such file"),
         (["sample:linear_eager"], "no rank number"),
-        (["sample:train_gpt_2ranks", "--jobs", "0"], "is not a number from 1 on"),
+        (["sample:train_gpt_2ranks", "--jobs", "0"], "is not a number from 1 to 1024"),
         (["sample:train_gpt_2ranks", "--on", "nonsense"], "--on nonsense: "),
     ],
 )

@@ -19,11 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--parquet", metavar="OUT", help="write all sketches as Parquet, one row per rank and step")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--jobs", metavar="N", type=_parse_count, help="processes that read traces (default: one per core)"
-    )
-    where.add_argument(
+    parser.add_argument(
         "--on", metavar="ADDRESS", help="read them on the workers of a Dask scheduler, such as tcp://scheduler:8786"
     )
     parser.add_argument(

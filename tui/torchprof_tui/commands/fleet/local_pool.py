@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 
 from torchprof_tui.analysis.fleet.sketch_file import SketchResult, sketch_file
+from torchprof_tui.trace.core.core_count import JOBS, lower_priority
 from torchprof_tui.trace.specs.address import ListedTrace
 
 WAITING_PER_PROCESS = 4
@@ -33,7 +35,7 @@ def sketch_locally(traces: Sequence[ListedTrace], jobs: int) -> Iterator[SketchR
 
 def _run_pool(rest: list[ListedTrace], jobs: int, suspects: list[ListedTrace]) -> Iterator[SketchResult]:
     """Sketch traces from the end of `rest`, which is emptied, until a process is killed: `suspects` were in work."""
-    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _start_process)
     running: dict[Future[SketchResult], ListedTrace] = {}
     try:
         while rest or running:
@@ -52,3 +54,9 @@ def _run_pool(rest: list[ListedTrace], jobs: int, suspects: list[ListedTrace]) -
                 suspects.append(trace)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start_process() -> None:
+    """Read each trace with one core: the others have traces of their own."""
+    os.environ[JOBS] = "1"
+    lower_priority()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from torchprof_tui.commands.fleet.sources import list_sources
 from torchprof_tui.commands.fleet.text import print_fleet
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, write_atomically
+from torchprof_tui.trace.core.core_count import count_cores
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.resolve import resolve_path
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
@@ -74,9 +74,11 @@ def _sketch(options: argparse.Namespace) -> SketchedFleet:
 
 
 def _choose_workers(options: argparse.Namespace) -> SketchMany:
+    if options.on is not None and options.jobs is not None:
+        raise UsageError("--jobs is for this machine, --on for the workers of a cluster: leave one out")
     if options.on is not None:
         return partial(sketch_on_cluster, address=options.on)
-    return partial(sketch_locally, jobs=options.jobs or os.cpu_count() or 1)
+    return partial(sketch_locally, jobs=count_cores())
 
 
 class _Progress:
