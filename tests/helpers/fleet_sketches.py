@@ -28,6 +28,7 @@ def make_sketch(rank: int, times: np.ndarray, compute: float = 10.0, **fields: A
         compute=np.full(count, int(compute * 1e6)),
         communication=zeros,
         exposed=zeros,
+        cpu=zeros,
         idle=np.zeros((count, len(IdleCause)), np.int64),
         collective_count=zeros,
     )

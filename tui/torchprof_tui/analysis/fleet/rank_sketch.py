@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torchprof_tui.trace.core.arrays import I32, I64
 
-SKETCH_VERSION = 1
+SKETCH_VERSION = 2
 """Version of the record and of its Parquet schema: a stored sketch of another version is made again."""
 
 WHOLE_TRACE = -1
@@ -25,6 +25,7 @@ class SketchSteps:
     """s steps. `busy`, `compute`, `exposed`, `communication` int64[s]: ns summed over the rank's GPUs.
 
     `busy`: the union of all GPU work; `communication`: of collectives; `exposed`: of those while nothing else computed.
+    `cpu`: ns in which the main thread did not wait for the GPU, 0 where no thread was recorded.
     `idle` int64[s, c]: ns by cause, in the order of `IdleCause`. `collective_count` int64[s]: before any are left out.
     """
 
@@ -35,6 +36,7 @@ class SketchSteps:
     compute: I64
     communication: I64
     exposed: I64
+    cpu: I64
     idle: I64
     collective_count: I64
 

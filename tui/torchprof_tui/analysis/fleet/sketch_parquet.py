@@ -6,7 +6,7 @@ Columns of a row, with their units; times are ns from the rank's first event, si
   `time_zero_ns` (since the epoch), `memory_peak_bytes` (-1: not recorded), `causes` (list of `id`, `ns`), `groups`
   (list of `name`, `position`, `size`: its process groups), `problems` (list of texts): of the rank, in each of its rows
 - `step` (-1: no steps), `start_ns`, `end_ns`, `busy_ns`, `compute_ns`, `communication_ns`, `exposed_ns`,
-  `collective_count`, `idle_ns` (list, in the order of the key `idle_causes` of the file's metadata)
+  `cpu_ns`, `collective_count`, `idle_ns` (list, in the order of the key `idle_causes` of the file's metadata)
 - `collectives`: list of `group`, `operation`, `order`, `start_ns`, `end_ns`, `bytes`
 - `kernels` (by class), `ops` (by name): list of `name`, `count`, `total_ns`, `median_ns`, `p90_ns`, `longest_ns`
 
@@ -56,6 +56,7 @@ _STEP_NUMBERS = {
     "compute_ns": "compute",
     "communication_ns": "communication",
     "exposed_ns": "exposed",
+    "cpu_ns": "cpu",
     "collective_count": "collective_count",
 }
 _CAUSE_FIELDS = ("id", "ns")

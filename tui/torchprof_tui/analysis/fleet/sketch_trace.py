@@ -23,9 +23,12 @@ from torchprof_tui.analysis.patterns.engine.check_scope import Scope, step_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals, measure_shares
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.main_thread import find_main_thread
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime, decide_regime
 from torchprof_tui.analysis.time.gpu_time import work_mask
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, union
 from torchprof_tui.trace.core.arrays import I32, I64, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -122,10 +125,11 @@ def _read_groups(trace: Trace, rank: int | None) -> tuple[tuple[str, int, int], 
 
 def _sketch_steps(checker: Checker, scopes: Sequence[tuple[int, Scope]], collective_counts: I64) -> SketchSteps:
     tables = checker.tables
-    times = np.zeros((len(scopes), 4), np.int64)
+    times = np.zeros((len(scopes), 5), np.int64)
     idle = np.zeros((len(scopes), len(IdleCause)), np.int64)
     for index, (_, scope) in enumerate(scopes):
         view = checker.view(scope)
+        times[index, 4] = _measure_cpu(view)
         for device in tables.devices:
             times[index, 0] += tables.busy_intervals(device).clip(scope.t0, scope.t1).total
             times[index, 1] += tables.compute_intervals[device].clip(scope.t0, scope.t1).total
@@ -143,9 +147,23 @@ def _sketch_steps(checker: Checker, scopes: Sequence[tuple[int, Scope]], collect
         compute=times[:, 1],
         communication=times[:, 2],
         exposed=times[:, 3],
+        cpu=times[:, 4],
         idle=idle,
         collective_count=collective_counts,
     )
+
+
+def _measure_cpu(view: ScopeView) -> int:
+    """Measure the ns of a scope in which its main thread did not wait for the GPU; 0 without ops of a thread."""
+    main = find_main_thread(view)
+    if main is None:
+        return 0
+    host, waiting = view.gap_finder.host, NO_INTERVALS
+    for table in (host.sync_calls, host.blocking_copies):
+        table = table.select((table.row >= main.first) & (table.row < main.last))
+        waiting = waiting | union(table.start, table.end)
+    scope = view.scope
+    return scope.length - waiting.measure_between(scope.t0, scope.t1)
 
 
 def _assign_steps(times: I64, starts: I64) -> I32:

@@ -2,7 +2,8 @@
 
 Each rank works for a time (`gap`) between two of its collectives; a collective begins when its last rank arrives, and
 takes as long as its shortest part. This is the dependency graph of the job as far as sketches know it: what happens
-between two collectives of a rank is one piece, and sends and receives are not in it.
+between two collectives of a rank is one piece, and sends and receives are not in it. What a rank's CPU dispatches while
+its GPU waits is not in it either, so that no answer is shorter than the CPU time of the slowest rank that is left.
 """
 
 from __future__ import annotations
@@ -64,7 +65,14 @@ class Replay:
         gaps[part] = np.minimum(gaps[part], usual[part])
         if not chosen.all():
             tails[chosen] = np.minimum(tails[chosen], np.median(tails[~chosen]))
-        return WhatIf(tuple(sorted(ranks)), self._run(gaps, tails), self.base)
+        total = min(max(self._run(gaps, tails), self._find_longest_cpu(chosen)), self.base)
+        return WhatIf(tuple(sorted(ranks)), total, self.base)
+
+    def _find_longest_cpu(self, chosen: Bool) -> float:
+        """Find the ns of CPU time that no rank can do without, where the chosen ranks need what the others do."""
+        own = np.array([sketch.steps.cpu.sum() for sketch in self.matched.fleet.sketches], np.float64)
+        usual = float(np.median(own[~chosen])) if not chosen.all() else np.inf
+        return float(np.where(chosen, np.minimum(own, usual), own).max())
 
     def _find_usual_gaps(self, counted: Bool) -> F64:
         """Find the median gap before the collective of each part over its counted parts: float64[k], ∞ for none."""
