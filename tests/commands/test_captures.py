@@ -10,6 +10,7 @@ import pytest
 
 from tests.helpers.command_line import call_main, read_error_line, read_json_answer
 from tests.helpers.paths import FIXTURES
+from torchprof_samples import find
 from torchprof_tui.analysis.graphs.captured_ops import get_captured_ops
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.open.main import name_captures as use_captures_on_opening
@@ -238,3 +239,14 @@ def test_a_snapshot_shows_the_ops_of_the_capture(capsys: pytest.CaptureFixture[s
         )
         assert status == 0, error
         assert ("aten::addmm (captured)" in (tmp_path / "out.txt").read_text()) is expected
+
+
+def test_a_sample_can_be_named_as_a_capture(capsys: pytest.CaptureFixture[str]) -> None:
+    eager = str(find("generate_eager").path)
+    names = ("sample:generate_graph", "--capture", "sample:generate_eager")
+    (graphs,) = read_json_answer(capsys, "info", *names, "--json")["graphs"]
+    assert graphs["captures"] == [eager]
+    opening = SingleTraceOpener(str(REPLAY))
+    use_captures_on_opening(opening, ["sample:generate_eager"])
+    assert opening.captures == (eager,)
+    assert "nothing" in read_error_line(capsys, "info", REPLAY, "--capture", "sample:nothing")

@@ -69,7 +69,7 @@ def test_totals_and_their_lines() -> None:
     ]
     first, second = sheet_of(made).totals
     assert first == "1: 6 × 28 kernels, p50 83.0 µs, p95 85.3 µs, one every 94.0 µs, 99% of the time; 1 differ"
-    assert second.startswith("2: 24 × 6 kernels (4 in each run, 6 in 1), p50 17.0 µs, p95 17.0 µs, one every 18.0 µs")
+    assert second.startswith("2: 24 × 6 kernels (4 in a row, at 6 places in pattern 1), p50 17.0 µs, p95 17.0 µs")
 
 
 def test_a_difference_in_words() -> None:

@@ -8,6 +8,7 @@ from tests.helpers.generation_traces import item_steps, serving_step, steps_of_b
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import GPU_ONLY, check_pattern, healthy
 from tests.helpers.trace_builder import Entry, trace
+from torchprof_tui.analysis.patterns.engine.missing_data import SERVING_STEPS_ONLY
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import serving_schedule
 
@@ -100,3 +101,10 @@ def test_reading_values_is_no_scheduling() -> None:
     entries = item_steps(reads=8, wait=30)
     assert check_pattern(trace(*entries), "scheduler-bound").state is ABSENT
     assert check_pattern(trace(*entries), "token-sync").state is FIRED
+
+
+@pytest.mark.parametrize("name", ["first-step-wide", "not-warmed-up", "sync-in-step", "one-off-gap"])
+def test_steps_of_an_engine_are_not_called_missing(name: str) -> None:
+    answer = check_pattern(trace(*with_prompts(*"dd")), name).answer
+    assert answer.state is CANNOT_TELL
+    assert answer.reason == SERVING_STEPS_ONLY

@@ -164,7 +164,8 @@ def format_pattern(pattern: PatternTotals, unit: str) -> str:
     count = f"{pattern.repetitions} × {pattern.events:,} {unit}"
     if pattern.parent is not None:
         each = pattern.repetitions / pattern.runs
-        count += f" ({each:.3g} in each run, {pattern.runs} in {pattern.parent})"
+        places = "1 place" if pattern.runs == 1 else f"{pattern.runs:,} places"
+        count += f" ({each:.3g} in a row, at {places} in pattern {pattern.parent})"
     every = "" if pattern.interval is None else f", one every {format_duration(pattern.interval)}"
     times = f"p50 {format_duration(pattern.median)}, p95 {format_duration(pattern.p95)}{every}"
     differ = f"; {pattern.differing} differ" if pattern.differing else "; all alike"

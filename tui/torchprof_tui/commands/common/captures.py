@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.capture_files import CaptureFiles
+from torchprof_tui.trace.loading.resolve import resolve_path
 from torchprof_tui.trace.model.trace import Trace
 
 
@@ -27,7 +28,8 @@ def use_captures(trace: Trace, options: argparse.Namespace) -> Trace:
 
 
 def _use_captures_of_rank(trace: Trace, spec: str, options: argparse.Namespace) -> Trace:
-    captures = CaptureFiles(spec, options.capture, cache=not options.no_cache)
+    named = [resolve_path(name) for name in options.capture]
+    captures = CaptureFiles(spec, named, cache=not options.no_cache)
     captures.open_traces(trace)
     if captures.problems:
         raise TraceError(f"--capture: {captures.problems[0]}")

@@ -13,7 +13,7 @@ from torchprof_tui.commands.open.arguments import COLOR_SYSTEMS
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.named_captures import set_captures
-from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_specs
+from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_path, resolve_specs
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
 if TYPE_CHECKING:
@@ -83,9 +83,13 @@ def _run_app(
 
 
 def name_captures(opening: TraceOpener, names: list[str]) -> None:
-    """Use these captures instead of those beside the trace. Raises UsageError where that is not possible."""
+    """Use these captures instead of those beside the trace. Raises UsageError where that is not possible.
+
+    `names`: files, folders or `sample:NAME`; raises TraceError where there is no such sample.
+    """
     if not names:
         return
+    names = [resolve_path(name) for name in names]
     missing = next((name for name in names if not os.path.exists(name)), None)
     if missing is not None:
         raise UsageError(f"--capture: {missing}: no such file or folder")

@@ -19,12 +19,15 @@ from torchprof_tui.analysis.patterns.engine.missing_data import (
     NO_LINKS,
     NO_STEPS,
     NOTHING_HERE,
+    SERVING_STEPS_ONLY,
 )
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Pattern, State, cannot_tell_answer
 
 PARTIAL_INPUT_NOTE = "from the readable part of the file"
 
-_MISSING_DATA_REASONS = frozenset([NO_CALLS, NO_CPU, NO_GPU, NO_GPU_HERE, NO_LINKS, NO_STEPS, NOTHING_HERE])
+_MISSING_DATA_REASONS = frozenset(
+    [NO_CALLS, NO_CPU, NO_GPU, NO_GPU_HERE, NO_LINKS, NO_STEPS, NOTHING_HERE, SERVING_STEPS_ONLY]
+)
 """Reasons that would be wrong for a file that may have lost the missing data."""
 
 

@@ -10,7 +10,13 @@ from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuWorkTable, StepTable
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps, IdleCause
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
-from torchprof_tui.analysis.patterns.engine.missing_data import NO_CPU, NO_GPU, NO_GPU_HERE
+from torchprof_tui.analysis.patterns.engine.missing_data import (
+    NO_CPU,
+    NO_GPU,
+    NO_GPU_HERE,
+    NO_STEPS,
+    SERVING_STEPS_ONLY,
+)
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.throughput.class_summary import GpuClassSummary, summarize_classes
 from torchprof_tui.analysis.time.intervals import Intervals, union
@@ -160,6 +166,12 @@ class ScopeView:
     def missing_ops_reason(self) -> str:
         """Explain why patterns about ops are undecidable, "" where they can be decided."""
         return "" if len(self.tables.ops) else NO_CPU
+
+    def missing_steps_reason(self) -> str:
+        """Explain why patterns about steps are undecidable, "" where the trace has steps that they judge."""
+        if len(self.tables.steps):
+            return ""
+        return SERVING_STEPS_ONLY if self.tables.trace.steps else NO_STEPS
 
     def representative_events(self) -> I64:
         """Return events that represent the scope: its steps, else GPU work, else ops and calls, else annotations."""

@@ -10,7 +10,7 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.evidence import sort_places
-from torchprof_tui.analysis.patterns.engine.missing_data import NO_CALLS, NO_CPU, NO_GPU, NO_LINKS, NO_STEPS
+from torchprof_tui.analysis.patterns.engine.missing_data import NO_CALLS, NO_CPU, NO_GPU, NO_LINKS
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor, outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
@@ -59,7 +59,7 @@ EXPLICIT_COPY_OPS = ("aten::copy_", "aten::clone", "aten::to", "aten::_foreach_c
 def first_step_wide(view: ScopeView) -> Answer:
     steps = view.tables.compute_once(find_comparable_steps)
     if not len(steps):
-        return cannot_tell_answer(NO_STEPS)
+        return cannot_tell_answer(view.missing_steps_reason())
     if len(steps) < 1 + thresholds.MIN_OTHERS.value:
         return cannot_tell_answer(
             f"{format_count(len(steps), 'step')} recorded: at least three are needed to compare them"

@@ -8,7 +8,7 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.evidence import sort_places
-from torchprof_tui.analysis.patterns.engine.missing_data import NO_GPU, NO_LINKS, NO_STEPS, NOTHING_HERE
+from torchprof_tui.analysis.patterns.engine.missing_data import NO_GPU, NO_LINKS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
@@ -75,7 +75,7 @@ def one_off_gap(view: ScopeView) -> Answer:
     if not len(tables.work):
         return cannot_tell_answer(NO_GPU)
     if not len(tables.steps):
-        return cannot_tell_answer(NO_STEPS)
+        return cannot_tell_answer(view.missing_steps_reason())
     repeats = view.gap_finder.repeated_steps
     if len(repeats.steps) < 1 + thresholds.MIN_OTHERS.value:
         return cannot_tell_answer("fewer than three steps launched the same GPU work, so their gaps cannot be compared")

@@ -12,7 +12,7 @@ from torchprof_tui.analysis.patterns.engine.evidence import find_event_places, s
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.launch_owners import find_owner_ops
-from torchprof_tui.analysis.patterns.engine.missing_data import NO_CALLS, NO_GPU, NO_LINKS, NO_STEPS, NOTHING_HERE
+from torchprof_tui.analysis.patterns.engine.missing_data import NO_CALLS, NO_GPU, NO_LINKS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
@@ -65,7 +65,7 @@ def sync_in_step(view: ScopeView) -> Answer:
     if not len(tables.work):
         return cannot_tell_answer(NO_GPU)
     if not len(tables.steps):
-        return cannot_tell_answer(NO_STEPS)
+        return cannot_tell_answer(view.missing_steps_reason())
     all_waits = find_waits(view)
     in_step = all_waits.select(tables.steps.index_at(all_waits.start) >= 0)
     waits = in_step.select(view.overlap_mask(in_step.start, in_step.end) & (in_step.row != find_trailing_sync(view)))

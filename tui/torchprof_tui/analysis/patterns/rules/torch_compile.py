@@ -8,7 +8,6 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.missing_data import NO_STEPS
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -152,7 +151,7 @@ def compile_tax(view: ScopeView) -> Answer:
     if not len(regions):
         return absent_answer("nothing was compiled")
     if not len(tables.steps):
-        return cannot_tell_answer(NO_STEPS)
+        return cannot_tell_answer(view.missing_steps_reason())
     if not len(tables.match_names(COMPILED_GRAPH_REGEX)):
         return cannot_tell_answer(
             "this version of torch does not mark compiled graphs, so wrappers and graph cannot be separated"

@@ -189,6 +189,8 @@ def not_warmed_up(view: ScopeView) -> Answer:
         time = max(time, cold_time)
     if parts:
         return fired_answer("; ".join(parts), np.concatenate(events), time)
+    if not len(steps) and tables.trace.steps:
+        return cannot_tell_answer(view.missing_steps_reason())
     if len(steps) < thresholds.WARMING_MIN_STEPS.value:
         return cannot_tell_answer(
             f"{format_count(len(steps), 'step')} recorded: at least three are needed to see whether they get faster"
