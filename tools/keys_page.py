@@ -18,6 +18,7 @@ SCREENS = {
     "table": "The profiler table",
     "tree": "The dispatch tree",
     "flame": "The flame graph",
+    "memory": "Memory",
     "diff": "The comparison",
     "source": "A source file",
     "guess": "Guess, then look",
