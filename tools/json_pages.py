@@ -125,7 +125,7 @@ def _render_command(command: str, example: dict[str, Any]) -> str:
         lines += [definition["description"], "", "| field | type | unit | meaning |", "|---|---|---|---|"]
         lines += [f"| {' | '.join(row)} |" for row in _list_fields(definition, schema["$defs"], "", {})]
         lines.append("")
-    shown = json.dumps(_shorten(example), indent=1, ensure_ascii=False)
+    shown = json.dumps(_shorten(example), indent=1, ensure_ascii=False).replace(f"{ROOT}/", "")
     lines += [f"`torchprof-tui {EXAMPLES[command]}`:", "", "```json", shown, "```", ""]
     return "\n".join(lines)
 
