@@ -145,6 +145,10 @@ async def return_to_base(app: KeyApp) -> None:
         await app.pop_screen()
 
 
+TRIES = 2
+"""On a loaded machine what a screen still had to draw may come after the key, and hide what it did."""
+
+
 async def press(app: KeyApp, key: str) -> bool:
     """Press a key; return whether anything changes within MAX_WAITS."""
     before = app.look()
@@ -170,14 +174,17 @@ async def walk(app: KeyApp, open_screen: Callable[[], Awaitable[None]]) -> str:
     await open_screen()
     allowed = AT_AN_END.get(type(app.screen), "").split()
     for key in KEYS:
-        await open_screen()
-        for line in app.screen.query(StatusLine):
-            line.show_message("")
-        app.clear_notifications()
-        await wait_until_still(app)
-        if not await press(app, key):
+        for _ in range(TRIES):
+            await open_screen()
+            for line in app.screen.query(StatusLine):
+                line.show_message("")
+            app.clear_notifications()
+            await wait_until_still(app)
+            if key in allowed or await press(app, key):
+                break
+        else:
             silent.append(key)
-    return " ".join(key for key in silent if key not in allowed)
+    return " ".join(silent)
 
 
 @pytest.fixture(autouse=True)
