@@ -12,9 +12,16 @@ from tests.fuzz import __main__ as fuzz
 from tests.fuzz.coverage import WATCHED, format_arc, record_arcs
 from tests.fuzz.minimise import minimise
 from torchprof_tui.trace.build import event_phases
+from torchprof_tui.trace.core.core_count import JOBS
 from torchprof_tui.trace.decode.timestamps import parse_times
 
 CHROME = (fuzz.CORPUS / "chrome_list.json").read_bytes()
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arcs are those of one thread: which of several takes a task is chance."""
+    monkeypatch.setenv(JOBS, "1")
 
 
 def arcs_of(data: bytes) -> set[int]:

@@ -106,7 +106,7 @@ def decode_typed_json(data: bytes, kind: type[T], name: str) -> T:
         reason = "not UTF-8 text"
     except msgspec.ValidationError as error:
         reason = explain_mismatch(str(error))
-    except (ValueError, OverflowError):
+    except (msgspec.MsgspecError, ValueError, OverflowError):  # no ValueError in msgspec 0.20
         reason = "not JSON"
     raise UnreadableFileError(f"{clean(name)}: {reason}")
 
