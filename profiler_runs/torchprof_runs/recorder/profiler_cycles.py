@@ -16,7 +16,7 @@ import torch.profiler
 
 from .exit_handlers import let_children_exit
 from .schedule import NONE, RECORD, SAVE, WARMUP, Phase, RecordingPlan
-from .torch_capabilities import quiet_kineto
+from .torch_capabilities import choose_threads, quiet_kineto
 
 OWN_PROFILE_ATTRIBUTE = "_torchprof_own"  # set on the profiles that the recorder creates
 
@@ -171,7 +171,7 @@ class Recorder:
         """Create a profile of the recorder's own and warm the profiler up; `start_profile` starts it."""
         self.is_creating_profile = True
         try:
-            profile = torch.profiler.profile(**vars(flags))
+            profile = torch.profiler.profile(**vars(flags), **choose_threads(torch, flags.profile_memory))
             setattr(profile, OWN_PROFILE_ATTRIBUTE, True)
             with quiet_kineto(), warnings.catch_warnings():
                 # torch 2.11 warns that earlier cycles are lost; here each cycle has a profile of its own.

@@ -129,6 +129,21 @@ def list_activities(torch: Any) -> list[str]:
     return sorted(activity.name for activity in torch.profiler.supported_activities())
 
 
+def choose_threads(torch: Any, profile_memory: bool) -> dict[str, Any]:
+    """Choose the arguments of torch.profiler.profile that record the ops of all threads.
+
+    By default torch records those of the thread that starts it, and serving loops and pipelines launch from threads of
+    their own. Nothing for versions of torch without that option (before 2.7), and where memory is recorded: torch then
+    records no allocation at all (pytorch#192290).
+    """
+    if profile_memory:
+        return {}
+    try:
+        return {"experimental_config": torch._C._profiler._ExperimentalConfig(profile_all_threads=True)}
+    except (AttributeError, TypeError):
+        return {}
+
+
 def explain_missing_gpu(torch: Any, gpu_events: int, launches: int) -> str | None:
     """Explain in one line why a trace shows no GPU work, or less than it could; None if all is as expected."""
     if gpu_events:

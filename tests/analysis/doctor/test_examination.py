@@ -145,6 +145,16 @@ def test_the_two_causes_of_missing_gpu_work_are_distinguished() -> None:
     assert "CUPTI" in calls.action
 
 
+def test_threads_that_launch_without_ops_are_found() -> None:
+    """torch.profiler records the ops of the thread that starts it, and the runtime calls of all."""
+    own = [cpu("aten::add", 1, 8), runtime("cudaLaunchKernel", 2, 1, corr=1), kernel("k", 5, 1, corr=1)]
+    other = [runtime("cudaLaunchKernel", 20, 1, corr=2, thread=77), kernel("k", 25, 1, corr=2)]
+    assert "ops of threads" not in count_remarks(trace(*own, header=RECORDED), Section.MISSING)
+    assert count_remarks(trace(*own, *other, header=RECORDED), Section.MISSING)["ops of threads"] == 1
+    without_any = trace(*own[1:], *other, header=RECORDED)
+    assert "ops of threads" not in count_remarks(without_any, Section.MISSING)
+
+
 def test_a_chrome_trace_has_no_missing_recordings() -> None:
     assert diagnose_trace(trace(trace_builder.event("a", 0, 10, cat="x"), format="chrome")).remarks == []
 

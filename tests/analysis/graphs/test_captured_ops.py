@@ -332,3 +332,14 @@ def test_each_replayed_kernel_has_an_op_or_a_reason(
         used = launches[launches >= 0]
         assert len(np.unique(used)) == len(used)
         assert len(np.unique(ops.join.capture[first:last][launches >= 0])) <= 1
+
+
+def test_a_capture_on_a_thread_without_ops_gives_no_op() -> None:
+    """The launch and its lines are known, but the op is not: torch.profiler records one thread's ops by default."""
+    other_thread = [cpu("aten::ones", 400, 5, thread=99)]
+    bare = [entry for entry in capture(*MODEL) if entry["cat"] != "cpu_op"]
+    _, ops = join(replay(*KERNELS), [*bare, *other_thread])
+    assert ops.matched_count == 0
+    assert ops.count_reasons() == {Reason.NO_OPS_OF_THREAD: len(MODEL)}
+    assert ops.first_unmatched == ops.replays.work[0]
+    assert "profile_all_threads" in ops.find_reason(int(ops.replays.work[0]))

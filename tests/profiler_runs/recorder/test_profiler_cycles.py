@@ -79,3 +79,39 @@ def test_each_flag_of_the_profiler(start: Start) -> None:
     assert [[2, 4], [4, 4], [4]] in shapes
     assert any(event["name"] == "[memory]" for event in runs["--profile-memory"].trace()["traceEvents"])
     assert any("script.py" in name for name in runs["--with-stack"].names())
+
+
+THREAD_STARTED_BEFORE = """
+import threading, torch
+work, done = threading.Semaphore(0), threading.Semaphore(0)
+def serve():
+    for _ in range(12):
+        work.acquire()
+        torch.ones(2, 2) @ torch.ones(2, 2)
+        done.release()
+threading.Thread(target=serve, daemon=True).start()
+weight = torch.nn.Parameter(torch.ones(2))
+optimizer = torch.optim.SGD([weight], 0.1)
+for _ in range(12):
+    work.release()
+    done.acquire()
+    weight.grad = torch.ones(2)
+    optimizer.step()
+"""
+
+
+def test_ops_of_all_threads_are_recorded(start: Start) -> None:
+    """A thread that runs since before the recording does the work, as in serving programs."""
+    run = start(THREAD_STARTED_BEFORE)
+    assert run.wait() == 0
+    products = [event for event in run.trace()["traceEvents"] if event["name"] == "aten::matmul"]
+    steps = [event for event in run.trace()["traceEvents"] if event["name"].startswith("ProfilerStep")]
+    assert len(products) == 3
+    assert {event["tid"] for event in products}.isdisjoint(event["tid"] for event in steps)
+
+
+def test_allocations_are_recorded(start: Start) -> None:
+    """With the ops of all threads torch would record none (pytorch#192290)."""
+    run = start(train(12), "--profile-memory")
+    assert run.wait() == 0
+    assert any(event["name"] == "[memory]" for event in run.trace()["traceEvents"])

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 from torchprof_tui.analysis.doctor.remark import Remark, Section
 from torchprof_tui.analysis.graphs.captured_ops import REASON_TEXT, get_captured_ops
+from torchprof_tui.analysis.graphs.replay_join import Reason
 from torchprof_tui.trace.model.trace import Trace
+
+_CAPTURE_ACTION = "record the capture as well, or the same model without the graph, and name that trace with --capture"
+_THREADS_REASON = REASON_TEXT[Reason.NO_OPS_OF_THREAD]
+_THREADS_ACTION = "record the capture again with the ops of all threads: torchprof-tui run --capture"
 
 
 def find_graph_remarks(trace: Trace) -> Iterator[Remark]:
@@ -40,6 +45,6 @@ def find_graph_remarks(trace: Trace) -> Iterator[Remark]:
             unknown.total(),
             "kernels of graph replays whose op, shapes and lines are unknown",
             next(reason for reason, _ in unknown.most_common(1)),
-            "record the capture as well, or the same model without the graph, and name that trace with --capture",
+            _THREADS_ACTION if unknown.most_common(1)[0][0] == _THREADS_REASON else _CAPTURE_ACTION,
             first_event,
         )

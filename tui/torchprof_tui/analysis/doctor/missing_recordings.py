@@ -18,6 +18,9 @@ from torchprof_tui.trace.query.read_entries import read_entries
 SAMPLED_OPS = 48
 """Number of operators whose args are read. Options apply to all operators, but some operators have no inputs."""
 
+_SIGNIFICANT_SHARE = 0.01
+"""Share of GPU work from which it matters that the ops of the threads that launched it were not recorded."""
+
 _SHAPE_KEYS = ("Input Dims", "Input dims", "Input Shapes")
 _STACK_KEYS = ("Call stack", "Call Stack")
 
@@ -84,6 +87,8 @@ def _find_missing_gpu(trace: Trace, ops: I64) -> Iterator[Remark]:
             yield _build_remark(
                 "runtime calls", "no launches: GPU work cannot be matched with its ops", "ProfilerActivity.CPU"
             )
+        elif len(ops):
+            yield from _find_threads_without_ops(trace, ops)
         return
     if has_calls:
         yield _build_remark(
@@ -98,6 +103,29 @@ def _find_missing_gpu(trace: Trace, ops: I64) -> Iterator[Remark]:
             "only the CPU was recorded",
             "on a machine with a GPU: profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
         )
+
+
+def _find_threads_without_ops(trace: Trace, ops: I64) -> Iterator[Remark]:
+    """Find threads that launched GPU work, but of which no op was recorded, while ops of others were.
+
+    torch.profiler records the ops of the thread that starts it and of autograd's, and the runtime calls of all.
+    """
+    work = np.flatnonzero(trace.links.launch_of >= 0)
+    lane = trace.lane[trace.links.launch_of[work]]
+    has_ops = np.bincount(trace.lane[ops], minlength=len(trace.lanes)) > 0
+    without = ~has_ops[lane]
+    if np.count_nonzero(without) < _SIGNIFICANT_SHARE * len(work):
+        return
+    name = trace.lanes[int(np.bincount(lane[without]).argmax())].label
+    yield Remark(
+        Section.MISSING,
+        "ops of threads",
+        int(np.count_nonzero(without)),
+        f"GPU work of threads whose ops were not recorded; of {name} most",
+        "",
+        "profile(experimental_config=torch._C._profiler._ExperimentalConfig(profile_all_threads=True)), torch 2.7",
+        int(work[without][0]),
+    )
 
 
 def _build_remark(kind: str, meaning: str, action: str) -> Remark:

@@ -16,7 +16,7 @@ from torchprof_tui.analysis.graphs.node_matching import Doubt
 from torchprof_tui.analysis.graphs.replay_join import Join, Reason, join_replays
 from torchprof_tui.analysis.graphs.replays import Replays, find_graph_launches, find_replays
 from torchprof_tui.analysis.search.name_search import OP_LABELS, EventLabels
-from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.arrays import I32, I64, U8
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -38,6 +38,8 @@ REASON_TEXT = {
     Reason.SEVERAL_STREAMS: "several streams ran at once, and the capture does not name its kernels",
     Reason.TOO_MANY: "too many different replays: this one was not compared",
     Reason.SEVERAL_CAPTURES: "several captures fit equally well; name one with --capture",
+    Reason.NO_OPS_OF_THREAD: "the ops of the thread that captured it were not recorded: profile_all_threads=True "
+    "(torchprof-tui run sets it)",
 }
 """Why a kernel has no op, for people."""
 
@@ -80,13 +82,15 @@ class CapturedOps:
     `join.capture` int32[W]: index into `captures`, their number for the trace itself (which is not kept here: a cycle
     would keep its mapped columns until a collection), -1 for none. `join.launch` int32[W]: the captured call, `op`
     int32[W]: the innermost op around it; rows of that capture's trace, -1 for none. `join.reason` uint8[W]: a `Reason`,
-    MATCHED for work with a launch or an annotation.
+    MATCHED for work with a launch or an annotation. `reason` uint8[W]: the same, but NO_OPS_OF_THREAD where the launch
+    is known and its op is not, because no op of its thread was recorded.
     """
 
     replays: Replays
     captures: tuple[Trace, ...]
     join: Join
     op: I32
+    reason: U8
     annotations: NodeAnnotations
     _order: I64
     _sorted_work: I32
@@ -131,7 +135,7 @@ class CapturedOps:
     def find_reason(self, event: int) -> str:
         """Say why a replayed kernel has no op; "" where it has one, or is no work of a replay."""
         index = self.find_index(event)
-        return "" if index < 0 else REASON_TEXT.get(Reason(int(self.join.reason[index])), "")
+        return "" if index < 0 else REASON_TEXT.get(Reason(int(self.reason[index])), "")
 
     @property
     def source(self) -> OpSource:
@@ -147,17 +151,17 @@ class CapturedOps:
     @property
     def matched_count(self) -> int:
         """Pieces of replayed work whose op is known."""
-        return int(np.count_nonzero(self.join.reason == Reason.MATCHED))
+        return int(np.count_nonzero(self.reason == Reason.MATCHED))
 
     @property
     def first_unmatched(self) -> int:
         """The first event without an op, in the order of the columns; -1 for none."""
-        unmatched = np.flatnonzero(self.join.reason != Reason.MATCHED)
+        unmatched = np.flatnonzero(self.reason != Reason.MATCHED)
         return int(self.replays.work[unmatched[0]]) if len(unmatched) else -1
 
     def count_reasons(self) -> dict[Reason, int]:
         """Count the pieces of work without an op by reason, most first."""
-        counts = Counter(self.join.reason[self.join.reason != Reason.MATCHED].tolist())
+        counts = Counter(self.reason[self.reason != Reason.MATCHED].tolist())
         return {Reason(reason): count for reason, count in counts.most_common()}
 
     def count_doubts(self) -> dict[Doubt, int]:
@@ -174,13 +178,18 @@ def build_captured_ops(trace: Trace, captures: Sequence[Trace]) -> CapturedOps:
     join = join_replays(trace, replays, sources, own_index=len(captures))
     join.reason[(join.reason != Reason.MATCHED) & annotations.has_text] = Reason.MATCHED
     op = np.full(len(replays.work), -1, np.int32)
+    reason = join.reason.copy()
     for index, source in enumerate(sources):
         chosen = np.flatnonzero(join.capture == index)
         if len(chosen):
-            nearest = find_nearest_ancestor_or_self(source.parent, source.kind == Kind.OP)
-            op[chosen] = nearest[join.launch[chosen]]
+            is_op = source.kind == Kind.OP
+            launch = join.launch[chosen]
+            op[chosen] = find_nearest_ancestor_or_self(source.parent, is_op)[launch]
+            is_op_lane = np.bincount(source.lane[is_op], minlength=len(source.lanes)) > 0
+            has_none = ~is_op_lane[source.lane[launch]] & ~annotations.has_text[chosen]
+            reason[chosen[has_none]] = Reason.NO_OPS_OF_THREAD
     order = np.argsort(replays.work, kind="stable")
-    return CapturedOps(replays, tuple(captures), join, op, annotations, order, replays.work[order])
+    return CapturedOps(replays, tuple(captures), join, op, reason, annotations, order, replays.work[order])
 
 
 _LOCK = threading.RLock()

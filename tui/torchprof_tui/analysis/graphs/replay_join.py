@@ -50,6 +50,7 @@ class Reason(IntEnum):
     SEVERAL_STREAMS = 4
     SEVERAL_CAPTURES = 5
     TOO_MANY = 6
+    NO_OPS_OF_THREAD = 7
 
 
 @dataclass(frozen=True, slots=True)
