@@ -56,8 +56,8 @@ RULES = {
     Category.INPUT: "copied to the device or created outside of all modules, and still alive when the next phase "
     "begins",
     Category.TEMPORARY: "freed before the phase that it was allocated in is over",
-    Category.WORKSPACE: "the workspaces of cuBLAS, one for each thread and stream that multiplies matrices: of their size, "
-    "and never freed from a thread's first product on; or estimated of what was allocated before the recording",
+    Category.WORKSPACE: "the workspaces of cuBLAS, one for each thread and stream that multiplies matrices: of their "
+    "size, and never freed from a thread's first product on; or estimated of what was allocated before the recording",
     Category.UNKNOWN: "none of the other rules applies",
 }
 """Category → the rule that decides it."""

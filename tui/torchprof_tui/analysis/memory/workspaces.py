@@ -1,8 +1,8 @@
 """Find the workspaces of cuBLAS, which torch's allocator holds until the program ends.
 
 torch gives each cuBLAS handle, one for each thread, a workspace for each stream that it multiplies matrices on
-(https://docs.pytorch.org/docs/stable/notes/cuda.html#cublas-workspaces). It is allocated with the first product, so that
-a recording of steady steps sees memory of which nothing is known but that it is held.
+(https://docs.pytorch.org/docs/stable/notes/cuda.html#cublas-workspaces). It is allocated with the first product, so
+that a recording of steady steps sees memory of which nothing is known but that it is held.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.kernel.footprint import parse_device
+from torchprof_tui.analysis.kernel.occupancy import parse_device
 from torchprof_tui.analysis.memory.lifetimes import Lifetimes
 from torchprof_tui.analysis.memory.passes import find_nearest_or_self
 from torchprof_tui.analysis.memory.producers import Producers
@@ -88,8 +88,9 @@ def find_new_workspaces(producers: Producers, lifetimes: Lifetimes) -> I64:
         first[lane] = own[np.argmin(trace.start[own])]
     owner = producers.owner[lifetimes.allocated_by[rows]].astype(np.int64)
     inside = find_nearest_or_self(trace.parent, owner, is_product)
-    is_first = (inside >= 0) & (first[trace.lane[np.maximum(inside, 0)]] == inside) if len(rows) else nothing > 0
-    return rows[is_first]
+    is_first = (inside >= 0) & (first[trace.lane[np.maximum(inside, 0)]] == inside)
+    new: I64 = rows[is_first]
+    return new
 
 
 def mask_products(trace: Trace) -> Bool:

@@ -30,7 +30,7 @@ def group_undecidable(findings: Iterable[Finding]) -> list[tuple[str, list[str]]
 
 
 def describe_group(reason: str, ids: list[str]) -> str:
-    """Describe one group: "reason: id, id"; those of a reason that many have, by their number. As recorded: `clean` it."""
+    """Describe one group: "reason: id, id"; those that many have by their number. As recorded: `clean` it."""
     if reason in _COUNTED:
         return f"{len(ids)} pattern{'s need' if len(ids) != 1 else ' needs'} {_COUNTED[reason]}"
     return f"{reason}: {', '.join(ids)}"

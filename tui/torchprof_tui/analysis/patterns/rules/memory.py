@@ -1,6 +1,6 @@
 """The patterns of memory: what holds the peak, what grows, and what the allocator pays.
 
-What is found is that of the `memory` command (`analysis.memory.findings`), for the whole recording: a peak has no parts.
+What is found is that of the `memory` command (`analysis.memory.findings`), for the whole recording: a peak is one.
 In a smaller scope a pattern fires where its evidence lies.
 """
 
