@@ -64,7 +64,7 @@ def _is_pickle(spec: str) -> bool:
             head = file.read(2)
     except (OSError, ValueError):
         return False
-    if head == b"\x1f\x8b" and ".p" in Path(spec).name:  # compressed: .pickle.gz, .pkl.gz
+    if head == b"\x1f\x8b" and Path(spec).stem.endswith((".pickle", ".pkl")):
         snapshot_file = importlib.import_module("torchprof_tui.analysis.memory.snapshots.snapshot_file")
         return bool(snapshot_file.is_snapshot_file(spec))
     return len(head) == 2 and head[0] == 0x80 and head[1] in range(2, 6)

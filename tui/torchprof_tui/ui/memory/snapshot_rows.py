@@ -203,11 +203,11 @@ def _list_segments(device: DeviceSnapshot) -> list[SnapshotRow]:
         kind = clean(segments.kind[row]) + (", expandable" if segments.is_expandable[row] else "")
         stream = f"{int(segments.stream[row]):#x}" if segments.stream[row] else "default"
         numbers = (_size(size), _share(used, size), _size(size - used), f"{count:,}")
-        largest = _size(int(device.segment_largest_free[row]))
+        largest, number = _size(int(device.segment_largest_free[row])), format_number(count, "block")
         rows.append(
             SnapshotRow(
                 (*numbers, f"{draw_segment(device, row)} {stream:<7} {kind}"),
-                f"{_size(size)} at {int(segments.address[row]):#x} · {_size(used)} in use in {format_number(count, 'block')} · "
+                f"{_size(size)} at {int(segments.address[row]):#x} · {_size(used)} in use in {number} · "
                 f"largest free block {largest} · stream {stream} · {kind}",
             )
         )
