@@ -19,6 +19,7 @@ SCREENS = {
     "tree": "The dispatch tree",
     "flame": "The flame graph",
     "memory": "Memory",
+    "snapshot": "A memory snapshot",
     "diff": "The comparison",
     "source": "A source file",
     "guess": "Guess, then look",

@@ -70,7 +70,7 @@ def test_text_names_the_peak_the_groups_and_the_rules(capsys: pytest.CaptureFixt
     assert lines[0].startswith("GPU 0: peak 192 MiB at ")
     assert any(line.rstrip().endswith("activation") for line in lines)
     assert any("aten::nll_loss_backward" in line and "record.py:" in line for line in lines)
-    assert "groups: 2 more (--top 0 shows all)" in lines
+    assert "groups: 3 more (--top 0 shows all)" in lines
     assert any(line.startswith("optimizer state: allocated in Optimizer.step") for line in lines)
 
 

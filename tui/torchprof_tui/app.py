@@ -12,7 +12,7 @@ import os
 import signal
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import work
 from textual.app import SystemCommand
@@ -38,8 +38,8 @@ from torchprof_tui.ui.common.themes import THEMES
 from torchprof_tui.ui.diff.comparing_app import ComparingApp
 from torchprof_tui.ui.later_screens import (
     check_keys,
+    create_opening_screen,
     create_start_screen,
-    import_explorer,
     import_screens,
     update_recent_and_prune,
 )
@@ -187,8 +187,8 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
         opener.start()
         return opener
 
-    def _create_loading_screen(self, opener: TraceOpener) -> LoadingScreen:
-        return LoadingScreen(opener, prepare=import_explorer)
+    def _create_loading_screen(self, opener: TraceOpener) -> Screen[Any]:
+        return create_opening_screen(self, opener)
 
     async def on_loading_screen_opened(self, message: LoadingScreen.Opened) -> None:
         previous, self._current_opener = self._current_opener, message.opener

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,13 @@ import pytest
 
 import torchprof_tui as tt
 from tests.helpers.memory_fixtures import MEMORY, find_mark, open_recording, read_numbers
-from tests.helpers.trace_builder import annotation, cpu, memory, python, trace
+from tests.helpers.paths import SHARED_TRACES
+from tests.helpers.trace_builder import annotation, cpu, kernel, memory, python, runtime, trace
 from torchprof_tui.analysis.memory.categories import RULES, Category
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory, GroupBy, build_memory_history
 
+MIB = 1 << 20
+PUBLISHED = SHARED_TRACES / "memory" / "memory_timeline.raw.gz"
 UNSPLIT = 1 << 20
 """The largest rest of a block that the allocator does not split off: one gradient has it in the first step."""
 
@@ -186,3 +190,90 @@ def test_what_is_older_is_decided_by_its_free() -> None:
 
 def test_every_category_has_a_rule() -> None:
     assert set(RULES) == set(Category)
+
+
+def test_workspaces_are_those_that_torch_holds_beside_the_model() -> None:
+    """Before the model was built nothing but workspaces was allocated: a snapshot has two blocks of 32 MiB."""
+    for name in ("start", "steady"):
+        marks = [mark for mark in read_numbers()[name] if mark["label"] != "begin" or name == "start"]
+        for mark in marks:
+            found = sum_categories(build_device(name), find_mark(open_recording(name), mark["label"]))
+            assert found["workspace"] == 2 * 32 * MIB
+            assert found.get("unknown", 0) <= MIB + mark["buffer"]["rounded"]  # 1 MiB was another library's
+
+
+def build_products(*births: tuple[float, int], capability: int = 9, held: int = 0) -> DeviceHistory:
+    """Two threads multiply; `births`: (time µs, bytes). `held`: bytes that were allocated before."""
+    entries = [
+        *(cpu("aten::mm", 100, 20), runtime("cudaLaunchKernel", 105, 2, 1), kernel("gemm", 130, 5, 1)),
+        *(cpu("aten::mm", 200, 20), runtime("cudaLaunchKernel", 205, 2, 2), kernel("gemm", 230, 5, 2)),
+        cpu("aten::mm", 100, 20, thread=7),
+        runtime("cudaLaunchKernel", 105, 2, 3, thread=7),
+        kernel("gemm", 240, 5, 3),
+        memory(50, 512, held + 512, device=0, address=1),
+    ]
+    entries += [memory(at, size, -1, device=0, address=2 + k) for k, (at, size) in enumerate(births)]
+    gpu = {"id": 0, "name": "NVIDIA GPU", "computeMajor": capability, "computeMinor": 0}
+    history = build_memory_history(trace(*entries, header={"deviceProperties": [gpu]}))
+    assert history is not None
+    return history.devices[0]
+
+
+@pytest.mark.parametrize(
+    ("held", "capability", "found"),
+    [
+        (80 * MIB, 9, {"workspace": 64 * MIB, "unknown": 16 * MIB}),  # two threads, one stream
+        (40 * MIB, 9, {"workspace": 32 * MIB, "unknown": 8 * MIB}),
+        (20 * MIB, 9, {"unknown": 20 * MIB}),
+        (20 * MIB, 8, {"workspace": 2 * 8320 * 1024, "unknown": 20 * MIB - 2 * 8320 * 1024}),
+        (80 * MIB, 10, {"unknown": 80 * MIB}),  # of this GPU the size is not known
+    ],
+)
+def test_workspaces_from_before_the_recording(held: int, capability: int, found: dict[str, int]) -> None:
+    older = build_products(capability=capability, held=held).older
+    assert {part.category.label: part.bytes for part in older.parts} == found
+
+
+@pytest.mark.parametrize(
+    ("at", "size", "category"),
+    [
+        (110, 32 * MIB, "workspace"),
+        (210, 32 * MIB, "unknown"),  # not the first product of the thread
+        (110, 31 * MIB, "unknown"),
+    ],
+)
+def test_workspaces_of_the_recording(at: float, size: int, category: str) -> None:
+    device = build_products((at, size))
+    row = int(np.flatnonzero(device.lifetimes.bytes == size)[0])
+    assert Category(int(device.category[row])).label == category
+
+
+def test_what_is_freed_in_a_backward_pass_is_an_activation() -> None:
+    """As of a compiled forward pass, which has neither modules nor ops with a node, between two optimizer steps."""
+    step = annotation("Optimizer.step#Adam.step", 10, 5)
+    entries = [step, cpu("aten::add", 100, 20), *STEP[1:3]]
+    assert decide(*entries, grow(105, 512, 1), memory(220, -512, -1, device=0, address=1)) == ["activation"]
+    assert decide(*entries, grow(105, 512, 1), memory(320, -512, -1, device=0, address=1)) == ["unknown"]
+
+
+def test_published_timeline_bears_out_the_rules_of_what_is_older() -> None:
+    """HTA's ResNet-50: as many gradients and states as parameters with a gradient; blocks have up to 1 MiB of slack."""
+    if not PUBLISHED.exists():
+        pytest.skip("needs the shared traces")
+    with gzip.open(PUBLISHED) as file:
+        timeline: list[Any] = json.load(file)
+
+    def list_sizes(action: int, category: int) -> list[int]:
+        return sorted(size for _, one, size, other in timeline if (one, other) == (action, category))
+
+    existing, created, steps = 1, 2, 5
+    parameters, states = list_sizes(existing, 0), list_sizes(existing, 1)
+    gradients = list_sizes(created, 5)[::steps]  # equal in all steps
+    assert gradients == list_sizes(created, 5)[steps - 1 :: steps]
+    assert len(gradients) == len(states) == 161
+    assert not Counter(states) - Counter(parameters)
+    assert len(parameters) - len(states) == 106  # the buffers of 53 batch norms
+    slack = np.array(gradients) - np.array(states)
+    assert slack.min() >= 0
+    assert slack.max() <= UNSPLIT
+    assert sum(gradients) <= 1.06 * sum(states)  # what the estimate may be too high by

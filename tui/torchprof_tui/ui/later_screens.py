@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torchprof_tui.trace.storage.disk_cache import prune_cache
+from torchprof_tui.ui.start.loading_screen import LoadingScreen
 
 if TYPE_CHECKING:
     from textual.app import App
+    from textual.screen import Screen
 
     from torchprof_tui.trace.loading.opener import TraceOpener
     from torchprof_tui.trace.model.trace import Trace
@@ -27,6 +31,43 @@ def create_start_screen(
     from torchprof_tui.ui.start.start_screen import StartScreen  # deferred: not shown when started with a trace
 
     return StartScreen(can_go_back=can_go_back, remote_folder=remote_folder)
+
+
+class SnapshotApp(Protocol):
+    """What the app tells its callers: why the first file is not shown, and when that is settled."""
+
+    failure: str | None
+    lanes_ready: asyncio.Event
+
+
+def create_opening_screen(app: SnapshotApp, opener: TraceOpener) -> Screen[Any]:
+    """Create the screen that loads a trace; of a memory snapshot its own screen, and stop reading it as a trace.
+
+    Two bytes are read for that: a pickle begins with them, and no trace does.
+    """
+    if not _is_pickle(opener.spec):
+        return LoadingScreen(opener, prepare=import_explorer)
+    asyncio.get_running_loop().run_in_executor(None, opener.cancel)
+
+    def settle(problem: str) -> None:
+        app.failure = problem or None
+        app.lanes_ready.set()
+
+    module = importlib.import_module("torchprof_tui.ui.memory.snapshot_screen")
+    screen: Screen[Any] = module.SnapshotScreen(Path(opener.spec), settle)
+    return screen
+
+
+def _is_pickle(spec: str) -> bool:
+    try:
+        with open(spec, "rb") as file:
+            head = file.read(2)
+    except (OSError, ValueError):
+        return False
+    if head == b"\x1f\x8b" and Path(spec).stem.endswith((".pickle", ".pkl")):
+        snapshot_file = importlib.import_module("torchprof_tui.analysis.memory.snapshots.snapshot_file")
+        return bool(snapshot_file.is_snapshot_file(spec))
+    return len(head) == 2 and head[0] == 0x80 and head[1] in range(2, 6)
 
 
 def import_screens() -> None:

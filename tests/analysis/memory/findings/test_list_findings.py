@@ -105,6 +105,17 @@ def test_a_temporary_that_makes_the_peak() -> None:
     assert "temporary-spike" not in find(*TRAINING, *record(8))
 
 
+def test_a_temporary_that_lives_for_long_is_no_spike() -> None:
+    """As keys and values in inference, where no backward pass ends the forward pass."""
+    ops = [cpu("aten::add", 100, 20), cpu("aten::mm", 1000, 20)]
+
+    def record(freed: float) -> list[Any]:
+        return Allocator().alloc(10, 1, 100).alloc(108, 2, 60).free(freed, 2).alloc(1010, 3, 1).free(1015, 3).entries
+
+    assert "temporary-spike" in find(*ops, *record(112))
+    assert "temporary-spike" not in find(*ops, *record(900))
+
+
 @pytest.mark.parametrize(("op", "fires"), [("aten::_to_copy", True), ("aten::mul", False)])
 def test_casts_are_duplicates(op: str, fires: bool) -> None:
     entries = Allocator().alloc(10, 1, 100).alloc(122, 2, 50).free(220, 2).entries
@@ -153,18 +164,47 @@ def test_growth_of_fewer_steps_is_not_told() -> None:
     assert "memory-growth" not in find(*entries)
 
 
-@pytest.mark.parametrize(("reserved", "fires"), [(2000, True), (1100, False), (0, False)])
-def test_fragmentation_at_the_peak(reserved: int, fires: bool) -> None:
-    found = find(cpu("aten::add", 1, 5), *Allocator(reserved).alloc(2, 1, 1000).entries)
-    assert ("fragmentation" in found) is fires
-    if fires:
-        assert found["fragmentation"].saved == 1000 * MIB
+def grow_reserved(before: int, after: int) -> list[Any]:
+    """Two allocations, of 400 and 300 MiB, with so much (MiB) reserved before and after the second one."""
+    return [
+        memory(2, 400 * MIB, 400 * MIB, device=0, address=1, reserved=before * MIB),
+        memory(3, 300 * MIB, 700 * MIB, device=0, address=2, reserved=after * MIB),
+    ]
 
 
-@pytest.mark.parametrize(("order", "fires"), [(("cudaFree", "cudaMalloc"), True), (("cudaMalloc", "cudaFree"), False)])
-def test_retries_free_before_they_allocate(order: tuple[str, str], fires: bool) -> None:
-    calls = [runtime(name, 110 + 20 * place, 10, 50 + place) for place, name in enumerate(order)]
-    found = find(cpu("aten::empty", 100, 60), *calls, *Allocator().alloc(150, 1, 100).entries)
+@pytest.mark.parametrize(
+    ("before", "after", "grown"),
+    [
+        (1000, 1300, 300),  # 600 MiB were free
+        (2000, 2000, 0),  # much is not in use, as after a higher peak, but nothing needed more
+        (600, 900, 0),  # 200 MiB were free: too little for it
+        (0, 0, 0),
+    ],
+)
+def test_fragmentation_is_growth_beside_free_memory(before: int, after: int, grown: int) -> None:
+    found = find(cpu("aten::add", 1, 5), *grow_reserved(before, after))
+    assert ("fragmentation" in found) is bool(grown)
+    if grown:
+        assert found["fragmentation"].saved == grown * MIB
+        assert "while up to 600.0 MiB reserved were free" in found["fragmentation"].seen
+
+
+@pytest.mark.parametrize(
+    ("calls", "after", "op", "fires"),
+    [
+        (("cudaMalloc", "cudaFree", "cudaMalloc"), 300, "aten::empty", True),
+        (("cudaMalloc", "cudaFree", "cudaMalloc"), 500, "aten::empty", False),  # of a library: nothing is given back
+        (("cudaFree", "cudaMalloc", "cudaMalloc"), 300, "aten::mm", False),  # no failed call before: a first use
+        (("cudaMalloc", "cudaFree", "cudaMalloc"), 300, "aten::cudnn_convolution", False),  # it tries algorithms
+    ],
+)
+def test_retries_give_back_and_ask_again(calls: tuple[str, ...], after: int, op: str, fires: bool) -> None:
+    called = [runtime(name, 110 + 20 * place, 10, 50 + place) for place, name in enumerate(calls)]
+    records = [
+        memory(90, 100 * MIB, 100 * MIB, device=0, address=1, reserved=500 * MIB),
+        memory(175, 100 * MIB, 200 * MIB, device=0, address=2, reserved=after * MIB),
+    ]
+    found = find(cpu(op, 100, 80), *called, *records)
     assert ("allocator-retries" in found) is fires
     if fires:
         assert found["allocator-retries"].time == 20_000
@@ -182,13 +222,30 @@ def test_inference_that_records_a_graph() -> None:
     assert "graph-in-inference" not in record_inference((5, 6), backward)
 
 
-@pytest.mark.parametrize(("op", "fires"), [("aten::cat", True), ("aten::add", False)])
-def test_a_cache_of_keys_and_values(op: str, fires: bool) -> None:
-    ops = [cpu(op, 100 + 50 * k, 20) for k in range(3)]
-    entries = Allocator().alloc(10, 9, 100).alloc(110, 1, 50).alloc(160, 2, 50).alloc(210, 3, 50).entries
-    found = find(*ops, cpu("aten::scaled_dot_product_attention", 300, 10), *entries)
-    assert ("kv-cache" in found) is fires
-    assert "kv-cache" not in find(*ops, *entries)  # nothing attends
+def record_appends(op: str, attends: bool, overlaps: bool = True) -> dict[str, MemoryFinding]:
+    """A cache of keys and one of values, made longer in each of three steps; the old ones are freed then."""
+    allocator, ops, held = Allocator().alloc(10, 90, 100), [], dict[int, int]()
+    for number in range(3):
+        for part in range(2):
+            at, address = 100 + 100 * number + 40 * part, 2 * number + part
+            ops.append(cpu(op, at, 20))
+            if not overlaps and part in held:
+                allocator.free(at - 5, held.pop(part))
+            allocator.alloc(at + 5, address, 50 + number)
+            if part in held:
+                allocator.free(at + 25, held.pop(part))
+            held[part] = address
+    attention = [cpu("aten::scaled_dot_product_attention", 500, 10)] if attends else []
+    return find(*ops, *attention, *allocator.entries)
+
+
+def test_a_cache_of_keys_and_values() -> None:
+    found = record_appends("aten::cat", attends=True)["kv-cache"]
+    assert "3 results of cat" in found.seen  # one of them is held twice while it is made longer
+    assert found.saved == 51 * MIB  # the old one, beside the new one of 52
+    assert "kv-cache" not in record_appends("aten::add", attends=True)
+    assert "kv-cache" not in record_appends("aten::cat", attends=False)
+    assert "kv-cache" not in record_appends("aten::cat", attends=True, overlaps=False)  # as the skips of a U-Net
 
 
 def test_the_phase_of_the_peak() -> None:

@@ -22,6 +22,7 @@ from torchprof_tui.analysis.memory.passes import (
     match_name_prefix,
 )
 from torchprof_tui.analysis.memory.producers import Producers
+from torchprof_tui.analysis.memory.workspaces import find_new_workspaces
 from torchprof_tui.trace.core.arrays import I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -36,7 +37,8 @@ class Category(IntEnum):
     ACTIVATION = 3
     INPUT = 4
     TEMPORARY = 5
-    UNKNOWN = 6
+    WORKSPACE = 6
+    UNKNOWN = 7
 
     @property
     def label(self) -> str:
@@ -50,10 +52,12 @@ RULES = {
     "the recording and freed by zero_grad",
     Category.OPTIMIZER_STATE: "allocated in Optimizer.step, and still alive when the next phase begins",
     Category.ACTIVATION: "allocated in a forward pass, and still alive when the backward pass begins; or allocated "
-    "before the recording and freed in a backward pass",
+    "before the recording or outside of the passes, and freed in a backward pass",
     Category.INPUT: "copied to the device or created outside of all modules, and still alive when the next phase "
     "begins",
     Category.TEMPORARY: "freed before the phase that it was allocated in is over",
+    Category.WORKSPACE: "the workspaces of cuBLAS, one for each thread and stream that multiplies matrices: of their "
+    "size, and never freed from a thread's first product on; or estimated of what was allocated before the recording",
     Category.UNKNOWN: "none of the other rules applies",
 }
 """Category → the rule that decides it."""
@@ -88,6 +92,7 @@ def decide_categories(producers: Producers, lifetimes: Lifetimes, phase: U8) -> 
     next_start = passes.find_next_start(born)
     outside = phase == Phase.OTHER
     category[outside & (died <= next_start) & (died < FOREVER)] = Category.TEMPORARY
+    category[_find_freed_in_backward(producers, lifetimes, outside & (died > next_start))] = Category.ACTIVATION
     sources = _Sources(producers, lifetimes.allocated_by)
     outlives_phase = (died > next_start) & (next_start < FOREVER)
     free_of_modules = np.flatnonzero((outside | (phase == Phase.FORWARD)) & outlives_phase)
@@ -98,6 +103,7 @@ def decide_categories(producers: Producers, lifetimes: Lifetimes, phase: U8) -> 
     if not producers.has_frames:  # a copy to the device may be a buffer as well
         category[held & (category == Category.INPUT)] = Category.UNKNOWN
     category[_find_held_parameters(passes, lifetimes, held, category, born)] = Category.PARAMETER
+    category[find_new_workspaces(producers, lifetimes)] = Category.WORKSPACE
     _decide_older(category, producers, lifetimes)
     return category
 
@@ -122,6 +128,17 @@ def _decide_forward(category: U8, passes: Passes, mask: Bool, born: I64, died: I
     has_backward = passes.has(Phase.BACKWARD)
     kept = lasts | (~freed & has_backward)
     category[rows] = np.where(kept, Category.ACTIVATION, np.where(freed, Category.TEMPORARY, Category.UNKNOWN))
+
+
+def _find_freed_in_backward(producers: Producers, lifetimes: Lifetimes, mask: Bool) -> I64:
+    """Find what is freed in a backward pass: int64[a], of the lifetimes in `mask` bool[k].
+
+    A forward pass that torch.compile made, recorded without Python frames, has neither calls of modules nor ops with a
+    node of their own: its allocations seem to be outside of the passes.
+    """
+    rows = np.flatnonzero(mask & (lifetimes.allocated_by >= 0) & lifetimes.is_freed)
+    freed: I64 = rows[producers.find_phases(lifetimes.freed_by[rows]) == Phase.BACKWARD]
+    return freed
 
 
 def _find_held_parameters(passes: Passes, lifetimes: Lifetimes, held: Bool, category: U8, born: I64) -> I64:

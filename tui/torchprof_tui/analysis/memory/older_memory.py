@@ -14,12 +14,22 @@ import numpy as np
 from torchprof_tui.analysis.memory.categories import Category
 from torchprof_tui.analysis.memory.device_memory import DeviceMemory
 from torchprof_tui.analysis.memory.lifetimes import Lifetimes
-from torchprof_tui.analysis.memory.passes import OPTIMIZER_STEP_PREFIX, Phase
+from torchprof_tui.analysis.memory.passes import (
+    OPTIMIZER_STEP_PREFIX,
+    Phase,
+    find_nearest_or_self,
+    match_name_prefix,
+)
 from torchprof_tui.analysis.memory.producers import Producers
+from torchprof_tui.analysis.memory.workspaces import find_workspaces
 from torchprof_tui.trace.core.arrays import U8, Bool
+from torchprof_tui.trace.model.event_kind import Kind
 
 STATE_TENSORS = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "Adagrad": 1}
-"""Tensors of a parameter's size that torch's optimizers keep for each parameter; others depend on their options."""
+"""Tensors of a parameter's size that torch's optimizers keep for each parameter; others depend on their options.
+
+SGD keeps one if it has momentum, which the ops of its step tell.
+"""
 
 _OPTIMIZER_NAME = re.compile(re.escape(OPTIMIZER_STEP_PREFIX) + r"(\w+)\.")
 
@@ -44,7 +54,7 @@ class OlderMemory:
 def estimate_older_memory(
     producers: Producers, memory: DeviceMemory, lifetimes: Lifetimes, category: U8
 ) -> OlderMemory:
-    """Divide `memory.held_before` into parameters, optimizer state and unknown.
+    """Divide `memory.held_before` into parameters, optimizer state, workspaces and unknown.
 
     Only what the recording does not see allocated is missing: fewer parameters than gradients, fewer tensors of state.
     """
@@ -56,12 +66,22 @@ def estimate_older_memory(
         parts.append(OlderPart(Category.PARAMETER, parameters, "as large as the gradients of one backward pass"))
         rest -= parameters
     name = _find_optimizer(producers)
-    tensors = STATE_TENSORS.get(name, 0)
+    tensors = 1 if name == "SGD" and _keeps_momentum(producers) else STATE_TENSORS.get(name, 0)
     missing = _find_missing(lifetimes, category == Category.OPTIMIZER_STATE, tensors * count, tensors * gradients)
     state = min(rest, missing)
     if state:
         parts.append(OlderPart(Category.OPTIMIZER_STATE, state, f"{name} keeps {tensors} × the bytes of the gradients"))
         rest -= state
+    workspaces = None if memory.is_cpu else find_workspaces(producers.trace, memory.device_id)
+    if workspaces is not None:
+        seen = int(np.count_nonzero(category == Category.WORKSPACE))
+        number = min(workspaces.count - seen, rest // workspaces.size)
+        if number > 0:
+            rule = (
+                f"cuBLAS keeps {workspaces.size / (1 << 20):.4g} MiB for each thread and stream with products: {number}"
+            )
+            parts.append(OlderPart(Category.WORKSPACE, number * workspaces.size, rule))
+            rest -= number * workspaces.size
     if rest:
         parts.append(OlderPart(Category.UNKNOWN, rest, "allocated before the recording and not freed in it"))
     return OlderMemory(memory.held_before, tuple(parts))
@@ -85,6 +105,15 @@ def _measure_gradients(producers: Producers, lifetimes: Lifetimes, category: U8)
     np.add.at(counts, within, 1)
     np.add.at(sums, within, lifetimes.bytes[rows])
     return int(counts.max()), int(sums[counts == counts.max()].min())
+
+
+def _keeps_momentum(producers: Producers) -> bool:
+    """Return whether a step of SGD multiplies in place, as it does with the momentum of each parameter only."""
+    trace = producers.trace
+    named = np.fromiter((name in ("aten::mul_", "aten::_foreach_mul_") for name in trace.names), np.bool_)
+    rows = np.flatnonzero(named[trace.name] & (trace.kind == Kind.OP))
+    steps = match_name_prefix(trace, OPTIMIZER_STEP_PREFIX)
+    return bool((find_nearest_or_self(trace.parent, rows, steps) >= 0).any())
 
 
 def _find_optimizer(producers: Producers) -> str:

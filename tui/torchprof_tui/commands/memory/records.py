@@ -10,7 +10,9 @@ from torchprof_tui.commands.common.partial_input import ProblemRecord
 SCHEMA = "torchprof-tui/memory/1"
 
 PhaseName = Literal["forward", "backward", "optimizer", "outside", "before the recording"]
-CategoryName = Literal["parameter", "gradient", "optimizer state", "activation", "input", "temporary", "unknown"]
+CategoryName = Literal[
+    "parameter", "gradient", "optimizer state", "activation", "input", "temporary", "workspace", "unknown"
+]
 
 
 class PeakRecord(Record, frozen=True, kw_only=True):

@@ -27,8 +27,8 @@ _XPLANE = (
     "jax.profiler.start_trace(…, create_perfetto_trace=True) writes another that does"
 )
 _MEMORY_SNAPSHOT = (
-    "a memory snapshot of torch.cuda.memory; torchprof-tui memory FILE prints it, and a trace recorded with "
-    "profile_memory=True opens here (M: the memory screen)"
+    "a memory snapshot of torch.cuda.memory; torchprof-tui FILE shows it, torchprof-tui memory FILE prints it, and a "
+    "trace recorded with profile_memory=True opens here (M: the memory screen)"
 )
 _SPEEDSCOPE = "a profile for speedscope.app, which shows it; py-spy record --format chrometrace writes one that opens"
 _CHAKRA = (

@@ -30,11 +30,12 @@ BAND_KINDS = {
     Category.ACTIVATION: Kind.KERNEL,
     Category.INPUT: Kind.ANNOTATION,
     Category.TEMPORARY: Kind.COLLECTIVE,
+    Category.WORKSPACE: Kind.MEMSET,
     Category.UNKNOWN: Kind.PROFILER,
 }
 """The colour of each category: that of a kind of events."""
 
-LETTERS = "pgoaitu?"
+LETTERS = "pgoaitwu?"
 """What the bands are filled with where the terminal has no colours."""
 
 FULL, CURSOR, RESERVED = "█", "│", "╌"

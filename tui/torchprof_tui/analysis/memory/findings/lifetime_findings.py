@@ -26,6 +26,9 @@ MIN_STEPS = 5
 MIN_GROWTH = 64 << 10
 """Bytes of a step below which growth is not told from counters and logs."""
 
+SPIKE_SHARE = 0.05
+"""Share of a step up to which a temporary that makes the peak is a spike."""
+
 CAST_OP = "aten::_to_copy"
 CAT_OP = "aten::cat"
 
@@ -82,9 +85,12 @@ def _select_recurring(device: DeviceHistory, rows: I64, step: I64, count: int) -
 
 
 def find_spikes(device: DeviceHistory) -> list[MemoryFinding]:
-    """Find the temporary at the peak without which the peak would be lower."""
+    """Find the temporary at the peak without which the peak would be lower, and which is alive for a short time only.
+
+    In inference all results are temporary; those that live on, as keys and values do, make no spike.
+    """
     state = device.find_peak()
-    temporary = state.alive[device.category[state.alive] == Category.TEMPORARY]
+    temporary = _select_short(device, state.alive[device.category[state.alive] == Category.TEMPORARY])
     if not len(temporary):
         return []
     op, _ = device.label_lifetimes(temporary, GroupBy.OP)
@@ -94,7 +100,8 @@ def find_spikes(device: DeviceHistory) -> list[MemoryFinding]:
     index, labels = device.label_lifetimes(largest[:1], GroupBy.OP)
     what = labels[int(index[0])]
     total = int(device.lifetimes.bytes[largest].sum())
-    everywhere = _select_of_op(device, np.flatnonzero(device.category == Category.TEMPORARY), what)
+    short = _select_short(device, np.flatnonzero(device.category == Category.TEMPORARY))
+    everywhere = _select_of_op(device, short, what)
     saved = min(compute_saving(device, everywhere), total)
     if not what or not is_worth_it(device, saved):
         return []
@@ -116,6 +123,17 @@ def find_spikes(device: DeviceHistory) -> list[MemoryFinding]:
     ]
 
 
+def _select_short(device: DeviceHistory, lifetimes: I64) -> I64:
+    """Select the lifetimes (rows int64[k]) that take a small share of a step; of the recording, without steps."""
+    times = device.producers.memory.time
+    steps = device.producers.trace.profiler_steps
+    usual = float(np.median([step.duration for step in steps])) if steps else float(times[-1] - times[0])
+    allocated_by, freed_by = device.lifetimes.allocated_by[lifetimes], device.lifetimes.freed_by[lifetimes]
+    known = (allocated_by >= 0) & (freed_by >= 0)
+    short: I64 = lifetimes[known & (times[freed_by] - times[allocated_by] <= SPIKE_SHARE * usual)]
+    return short
+
+
 def find_duplicates(device: DeviceHistory) -> list[MemoryFinding]:
     """Find copies in another precision that are alive at the peak beside what they were made of."""
     if device.memory.is_cpu:
@@ -132,7 +150,7 @@ def find_duplicates(device: DeviceHistory) -> list[MemoryFinding]:
             "duplicate-copies",
             add_owner(
                 f"{format_number(len(named), 'cast')}, {format_size(total)} of the peak's "
-                f"{format_size(state.allocated)}, are alive beside what they copy",
+                f"{format_size(state.allocated)}, hold the same values in another precision",
                 name_largest(device, named),
             ),
             saved,
@@ -192,15 +210,19 @@ def find_kept_graph(device: DeviceHistory) -> list[MemoryFinding]:
 
 
 def find_kv_cache(device: DeviceHistory) -> list[MemoryFinding]:
-    """Find the share of results of `cat` that live through a step of inference: a cache of keys and values."""
+    """Find results of `cat` that are appended to, in a model that attends: a cache of keys and values.
+
+    While one is alive another begins that is as large or larger, as `torch.cat` makes it from the old cache.
+    """
     passes, state = device.producers.passes, device.find_peak()
     if passes.has(Phase.BACKWARD) or passes.has(Phase.OPTIMIZER):
         return []
     cached = _select_of_op(device, state.alive, CAT_OP)
+    cached = cached[_is_appended_to(device, cached)]
     if len(cached) < 2:
         return []
     total = int(device.lifetimes.bytes[cached].sum())
-    saved = compute_saving(device, cached[1:2])  # each append holds one tensor of the cache twice
+    saved = int(device.lifetimes.bytes[cached].min())  # each append holds one tensor of the cache twice
     if total < MIN_SHARE * state.allocated or not _attends(device) or not is_worth_it(device, total):
         return []
     return [
@@ -218,6 +240,25 @@ def find_kv_cache(device: DeviceHistory) -> list[MemoryFinding]:
             cached,
         )
     ]
+
+
+def _is_appended_to(device: DeviceHistory, cached: I64) -> Bool:
+    """Test which lifetimes (rows int64[k]) of `cat` are copied into one, or from one, a little longer: bool[k].
+
+    The two overlap, and the longer has at most twice the bytes.
+    """
+    every = _select_of_op(device, np.arange(len(device.lifetimes)), CAT_OP)
+    begin, end, size = (
+        column[every] for column in (device.lifetimes.begin, device.lifetimes.end, device.lifetimes.bytes)
+    )
+    appended = np.zeros(len(cached), np.bool_)
+    for row, lifetime in enumerate(cached.tolist()):
+        own_begin, own_end = int(device.lifetimes.begin[lifetime]), int(device.lifetimes.end[lifetime])
+        own_size = int(device.lifetimes.bytes[lifetime])
+        after = (begin > own_begin) & (begin < own_end) & (end > own_end) & (size >= own_size) & (size <= 2 * own_size)
+        before = (begin < own_begin) & (end > own_begin) & (end < own_end) & (size <= own_size) & (2 * size >= own_size)
+        appended[row] = bool((after | before).any())
+    return appended
 
 
 def _attends(device: DeviceHistory) -> bool:

@@ -42,6 +42,7 @@ from torchprof_tui.analysis.patterns.rules import (
     graphs,
     host_code,
     host_pauses,
+    memory,
     moe,
     multi_gpu,
     npu,
@@ -68,6 +69,7 @@ _RULE_MODULES = (
     *(warmup, profiler_cost, serving, decode_graphs, decode_tokens, serving_schedule, graphs),
     *(moe, optimizer, op_loop, host_pauses),
     *(slow_host, attention_layout, clocks, fsdp, npu, host_code, cpu_contention),
+    *(memory,),
 )
 """Importing these modules registers their patterns. Several share a section: this is the order within it."""
 

@@ -17,6 +17,7 @@ from torchprof_tui.analysis.patterns.engine.missing_data import (
     NO_GPU,
     NO_GPU_HERE,
     NO_LINKS,
+    NO_MEMORY,
     NO_STEPS,
     NOTHING_HERE,
     SERVING_STEPS_ONLY,
@@ -26,7 +27,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Answer, Pattern, Stat
 PARTIAL_INPUT_NOTE = "from the readable part of the file"
 
 _MISSING_DATA_REASONS = frozenset(
-    [NO_CALLS, NO_CPU, NO_GPU, NO_GPU_HERE, NO_LINKS, NO_STEPS, NOTHING_HERE, SERVING_STEPS_ONLY]
+    [NO_CALLS, NO_CPU, NO_GPU, NO_GPU_HERE, NO_LINKS, NO_MEMORY, NO_STEPS, NOTHING_HERE, SERVING_STEPS_ONLY]
 )
 """Reasons that would be wrong for a file that may have lost the missing data."""
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from torchprof_tui.analysis.patterns.engine.missing_data import NO_CALLS, NO_GPU
+from torchprof_tui.analysis.patterns.engine.missing_data import NO_CALLS, NO_GPU, NO_MEMORY
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
 
 NEEDS_GPU = "needs GPU activity"
+
+_COUNTED = {NEEDS_GPU: "GPU activity", NO_MEMORY: "the records of profile_memory=True"}
+"""Reasons of many patterns, which are counted, and what each of them needs."""
 
 
 def group_undecidable(findings: Iterable[Finding]) -> list[tuple[str, list[str]]]:
@@ -27,7 +30,7 @@ def group_undecidable(findings: Iterable[Finding]) -> list[tuple[str, list[str]]
 
 
 def describe_group(reason: str, ids: list[str]) -> str:
-    """Describe one group: "reason: id, id"; those that need a GPU, dozens, by their number. As recorded: `clean` it."""
-    if reason == NEEDS_GPU:
-        return f"{len(ids)} pattern{'s need' if len(ids) != 1 else ' needs'} GPU activity"
+    """Describe one group: "reason: id, id"; those that many have by their number. As recorded: `clean` it."""
+    if reason in _COUNTED:
+        return f"{len(ids)} pattern{'s need' if len(ids) != 1 else ' needs'} {_COUNTED[reason]}"
     return f"{reason}: {', '.join(ids)}"

@@ -166,6 +166,20 @@ GUIDES: dict[str, Guide] = {
             ("category", "decided from what allocated it and how long it lives: torchprof-tui memory prints the rules"),
         ),
     ),
+    "snapshot": Guide(
+        "A memory snapshot",
+        (
+            ("curve", "what the program requested over the recorded history; ╌ what was reserved for it"),
+            (
+                "▼ peak, │",
+                "the most that was requested; the cursor, ← →: the lists are of its time, end is the snapshot",
+            ),
+            ("line, stack", "what is alive at the cursor, by line of the program or by whole stack"),
+            ("before the …", "allocated before the history begins, which keeps only its last entries"),
+            ("segments", "memory from the driver at the time of the snapshot; █ in use, · free"),
+            ("out of memory", "allocations that failed, with what the device had left"),
+        ),
+    ),
     "guess": Guide(
         "Guess, then look",
         (

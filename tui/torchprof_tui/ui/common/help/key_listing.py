@@ -23,6 +23,7 @@ SECTION_TITLES = {
     "tree": "Tree",
     "flame": "Flame graph",
     "memory": "Memory",
+    "snapshot": "Memory snapshot",
     "diff": "Comparison",
     "start": "Traces",
     "path": "Typing a path",

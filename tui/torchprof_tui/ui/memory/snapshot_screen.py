@@ -1,0 +1,320 @@
+"""Screen of a memory snapshot without a trace: the curve of its history, and what is alive at a time, with stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rich.cells import cell_len
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.geometry import Size
+from textual.screen import Screen
+
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.ui.common.messages import JumpAsked, PanelPicked
+from torchprof_tui.ui.common.name_display import clean, truncate
+from torchprof_tui.ui.common.number_format import format_value
+from torchprof_tui.ui.common.painted_widget import TextRun
+from torchprof_tui.ui.common.row_list import RowList, RowPicked
+from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
+from torchprof_tui.ui.common.terminal_info import follow_theme
+from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
+from torchprof_tui.ui.explorer.panels.panel_dock import PanelTabs
+from torchprof_tui.ui.explorer.view_state import LARGEST_ZOOM, PAN_DIVISOR, ZOOM_FACTOR
+from torchprof_tui.ui.memory.snapshot_chart import GUTTER, SnapshotChart
+from torchprof_tui.ui.memory.snapshot_keys import BINDINGS, HINTS
+from torchprof_tui.ui.memory.snapshot_rows import (
+    HEADERS,
+    NO_HISTORY,
+    RowsRead,
+    ShownSnapshot,
+    SnapshotList,
+    SnapshotQuery,
+    SnapshotRead,
+    find_rows,
+    read_shown_snapshot,
+)
+
+NOT_READ = "nothing to see yet: the snapshot is being read"
+WHOLE_HISTORY = "this is the whole history"
+NO_TRACE = "ops, modules and categories are in a trace: record one with run --profile-memory --memory-snapshot"
+NOTHING = {
+    SnapshotList.FAILURES: "no allocation failed in this history",
+    SnapshotList.FINDINGS: "nothing was found: neither fragmentation, nor retries, nor a failed allocation",
+}
+_WIDTHS = (10, 7, 10, 10)
+_TRACE_PATTERN = "*.trace.json*"
+
+
+class SnapshotScreen(Screen[Any]):
+    """Show a snapshot; it is read on a thread.
+
+    `settle` is called when it was read, or cannot be: with why not, one line, or "".
+    """
+
+    CSS_PATH = "memory_screen.tcss"
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [*BINDINGS]
+    TITLE = "snapshot"
+    help_topic = "snapshot"
+
+    def __init__(self, path: Path, settle: Callable[[str], None] = lambda problem: None) -> None:
+        super().__init__()
+        self.path = path
+        self._settle = settle
+        self.viewport = Viewport.whole((0, 1), 40, margin=0)
+        self.time = 0
+        self.shown_list = SnapshotList.LINE
+        self.read: RowsRead | None = None
+        self._devices: tuple[ShownSnapshot, ...] = ()
+        self._number = 0
+        self._problem = ""
+        self.chart = SnapshotChart(id="snapshot-chart")
+        self._totals = StatusLine(id="snapshot-totals")
+        self._tabs = PanelTabs([(each.value, each.value) for each in SnapshotList])
+        self.rows = RowList(self._build_row, self._build_header, id="snapshot-rows")
+        self._detail = StatusLine(id="snapshot-detail")
+        self._status = StatusLine(id="snapshot-status")
+        self._worker = DebouncedWorker(self)
+
+    def compose(self) -> ComposeResult:
+        yield self._totals
+        yield self.chart
+        yield self._tabs
+        yield self.rows
+        yield self._detail
+        yield self._status
+
+    def on_mount(self) -> None:
+        follow_theme(self)
+        self._status.show_keys(HINTS)
+        self._tabs.show_active(self.shown_list.value)
+        self._arrange(self.app.size)
+        self.rows.empty_text = f"reading {clean(self.path.name)} …"
+        self._worker.submit("snapshot", partial(read_shown_snapshot, self.path))
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._arrange(event.size)
+        self._refresh_view()
+
+    def _arrange(self, size: Size) -> None:
+        has_curve = self.device is None or len(self.device.time) > 0
+        self.chart.styles.height = min(max(size.height * 3 // 10, 5), 20) if has_curve else 0
+        self.viewport = self.viewport.resize(max(size.width - GUTTER, 1))
+
+    @property
+    def device(self) -> ShownSnapshot | None:
+        """The device that is shown; None until the snapshot was read, and where it cannot be."""
+        return self._devices[self._number] if self._devices else None
+
+    def _get_device(self) -> ShownSnapshot | None:
+        """Return the device; None where there is none, and say so."""
+        if self.device is None:
+            self._status.show_message(self._problem or NOT_READ)
+        return self.device
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    def on_snapshot_read(self, message: SnapshotRead) -> None:
+        self._devices, self._problem = message.devices, message.problem
+        if self._devices:
+            self._show_device(0)
+            self._status.show_message(self._describe_surroundings())
+        else:
+            self.rows.empty_text = f"{self._problem}. q: leave; o: open another file"
+            self.rows.set_row_count(0)
+        self._settle(self._problem)
+
+    def _describe_surroundings(self) -> str:
+        """Describe what failed, else where the ops of these allocations are: in the trace beside, or in none."""
+        failed = sum(len(shown.device.list_failures()) for shown in self._devices)
+        if failed:
+            return f"{failed:,} allocation{'s' if failed != 1 else ''} failed: tab shows what was asked for"
+        try:
+            traces = sorted(self.path.parent.glob(_TRACE_PATTERN))
+        except OSError:
+            traces = []
+        if not traces:
+            return NO_TRACE
+        return f"the trace beside it, {clean(traces[0].name)}, may have these ops: open it (o), and press M"
+
+    def _show_device(self, number: int) -> None:
+        """Show a device, with the cursor at the peak of its history."""
+        self._number = number
+        shown = self._devices[number]
+        if len(shown.time):
+            self.viewport = Viewport.whole((0, int(shown.time[-1]) + 1), self.viewport.width, margin=0)
+            self.time = int(shown.time[shown.peak])
+        totals = shown.device.totals
+        self._totals.show_message(
+            f"{clean(self.path.name)} · {shown.device.label}: {format_value(totals.reserved, 'bytes')} reserved in "
+            f"{totals.segments:,} segments, {format_value(totals.allocated, 'bytes')} allocated, "
+            f"{format_value(totals.free, 'bytes')} free, the largest block "
+            f"{format_value(totals.largest_free, 'bytes')}"
+        )
+        self._arrange(self.app.size)
+        self._refresh_view()
+
+    def _refresh_view(self) -> None:
+        """Show the viewport and the cursor, and ask for the rows there."""
+        shown = self.device
+        self.chart.show(shown, self.viewport, self.time)
+        if shown is not None:
+            self._worker.submit("rows", partial(find_rows, shown, self._build_query(shown)))
+
+    def _build_query(self, shown: ShownSnapshot) -> SnapshotQuery:
+        is_peak = shown.peak >= 0 and self.time == int(shown.time[shown.peak])
+        position = shown.peak if is_peak else shown.find_position(self.time)
+        return SnapshotQuery(self._number, position, self.shown_list)
+
+    def on_rows_read(self, message: RowsRead) -> None:
+        shown = self.device
+        if shown is None or message.query != self._build_query(shown):
+            return
+        is_same = self.read is not None and self.read.query.shown is message.query.shown
+        self.read = message
+        self.rows.empty_text = NOTHING.get(message.query.shown, "nothing is alive here")
+        self.rows.set_row_count(len(message.rows), self.rows.cursor if is_same else 0)
+        self._show_detail()
+
+    def _show_detail(self) -> None:
+        has_row = self.read is not None and self.rows.cursor < len(self.read.rows)
+        self._detail.show_message(self.read.rows[self.rows.cursor].detail if self.read and has_row else "")
+
+    # -- rows ----------------------------------------------------------------------------------------------
+
+    def _build_header(self, width: int) -> list[TextRun]:
+        palette = self.rows.palette
+        return (
+            []
+            if self.read is None
+            else [(format_cells(HEADERS[self.read.query.shown], width, self._describe_time()), palette.muted)]
+        )
+
+    def _describe_time(self) -> str:
+        """Describe the time of the list; "" for lists of the whole snapshot."""
+        read = self.read
+        if read is None or read.query.shown not in (SnapshotList.LINE, SnapshotList.STACK, SnapshotList.ALLOCATIONS):
+            return ""
+        if read.state is None:
+            return f" · {NO_HISTORY}"
+        used, reserved = (format_value(size, "bytes") for size in (read.state.requested, read.state.reserved))
+        return f" · at {format_duration(read.state.time)}: {used} requested, {reserved} reserved"
+
+    def _build_row(self, index: int, width: int, selected: bool) -> list[TextRun]:
+        assert self.read is not None
+        palette = self.rows.palette
+        text = format_cells(self.read.rows[index].cells, width - 1)
+        return [("▶" if selected else " ", palette.accent), (text, palette.active if selected else palette.text)]
+
+    def action_move(self, rows: int) -> None:
+        if self._get_device() is None:
+            return
+        before = self.rows.cursor
+        self.rows.move_by(rows)
+        edge = "" if self.rows.cursor != before else f"the {'first' if rows < 0 else 'last'} row"
+        self._status.show_message(edge)
+        self._show_detail()
+
+    def action_page(self, pages: int) -> None:
+        self.action_move(pages * self.rows.page_size)
+
+    def on_row_picked(self, message: RowPicked) -> None:
+        self._show_detail()
+
+    def action_list(self, direction: int) -> None:
+        kinds = list(SnapshotList)
+        self._show_list(kinds[(kinds.index(self.shown_list) + direction) % len(kinds)])
+
+    def on_panel_picked(self, message: PanelPicked) -> None:
+        self._show_list(SnapshotList(message.panel))
+
+    def _show_list(self, shown: SnapshotList) -> None:
+        if self._get_device() is not None:
+            self.shown_list = shown
+            self._tabs.show_active(shown.value)
+            self._status.show_message("")
+            self._refresh_view()
+
+    # -- time ----------------------------------------------------------------------------------------------
+
+    def _move(self, viewport: Viewport, time: int, reason: str) -> None:
+        """Show a viewport and a cursor, or say why that changes nothing."""
+        shown = self._get_device()
+        if shown is None:
+            return
+        if not len(shown.time):
+            self._status.show_message(NO_HISTORY)
+        elif (viewport, time) == (self.viewport, self.time):
+            self._status.show_message(reason)
+        else:
+            self.viewport, self.time = viewport, time
+            self._status.show_message("")
+            self._refresh_view()
+
+    def action_zoom(self, steps: int) -> None:
+        time = min(max(self.time, self.viewport.t0), self.viewport.t1 - 1)
+        view = self.viewport.zoom(time, ZOOM_FACTOR**steps)
+        self._move(view, self.time, LARGEST_ZOOM if steps > 0 else WHOLE_HISTORY)
+
+    def action_pan(self, tenths: int) -> None:
+        view = self.viewport.pan_cells(tenths * max(1, self.viewport.width // PAN_DIVISOR))
+        reason = WHOLE_HISTORY if view.is_whole else f"the {'end' if tenths > 0 else 'start'} of the history"
+        self._move(view, self.time, reason)
+
+    def action_fit_all(self) -> None:
+        self._move(Viewport.whole(self.viewport.limits, self.viewport.width, margin=0), self.time, WHOLE_HISTORY)
+
+    def action_step(self, cells: int) -> None:
+        low, high = self.viewport.limits
+        time = min(max(self.viewport.middle(self.viewport.cell(self.time) + cells), low), high - 1)
+        edge = f"the {'end' if cells > 0 else 'start'} of the history"
+        self._move(self.viewport.reveal(time, time + 1), time, edge)
+
+    def action_to_end(self, later: bool) -> None:
+        low, high = self.viewport.limits
+        time = high - 1 if later else low
+        self._move(self.viewport.reveal(time, time + 1), time, f"the {'end' if later else 'start'}")
+
+    def action_peak(self) -> None:
+        shown = self._get_device()
+        if shown is not None:
+            time = int(shown.time[shown.peak]) if len(shown.time) else 0
+            self._move(self.viewport.reveal(time, time + 1), time, "the cursor is at the peak")
+
+    def on_jump_asked(self, message: JumpAsked) -> None:
+        self._move(self.viewport, int(message.at), "")
+
+    # -- devices and copying -------------------------------------------------------------------------------
+
+    def action_device(self) -> None:
+        if self._get_device() is None:
+            return
+        if len(self._devices) == 1:
+            self._status.show_message("no other GPU is in this snapshot")
+            return
+        self._show_device((self._number + 1) % len(self._devices))
+
+    def action_copy(self, everything: bool) -> None:
+        if self._get_device() is None or self.read is None or not self.read.rows:
+            self._status.show_message("nothing to copy here yet")
+            return
+        if everything:
+            rows = [HEADERS[self.shown_list], *(row.cells for row in self.read.rows)]
+            text = "".join("\t".join(cell.strip() for cell in row) + "\n" for row in rows)
+            label = f"the list: {self.shown_list.value}"
+        else:
+            text = label = self.read.rows[self.rows.cursor].detail
+        self.app.copy_to_clipboard(text)
+        self._status.show_message(format_copy_message(label))
+
+
+def format_cells(cells: tuple[str, ...], width: int, more: str = "") -> str:
+    """Join the cells of a row, or of the header with `more` after them, into one line."""
+    columns = " ".join(cell.rjust(size) for cell, size in zip(cells[:-1], _WIDTHS, strict=False))
+    return f"{columns}  {truncate(cells[-1] + more, max(width - cell_len(columns) - 2, 1))}"
