@@ -90,6 +90,7 @@ def test_repetitions_of_serving_steps_say_their_kind() -> None:
     assert names[:9] == ["1 #0 prefill", *(f"1 #{token} decode" for token in range(1, 9))]
     assert names[9] == "2a #0 of each"
     first, second, third = sheet.totals
-    assert first.startswith("1: 9 × 140 kernels (1 prefill, 8 decode), p50 ") and first.endswith("; 1 differs: #0")
+    assert first.startswith("1: 9 × 140 kernels (1 prefill, 8 decode), p50 ")
+    assert first.endswith("; 1 differs: #0")
     assert "at 1 place in pattern 1; 6 prefill)" in second
     assert "at 8 places in pattern 1; 48 decode)" in third
