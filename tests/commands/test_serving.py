@@ -116,3 +116,39 @@ def test_patterns_do_not_take_unlike_steps_for_iterations(capsys: pytest.Capture
     answer = read_json_answer(capsys, "check", serving, "--json")
     states = {pattern["id"]: pattern["state"] for pattern in answer["patterns"]}
     assert states["not-warmed-up"] != "fired"
+
+
+def test_check_has_the_serving_steps_that_info_has(capsys: pytest.CaptureFixture[str], serving: Path) -> None:
+    checked = read_json_answer(capsys, "check", serving, "--json")
+    assert checked["serving"] == read_json_answer(capsys, "info", serving, "--json")["serving"]
+    (report,) = tt.open(serving).check().serving
+    assert [kind.count for kind in report.kinds] == [kind["steps"] for kind in checked["serving"][0]["kinds"]]
+    _, out, _ = call_main(capsys, "check", serving, "--markdown")
+    lines = out.splitlines()
+    start = lines.index("## Serving steps")
+    assert [line.split(" | ")[0] for line in lines[start + 4 : start + 7]] == ["| prefill", "| decode", "| mixed"]
+    assert any(line.startswith("- decode: 6 of 30 kernels not in graphs: launched before or after") for line in lines)
+
+
+def test_check_of_a_range_has_the_steps_that_start_in_it(capsys: pytest.CaptureFixture[str], serving: Path) -> None:
+    steps = read_json_answer(capsys, "info", serving, "--json")["steps"]
+    t0, t1 = steps[1]["start_ns"], steps[3]["start_ns"]
+    answer = read_json_answer(capsys, "check", serving, "--json", "--range", f"{t0}ns:{t1}ns")
+    assert [(kind["kind"], kind["steps"]) for kind in answer["serving"][0]["kinds"]] == [("decode", 2)]
+    (report,) = tt.open(serving).check(t0, t1).serving
+    assert [kind.count for kind in report.kinds] == [2]
+    (nothing,) = tt.open(serving).check(t0 + 1, t0 + 2).serving
+    assert nothing.missing == "no step of the serving engine starts in this range"
+
+
+def test_check_of_a_training_run_has_no_serving_section(capsys: pytest.CaptureFixture[str], training: Path) -> None:
+    (told,) = read_json_answer(capsys, "check", training, "--json")["serving"]
+    assert (told["steps"], told["kinds"]) == (0, [])
+    assert "Serving" not in call_main(capsys, "check", training, "--markdown")[1]
+
+
+def test_input_of_a_serving_engine_is_not_said_to_lack_steps(capsys: pytest.CaptureFixture[str], serving: Path) -> None:
+    patterns = read_json_answer(capsys, "check", serving, "--json")["patterns"]
+    (found,) = [each for each in patterns if each["id"] == "input-starved"]
+    assert found["state"] == "cannot_tell"
+    assert found["reason"].startswith("no data loader was recorded; a serving engine waits for requests")

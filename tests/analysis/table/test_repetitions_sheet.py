@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.analysis.repetition.test_repetitions import decode
+from torchprof_samples import find
 from torchprof_tui.analysis.repetition.repetitions import Difference, find_repetitions
 from torchprof_tui.analysis.table.repetitions_sheet import (
     build_repetitions_sheet,
@@ -14,6 +15,7 @@ from torchprof_tui.analysis.table.repetitions_sheet import (
     measure_totals,
 )
 from torchprof_tui.analysis.table.sheets import Sheet
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 
 
@@ -68,7 +70,7 @@ def test_totals_and_their_lines() -> None:
         ("2", "1", False, 6, 0),
     ]
     first, second = sheet_of(made).totals
-    assert first == "1: 6 × 28 kernels, p50 83.0 µs, p95 85.3 µs, one every 94.0 µs, 99% of the time; 1 differ"
+    assert first == "1: 6 × 28 kernels, p50 83.0 µs, p95 85.3 µs, one every 94.0 µs, 99% of the time; 1 differs: #3"
     assert second.startswith("2: 24 × 6 kernels (4 in a row, at 6 places in pattern 1), p50 17.0 µs, p95 17.0 µs")
 
 
@@ -80,3 +82,15 @@ def test_a_difference_in_words() -> None:
 def test_a_trace_without_a_repetition_has_an_empty_sheet() -> None:
     sheet = sheet_of(decode(tokens=1, layers=1))
     assert (len(sheet), sheet.totals) == (0, ())
+
+
+def test_repetitions_of_serving_steps_say_their_kind() -> None:
+    sheet = sheet_of(load_trace(str(find("generate_eager").path)))
+    names = sorted(str(name) for name in column(sheet, "name"))
+    assert names[:9] == ["1 #0 prefill", *(f"1 #{token} decode" for token in range(1, 9))]
+    assert names[9] == "2a #0 of each"
+    first, second, third = sheet.totals
+    assert first.startswith("1: 9 × 140 kernels (1 prefill, 8 decode), p50 ")
+    assert first.endswith("; 1 differs: #0")
+    assert "at 1 place in pattern 1; 6 prefill)" in second
+    assert "at 8 places in pattern 1; 48 decode)" in third

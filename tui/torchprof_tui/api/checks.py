@@ -15,6 +15,8 @@ from torchprof_tui.analysis.patterns.verdict.own_time import NO_TIME
 from torchprof_tui.analysis.patterns.verdict.time_tree import TimePart as AnalysedPart
 from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict as AnalysedVerdict
+from torchprof_tui.analysis.serving.report import report_serving
+from torchprof_tui.analysis.serving.serving_steps import ServingReport
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.model.trace import Trace
@@ -100,13 +102,18 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A checked range. `findings`: one per pattern, worst first. `verdicts`: one per rank. `gaps`: the longest ones."""
+    """A checked range. `findings`: one per pattern, worst first. `verdicts`: one per rank. `gaps`: the longest ones.
+
+    `serving`: one per rank: the steps of a serving engine by kind, of those that start in the range; `missing` says why
+    there are none.
+    """
 
     start_ns: int
     duration_ns: int
     verdicts: tuple[Verdict, ...]
     findings: tuple[Finding, ...]
     gaps: tuple[Gap, ...]
+    serving: tuple[ServingReport, ...] = field(repr=False, compare=False)
 
     @property
     def verdict(self) -> Verdict:
@@ -151,6 +158,7 @@ def _build_check(report: CheckReport) -> Check:
         verdicts=tuple(_build_verdict(verdict, rank) for verdict, rank in zip(report.verdicts, ranks, strict=True)),
         findings=tuple(_build_finding(report, found) for found in report.findings),
         gaps=tuple(map(_build_gap, report.gaps)),
+        serving=tuple(report_serving(rank.trace, report.serving_range) for rank in report.trace.all_ranks),
     )
 
 

@@ -7,15 +7,18 @@ import random
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.helpers.paths import FIXTURES
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import CUT_SHORT, UNREADABLE_ENTRY
 from torchprof_tui.trace.decode.general_decoder import decode_trace
-from torchprof_tui.trace.decode.perfetto_protobuf.packet_chunks import PacketChunker, looks_like_packets
+from torchprof_tui.trace.decode.perfetto_protobuf.packet_chunks import PACKET_TAG, PacketChunker, looks_like_packets
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.perfetto_protobuf.wire_format import WireError, parse_varint
 from torchprof_tui.trace.sources.open import open_source
 
 _DATA = gzip.decompress((FIXTURES / "pftrace" / "cuda_graph_replay.pftrace.gz").read_bytes())
@@ -114,3 +117,53 @@ def test_chunks_are_whole_packets_however_the_stream_comes(block_size: int, chun
     assert [chunk.offset + at for chunk in chunks for at in chunk.tag.tolist()] == whole.tag.tolist()
     assert [chunk.offset + at for chunk in chunks for at in chunk.begin.tolist()] == whole.begin.tolist()
     assert chunker.is_cut_short
+
+
+def list_packets(data: bytes) -> list[tuple[int, int]]:
+    """List (tag, begin) of the whole packets, one by one."""
+    packets, position = [], 0
+    while position < len(data) and data[position] == PACKET_TAG:
+        try:
+            size, begin = parse_varint(data, position + 1)
+        except WireError:
+            break
+        if begin + size > len(data):
+            break
+        packets.append((position, begin))
+        position = begin + size
+    return packets
+
+
+def pad_length(size: int, is_padded: bool) -> bytes:
+    """Encode the length of a packet, if wanted in four bytes as Perfetto's own writer does."""
+    digits = [size >> 7 * k & 127 for k in range(4)]
+    while len(digits) > 1 and not digits[-1] and not is_padded:
+        digits.pop()
+    return bytes([*(digit | 128 for digit in digits[:-1]), digits[-1]])
+
+
+_MISLEADING = st.lists(st.sampled_from([0, 1, 2, 3, 10, 10, 10, 12, 128, 130, 255]), max_size=200).map(bytes)
+
+
+@given(
+    packets=st.lists(st.tuples(_MISLEADING, st.booleans(), st.sampled_from([1, 1, 1, 90])), max_size=60),
+    damage=st.none() | st.tuples(st.integers(0, 10**4), st.integers(0, 255)),
+    cut=st.integers(0, 40),
+    chunk_size=st.sampled_from([1, 64, 500, 1 << 20]),
+)
+def test_packets_are_those_of_a_plain_loop_whatever_they_contain(
+    packets: list[tuple[bytes, bool, int]], damage: tuple[int, int] | None, cut: int, chunk_size: int
+) -> None:
+    data = bytearray()
+    for content, is_padded, repeats in packets:
+        data += b"\n" + pad_length(len(content) * repeats, is_padded) + content * repeats
+    if damage is not None and data:
+        data[damage[0] % len(data)] = damage[1]
+    whole = bytes(data[: max(len(data) - cut, 0)])
+    chunks = list(PacketChunker(iter([whole]), chunk_size))
+    found = [
+        (chunk.offset + at, chunk.offset + begin)
+        for chunk in chunks
+        for at, begin in zip(chunk.tag.tolist(), chunk.begin.tolist(), strict=True)
+    ]
+    assert found == list_packets(whole)

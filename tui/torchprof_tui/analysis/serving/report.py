@@ -19,8 +19,22 @@ RECORD_SERVING_STEPS = (
 """How to record steps; VLLM_CUSTOM_SCOPES_FOR_PROFILING adds scopes inside a step."""
 
 
-def report_serving(trace: Trace) -> ServingReport:
-    """Report the serving steps of a trace of one process. Opens the traces of the captures, where it has some."""
+NO_STEPS_IN_RANGE = "no step of the serving engine starts in this range"
+
+
+def report_serving(trace: Trace, time_range: tuple[int, int] | None = None) -> ServingReport:
+    """Report the serving steps of a trace of one process. Opens the traces of the captures, where it has some.
+
+    `time_range`: the kinds and layers are those of the steps that start in [t0, t1) ns.
+    """
     steps = get_serving_steps(trace)
-    missing = "" if len(steps) else f"{NO_SERVING_STEPS}; {RECORD_SERVING_STEPS}"
-    return ServingReport(steps, summarize_kinds(steps), measure_layers(trace, steps), missing)
+    if not len(steps):
+        return ServingReport(steps, (), None, f"{NO_SERVING_STEPS}; {RECORD_SERVING_STEPS}")
+    if time_range is None:
+        return ServingReport(steps, summarize_kinds(steps), measure_layers(trace, steps), "")
+    chosen = (steps.start >= time_range[0]) & (steps.start < time_range[1])
+    layers = measure_layers(trace, steps) if chosen.any() else None
+    if layers is not None:
+        layers = layers.select_steps(chosen)
+    missing = "" if chosen.any() else NO_STEPS_IN_RANGE
+    return ServingReport(steps, summarize_kinds(steps, chosen), layers, missing)

@@ -163,6 +163,14 @@ class LayerTimes:
     cpu_time: I64
     is_captured: bool
 
+    def select_steps(self, chosen: Bool) -> LayerTimes | None:
+        """Keep the rows of these steps, bool[s]; None where no row is left."""
+        kept = chosen[self.step]
+        if not kept.any():
+            return None
+        columns = (self.step[kept], self.layer[kept], self.gpu_time[kept], self.cpu_time[kept])
+        return LayerTimes(self.name, *columns, self.is_captured)
+
     @property
     def medians(self) -> tuple[I32, F64, F64]:
         """The numbers of the layers, ascending, and of each the median GPU and CPU time over the steps that have it.

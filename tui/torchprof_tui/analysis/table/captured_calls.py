@@ -3,6 +3,9 @@
 A replay is one runtime call with hundreds of kernels below it. Each captured op becomes one call for each replay: below
 the launch of its graph, without CPU time, with the GPU time of its kernels in that replay. Names, modules and stacks
 that come from a capture end with CAPTURED.
+
+The GPU time of a replay counts for the launch and all calls around it, those of torch's table and annotations alike. An
+operator that has the External id of replayed work does not get that time a second time: it is its captured ops' own.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import sum_subtrees
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, sum_subtrees
 from torchprof_tui.analysis.dispatch.call_sites import CallSites
 from torchprof_tui.analysis.graphs.captured_nodes import (
     CAPTURED,
@@ -21,9 +24,10 @@ from torchprof_tui.analysis.graphs.captured_nodes import (
     select_ops,
 )
 from torchprof_tui.analysis.graphs.captured_ops import CapturedOps
-from torchprof_tui.analysis.table.counted_calls import Calls, CapturedCalls
+from torchprof_tui.analysis.graphs.replays import find_graph_launches
+from torchprof_tui.analysis.table.counted_calls import Calls, CapturedCalls, build_calls
 from torchprof_tui.analysis.table.op_args import OpArgs, concatenate_op_args, read_event_args
-from torchprof_tui.trace.core.arrays import I32
+from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import ReportChunks
@@ -41,10 +45,14 @@ def add_captured_calls(trace: Trace, calls: Calls, ops: CapturedOps) -> Calls:
     if not added:
         return calls
     own = calls.cpu_call_count
+    calls = _move_launches(trace, calls, call_of_event)
     work = ops.replays.work[nodes.work]
     work_call = call_of_event[work]
     launch_event = ops.replays.launch[nodes.replay]
-    parent = np.where(nodes.parent >= 0, own + nodes.parent, call_of_event[launch_event])
+    # A launch that was folded into its parent is no call: that parent has the replay.
+    launch_call = np.full(len(ops.replays), -1, np.int64)
+    launch_call[nodes.replay[nodes.node_of_work]] = calls.parent[work_call]
+    parent = np.where(nodes.parent >= 0, own + nodes.parent, launch_call[nodes.replay])
     gpu_parent = calls.parent[own:].copy()
     gpu_parent[work_call - own] = own + nodes.node_of_work
     source = np.full(len(calls) + added, -1, np.int32)
@@ -54,8 +62,8 @@ def add_captured_calls(trace: Trace, calls: Calls, ops: CapturedOps) -> Calls:
     captured_event[work_call + added] = ops.join.launch[nodes.work]
     names = [*calls.names]
     name = number_marked_names(trace, ops, nodes, names)
-    # float64 sums are exact up to 2**53 ns: a hundred days.
-    self_gpu = np.bincount(nodes.node_of_work, weights=trace.duration[work], minlength=added).astype(np.int64)
+    cpu_parent = np.concatenate([calls.parent[:own], parent]).astype(np.int32)
+    self_gpu = _sum_launched_work(trace, ops, own + added, call_of_event, gpu_parent)
     zeros = np.zeros(added, np.int64)
     is_op = np.zeros(len(calls) + added, np.bool_)
     is_op[own : own + added] = True
@@ -73,13 +81,51 @@ def add_captured_calls(trace: Trace, calls: Calls, ops: CapturedOps) -> Calls:
         start=insert(calls.start, trace.start[launch_event]),
         cpu=insert(calls.cpu, zeros),
         self_cpu=insert(calls.self_cpu, zeros),
-        gpu=insert(calls.gpu, sum_subtrees(nodes.parent.astype(np.int32), self_gpu)),
-        self_gpu=insert(calls.self_gpu, self_gpu),
-        parent=np.concatenate([calls.parent[:own], parent, gpu_parent]).astype(np.int32),
+        gpu=np.concatenate([sum_subtrees(cpu_parent, self_gpu), calls.gpu[own:]]),
+        self_gpu=np.concatenate([self_gpu, calls.self_gpu[own:]]),
+        parent=np.concatenate([cpu_parent, gpu_parent]).astype(np.int32),
         ordinal=insert(calls.ordinal, trace.ordinal[launch_event]),
         cpu_call_count=own + added,
         captured=CapturedCalls(tuple(part_trace(trace, ops)), source, captured_event, is_op),
     )
+
+
+def _move_launches(trace: Trace, calls: Calls, call_of_event: I64) -> Calls:
+    """Return the calls with each launch of a graph below the call that made it.
+
+    Torch counts a launch outside of operators on the thread that ran the profiler, whatever thread made it.
+    """
+    launches = find_graph_launches(trace)
+    launches = launches[call_of_event[launches] >= 0]
+    index = call_of_event[launches]
+    counted_below = calls.event[np.maximum(calls.parent[index], 0)]
+    is_elsewhere = (calls.parent[index] < 0) | (trace.lane[counted_below] != trace.lane[launches])
+    launches, index = launches[is_elsewhere], index[is_elsewhere]
+    above = find_nearest_ancestor(trace.parent, launches, (call_of_event >= 0) & (trace.duration > 0))
+    new = np.where(above >= 0, call_of_event[np.maximum(above, 0)], -1)
+    parent, self_cpu = calls.parent.copy(), calls.self_cpu.copy()
+    parent[index] = new
+    for ends, sign in ((calls.parent[index], 1), (new, -1)):
+        np.add.at(self_cpu, ends[ends >= 0], sign * calls.cpu[index[ends >= 0]])
+    return replace(calls, parent=parent, self_cpu=self_cpu)
+
+
+def _sum_launched_work(trace: Trace, ops: CapturedOps, size: int, call_of_event: I64, gpu_parent: I32) -> I64:
+    """Sum the GPU work that each call on the CPU launched itself: int64[size] ns, the captured ops last.
+
+    `gpu_parent` int32[g]: the call that has each call on the GPU, replayed work already below its captured op.
+    """
+    is_replayed = np.zeros(len(trace), np.bool_)
+    is_replayed[ops.replays.work] = True
+    others = build_calls(trace, is_replayed)
+    own = others.cpu_call_count
+    replayed = ops.replays.work[call_of_event[ops.replays.work] >= 0]
+    owner = gpu_parent[call_of_event[replayed] - own]
+    # float64 sums are exact up to 2**53 ns: a hundred days.
+    sums = np.bincount(owner[owner >= 0], weights=trace.duration[replayed[owner >= 0]], minlength=size)
+    self_gpu: I64 = sums.astype(np.int64)
+    self_gpu[:own] += others.self_gpu[:own]
+    return self_gpu
 
 
 def part_trace(trace: Trace, ops: CapturedOps) -> list[Trace]:

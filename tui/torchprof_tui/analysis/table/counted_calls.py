@@ -114,8 +114,11 @@ class Calls:
         return len(self.event)
 
 
-def build_calls(trace: Trace) -> Calls:
-    """Build the calls of a trace, in a few passes over its columns: do it once and keep the result."""
+def build_calls(trace: Trace, left_out: Bool | None = None) -> Calls:
+    """Build the calls of a trace, in a few passes over its columns: do it once and keep the result.
+
+    `left_out` bool[n]: GPU work that counts for no operator, though it has its External id.
+    """
     names, code = _merge_step_names(trace.names)
     is_counted = np.fromiter((name not in _IGNORED_NAMES for name in trace.names), np.bool_, len(trace.names))[
         trace.name
@@ -124,7 +127,7 @@ def build_calls(trace: Trace) -> Calls:
     on_gpu = np.flatnonzero(_kind_table(_GPU_KINDS)[trace.kind] & is_counted).astype(np.int32)
 
     main_lane = find_main_lane(trace)
-    links = _CallLinks(trace, on_cpu, on_gpu, main_lane)
+    links = _CallLinks(trace, on_cpu, on_gpu, main_lane, left_out)
     lane = links.lane_of(on_cpu)
     order, first = sort_by_thread(lane, trace.start[on_cpu], trace.duration[on_cpu], trace.ordinal[on_cpu])
     on_cpu = on_cpu[order]
@@ -233,7 +236,7 @@ def _count_top_level_memory(trace: Trace, roots: I32) -> int:
 class _CallLinks:
     """The operator that each runtime call and each piece of GPU work belongs to, by External id or by containment."""
 
-    def __init__(self, trace: Trace, on_cpu: I32, on_gpu: I32, main_lane: int) -> None:
+    def __init__(self, trace: Trace, on_cpu: I32, on_gpu: I32, main_lane: int, left_out: Bool | None) -> None:
         self._trace = trace
         ids = trace.args.get("external_id")
         id_of: I64 = (np.zeros(len(trace)) if ids is None else ids.to_dense(len(trace), 0)).astype(np.int64)
@@ -250,6 +253,7 @@ class _CallLinks:
         self._lane = trace.lane.copy()
         self._lane[overhead] = main_lane
         self._uses_external_ids = self._are_operator_ids(op_ids, id_ops, id_of, work)
+        work = work if left_out is None else work[~left_out[work]]
         if self._uses_external_ids:
             work = work[id_of[work] > 0]
             self._gpu_time_by_key = _SumsByKey(id_of[work], np.asarray(trace.duration[work]))

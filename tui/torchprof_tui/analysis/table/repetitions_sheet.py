@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.repetition.repetitions import Difference, Pattern, Repetitions
+from torchprof_tui.analysis.table.repetition_kinds import find_kinds, name_kind
 from torchprof_tui.analysis.table.sheets import CALLS_FIELD, NAME_FIELD, Field, Sheet, Unit
 from torchprof_tui.analysis.table.totals import PatternTotals, RepetitionTotals
-from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.arrays import I32, I64, U8
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
 
@@ -29,6 +30,13 @@ REPETITION_FIELDS = (
 """Columns: `events` are those of one (the median); `busy` is the share of its time in which they ran."""
 
 
+_OF_EACH = " of each"
+"""Ends the names of rows that count the same place of several patterns around it."""
+
+MAX_NUMBERS = 4
+"""Repetitions that are named of those that differ."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """Rows of one pattern: `row` int64[r], the row of each repetition, from 0; `names` of the rows."""
@@ -45,7 +53,8 @@ def build_repetitions_sheet(trace: Trace, repetitions: Repetitions) -> Sheet:
     the first events of its repetitions.
     """
     parts = [_choose_rows(repetitions, index) for index in range(len(repetitions.patterns))]
-    columns: dict[str, list[str] | I64] = {"name": [name for part in parts for name in part.names]}
+    names = [name for part in parts for name in _name_rows(trace, repetitions, part)]
+    columns: dict[str, list[str] | I64] = {"name": names}
     numbers = [_measure_rows(part) for part in parts]
     for key in [field.key for field in REPETITION_FIELDS[1:]]:
         columns[key] = np.concatenate([found[key] for found in numbers]) if numbers else np.empty(0, np.int64)
@@ -79,7 +88,15 @@ def _choose_rows(repetitions: Repetitions, index: int) -> _Rows:
         row = np.arange(len(pattern))
         return _Rows(pattern, row, [f"{pattern.label} #{number}" for number in range(len(pattern))])
     row = pattern.position.astype(np.int64)
-    return _Rows(pattern, row, [f"{pattern.label} #{number} of each" for number in range(int(row.max()) + 1)])
+    return _Rows(pattern, row, [f"{pattern.label} #{number}{_OF_EACH}" for number in range(int(row.max()) + 1)])
+
+
+def _name_rows(trace: Trace, repetitions: Repetitions, part: _Rows) -> list[str]:
+    """Name the rows; those of one repetition with what it is, such as `1 #0 prefill`."""
+    if part.names[0].endswith(_OF_EACH):
+        return part.names
+    kinds = find_kinds(trace, repetitions, part.pattern).tolist()
+    return [f"{name} {name_kind(kind)}".rstrip() for name, kind in zip(part.names, kinds, strict=True)]
 
 
 def _measure_rows(part: _Rows) -> dict[str, I64]:
@@ -140,11 +157,19 @@ def measure_totals(trace: Trace, repetitions: Repetitions) -> RepetitionTotals:
                 coverage=pattern.coverage,
                 shown_start=int(pattern.start[pattern.shown]),
                 differing=pattern.differing,
+                kinds=_count_kinds(find_kinds(trace, repetitions, pattern)),
+                differing_numbers=tuple(np.flatnonzero(pattern.variant)[:MAX_NUMBERS].tolist()),
                 differences=tuple((found.name, found.more, found.fewer) for found in pattern.differences),
             )
             for index, pattern in enumerate(repetitions.patterns)
         ),
     )
+
+
+def _count_kinds(kinds: U8) -> tuple[tuple[str, int], ...]:
+    used, counts = np.unique(kinds, return_counts=True)
+    named = zip(map(name_kind, used.tolist()), counts.tolist(), strict=True)
+    return tuple((name, count) for name, count in named if name)
 
 
 def format_difference(difference: Difference, count: int) -> str:
@@ -162,11 +187,25 @@ def _format_totals(totals: RepetitionTotals) -> list[str]:
 def format_pattern(pattern: PatternTotals, unit: str) -> str:
     """Format one line on a pattern: how often, how long, and how many differ from the one that stands for all."""
     count = f"{pattern.repetitions} × {pattern.events:,} {unit}"
+    remarks = []
     if pattern.parent is not None:
         each = pattern.repetitions / pattern.runs
         places = "1 place" if pattern.runs == 1 else f"{pattern.runs:,} places"
-        count += f" ({each:.3g} in a row, at {places} in pattern {pattern.parent})"
+        remarks.append(f"{each:.3g} in a row, at {places} in pattern {pattern.parent}")
+    if pattern.kinds:
+        remarks.append(", ".join(f"{number} {kind}" for kind, number in pattern.kinds))
+    if remarks:
+        count += f" ({'; '.join(remarks)})"
     every = "" if pattern.interval is None else f", one every {format_duration(pattern.interval)}"
     times = f"p50 {format_duration(pattern.median)}, p95 {format_duration(pattern.p95)}{every}"
-    differ = f"; {pattern.differing} differ" if pattern.differing else "; all alike"
-    return f"{pattern.label}: {count}, {times}, {pattern.coverage:.0%} of the time{differ}"
+    return f"{pattern.label}: {count}, {times}, {pattern.coverage:.0%} of the time; {_format_differing(pattern)}"
+
+
+def _format_differing(pattern: PatternTotals) -> str:
+    """Say how many differ from the one that stands for all, and which, where these are few."""
+    if not pattern.differing:
+        return "all alike"
+    if pattern.differing > len(pattern.differing_numbers) or not pattern.is_unit:
+        return f"{pattern.differing} differ"
+    numbers = ", ".join(f"#{number}" for number in pattern.differing_numbers)
+    return f"{pattern.differing} {'differs' if pattern.differing == 1 else 'differ'}: {numbers}"

@@ -80,7 +80,8 @@ class PatternTotals:
     often they follow each other directly. `events`: of one, the median. `slowest`: number of the longest.
     `interval`: median from start to start, None without two in a run. `coverage`: share of the time of all events of
     the sequence. `shown_start`: of the one that stands for all. `differing`: those with other events than that;
-    `differences`: name, how many have more of it, how many fewer.
+    `differences`: name, how many have more of it, how many fewer. `kinds`: how many of them steps of which kind of a
+    serving engine launched. `differing_numbers`: the first of those that differ.
     """
 
     label: str
@@ -99,6 +100,8 @@ class PatternTotals:
     coverage: float
     shown_start: int
     differing: int
+    kinds: tuple[tuple[str, int], ...]
+    differing_numbers: tuple[int, ...]
     differences: tuple[tuple[str, int, int], ...]
 
 

@@ -29,6 +29,7 @@ from torchprof_tui.commands.check.records import (
 )
 from torchprof_tui.commands.check.report import CheckReport
 from torchprof_tui.commands.common.partial_input import build_partial
+from torchprof_tui.commands.common.serving_document import list_serving
 from torchprof_tui.commands.common.time_tree import build_time_records
 from torchprof_tui.trace.model.trace import Trace
 
@@ -52,6 +53,7 @@ def build_document(
         verdict=_build_verdict(report.verdicts[0]),
         patterns=[_build_finding(report, found, wins) for found in report.findings],
         gaps=[build_gap(gap) for gap in report.gaps],
+        serving=list_serving(trace, report.serving_range),
         partial=build_partial(trace),
         ranks=UNSET
         if trace.merged_ranks is None

@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from statistics import median
 
+import msgspec
+
 from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line, find_code_location
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.verdict.time_tree import TimePart, TimeTree
@@ -18,6 +20,8 @@ from torchprof_tui.commands.check.gaps import (
     select_shown_gaps,
 )
 from torchprof_tui.commands.check.report import CheckReport, format_rank_prefix, format_scope_times
+from torchprof_tui.commands.common.serving_document import list_serving
+from torchprof_tui.commands.common.serving_text import COLUMNS, format_kind, list_remarks
 from torchprof_tui.commands.common.time_tree import format_device_count
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
@@ -41,6 +45,7 @@ def format_report(report: CheckReport, specs: Sequence[str], time_range: str | N
         *_verdict_lines(report),
         *_cause_lines(report),
         *_gap_lines(report),
+        *_serving_lines(report),
         *_problem_lines(report),
         *_number_lines(report),
         "## Repeat it",
@@ -114,6 +119,24 @@ def _gap_lines(report: CheckReport) -> Iterator[str]:
         texts = (cause, gap.place, describe_gap_line(gap))
         yield f"| {share} | {duration} | {start} | {' | '.join(map(escape_markdown, texts))} |"
     yield ""
+
+
+def _serving_lines(report: CheckReport) -> Iterator[str]:
+    for record in list_serving(report.trace, report.serving_range):
+        serving = msgspec.to_builtins(record)
+        if not serving["steps"]:
+            continue
+        rank = f" of rank {serving['rank']}" if "rank" in serving else ""
+        yield f"## Serving steps{rank}"
+        yield ""
+        yield f"| kind | {' | '.join(COLUMNS)} |"
+        yield f"|---|{'---:|' * len(COLUMNS)}"
+        for kind in serving["kinds"]:
+            yield f"| {kind['kind']} | {' | '.join(map(escape_markdown, format_kind(kind)))} |"
+        yield ""
+        for line in list_remarks(serving):
+            yield f"- {escape_markdown(line)}"
+        yield ""
 
 
 def _problem_lines(report: CheckReport) -> Iterator[str]:

@@ -10,6 +10,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Section, Severity, St
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime
 from torchprof_tui.commands.common.json_document import Document, Record, about
 from torchprof_tui.commands.common.partial_input import ProblemRecord
+from torchprof_tui.commands.common.serving_records import ServingRecord
 from torchprof_tui.commands.common.time_tree import TimeRecord
 
 SCHEMA = "torchprof-tui/check/1"
@@ -141,6 +142,7 @@ class CheckDocument(Document, frozen=True, kw_only=True, tag=SCHEMA):
     verdict: Annotated[VerdictRecord, about("the answer to read first; with several ranks that of the first one")]
     patterns: Annotated[list[FindingRecord], about("all patterns, worst first")]
     gaps: Annotated[list[GapRecord], about("the longest gaps of the GPUs, longest first, at most 10")]
+    serving: Annotated[list[ServingRecord], about("steps of a serving engine that start in the scope, of each rank")]
     partial: Annotated[list[ProblemRecord], about("what was lost of the trace; [] for nothing")]
     ranks: Annotated[list[RankVerdictRecord] | UnsetType, about("verdict of each rank; only with several")] = UNSET
     failed_on: Annotated[

@@ -19,6 +19,7 @@ from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree, build_ti
 from torchprof_tui.analysis.patterns.verdict.tree_lines import merge_trees
 from torchprof_tui.analysis.time.gpu_time import compute_busy_ns_by_device
 from torchprof_tui.commands.common.partial_input import build_problem
+from torchprof_tui.commands.common.serving_document import list_serving
 from torchprof_tui.commands.common.time_tree import build_time_records
 from torchprof_tui.commands.info.records import (
     CollectivesRecord,
@@ -35,7 +36,6 @@ from torchprof_tui.commands.info.records import (
     RemarkRecord,
     StepRecord,
 )
-from torchprof_tui.commands.info.serving_document import list_serving
 from torchprof_tui.trace.loading.open_or_build import OpenedTrace
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.ranks import Ranks

@@ -11,8 +11,8 @@ from torchprof_tui.analysis.doctor.remark import Section
 from torchprof_tui.analysis.graphs.captured_ops import OpSource
 from torchprof_tui.commands.common.json_document import Document, Record, about
 from torchprof_tui.commands.common.partial_input import ProblemRecord
+from torchprof_tui.commands.common.serving_records import ServingRecord
 from torchprof_tui.commands.common.time_tree import TimeRecord
-from torchprof_tui.commands.info.serving_records import ServingRecord
 from torchprof_tui.trace.model.communication_kernels import Operation
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.ranks import AlignmentMethod

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree
+from torchprof_tui.commands.common.serving_text import build_serving_tables
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
 from torchprof_tui.commands.common.time_tree import format_device_count, format_time_tree
-from torchprof_tui.commands.info.serving_text import build_serving_tables
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.number_format import format_file_size, format_value

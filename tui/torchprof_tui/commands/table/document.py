@@ -134,6 +134,7 @@ def _build_pattern(pattern: PatternTotals) -> PatternRecord:
         coverage=pattern.coverage,
         shown_start_us=pattern.shown_start / 1000,
         differing=pattern.differing,
+        kinds=dict(pattern.kinds),
         differences=[DifferenceRecord(name=name, more=more, fewer=fewer) for name, more, fewer in pattern.differences],
     )
 

@@ -235,6 +235,7 @@ class PatternRecord(Record, frozen=True, kw_only=True):
     coverage: Annotated[float, about("share of the time of all kernels of the stream")]
     shown_start_us: Annotated[float, about("start of the one that stands for all, the most typical")]
     differing: Annotated[int, about("those with other kernels than that one")]
+    kinds: Annotated[dict[str, int], about("launched by serving steps of each kind, as KIND_repetitions", "")]
     differences: Annotated[list[DifferenceRecord], about("in what, most frequent first; at most 16")]
 
 

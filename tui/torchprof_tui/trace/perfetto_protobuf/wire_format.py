@@ -184,7 +184,7 @@ def _read_fields(buffer: U8, words: U64, cursor: I64, limit: I64) -> _Fields:
         long_tag, size = _read_long_varints(buffer, words, cursor[long])
         tag[long] = long_tag.astype(np.int64) & 0xFFFFFFFF
         after[long] += size - 1
-    value, size = _read_varints(buffer, words, after)
+    value, size = read_varints(buffer, words, after)
     wire = (tag & 7).astype(np.uint8)
     position = after + size
     if wire.any():
@@ -238,7 +238,7 @@ def _walk_message(buffer: U8, words: U64, at: int, limit: int) -> _Fields:
     return _join_fields(parts)
 
 
-def _read_varints(buffer: U8, words: U64, position: I64) -> tuple[U64, I64]:
+def read_varints(buffer: U8, words: U64, position: I64) -> tuple[U64, I64]:
     """Read the varints at these positions: uint64[n] and how many bytes each has, 0 for one without an end."""
     first = buffer[position]
     long = np.flatnonzero(first >= 128)
@@ -251,7 +251,7 @@ def _read_varints(buffer: U8, words: U64, position: I64) -> tuple[U64, I64]:
 
 
 def _read_long_varints(buffer: U8, words: U64, position: I64) -> tuple[U64, I64]:
-    """Read varints as `_read_varints` does, of any length."""
+    """Read varints as `read_varints` does, of any length."""
     word = words[position]
     last = ~word & _CONTINUED
     last &= np.uint64(0) - last  # the lowest bit: the top of the last byte

@@ -8,6 +8,9 @@ NO_CPU = "no ops were recorded on the CPU"
 NO_CALLS = "no runtime calls were recorded"
 NO_STEPS = "no steps were recorded: call prof.step()"
 SERVING_STEPS_ONLY = "the steps are those of a serving engine, which are not judged here"
+NO_LOADER_WHILE_SERVING = (
+    "no data loader was recorded; a serving engine waits for requests between its steps: see scheduler-bound"
+)
 NOTHING_HERE = "nothing was recorded in this range"
 NO_LINKS = "no launch could be matched with its GPU work"
 NO_MEMORY = "no memory was recorded: profile_memory=True"

@@ -12,7 +12,13 @@ from torchprof_tui.analysis.patterns.engine.evidence import find_event_places, s
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.launch_owners import find_owner_ops
-from torchprof_tui.analysis.patterns.engine.missing_data import NO_CALLS, NO_GPU, NO_LINKS, NOTHING_HERE
+from torchprof_tui.analysis.patterns.engine.missing_data import (
+    NO_CALLS,
+    NO_GPU,
+    NO_LINKS,
+    NO_LOADER_WHILE_SERVING,
+    NOTHING_HERE,
+)
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
@@ -168,7 +174,9 @@ def input_starved(view: ScopeView) -> Answer:
         return _answer_without_gpu(view) if missing_reason == NO_GPU else cannot_tell_answer(missing_reason)
     gap_finder = view.gap_finder
     if not len(gap_finder.loader_calls) and not len(tables.steps):
-        return cannot_tell_answer("no data loader and no steps were recorded")
+        return cannot_tell_answer(
+            NO_LOADER_WHILE_SERVING if tables.trace.steps else "no data loader and no steps were recorded"
+        )
     idle_time = sum(
         intervals.measure_between(*view.window) for intervals in gap_finder.input_idle_intervals.values()
     ) // len(tables.devices)

@@ -50,6 +50,11 @@ class CheckReport:
         """The time that shares refer to."""
         return "the trace" if self.scope.is_whole_trace else "the range"
 
+    @property
+    def serving_range(self) -> tuple[int, int] | None:
+        """The range whose serving steps belong to the scope; None for all."""
+        return None if self.scope.is_whole_trace else (self.scope.t0, self.scope.t1)
+
     @cached_property
     def tree(self) -> TimeTree | None:
         """The time of the scope by cause, over all ranks; None where it is unknown."""

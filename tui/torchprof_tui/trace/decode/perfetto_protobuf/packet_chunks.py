@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, U8
 from torchprof_tui.trace.decode.foreign_formats import is_xplane
-from torchprof_tui.trace.perfetto_protobuf.wire_format import BYTES, VARINT, WireError, parse_varint
+from torchprof_tui.trace.perfetto_protobuf.wire_format import BYTES, U64, VARINT, WireError, parse_varint, read_varints
 
 CHUNK_BYTES = 1 << 20
 """Bytes of packets that are decoded at once: about 20,000 packets, whose columns stay in the processor's cache."""
@@ -104,7 +104,7 @@ class PacketChunker:
             position = 0
             while len(text) - position >= wanted or (ended and position < len(text)):
                 tags, end, missing = _find_packets(text, position, self._chunk_size)
-                if tags:
+                if len(tags):
                     yield self._make_chunk(text[position:end], tags, position)
                     position = end
                     wanted = self._chunk_size
@@ -119,8 +119,8 @@ class PacketChunker:
             self.is_cut_short = True
             self.damage = f"the file ends inside the packet that begins at byte {self.offset}"
 
-    def _make_chunk(self, text: bytes, tags: list[int], position: int) -> PacketChunk:
-        tag = np.array(tags, np.int64) - position
+    def _make_chunk(self, text: bytes, tags: I64, position: int) -> PacketChunk:
+        tag = tags - position
         end = np.append(tag[1:], len(text))
         buffer = np.frombuffer(text, np.uint8)
         begin = tag + 2
@@ -133,17 +133,61 @@ class PacketChunker:
         return chunk
 
 
-def _find_packets(text: bytes, position: int, size: int) -> tuple[list[int], int, int]:
+def _find_packets(text: bytes, position: int, size: int) -> tuple[I64, int, int]:
     """Find the whole packets from a position on, about `size` bytes of them.
 
-    Returns where their tags are, where they end, and, if there is none, how many bytes the first one needs: -1 where
-    these bytes are no packet.
+    Returns where their tags are, int64[n], where they end, and, if there is none, how many bytes the first one needs:
+    -1 where these bytes are no packet.
     """
-    start, limit = position, min(position + size, len(text))
+    limit = min(position + size, len(text))
+    linked = _link_packets(np.frombuffer(text, np.uint8)[position:], limit - position)
+    tags, end, missing = _walk_packets(text, position + int(linked[-1]), limit)
+    if len(linked) == 1:
+        return tags, end, missing
+    return np.concatenate([linked[:-1] + position, tags]), end, 0
+
+
+def _link_packets(buffer: U8, limit: int) -> I64:
+    """Find packets that follow each other from the first byte on: int64[at least 1], where their tags are.
+
+    The last one may be no packet. Each packet tells where the next one is, which is slow to follow one by one: bytes
+    that look like a tag are candidates, those that no other candidate leads to are dropped, and what is left is right
+    where each leads to the next.
+    """
+    words: U64 = np.ndarray((max(len(buffer) - 7, 0),), "<u8", buffer.data, strides=(1,))
+    limit = min(limit, len(words) - _MAX_HEAD_BYTES)
+    candidate = np.flatnonzero(buffer[: max(limit, 0)] == PACKET_TAG)
+    if not len(candidate) or candidate[0]:
+        return np.zeros(1, np.int64)
+    length, size = read_varints(buffer, words, candidate + 1)
+    length[(size == 0) | (length > np.uint64(MAX_PACKET_BYTES))] = MAX_PACKET_BYTES
+    following = candidate + 1 + size + length.view(np.int64)
+    for _ in range(_MAX_ROUNDS):
+        is_led_to = np.zeros(limit + 1, np.bool_)
+        is_led_to[np.minimum(following, limit)] = True
+        is_led_to[0] = True
+        kept = is_led_to[candidate]
+        if kept.all():
+            break
+        candidate, following = candidate[kept], following[kept]
+    parts, first = [], 0
+    for _ in range(_MAX_STRETCHES):
+        wrong = np.flatnonzero(candidate[first + 1 :] != following[first:-1])
+        last = first + int(wrong[0]) if len(wrong) else len(candidate) - 1
+        parts.append(candidate[first : last + 1])
+        first = int(candidate.searchsorted(following[last]))  # those between lie inside a packet
+        if first == len(candidate) or candidate[first] != following[last]:
+            break
+    return np.concatenate(parts)
+
+
+def _walk_packets(text: bytes, position: int, limit: int) -> tuple[I64, int, int]:
+    """Find the whole packets from a position on one by one; see `_find_packets`."""
+    start = position
     tags: list[int] = []
     add = tags.append
     try:
-        while position < limit:  # the one loop over all packets: each tells where the next one is
+        while position < limit:
             add(position)
             length = text[position + 1]
             if length < 128:
@@ -164,7 +208,8 @@ def _find_packets(text: bytes, position: int, size: int) -> tuple[list[int], int
     if len(wrong):
         position = tags[int(wrong[0])]
         del tags[int(wrong[0]) :]
-    return tags, position, 0 if tags or position >= limit else _measure_packet(text, position) + position - start
+    missing = 0 if tags or position >= limit else _measure_packet(text, position) + position - start
+    return np.array(tags, np.int64), position, missing
 
 
 def _measure_packet(text: bytes, position: int) -> int:
@@ -183,5 +228,11 @@ _PADDED_BITS = 128 + (128 << 7) + (128 << 14) - 5
 
 _MAX_HEAD_BYTES = 11
 """The tag and the length of a packet."""
+
+_MAX_ROUNDS = 8
+"""Candidates inside packets lead to each other a few times at most; more is left to the comparison that follows."""
+
+_MAX_STRETCHES = 256
+"""Stretches of packets without such candidates between them in a chunk; what follows is walked one by one."""
 
 _NO_PACKET = -(1 << 62)

@@ -1,4 +1,4 @@
-"""Build the records of a serving engine's steps in `info --json`."""
+"""Build the records of a serving engine's steps in `info --json` and `check --json`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from msgspec.structs import replace
 
 from torchprof_tui.analysis.serving.report import report_serving
 from torchprof_tui.analysis.serving.serving_steps import NOT_GRAPHED_TEXT, KindSummary, LayerTimes
-from torchprof_tui.commands.info.serving_records import KindRecord, LayersRecord, NotGraphedRecord, ServingRecord
+from torchprof_tui.commands.common.serving_records import KindRecord, LayersRecord, NotGraphedRecord, ServingRecord
 from torchprof_tui.trace.model.trace import Trace
 
 
-def list_serving(trace: Trace) -> list[ServingRecord]:
-    """List the serving steps of each rank, of a single trace once."""
+def list_serving(trace: Trace, time_range: tuple[int, int] | None = None) -> list[ServingRecord]:
+    """List the serving steps of each rank, of a single trace once; of a range those that start in it."""
     if trace.merged_ranks is not None:
         ranks = trace.merged_ranks.all
-        return [replace(record, rank=rank.number) for rank in ranks for record in list_serving(rank.trace)]
-    report = report_serving(trace)
+        return [replace(record, rank=rank.number) for rank in ranks for record in list_serving(rank.trace, time_range)]
+    report = report_serving(trace, time_range)
     return [
         ServingRecord(
             engines=list(report.steps.engines),
-            steps=len(report.steps),
+            steps=sum(kind.count for kind in report.kinds),
             kinds=[_build_kind(kind) for kind in report.kinds],
             layers=None if report.layers is None else _build_layers(report.layers),
             cannot_tell=report.missing or UNSET,

@@ -1,4 +1,4 @@
-"""The records of a serving engine's steps in `info --json`."""
+"""The records of a serving engine's steps in `info --json` and `check --json`."""
 
 from __future__ import annotations
 

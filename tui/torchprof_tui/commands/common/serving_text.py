@@ -1,4 +1,4 @@
-"""Print the steps of a serving engine in the summary of a trace: by kind, why kernels ran without graphs, layers."""
+"""Format the steps of a serving engine for a terminal or as Markdown: by kind, kernels without graphs, layers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.number_format import format_share
 
-_COLUMNS = (
+COLUMNS = (
     "steps", "batch", "KV", "tokens", "step p50", "p95", "time/token p50", "p95", "tokens/s", "kernels/token",
     "CPU/token", "in graphs", "gap p50",
 )  # fmt: skip
@@ -32,9 +32,15 @@ def build_serving_tables(answer: dict[str, Any]) -> list[RenderableType]:
 def _build_table(serving: dict[str, Any]) -> ConsoleTable:
     rank = f"rank {serving['rank']}, " if "rank" in serving else ""
     title = f"Serving steps ({rank}annotated as {', '.join(serving['engines'])} does)"
-    table = ConsoleTable(title, ("kind", "left"), *((name, "right") for name in _COLUMNS))
+    table = ConsoleTable(title, ("kind", "left"), *((name, "right") for name in COLUMNS))
     for kind in serving["kinds"]:
-        table.add_cells(kind["kind"], *_format_kind(kind))
+        table.add_cells(kind["kind"], *format_kind(kind))
+    table.caption, table.caption_justify = "\n".join(list_remarks(serving)), "left"
+    return table
+
+
+def list_remarks(serving: dict[str, Any]) -> list[str]:
+    """List what the table does not hold: kernels outside of graphs and why, gaps, pauses, layers."""
     lines = [
         f"{kind['kind']}: {each['kernels']:,} of {kind['kernels']:,} kernels not in graphs: {each['reason']}"
         for kind in serving["kinds"]
@@ -50,11 +56,11 @@ def _build_table(serving: dict[str, Any]) -> ConsoleTable:
     ]
     if serving["layers"] is not None:
         lines.append(_format_layers(serving["layers"]))
-    table.caption, table.caption_justify = "\n".join(lines), "left"
-    return table
+    return lines
 
 
-def _format_kind(kind: dict[str, Any]) -> list[str]:
+def format_kind(kind: dict[str, Any]) -> list[str]:
+    """Format the cells of a kind, in the order of COLUMNS."""
     return [
         f"{kind['steps']:,}",
         _format_count(kind["batch"]),
