@@ -20,6 +20,7 @@ SCREENS = {
     "flame": "The flame graph",
     "memory": "Memory",
     "diff": "The comparison",
+    "fleet": "All ranks of a job",
     "source": "A source file",
     "guess": "Guess, then look",
     "start": "The list of traces",

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def sketched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     clear_cache()
     names: list[str] = []
 
-    def sketch(traces: list[ListedTrace], jobs: int) -> Iterator[SketchResult]:
+    def sketch(traces: list[ListedTrace], is_cancelled: Callable[[], bool], jobs: int) -> Iterator[SketchResult]:
         for trace in traces:
             names.append(Path(trace.spec).name)
             yield sketch_file(trace.spec, trace.identity)
@@ -173,7 +173,7 @@ def test_a_killed_process_loses_only_the_trace_that_kills(
     monkeypatch.setattr(local_pool, "sketch_file", _die_of_one)
     monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path))
     names = [f"trace{number}" for number in range(6)]
-    results = list(local_pool.sketch_locally([ListedTrace(name, None, 0.0) for name in names], 2))
+    results = list(local_pool.sketch_locally([ListedTrace(name, None, 0.0) for name in names], lambda: False, 2))
     assert sorted(result.spec for result in results) == names
     (lost,) = [result for result in results if result.reason]
     assert lost.reason == f"trace4: {local_pool.KILLED}"
@@ -236,7 +236,7 @@ def test_a_killed_worker_changes_nothing(
     process, address = cluster
     assert process.stdin is not None
     traces = [ListedTrace(str(path), None, 0.0) for path in sorted(run_folder.iterdir())]
-    results = sketch_on_cluster(traces, address)
+    results = sketch_on_cluster(traces, lambda: False, address)
     found = [next(results)]
     process.stdin.write("kill\n")
     process.stdin.flush()

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 import numpy as np
 
@@ -131,16 +132,24 @@ class FleetChecker:
         self.late_share: F64 = matched.lateness / np.nanmedian(self.fleet.durations, axis=0)
         self.usual_late_share: F64 = _median_of_rows(self.late_share)
 
+    @cached_property
+    def slow_gpus(self) -> Bool:
+        """bool[r]: whose kernels take far longer than those of the others."""
+        return _find_outliers(self.gpu.factor, SLOW_GPU, MIN_RANKS_FOR_SPEED)
+
+    @cached_property
+    def slow_cpus(self) -> Bool:
+        """bool[r]: whose ops take far longer than those of the others."""
+        return _find_outliers(self.cpu.factor, SLOW_CPU, MIN_RANKS_FOR_SPEED)
+
     def find_all(self) -> list[FleetFinding]:
         """Find everything, slow machines first."""
-        slow_gpu = _find_outliers(self.gpu.factor, SLOW_GPU, MIN_RANKS_FOR_SPEED)
-        slow_cpu = _find_outliers(self.cpu.factor, SLOW_CPU, MIN_RANKS_FOR_SPEED)
-        explained = slow_gpu | slow_cpu
+        explained = self.slow_gpus | self.slow_cpus
         late = (self.usual_late_share >= LATE_SHARE) & ~explained
         late &= _find_outliers(np.where(explained, np.nan, self.usual_late_share), LATE_SHARE)
         return [
-            *self._name_machines(slow_cpu, FindingKind.SLOW_CPU, self._describe_cpu),
-            *self._name_machines(slow_gpu, FindingKind.SLOW_GPU, self._describe_gpu),
+            *self._name_machines(self.slow_cpus, FindingKind.SLOW_CPU, self._describe_cpu),
+            *self._name_machines(self.slow_gpus, FindingKind.SLOW_GPU, self._describe_gpu),
             *self._name_machines(late, FindingKind.LATE_RANK, self._describe_late),
             *self._find_stalls(explained | late),
             *self._find_growth(),
@@ -152,19 +161,19 @@ class FleetChecker:
         """Compare GPUs with those of the same stage or experts, whose kernels have other sizes than the others'."""
         factor = speed.factor.copy()
         for words in (STAGE_WORDS, EXPERT_WORDS):
-            position = self._find_positions(words)
+            position = self.find_positions(words)
             for number in np.unique(position[position >= 0]).tolist():
                 peers = position == number
                 if peers.sum() > 2:
                     factor[peers] /= np.nanmedian(factor[peers])
         return Speed(speed.names, factor, speed.ratio)
 
-    def _find_positions(self, words: Collection[str]) -> I64:
+    def find_positions(self, words: Collection[str]) -> I64:
         """Find each rank's position in its process group of these words: int64[r], -1 without."""
-        position = np.full(len(self.fleet), -1, np.int64)
+        position, wanted = np.full(len(self.fleet), -1, np.int64), frozenset(words)
         for index, sketch in enumerate(self.fleet.sketches):
             for name, own, size in sketch.groups:
-                if size > 1 and not words.isdisjoint(re.split("[^a-z]+", name.lower())):  # type: ignore[attr-defined]
+                if size > 1 and not wanted.isdisjoint(re.split("[^a-z]+", name.lower())):
                     position[index] = own
                     break
         return position
@@ -273,7 +282,7 @@ class FleetChecker:
             yield FleetFinding(FindingKind.GROWING_STEPS, (), "", None, growth, text)
 
     def _find_unbalanced(self, words: Collection[str], kind: FindingKind, noun: str) -> Iterator[FleetFinding]:
-        position = self._find_positions(words)
+        position = self.find_positions(words)
         numbers = np.unique(position[position >= 0])
         compute = _median_of_rows(self.fleet.gather_steps("compute"))
         if len(numbers) < 2:

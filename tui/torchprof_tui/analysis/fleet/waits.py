@@ -210,3 +210,10 @@ def rank_waits(matched: MatchedSketches, chosen: Sequence[int] = ()) -> list[Wai
     total = np.bincount(matched.last_rank[used], waited[used], size)
     found = [WaitedFor(index, int(count[index]), float(delay[index]), int(total[index])) for index in range(size)]
     return sorted((each for each in found if each.delay > 0), key=lambda each: (-each.delay, each.rank))
+
+
+def measure_waits_for(matched: MatchedSketches, rank: int) -> F64:
+    """Measure how long each rank waited for one rank (index): float64[r] ns, 0 for itself."""
+    used = ((matched.last_rank == rank) & ~matched.is_first)[matched.collective]
+    total: F64 = np.bincount(matched.rank[used], matched.waits[used], len(matched.fleet)).astype(np.float64)
+    return total

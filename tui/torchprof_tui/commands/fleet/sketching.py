@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from torchprof_tui.analysis.fleet.rank_sketch import SKETCH_VERSION, RankSketch
@@ -14,8 +14,19 @@ from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.storage.sketch_cache import find_sketch_path, read_sketch, store_sketch
 
-SketchMany = Callable[[Sequence[ListedTrace]], Iterable[SketchResult]]
-"""Sketches traces and yields each result as it comes, in any order."""
+SketchMany = Callable[[Sequence[ListedTrace], Callable[[], bool]], Iterable[SketchResult]]
+"""Sketches traces and yields each result as it comes, in any order; ends early once the function returns True."""
+
+Report = Callable[[RankSketch | None, int, int], None]
+"""Called with each sketch, None for a file without, and with the number of files so far and of all."""
+
+
+def _ignore(sketch: RankSketch | None, done: int, total: int) -> None:
+    pass
+
+
+def _never() -> bool:
+    return False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,12 +42,10 @@ def sketch_all(
     traces: Sequence[ListedTrace],
     sketch_many: SketchMany,
     cache: bool = True,
-    report: Callable[[int, int], None] = lambda done, total: None,
+    report: Report = _ignore,
+    is_cancelled: Callable[[], bool] = _never,
 ) -> SketchedFleet:
-    """Sketch all traces. What is done when this is interrupted stays in the cache.
-
-    `report`: called with the number of sketches so far and of all.
-    """
+    """Sketch all traces, or until it is cancelled. What is done when this is interrupted stays in the cache."""
     sketches: dict[str, RankSketch] = {}
     paths = {trace.spec: find_sketch_path(trace.spec, trace.identity, SKETCH_VERSION) for trace in traces}
     by_spec = {trace.spec: trace for trace in traces}
@@ -46,11 +55,11 @@ def sketch_all(
             for spec, found in zip(by_spec, stored, strict=True):
                 if found is not None:
                     sketches[spec] = found
-                    report(len(sketches), len(by_spec))
+                    report(found, len(sketches), len(by_spec))
     reused = len(sketches)
     lost = {}
     missing = [trace for trace in traces if trace.spec not in sketches]
-    for result in _iterate(sketch_many, missing):
+    for result in sketch_many(missing, is_cancelled) if missing else ():
         sketch = _decode(by_spec[result.spec], result.data)
         if sketch is None:
             lost[result.spec] = result.reason or f"{result.spec}: its sketch was lost on the way"
@@ -58,15 +67,10 @@ def sketch_all(
             sketches[result.spec] = sketch
             if cache:
                 store_sketch(paths[result.spec], result.data)
-        report(len(sketches) + len(lost), len(by_spec))
+        report(sketch, len(sketches) + len(lost), len(by_spec))
     return SketchedFleet(
         tuple(sketches[spec] for spec in sorted(sketches)), tuple(lost[spec] for spec in sorted(lost)), reused
     )
-
-
-def _iterate(sketch_many: SketchMany, missing: Sequence[ListedTrace]) -> Iterator[SketchResult]:
-    if missing:
-        yield from sketch_many(missing)
 
 
 def _decode(trace: ListedTrace, data: bytes) -> RankSketch | None:

@@ -24,6 +24,7 @@ SECTION_TITLES = {
     "flame": "Flame graph",
     "memory": "Memory",
     "diff": "Comparison",
+    "fleet": "Ranks and steps",
     "start": "Traces",
     "path": "Typing a path",
     "run": "Recording",
