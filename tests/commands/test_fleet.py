@@ -17,7 +17,7 @@ from tests.helpers.fleet_runs import Faults, write_fleet
 from tests.helpers.paths import SAMPLES
 from torchprof_tui.analysis.fleet.sketch_file import SketchResult, sketch_file
 from torchprof_tui.analysis.fleet.sketch_parquet import decode_sketches, encode_sketches
-from torchprof_tui.commands.fleet import local_pool
+from torchprof_tui.commands.fleet import local_pool, sketch_pack, sketching
 from torchprof_tui.commands.fleet import main as fleet_command
 from torchprof_tui.commands.fleet.cluster import sketch_on_cluster
 from torchprof_tui.trace.specs.address import ListedTrace
@@ -88,6 +88,35 @@ def test_a_damaged_sketch_is_made_again(
     stored[1].write_bytes(b"PAR1")
     assert ask(capsys, run_folder) == first
     assert len(sketched) == 8
+
+
+def test_many_sketches_are_read_from_one_file_unless_a_trace_has_changed(
+    tmp_path: Path, sketched: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = write_fleet(BASE, tmp_path, sketch_pack.MIN_COUNT, 2, Faults(late_ranks={3: 9000.0}))
+    first = ask(capsys, tmp_path)
+    (pack,) = (cache_folder() / "sketches").glob("*.pack")
+    read: list[str] = []
+    read_sketch = sketching.read_sketch
+    monkeypatch.setattr(sketching, "read_sketch", lambda path: read.append(path.name) or read_sketch(path))
+    assert ask(capsys, tmp_path) == first
+    assert not read
+    files[5].write_bytes(files[5].read_bytes() + b"\0")
+    assert ask(capsys, tmp_path) == first  # gzip ignores what follows
+    assert len(read) == 1
+    assert len(sketched) == sketch_pack.MIN_COUNT + 1
+    assert ask(capsys, tmp_path) == first
+    assert len(read) == 1
+    for damage in (
+        lambda data: data[:40],
+        lambda data: data[:-900] + bytes(800) + data[-100:],
+        lambda data: b"x" + data,
+    ):
+        intact = pack.read_bytes()
+        pack.write_bytes(damage(intact))
+        assert ask(capsys, tmp_path) == first
+        pack.write_bytes(intact)
+    assert len(read) == 1 + 3 * len(files)
 
 
 def test_without_the_cache_nothing_is_kept(

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from torchprof_tui.analysis.fleet.rank_sketch import SKETCH_VERSION, RankSketch
 from torchprof_tui.analysis.fleet.sketch_file import SketchResult
 from torchprof_tui.analysis.fleet.sketch_parquet import decode_sketches
+from torchprof_tui.commands.fleet.sketch_pack import read_pack, store_pack
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.storage.sketch_cache import find_sketch_path, read_sketch, store_sketch
@@ -49,25 +50,31 @@ def sketch_all(
     sketches: dict[str, RankSketch] = {}
     paths = {trace.spec: find_sketch_path(trace.spec, trace.identity, SKETCH_VERSION) for trace in traces}
     by_spec = {trace.spec: trace for trace in traces}
+    packed = read_pack(list(by_spec.values()), paths) if cache else {}
+    for sketch in packed.values():
+        sketches[sketch.file] = sketch
+        report(sketch, len(sketches), len(by_spec))
     if cache:
+        rest = [trace for spec, trace in by_spec.items() if spec not in packed]
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:  # Parquet is decoded without Python's lock
-            stored = pool.map(lambda trace: _decode(trace, read_sketch(paths[trace.spec])), by_spec.values())
-            for spec, found in zip(by_spec, stored, strict=True):
-                if found is not None:
-                    sketches[spec] = found
-                    report(found, len(sketches), len(by_spec))
+            for stored in pool.map(lambda trace: _decode(trace, read_sketch(paths[trace.spec])), rest):
+                if stored is not None:
+                    sketches[stored.file] = stored
+                    report(stored, len(sketches), len(by_spec))
     reused = len(sketches)
     lost = {}
     missing = [trace for trace in traces if trace.spec not in sketches]
     for result in sketch_many(missing, is_cancelled) if missing else ():
-        sketch = _decode(by_spec[result.spec], result.data)
-        if sketch is None:
+        made = _decode(by_spec[result.spec], result.data)
+        if made is None:
             lost[result.spec] = result.reason or f"{result.spec}: its sketch was lost on the way"
         else:
-            sketches[result.spec] = sketch
+            sketches[result.spec] = made
             if cache:
                 store_sketch(paths[result.spec], result.data)
-        report(sketch, len(sketches) + len(lost), len(by_spec))
+        report(made, len(sketches) + len(lost), len(by_spec))
+    if cache and len(sketches) > len(packed):
+        store_pack(list(by_spec.values()), paths, sketches)
     return SketchedFleet(
         tuple(sketches[spec] for spec in sorted(sketches)), tuple(lost[spec] for spec in sorted(lost)), reused
     )
