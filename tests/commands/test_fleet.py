@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,23 @@ def test_a_killed_process_loses_only_the_trace_that_kills(
     assert lost.reason == f"trace4: {local_pool.KILLED}"
 
 
+def test_cancelling_ends_the_processes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_pool, "sketch_file", _sleep)
+    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path))
+    asked: list[int] = []
+
+    def is_cancelled() -> bool:
+        asked.append(1)
+        return len(asked) > 4
+
+    assert list(local_pool.sketch_locally([ListedTrace("trace", None, 0.0)] * 3, is_cancelled, 2)) == []
+
+
+def _sleep(spec: str, identity: str | None = None) -> SketchResult:
+    time.sleep(3600)
+    return SketchResult(spec)
+
+
 def _die_of_one(spec: str, identity: str | None = None) -> SketchResult:
     if spec == "trace4":
         os._exit(9)
@@ -257,6 +275,34 @@ def test_a_dask_cluster_answers_bit_for_bit_as_this_machine(
     assert json.dumps(ask(capsys, run_folder, "--on", address)) == json.dumps(here)
     assert ask(capsys, run_folder) == here
     assert len(sketched) == 6  # the sketches of the cluster were kept
+
+
+def test_all_workers_of_a_cluster_take_part(
+    run_folder: Path, cluster: tuple[subprocess.Popen[str], str], sketched: list[str]
+) -> None:
+    """What throughput growing with the workers needs; a time would depend on what else runs on this machine."""
+    distributed = pytest.importorskip("distributed")
+    _, address = cluster
+
+    def count(dask_worker: Any) -> Any:
+        return dask_worker.state.executed_count
+
+    traces = [ListedTrace(str(path), None, 0.0) for path in sorted(run_folder.iterdir())]
+    with distributed.Client(address, set_as_default=False) as client:
+        before = client.run(count)
+        results = list(sketch_on_cluster(traces, lambda: False, address))
+        after = client.run(count)
+    assert len(results) == len(traces)
+    assert len(after) == 2
+    assert all(after[worker] > before[worker] for worker in after)
+
+
+def test_a_cancelled_cluster_stops(
+    run_folder: Path, cluster: tuple[subprocess.Popen[str], str], sketched: list[str]
+) -> None:
+    _, address = cluster
+    traces = [ListedTrace(str(path), None, 0.0) for path in sorted(run_folder.iterdir())]
+    assert list(sketch_on_cluster(traces, lambda: True, address)) == []
 
 
 def test_a_killed_worker_changes_nothing(

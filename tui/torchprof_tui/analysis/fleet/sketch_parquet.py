@@ -176,21 +176,21 @@ def decode_sketches(data: bytes) -> list[RankSketch]:
         metadata = file.metadata.metadata or {}
         if metadata.get(_VERSION_KEY.encode()) != str(SKETCH_VERSION).encode():
             raise TraceError("not sketches of this version")
-        return _decode_table(file.read(use_threads=False).combine_chunks())
+        return _decode_table(arrow, file.read(use_threads=False).combine_chunks())
     except (arrow.ArrowException, OSError, KeyError, ValueError) as error:
         if isinstance(error, TraceError):
             raise
         raise TraceError(f"not a Parquet file of sketches ({' '.join(str(error).split())[:100]})") from error
 
 
-def _decode_table(table: Any) -> list[RankSketch]:
+def _decode_table(arrow: Any, table: Any) -> list[RankSketch]:
     """Decode all sketches of a table. Whole columns are converted once: a rank is a slice of each."""
     if not table.num_rows:
         return []
     file = _chunk(table, "file").dictionary_encode().indices.to_numpy(zero_copy_only=False)
     bounds = np.concatenate([[0], np.flatnonzero(np.diff(file)) + 1, [table.num_rows]]).tolist()
     repeated = (*_RANK_TEXTS, *_RANK_NUMBERS, "causes", "groups", "problems")
-    firsts = table.select(repeated).take(bounds[:-1]).to_pylist()
+    firsts = table.select(repeated).take(arrow.array(np.array(bounds[:-1]))).to_pylist()
     idle = _values(_chunk(table, "idle_ns").flatten()).reshape(table.num_rows, -1)
     steps = {field: _values(_chunk(table, name)) for name, field in _STEP_NUMBERS.items()}
     collectives = _Flat(_chunk(table, "collectives"), ("group", "operation"), ("order", *_COLLECTIVE_NUMBERS))
