@@ -23,6 +23,7 @@ from torchprof_tui.commands.fleet import main as fleet_command
 from torchprof_tui.commands.fleet.cluster import sketch_on_cluster
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.storage.disk_cache import cache_folder, clear_cache
+from torchprof_tui.trace.storage.sketch_cache import read_sketch
 
 parquet = pytest.importorskip("pyarrow.parquet")
 
@@ -98,8 +99,12 @@ def test_many_sketches_are_read_from_one_file_unless_a_trace_has_changed(
     first = ask(capsys, tmp_path)
     (pack,) = (cache_folder() / "sketches").glob("*.pack")
     read: list[str] = []
-    read_sketch = sketching.read_sketch
-    monkeypatch.setattr(sketching, "read_sketch", lambda path: read.append(path.name) or read_sketch(path))
+
+    def read_and_note(path: Path) -> bytes:
+        read.append(path.name)
+        return read_sketch(path)
+
+    monkeypatch.setattr(sketching, "read_sketch", read_and_note)
     assert ask(capsys, tmp_path) == first
     assert not read
     files[5].write_bytes(files[5].read_bytes() + b"\0")
@@ -108,11 +113,12 @@ def test_many_sketches_are_read_from_one_file_unless_a_trace_has_changed(
     assert len(sketched) == sketch_pack.MIN_COUNT + 1
     assert ask(capsys, tmp_path) == first
     assert len(read) == 1
-    for damage in (
+    damages: list[Callable[[bytes], bytes]] = [
         lambda data: data[:40],
         lambda data: data[:-900] + bytes(800) + data[-100:],
         lambda data: b"x" + data,
-    ):
+    ]
+    for damage in damages:
         intact = pack.read_bytes()
         pack.write_bytes(damage(intact))
         assert ask(capsys, tmp_path) == first

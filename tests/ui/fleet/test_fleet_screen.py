@@ -34,6 +34,16 @@ def status(screen: FleetScreen) -> str:
     return screen.query_one("#fleet-status", StatusLine).message
 
 
+def labels(screen: FleetScreen) -> tuple[str, ...]:
+    assert screen.map.content is not None
+    return screen.map.content.labels
+
+
+def map_measure(screen: FleetScreen) -> Measure:
+    assert screen.map.content is not None
+    return screen.map.content.measure
+
+
 def app_of(screen: FleetScreen) -> FleetScreenApp:
     app: Any = screen.app
     assert isinstance(app, FleetScreenApp)
@@ -102,18 +112,17 @@ async def test_measures_and_groups() -> None:
         assert by_host.labels == ("node000", "node001", "node002", "node003")
         assert np.array_equal(by_host.values, np.fmax(by_rank.values[::2], by_rank.values[1::2]), equal_nan=True)
         await press(pilot, "g")
-        assert screen.map.content is not None
-        assert screen.map.content.labels == ("DP 0", "DP 1", "DP 2", "DP 3")
+        assert labels(screen) == ("DP 0", "DP 1", "DP 2", "DP 3")
         await press(pilot, "g")
-        assert screen.map.content.labels == ("PP 0", "PP 1")
+        assert labels(screen) == ("PP 0", "PP 1")
         await press(pilot, "m")
-        assert screen.measure is Measure.STEP_TIME
+        assert map_measure(screen) is Measure.STEP_TIME
         await press(pilot, "M", "M")
-        assert screen.measure is Measure.EXPOSED
+        assert map_measure(screen) is Measure.EXPOSED
         await press(pilot, "home", "enter")
-        assert screen.map.content.labels == ("rank 0", "rank 1", "rank 2", "rank 3")
+        assert labels(screen) == ("rank 0", "rank 1", "rank 2", "rank 3")
         await press(pilot, "backspace")
-        assert screen.map.content.labels == ("PP 0", "PP 1")
+        assert labels(screen) == ("PP 0", "PP 1")
 
 
 async def test_enter_opens_the_rank_of_the_cursor_or_the_marked_ones_at_the_step() -> None:

@@ -75,7 +75,6 @@ def build_sketch_table(sketches: Sequence[RankSketch]) -> pa.Table:
     """Build the table of sketches, of at least one. Raises MissingExtraError."""
     arrow = import_extra("pyarrow", EXTRA)
     rows = [len(sketch.steps) for sketch in sketches]
-    first_row = np.concatenate([[0], np.cumsum(rows)])[:-1]
     columns: dict[str, Any] = {}
     for name in _RANK_TEXTS:
         columns[name] = _repeat_texts(arrow, [getattr(sketch, name) for sketch in sketches], rows)
@@ -91,24 +90,34 @@ def build_sketch_table(sketches: Sequence[RankSketch]) -> pa.Table:
         columns[name] = _numbers(arrow, np.concatenate([getattr(sketch.steps, field) for sketch in sketches]))
     idle = np.concatenate([sketch.steps.idle.reshape(-1) for sketch in sketches])
     columns["idle_ns"] = _lists(arrow, np.full(sum(rows), len(IdleCause)), _numbers(arrow, idle))
-    collectives = [sketch.collectives for sketch in sketches]
+    columns["collectives"] = _build_collectives(arrow, [sketch.collectives for sketch in sketches], rows)
+    columns["kernels"] = _build_durations(arrow, [sketch.kernels for sketch in sketches], rows)
+    columns["ops"] = _build_durations(arrow, [sketch.ops for sketch in sketches], rows)
+    return arrow.table(columns)
+
+
+def _build_collectives(arrow: Any, tables: Sequence[SketchCollectives], rows: Sequence[int]) -> Any:
     fields = {
-        "group": _texts(arrow, [(each.group, each.texts) for each in collectives]),
-        "operation": _texts(arrow, [(each.operation, each.texts) for each in collectives]),
-        "order": arrow.array(np.concatenate([each.order for each in collectives])),
+        "group": _texts(arrow, [(each.group, each.texts) for each in tables]),
+        "operation": _texts(arrow, [(each.operation, each.texts) for each in tables]),
+        "order": arrow.array(np.concatenate([each.order for each in tables])),
     }
     for name, field in _COLLECTIVE_NUMBERS.items():
-        fields[name] = _numbers(arrow, np.concatenate([getattr(each, field) for each in collectives]))
-    step = np.concatenate([each.step + first for each, first in zip(collectives, first_row, strict=True)])
-    columns["collectives"] = _structs(arrow, step, sum(rows), fields)
-    for name in ("kernels", "ops"):
-        tables: list[DurationQuantiles] = [getattr(sketch, name) for sketch in sketches]
-        fields = {"name": _texts(arrow, [(each.name, each.names) for each in tables])}
-        for column, field in _DURATION_NUMBERS.items():
-            fields[column] = _numbers(arrow, np.concatenate([getattr(each, field) for each in tables]))
-        step = np.concatenate([each.step + first for each, first in zip(tables, first_row, strict=True)])
-        columns[name] = _structs(arrow, step, sum(rows), fields)
-    return arrow.table(columns)
+        fields[name] = _numbers(arrow, np.concatenate([getattr(each, field) for each in tables]))
+    return _structs(arrow, _number_rows(tables, rows), sum(rows), fields)
+
+
+def _build_durations(arrow: Any, tables: Sequence[DurationQuantiles], rows: Sequence[int]) -> Any:
+    fields = {"name": _texts(arrow, [(each.name, each.names) for each in tables])}
+    for name, field in _DURATION_NUMBERS.items():
+        fields[name] = _numbers(arrow, np.concatenate([getattr(each, field) for each in tables]))
+    return _structs(arrow, _number_rows(tables, rows), sum(rows), fields)
+
+
+def _number_rows(tables: Sequence[SketchCollectives | DurationQuantiles], rows: Sequence[int]) -> Any:
+    """Return the row of the whole table that each value belongs to: int64[k]."""
+    first = np.concatenate([[0], np.cumsum(rows)])[:-1]
+    return np.concatenate([each.step + row for each, row in zip(tables, first, strict=True)])
 
 
 def _repeat_texts(arrow: Any, texts: Sequence[str], rows: Sequence[int]) -> Any:

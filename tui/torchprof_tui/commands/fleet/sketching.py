@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from torchprof_tui.analysis.fleet.rank_sketch import SKETCH_VERSION, RankSketch
 from torchprof_tui.analysis.fleet.sketch_file import SketchResult
@@ -47,20 +48,13 @@ def sketch_all(
     is_cancelled: Callable[[], bool] = _never,
 ) -> SketchedFleet:
     """Sketch all traces, or until it is cancelled. What is done when this is interrupted stays in the cache."""
-    sketches: dict[str, RankSketch] = {}
     paths = {trace.spec: find_sketch_path(trace.spec, trace.identity, SKETCH_VERSION) for trace in traces}
     by_spec = {trace.spec: trace for trace in traces}
     packed = read_pack(list(by_spec.values()), paths) if cache else {}
-    for sketch in packed.values():
+    sketches: dict[str, RankSketch] = {}
+    for sketch in _read_stored(list(by_spec.values()), paths, packed) if cache else ():
         sketches[sketch.file] = sketch
         report(sketch, len(sketches), len(by_spec))
-    if cache:
-        rest = [trace for spec, trace in by_spec.items() if spec not in packed]
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:  # Parquet is decoded without Python's lock
-            for stored in pool.map(lambda trace: _decode(trace, read_sketch(paths[trace.spec])), rest):
-                if stored is not None:
-                    sketches[stored.file] = stored
-                    report(stored, len(sketches), len(by_spec))
     reused = len(sketches)
     lost = {}
     missing = [trace for trace in traces if trace.spec not in sketches]
@@ -78,6 +72,17 @@ def sketch_all(
     return SketchedFleet(
         tuple(sketches[spec] for spec in sorted(sketches)), tuple(lost[spec] for spec in sorted(lost)), reused
     )
+
+
+def _read_stored(
+    traces: Sequence[ListedTrace], paths: Mapping[str, Path | None], packed: Mapping[str, RankSketch]
+) -> Iterator[RankSketch]:
+    """Yield the sketches of a pack, then those that are stored in files of their own."""
+    yield from packed.values()
+    rest = [trace for trace in traces if trace.spec not in packed]
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:  # Parquet is decoded without Python's lock
+        stored = pool.map(lambda trace: _decode(trace, read_sketch(paths[trace.spec])), rest)
+        yield from (sketch for sketch in stored if sketch is not None)
 
 
 def _decode(trace: ListedTrace, data: bytes) -> RankSketch | None:

@@ -23,6 +23,7 @@ from torchprof_tui.analysis.fleet.heat_map import (
 )
 from torchprof_tui.analysis.fleet.report import FleetReport
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.prompt_input import Prompt
 from torchprof_tui.ui.common.row_list import RowList
@@ -295,11 +296,11 @@ class FleetScreenView(Screen[Any]):
             self.rows.set_row_count(len(message.content.rows))
 
     def _build_header(self, width: int) -> list[TextRun]:
-        return [(f"  {self._list.header}"[:width], self.rows.palette.muted)]
+        return [(f"  {truncate(self._list.header, max(width - 2, 0))}", self.rows.palette.muted)]
 
     def _build_row(self, index: int, width: int, selected: bool) -> list[TextRun]:
         row, palette = self._list.rows[index], self.rows.palette
-        text = row.text if len(row.text) <= width - 2 else f"{row.text[: max(width - 3, 0)]}…"
+        text = truncate(row.text, max(width - 2, 0))
         strong = row.is_first and self.which is FleetList.FINDINGS
         style = palette.active if selected else palette.strong if strong else palette.text
         return [("▶ " if selected else "  ", palette.accent), (text, style)]
