@@ -169,7 +169,7 @@ GUIDES: dict[str, Guide] = {
     "fleet": Guide(
         "All ranks of a job",
         (
-            ("map", "a row for each rank or group of ranks, a cell for each step; m: another measure, g: other rows"),
+            ("map", "a row for each rank, or for each host, DP, TP, PP or EP position (g), whose cells are its worst rank"),
             ("· ░ ▒ ▓ █", "from usual to far off; the line below the map has the limits. A blank: no such step"),
             ("▶ ▼ *", "the row and the step of the cursor; marked ranks, which enter opens together"),
             ("lateness", "by how much later than the median rank it comes to the collectives, as a share of the step"),
@@ -177,7 +177,6 @@ GUIDES: dict[str, Guide] = {
             ("waits", "who came last to collectives, how long the others waited, and which of them longest"),
             ("what if", "the step time if those ranks were as fast as the median of the others"),
             ("speed", "kernels and ops of the ranks under the cursor; ▲ slower than on the median rank"),
-            ("group", "of hosts, or of positions in process groups (DP, TP, …): each cell is its worst rank"),
         ),
         ("collective", "exposed"),
     ),
