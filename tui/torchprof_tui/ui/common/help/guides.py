@@ -169,7 +169,7 @@ GUIDES: dict[str, Guide] = {
     "fleet": Guide(
         "All ranks of a job",
         (
-            ("map", "a row for each rank, or for each host, DP, TP, PP or EP position (g), whose cells are its worst rank"),
+            ("map", "a row for each rank, or (g) for each host, DP, TP, PP or EP position: then its worst rank"),
             ("· ░ ▒ ▓ █", "from usual to far off; the line below the map has the limits. A blank: no such step"),
             ("▶ ▼ *", "the row and the step of the cursor; marked ranks, which enter opens together"),
             ("lateness", "by how much later than the median rank it comes to the collectives, as a share of the step"),
