@@ -21,6 +21,7 @@ SCREENS = {
     "memory": "Memory",
     "snapshot": "A memory snapshot",
     "diff": "The comparison",
+    "fleet": "All ranks of a job",
     "source": "A source file",
     "guess": "Guess, then look",
     "start": "The list of traces",

@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from tests.helpers.fleet_runs import Faults, write_fleet
 from tests.helpers.paths import SAMPLES
 from torchprof_tui.analysis.fleet.sketch_file import SketchResult, sketch_file
 from torchprof_tui.analysis.fleet.sketch_parquet import decode_sketches, encode_sketches
-from torchprof_tui.commands.fleet import local_pool
+from torchprof_tui.commands.fleet import local_pool, sketch_pack, sketching
 from torchprof_tui.commands.fleet import main as fleet_command
 from torchprof_tui.commands.fleet.cluster import sketch_on_cluster
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.storage.disk_cache import cache_folder, clear_cache
+from torchprof_tui.trace.storage.sketch_cache import read_sketch
 
 parquet = pytest.importorskip("pyarrow.parquet")
 
@@ -41,7 +43,7 @@ def sketched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     clear_cache()
     names: list[str] = []
 
-    def sketch(traces: list[ListedTrace], jobs: int) -> Iterator[SketchResult]:
+    def sketch(traces: list[ListedTrace], is_cancelled: Callable[[], bool], jobs: int) -> Iterator[SketchResult]:
         for trace in traces:
             names.append(Path(trace.spec).name)
             yield sketch_file(trace.spec, trace.identity)
@@ -88,6 +90,40 @@ def test_a_damaged_sketch_is_made_again(
     stored[1].write_bytes(b"PAR1")
     assert ask(capsys, run_folder) == first
     assert len(sketched) == 8
+
+
+def test_many_sketches_are_read_from_one_file_unless_a_trace_has_changed(
+    tmp_path: Path, sketched: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = write_fleet(BASE, tmp_path, sketch_pack.MIN_COUNT, 2, Faults(late_ranks={3: 9000.0}))
+    first = ask(capsys, tmp_path)
+    (pack,) = (cache_folder() / "sketches").glob("*.pack")
+    read: list[str] = []
+
+    def read_and_note(path: Path) -> bytes:
+        read.append(path.name)
+        return read_sketch(path)
+
+    monkeypatch.setattr(sketching, "read_sketch", read_and_note)
+    assert ask(capsys, tmp_path) == first
+    assert not read
+    files[5].write_bytes(files[5].read_bytes() + b"\0")
+    assert ask(capsys, tmp_path) == first  # gzip ignores what follows
+    assert len(read) == 1
+    assert len(sketched) == sketch_pack.MIN_COUNT + 1
+    assert ask(capsys, tmp_path) == first
+    assert len(read) == 1
+    damages: list[Callable[[bytes], bytes]] = [
+        lambda data: data[:40],
+        lambda data: data[:-900] + bytes(800) + data[-100:],
+        lambda data: b"x" + data,
+    ]
+    for damage in damages:
+        intact = pack.read_bytes()
+        pack.write_bytes(damage(intact))
+        assert ask(capsys, tmp_path) == first
+        pack.write_bytes(intact)
+    assert len(read) == 1 + 3 * len(files)
 
 
 def test_without_the_cache_nothing_is_kept(
@@ -173,10 +209,27 @@ def test_a_killed_process_loses_only_the_trace_that_kills(
     monkeypatch.setattr(local_pool, "sketch_file", _die_of_one)
     monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path))
     names = [f"trace{number}" for number in range(6)]
-    results = list(local_pool.sketch_locally([ListedTrace(name, None, 0.0) for name in names], 2))
+    results = list(local_pool.sketch_locally([ListedTrace(name, None, 0.0) for name in names], lambda: False, 2))
     assert sorted(result.spec for result in results) == names
     (lost,) = [result for result in results if result.reason]
     assert lost.reason == f"trace4: {local_pool.KILLED}"
+
+
+def test_cancelling_ends_the_processes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_pool, "sketch_file", _sleep)
+    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path))
+    asked: list[int] = []
+
+    def is_cancelled() -> bool:
+        asked.append(1)
+        return len(asked) > 4
+
+    assert list(local_pool.sketch_locally([ListedTrace("trace", None, 0.0)] * 3, is_cancelled, 2)) == []
+
+
+def _sleep(spec: str, identity: str | None = None) -> SketchResult:
+    time.sleep(3600)
+    return SketchResult(spec)
 
 
 def _die_of_one(spec: str, identity: str | None = None) -> SketchResult:
@@ -230,13 +283,41 @@ def test_a_dask_cluster_answers_bit_for_bit_as_this_machine(
     assert len(sketched) == 6  # the sketches of the cluster were kept
 
 
+def test_all_workers_of_a_cluster_take_part(
+    run_folder: Path, cluster: tuple[subprocess.Popen[str], str], sketched: list[str]
+) -> None:
+    """What throughput growing with the workers needs; a time would depend on what else runs on this machine."""
+    distributed = pytest.importorskip("distributed")
+    _, address = cluster
+
+    def count(dask_worker: Any) -> Any:
+        return dask_worker.state.executed_count
+
+    traces = [ListedTrace(str(path), None, 0.0) for path in sorted(run_folder.iterdir())]
+    with distributed.Client(address, set_as_default=False) as client:
+        before = client.run(count)
+        results = list(sketch_on_cluster(traces, lambda: False, address))
+        after = client.run(count)
+    assert len(results) == len(traces)
+    assert len(after) == 2
+    assert all(after[worker] > before[worker] for worker in after)
+
+
+def test_a_cancelled_cluster_stops(
+    run_folder: Path, cluster: tuple[subprocess.Popen[str], str], sketched: list[str]
+) -> None:
+    _, address = cluster
+    traces = [ListedTrace(str(path), None, 0.0) for path in sorted(run_folder.iterdir())]
+    assert list(sketch_on_cluster(traces, lambda: True, address)) == []
+
+
 def test_a_killed_worker_changes_nothing(
     run_folder: Path, cluster: tuple[subprocess.Popen[str], str], sketched: list[str]
 ) -> None:
     process, address = cluster
     assert process.stdin is not None
     traces = [ListedTrace(str(path), None, 0.0) for path in sorted(run_folder.iterdir())]
-    results = sketch_on_cluster(traces, address)
+    results = sketch_on_cluster(traces, lambda: False, address)
     found = [next(results)]
     process.stdin.write("kill\n")
     process.stdin.flush()

@@ -176,7 +176,7 @@ def _build_rank(
     knots, moved = np.append(knots, base.finish), np.append(moved, moved[-1] + (base.finish - knots[-1]) * cpu)
 
     def move(times: np.ndarray) -> np.ndarray:
-        return np.interp(times, knots, moved)
+        return np.asarray(np.interp(times, knots, moved))
 
     start, duration = base.start.copy(), base.duration.copy()
     step = np.maximum(np.searchsorted(base.steps, start, side="right") - 1, 0)

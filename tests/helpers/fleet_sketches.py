@@ -59,7 +59,7 @@ def make_collectives(rows: list[tuple[int, str, str, int, int, int]]) -> SketchC
     texts = list(dict.fromkeys(text for row in rows for text in row[1:3]))
 
     def column(at: int) -> np.ndarray:
-        return np.array([texts.index(row[at]) if isinstance(row[at], str) else row[at] for row in rows], np.int64)
+        return np.array([texts.index(str(row[at])) if isinstance(row[at], str) else row[at] for row in rows], np.int64)
 
     step, group, operation, order = (column(at).astype(np.int32) for at in range(4))
     return SketchCollectives(

@@ -126,18 +126,19 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
 
     def on_mount(self) -> None:
         # The app's own empty screen always stays below: only a screen that was pushed can be switched.
-        self.push_screen(
-            create_start_screen() if self._initial_opener is None else self._create_loading_screen(self._initial_opener)
-        )
+        self.push_screen(self._create_first_screen())
         note_phase("first screen", columns=self.size.width, lines=self.size.height)
         if self._configuration is not None:
             self._report_configuration(self._configuration)
         # Where the ssh session is closed or the app killed, restore the terminal and remove temporary folders.
         loop = asyncio.get_running_loop()
-        if not self.is_headless:
+        if not self.is_headless:  # the exit status as shells report it: 128 + the number of the signal
             for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-                # As shells report it: 128 + the number of the signal.
                 loop.add_signal_handler(number, partial(self.exit, return_code=128 + number))
+
+    def _create_first_screen(self) -> Screen[None]:
+        opener = self._initial_opener
+        return create_start_screen() if opener is None else self._create_loading_screen(opener)
 
     def get_driver_class(self) -> type[Driver]:
         driver_class = super().get_driver_class()
@@ -174,10 +175,8 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
         except (OSError, ValueError) as error:
             self.notify(format_error(error), title="cannot be opened", severity="error", timeout=8, markup=False)
             return
-        if isinstance(self.screen, LoadingScreen):  # its load has failed
-            await self.switch_screen(self._create_loading_screen(opener))
-        else:
-            await self.push_screen(self._create_loading_screen(opener))
+        show = self.switch_screen if isinstance(self.screen, LoadingScreen) else self.push_screen  # a failed one
+        await show(self._create_loading_screen(opener))
 
     def _start_opener(self, specs: tuple[str, ...], captures: tuple[str, ...] = ()) -> TraceOpener:
         opener = resolve_specs(specs, list_folders=True).create_opener(
@@ -200,7 +199,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
 
         screen = ExplorerScreen(message.trace)
         with self.batch_update():
-            while len(self.screen_stack) > 2:
+            while len(self.screen_stack) > self.kept_screens:
                 await self.pop_screen()
             await self.switch_screen(screen)
         if previous is not None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.helpers.fleet_runs import Faults, choose_faults, measure_step, write_fleet
-from tests.helpers.fleet_sketches import make_sketch
+from tests.helpers.fleet_sketches import make_collectives, make_sketch
 from tests.helpers.paths import SAMPLES
 from torchprof_tui.analysis.fleet.findings import FindingKind
 from torchprof_tui.analysis.fleet.report import FleetReport, compare_fleet
 from torchprof_tui.analysis.fleet.sketch_file import sketch_file
 from torchprof_tui.analysis.fleet.sketch_parquet import decode_sketches
+from torchprof_tui.analysis.fleet.stages import SlowestStage, find_slowest_stage
 
 pytest.importorskip("pyarrow")
 
@@ -106,3 +108,53 @@ def test_two_files_of_one_rank_are_named() -> None:
     report = compare_fleet(sketches)
     assert len(report.fleet) == 1
     assert [line.split(":")[0] for line in report.lost] == ["b.json", "c.json"]
+
+
+def make_networked_job(time_between: dict[int, int], time_inside: int = 1_000_000) -> FleetReport:
+    """Make 8 ranks on 4 hosts: TP inside each host, DP of two ranks between hosts; ns of each group's all-reduces."""
+    sketches = []
+    for rank in range(8):
+        inside, between = f"tp #{rank // 2}", f"dp #{rank // 4}{rank % 2}"
+        rows, clock = [], 0
+        for step in range(4):
+            clock = step * 100_000_000
+            for order in range(2):
+                for group, time in ((inside, time_inside), (between, time_between[rank // 4 * 2 + rank % 2])):
+                    rows.append((step, group, "allreduce", order, clock, clock + time))
+                    clock += time
+        collectives = dataclasses.replace(make_collectives(rows), bytes=np.full(len(rows), 100_000_000))
+        sketches.append(make_sketch(rank, np.full(4, 100.0), host=f"node{rank // 2}", collectives=collectives))
+    return compare_fleet(sketches)
+
+
+def test_a_network_far_slower_than_the_links_inside_hosts_is_found() -> None:
+    slow = make_networked_job(dict.fromkeys(range(4), 40_000_000))
+    (found,) = slow.findings
+    assert (found.kind, found.ranks) == (FindingKind.SLOW_NETWORK, ())
+    assert found.size == pytest.approx(40)
+    # of two ranks an all-reduce moves all of its bytes over each link: 100 MB in 40 ms
+    assert "between hosts move 2.5 GB/s, those inside hosts 100 GB/s" in found.text
+    assert not make_networked_job(dict.fromkeys(range(4), 8_000_000)).findings
+
+
+def test_a_slow_link_between_two_hosts_is_found() -> None:
+    report = make_networked_job({0: 5_000_000, 1: 5_000_000, 2: 12_000_000, 3: 5_000_000})
+    (found,) = report.findings
+    assert (found.kind, found.ranks) == (FindingKind.SLOW_NETWORK, (4, 6))
+    assert found.size == pytest.approx(2.4)
+    assert "hosts node2, node3: a group of 2 ranks" in found.text
+
+
+def test_the_slowest_stage_as_fast_as_the_next_saves_the_difference() -> None:
+    def remove(loads: list[float]) -> SlowestStage | None:
+        groups = [(("mesh_pp", rank % 4, 4),) for rank in range(8)]
+        sketches = [
+            make_sketch(rank, np.full(4, 100.0), compute=loads[rank % 4], groups=groups[rank]) for rank in range(8)
+        ]
+        return find_slowest_stage(compare_fleet(sketches).checker)
+
+    stage = remove([40, 50, 70, 40])
+    assert stage is not None
+    assert (stage.label, stage.ranks) == ("the excess of pipeline stage 2", (2, 6))
+    assert stage.saved_share == pytest.approx(0.2)
+    assert remove([40, 40, 40, 40]) is None

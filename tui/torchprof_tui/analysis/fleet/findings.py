@@ -10,9 +10,11 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 import numpy as np
 
+from torchprof_tui.analysis.fleet.bandwidth import measure_groups
 from torchprof_tui.analysis.fleet.fleet import Fleet
 from torchprof_tui.analysis.fleet.speed import Speed, compare_cpus, compare_gpus
 from torchprof_tui.analysis.fleet.waits import MatchedSketches
@@ -75,6 +77,17 @@ EXPERT_WORDS = frozenset({"ep", "expert", "experts", "moe"})
 """Words in the names of process groups."""
 
 
+NETWORK_RATIO = 16.0
+"""Bandwidth inside hosts over that between them from which the network is named: NVLink of an H100 (450 GB/s in one
+direction) is 9 times a 400 Gbit/s adapter per GPU."""
+
+MIN_NETWORK_SHARE = 0.05
+"""Share of the steps that collectives between hosts must take."""
+
+SLOW_LINK = 0.6
+"""Bandwidth of a group between hosts, over that of the median such group, below which its links are slow."""
+
+
 class FindingKind(str, Enum):
     """What was found; the value is its name in JSON."""
 
@@ -86,6 +99,7 @@ class FindingKind(str, Enum):
     GROWING_STEPS = "growing_steps"
     UNBALANCED_STAGES = "unbalanced_stages"
     UNBALANCED_EXPERTS = "unbalanced_experts"
+    SLOW_NETWORK = "slow_network"
 
 
 ACTIONS = {
@@ -97,6 +111,7 @@ ACTIONS = {
     FindingKind.GROWING_STEPS: "compare an early step with a late one: torchprof-tui diff; look for what accumulates",
     FindingKind.UNBALANCED_STAGES: "move layers from the slowest stage to the others",
     FindingKind.UNBALANCED_EXPERTS: "look at the routing: a balancing loss, or a capacity per expert",
+    FindingKind.SLOW_NETWORK: "run nccl-tests between these hosts; NCCL_DEBUG=INFO names adapters and GPUDirect RDMA",
 }
 
 
@@ -131,40 +146,49 @@ class FleetChecker:
         self.late_share: F64 = matched.lateness / np.nanmedian(self.fleet.durations, axis=0)
         self.usual_late_share: F64 = _median_of_rows(self.late_share)
 
+    @cached_property
+    def slow_gpus(self) -> Bool:
+        """bool[r]: whose kernels take far longer than those of the others."""
+        return _find_outliers(self.gpu.factor, SLOW_GPU, MIN_RANKS_FOR_SPEED)
+
+    @cached_property
+    def slow_cpus(self) -> Bool:
+        """bool[r]: whose ops take far longer than those of the others."""
+        return _find_outliers(self.cpu.factor, SLOW_CPU, MIN_RANKS_FOR_SPEED)
+
     def find_all(self) -> list[FleetFinding]:
         """Find everything, slow machines first."""
-        slow_gpu = _find_outliers(self.gpu.factor, SLOW_GPU, MIN_RANKS_FOR_SPEED)
-        slow_cpu = _find_outliers(self.cpu.factor, SLOW_CPU, MIN_RANKS_FOR_SPEED)
-        explained = slow_gpu | slow_cpu
+        explained = self.slow_gpus | self.slow_cpus
         late = (self.usual_late_share >= LATE_SHARE) & ~explained
         late &= _find_outliers(np.where(explained, np.nan, self.usual_late_share), LATE_SHARE)
         return [
-            *self._name_machines(slow_cpu, FindingKind.SLOW_CPU, self._describe_cpu),
-            *self._name_machines(slow_gpu, FindingKind.SLOW_GPU, self._describe_gpu),
+            *self._name_machines(self.slow_cpus, FindingKind.SLOW_CPU, self._describe_cpu),
+            *self._name_machines(self.slow_gpus, FindingKind.SLOW_GPU, self._describe_gpu),
             *self._name_machines(late, FindingKind.LATE_RANK, self._describe_late),
             *self._find_stalls(explained | late),
             *self._find_growth(),
             *self._find_unbalanced(STAGE_WORDS, FindingKind.UNBALANCED_STAGES, "pipeline stage"),
             *self._find_unbalanced(EXPERT_WORDS, FindingKind.UNBALANCED_EXPERTS, "experts at position"),
+            *self._find_slow_network(),
         ]
 
     def _compare_peers(self, speed: Speed) -> Speed:
         """Compare GPUs with those of the same stage or experts, whose kernels have other sizes than the others'."""
         factor = speed.factor.copy()
         for words in (STAGE_WORDS, EXPERT_WORDS):
-            position = self._find_positions(words)
+            position = self.find_positions(words)
             for number in np.unique(position[position >= 0]).tolist():
                 peers = position == number
                 if peers.sum() > 2:
                     factor[peers] /= np.nanmedian(factor[peers])
         return Speed(speed.names, factor, speed.ratio)
 
-    def _find_positions(self, words: Collection[str]) -> I64:
+    def find_positions(self, words: Collection[str]) -> I64:
         """Find each rank's position in its process group of these words: int64[r], -1 without."""
-        position = np.full(len(self.fleet), -1, np.int64)
+        position, wanted = np.full(len(self.fleet), -1, np.int64), frozenset(words)
         for index, sketch in enumerate(self.fleet.sketches):
             for name, own, size in sketch.groups:
-                if size > 1 and not words.isdisjoint(re.split("[^a-z]+", name.lower())):  # type: ignore[attr-defined]
+                if size > 1 and not wanted.isdisjoint(re.split("[^a-z]+", name.lower())):
                     position[index] = own
                     break
         return position
@@ -273,7 +297,7 @@ class FleetChecker:
             yield FleetFinding(FindingKind.GROWING_STEPS, (), "", None, growth, text)
 
     def _find_unbalanced(self, words: Collection[str], kind: FindingKind, noun: str) -> Iterator[FleetFinding]:
-        position = self._find_positions(words)
+        position = self.find_positions(words)
         numbers = np.unique(position[position >= 0])
         compute = _median_of_rows(self.fleet.gather_steps("compute"))
         if len(numbers) < 2:
@@ -288,6 +312,32 @@ class FleetChecker:
             shown = ", ".join(f"{value:.2f}" for value in ratio[:8].tolist()) + (", …" if len(ratio) > 8 else "")
             text = f"{noun} {numbers[most]} computes {ratio[most]:.2f} times as long as the mean (all: {shown})"
             yield FleetFinding(kind, tuple(members.tolist()), "", None, float(ratio[most]), text)
+
+    def _find_slow_network(self) -> Iterator[FleetFinding]:
+        """Find groups between hosts that are slower than others, and a network far slower than the links in hosts."""
+        groups = [] if self.fleet.missing_ranks else measure_groups(self.matched)  # else a group's hosts are unknown
+        between = [group for group in groups if group.is_between_hosts]
+        inside = [group for group in groups if not group.is_between_hosts]
+        if not between:
+            return
+        usual = float(np.median([group.bandwidth for group in between]))
+        for group in between if len(between) >= MIN_RANKS_FOR_SPEED else ():
+            if group.bandwidth < SLOW_LINK * usual:
+                text = (
+                    f"hosts {', '.join(group.hosts[:4])}{', …' if len(group.hosts) > 4 else ''}: a group of "
+                    f"{len(group.ranks)} ranks moves {group.bandwidth:.1f} GB/s, others between hosts {usual:.1f} GB/s"
+                )
+                size = usual / group.bandwidth
+                yield FleetFinding(FindingKind.SLOW_NETWORK, group.ranks, "", None, size, text)
+        total = float(np.nansum(np.nanmedian(self.fleet.durations, axis=0)))
+        share = max(group.time for group in between) / max(total, 1)
+        ratio = float(np.median([group.bandwidth for group in inside])) / usual if inside else 0.0
+        if ratio >= NETWORK_RATIO and share >= MIN_NETWORK_SHARE:
+            text = (
+                f"collectives between hosts move {usual:.1f} GB/s, those inside hosts {ratio * usual:.0f} GB/s "
+                f"({ratio:.0f} times); they transfer for {share:.0%} of the steps"
+            )
+            yield FleetFinding(FindingKind.SLOW_NETWORK, (), "", None, ratio, text)
 
 
 def _median_of_rows(table: F64) -> F64:

@@ -59,6 +59,7 @@ _STEP_NUMBERS = {
     "cpu_ns": "cpu",
     "collective_count": "collective_count",
 }
+_COLLECTIVE_NUMBERS = {"start_ns": "start", "end_ns": "end", "bytes": "bytes"}
 _CAUSE_FIELDS = ("id", "ns")
 _GROUP_FIELDS = ("name", "position", "size")
 _DURATION_NUMBERS = {
@@ -71,58 +72,83 @@ _DURATION_NUMBERS = {
 
 
 def build_sketch_table(sketches: Sequence[RankSketch]) -> pa.Table:
-    """Build the table of sketches. Raises MissingExtraError."""
+    """Build the table of sketches, of at least one. Raises MissingExtraError."""
     arrow = import_extra("pyarrow", EXTRA)
-    tables = [_build_rank_table(arrow, sketch) for sketch in sketches]
-    return arrow.concat_tables(tables).combine_chunks()
-
-
-def _build_rank_table(arrow: Any, sketch: RankSketch) -> pa.Table:
-    steps = sketch.steps
-    rows = len(steps)
-    columns: dict[str, Any] = {name: arrow.array([getattr(sketch, name)] * rows) for name in _RANK_TEXTS}
+    rows = [len(sketch.steps) for sketch in sketches]
+    columns: dict[str, Any] = {}
+    for name in _RANK_TEXTS:
+        columns[name] = _repeat_texts(arrow, [getattr(sketch, name) for sketch in sketches], rows)
     for name, field in _RANK_NUMBERS.items():
-        columns[name] = _numbers(arrow, np.full(rows, getattr(sketch, field), np.int64))
-    columns["causes"] = _repeat_tuples(arrow, sketch.causes, rows, _CAUSE_FIELDS)
-    columns["groups"] = _repeat_tuples(arrow, sketch.groups, rows, _GROUP_FIELDS)
-    problems = arrow.array(list(sketch.problems) * rows, arrow.string())
-    columns["problems"] = _lists(arrow, np.full(rows, len(sketch.problems)), problems)
+        columns[name] = _numbers(arrow, np.repeat([getattr(sketch, field) for sketch in sketches], rows))
+    columns["causes"] = _repeat_tuples(arrow, [sketch.causes for sketch in sketches], rows, _CAUSE_FIELDS)
+    columns["groups"] = _repeat_tuples(arrow, [sketch.groups for sketch in sketches], rows, _GROUP_FIELDS)
+    problems = [sketch.problems for sketch in sketches]
+    texts = [text for each, count in zip(problems, rows, strict=True) for _ in range(count) for text in each]
+    lengths = np.repeat([len(each) for each in problems], rows)
+    columns["problems"] = _lists(arrow, lengths, arrow.array(texts, arrow.string()))
     for name, field in _STEP_NUMBERS.items():
-        columns[name] = _numbers(arrow, getattr(steps, field))
-    columns["idle_ns"] = _lists(arrow, np.full(rows, len(IdleCause)), _numbers(arrow, steps.idle.reshape(-1)))
-    collectives = sketch.collectives
-    fields = {
-        "group": _texts(arrow, collectives.group, collectives.texts),
-        "operation": _texts(arrow, collectives.operation, collectives.texts),
-        "order": arrow.array(collectives.order),
-        "start_ns": _numbers(arrow, collectives.start),
-        "end_ns": _numbers(arrow, collectives.end),
-        "bytes": _numbers(arrow, collectives.bytes),
-    }
-    columns["collectives"] = _structs(arrow, collectives.step, rows, fields)
-    for name, quantiles in (("kernels", sketch.kernels), ("ops", sketch.ops)):
-        fields = {"name": _texts(arrow, quantiles.name, quantiles.names)}
-        for column, field in _DURATION_NUMBERS.items():
-            fields[column] = _numbers(arrow, getattr(quantiles, field))
-        columns[name] = _structs(arrow, quantiles.step, rows, fields)
+        columns[name] = _numbers(arrow, np.concatenate([getattr(sketch.steps, field) for sketch in sketches]))
+    idle = np.concatenate([sketch.steps.idle.reshape(-1) for sketch in sketches])
+    columns["idle_ns"] = _lists(arrow, np.full(sum(rows), len(IdleCause)), _numbers(arrow, idle))
+    columns["collectives"] = _build_collectives(arrow, [sketch.collectives for sketch in sketches], rows)
+    columns["kernels"] = _build_durations(arrow, [sketch.kernels for sketch in sketches], rows)
+    columns["ops"] = _build_durations(arrow, [sketch.ops for sketch in sketches], rows)
     return arrow.table(columns)
 
 
-def _repeat_tuples(arrow: Any, values: Sequence[tuple[Any, ...]], rows: int, fields: Sequence[str]) -> Any:
-    """Build the same list of structs for each row; the first field is a text, the others are numbers."""
+def _build_collectives(arrow: Any, tables: Sequence[SketchCollectives], rows: Sequence[int]) -> Any:
+    fields = {
+        "group": _texts(arrow, [(each.group, each.texts) for each in tables]),
+        "operation": _texts(arrow, [(each.operation, each.texts) for each in tables]),
+        "order": arrow.array(np.concatenate([each.order for each in tables])),
+    }
+    for name, field in _COLLECTIVE_NUMBERS.items():
+        fields[name] = _numbers(arrow, np.concatenate([getattr(each, field) for each in tables]))
+    return _structs(arrow, _number_rows(tables, rows), sum(rows), fields)
+
+
+def _build_durations(arrow: Any, tables: Sequence[DurationQuantiles], rows: Sequence[int]) -> Any:
+    fields = {"name": _texts(arrow, [(each.name, each.names) for each in tables])}
+    for name, field in _DURATION_NUMBERS.items():
+        fields[name] = _numbers(arrow, np.concatenate([getattr(each, field) for each in tables]))
+    return _structs(arrow, _number_rows(tables, rows), sum(rows), fields)
+
+
+def _number_rows(tables: Sequence[SketchCollectives | DurationQuantiles], rows: Sequence[int]) -> Any:
+    """Return the row of the whole table that each value belongs to: int64[k]."""
+    first = np.concatenate([[0], np.cumsum(rows)])[:-1]
+    return np.concatenate([each.step + row for each, row in zip(tables, first, strict=True)])
+
+
+def _repeat_texts(arrow: Any, texts: Sequence[str], rows: Sequence[int]) -> Any:
+    """Build an array with the text of each sketch in all of its rows. Lone surrogates are replaced."""
+    clean = arrow.array([text.encode(errors="replace").decode() for text in texts], arrow.string())
+    return clean.take(arrow.array(np.repeat(np.arange(len(texts)), rows)))
+
+
+def _repeat_tuples(
+    arrow: Any, values: Sequence[Sequence[tuple[Any, ...]]], rows: Sequence[int], fields: Sequence[str]
+) -> Any:
+    """Build a list of structs for each row, the same in all rows of a sketch; the first field is a text, the others
+    are numbers."""
     kinds = [arrow.string(), *[arrow.int64()] * (len(fields) - 1)]
-    arrays = [arrow.array([value[at] for value in values] * rows, kind) for at, kind in enumerate(kinds)]
-    return _lists(arrow, np.full(rows, len(values)), arrow.StructArray.from_arrays(arrays, names=list(fields)))
+    repeated = [part for each, count in zip(values, rows, strict=True) for _ in range(count) for part in each]
+    arrays = [arrow.array([part[at] for part in repeated], kind) for at, kind in enumerate(kinds)]
+    lengths = np.repeat([len(each) for each in values], rows)
+    return _lists(arrow, lengths, arrow.StructArray.from_arrays(arrays, names=list(fields)))
 
 
 def _numbers(arrow: Any, values: Any) -> Any:
     return arrow.array(np.ascontiguousarray(values, np.int64))
 
 
-def _texts(arrow: Any, index: Any, texts: Sequence[str]) -> Any:
-    """Build an array of texts. Lone surrogates, which names in a trace may contain, are replaced."""
-    clean = [text.encode(errors="replace").decode() for text in texts]
-    return arrow.array(clean, arrow.string()).take(arrow.array(index))
+def _texts(arrow: Any, tables: Sequence[tuple[Any, Sequence[str]]]) -> Any:
+    """Build an array of texts from pairs of indexes and texts. Lone surrogates, which names in a trace may contain, are
+    replaced."""
+    clean = [text.encode(errors="replace").decode() for _, texts in tables for text in texts]
+    first = np.concatenate([[0], np.cumsum([len(texts) for _, texts in tables])])[:-1]
+    index = np.concatenate([index + offset for (index, _), offset in zip(tables, first, strict=True)])
+    return arrow.array(clean, arrow.string()).take(arrow.array(index.astype(np.int64)))
 
 
 def _lists(arrow: Any, lengths: Any, values: Any) -> Any:
@@ -159,31 +185,72 @@ def decode_sketches(data: bytes) -> list[RankSketch]:
         metadata = file.metadata.metadata or {}
         if metadata.get(_VERSION_KEY.encode()) != str(SKETCH_VERSION).encode():
             raise TraceError("not sketches of this version")
-        table = file.read(use_threads=False).combine_chunks()
-        names = table.column("file").to_pylist()
-        bounds = [row for row in range(len(names)) if not row or names[row] != names[row - 1]] + [len(names)]
-        return [_decode_rank(table.slice(first, last - first)) for first, last in pairwise(bounds)]
+        return _decode_table(arrow, file.read(use_threads=False).combine_chunks())
     except (arrow.ArrowException, OSError, KeyError, ValueError) as error:
         if isinstance(error, TraceError):
             raise
         raise TraceError(f"not a Parquet file of sketches ({' '.join(str(error).split())[:100]})") from error
 
 
-def _decode_rank(table: Any) -> RankSketch:
+def _decode_table(arrow: Any, table: Any) -> list[RankSketch]:
+    """Decode all sketches of a table. Whole columns are converted once: a rank is a slice of each."""
+    if not table.num_rows:
+        return []
+    file = _chunk(table, "file").dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    bounds = np.concatenate([[0], np.flatnonzero(np.diff(file)) + 1, [table.num_rows]]).tolist()
     repeated = (*_RANK_TEXTS, *_RANK_NUMBERS, "causes", "groups", "problems")
-    first = {name: table.column(name)[0].as_py() for name in repeated}
+    firsts = table.select(repeated).take(arrow.array(np.array(bounds[:-1]))).to_pylist()
     idle = _values(_chunk(table, "idle_ns").flatten()).reshape(table.num_rows, -1)
-    return RankSketch(
-        **{name: first[name] for name in _RANK_TEXTS},
-        **{field: first[name] for name, field in _RANK_NUMBERS.items()},
-        causes=tuple(tuple(part[name] for name in _CAUSE_FIELDS) for part in first["causes"]),
-        groups=tuple(tuple(group[name] for name in _GROUP_FIELDS) for group in first["groups"]),
-        problems=tuple(first["problems"]),
-        steps=SketchSteps(**{field: _values(_chunk(table, name)) for name, field in _STEP_NUMBERS.items()}, idle=idle),
-        collectives=_decode_collectives(_chunk(table, "collectives")),
-        kernels=_decode_durations(_chunk(table, "kernels")),
-        ops=_decode_durations(_chunk(table, "ops")),
-    )
+    steps = {field: _values(_chunk(table, name)) for name, field in _STEP_NUMBERS.items()}
+    collectives = _Flat(_chunk(table, "collectives"), ("group", "operation"), ("order", *_COLLECTIVE_NUMBERS))
+    durations = [_Flat(_chunk(table, name), ("name",), tuple(_DURATION_NUMBERS)) for name in ("kernels", "ops")]
+    found = []
+    for first, (low, high) in zip(firsts, pairwise(bounds), strict=True):
+        kernels, ops = (_decode_durations(flat, low, high) for flat in durations)
+        found.append(
+            RankSketch(
+                **{name: first[name] for name in _RANK_TEXTS},
+                **{field: first[name] for name, field in _RANK_NUMBERS.items()},
+                causes=tuple(tuple(part[name] for name in _CAUSE_FIELDS) for part in first["causes"]),
+                groups=tuple(tuple(group[name] for name in _GROUP_FIELDS) for group in first["groups"]),
+                problems=tuple(first["problems"]),
+                steps=SketchSteps(**{field: column[low:high] for field, column in steps.items()}, idle=idle[low:high]),
+                collectives=_decode_collectives(collectives, low, high),
+                kernels=kernels,
+                ops=ops,
+            )
+        )
+    return found
+
+
+class _Flat:
+    """The values of a column of lists of structs, as numpy arrays. `codes`: of a text, into `texts`."""
+
+    def __init__(self, lists: Any, texts: Sequence[str], numbers: Sequence[str]) -> None:
+        values = lists.flatten()
+        self.offsets = lists.offsets.to_numpy()
+        self.numbers = {name: _values(values.field(name)) for name in numbers}
+        self.codes, self.texts = {}, {}
+        for name in texts:
+            encoded = values.field(name).dictionary_encode()
+            self.codes[name] = encoded.indices.to_numpy(zero_copy_only=False)
+            self.texts[name] = encoded.dictionary.to_pylist()
+
+    def find_steps(self, low: int, high: int) -> tuple[Any, slice]:
+        """Return the index of the step, from `low` on, of each value of some rows (int32[k]), and these values."""
+        part = slice(int(self.offsets[low]), int(self.offsets[high]))
+        lengths = np.diff(self.offsets[low : high + 1])
+        return np.repeat(np.arange(high - low, dtype=np.int32), lengths), part
+
+    def take_texts(self, name: str, part: slice) -> tuple[Any, tuple[str, ...]]:
+        """Return indexes int32[k] into the texts of some values alone, in the order in which these first occur."""
+        codes = self.codes[name][part]
+        used, first, index = np.unique(codes, return_index=True, return_inverse=True)
+        order = np.argsort(first, kind="stable")
+        place = np.empty(len(used), np.int32)
+        place[order] = np.arange(len(used), dtype=np.int32)
+        texts = self.texts[name]
+        return place[index.reshape(-1)], tuple(texts[code] for code in used[order].tolist())
 
 
 def _chunk(table: Any, name: str) -> Any:
@@ -194,35 +261,22 @@ def _values(array: Any) -> Any:
     return array.to_numpy(zero_copy_only=False).copy()
 
 
-def _list_steps(lists: Any) -> Any:
-    """Return the index of the row that each value of a list array belongs to: int32[k]."""
-    offsets = lists.offsets.to_numpy()
-    return np.repeat(np.arange(len(lists), dtype=np.int32), np.diff(offsets))
-
-
-def _decode_texts(array: Any) -> tuple[Any, tuple[str, ...]]:
-    encoded = array.dictionary_encode()
-    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int32), tuple(encoded.dictionary.to_pylist())
-
-
-def _decode_collectives(lists: Any) -> SketchCollectives:
-    values = lists.flatten()
-    group, group_texts = _decode_texts(values.field("group"))
-    operation, operation_texts = _decode_texts(values.field("operation"))
+def _decode_collectives(flat: _Flat, low: int, high: int) -> SketchCollectives:
+    step, part = flat.find_steps(low, high)
+    group, group_texts = flat.take_texts("group", part)
+    operation, operation_texts = flat.take_texts("operation", part)
     return SketchCollectives(
-        step=_list_steps(lists),
+        step=step,
         group=group,
         operation=(operation + len(group_texts)).astype(np.int32),
-        order=_values(values.field("order")),
-        start=_values(values.field("start_ns")),
-        end=_values(values.field("end_ns")),
-        bytes=_values(values.field("bytes")),
+        order=flat.numbers["order"][part],
+        **{field: flat.numbers[name][part] for name, field in _COLLECTIVE_NUMBERS.items()},
         texts=(*group_texts, *operation_texts),
     )
 
 
-def _decode_durations(lists: Any) -> DurationQuantiles:
-    values = lists.flatten()
-    name, names = _decode_texts(values.field("name"))
-    numbers = {field: _values(values.field(column)) for column, field in _DURATION_NUMBERS.items()}
-    return DurationQuantiles(step=_list_steps(lists), name=name, names=names, **numbers)
+def _decode_durations(flat: _Flat, low: int, high: int) -> DurationQuantiles:
+    step, part = flat.find_steps(low, high)
+    name, names = flat.take_texts("name", part)
+    numbers = {field: flat.numbers[column][part] for column, field in _DURATION_NUMBERS.items()}
+    return DurationQuantiles(step=step, name=name, names=names, **numbers)

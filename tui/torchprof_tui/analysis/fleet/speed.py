@@ -32,6 +32,16 @@ class Speed:
     factor: F64
     ratio: F64
 
+    def rank_names(self, members: Sequence[int]) -> list[tuple[str, float]]:
+        """Return all names with the median ratio of some ranks (indexes), the slowest first; without unknown ones."""
+        chosen = np.asarray(list(members), np.int64)
+        pairs = []
+        for name, ratios in zip(self.names, self.ratio[chosen].T, strict=True):
+            known = ratios[np.isfinite(ratios)]
+            if len(known):
+                pairs.append((name, float(np.median(known))))
+        return sorted(pairs, key=lambda pair: -pair[1])
+
     def slowest_names(self, index: int, limit: int = 3) -> list[tuple[str, float]]:
         """Return the names that are slowest on a rank, with their ratios."""
         ratio = np.nan_to_num(self.ratio[index])

@@ -23,7 +23,7 @@ class MatchedSketches:
     """m collectives of at least two ranks each, in the order in which the job runs them, with k parts in all.
 
     Parts of collective i are `first[i]` to `first[i + 1]` of `rank` (index), `start`, `end` int64[k]. `step`: index
-    into `Fleet.steps`, `group` and `operation`: indexes into `texts`, int64[m].
+    into `Fleet.steps`, `group` and `operation`: indexes into `texts`, int64[m]. `bytes` int64[k]: as each rank has it.
     """
 
     fleet: Fleet
@@ -34,6 +34,7 @@ class MatchedSketches:
     rank: I64
     start: I64
     end: I64
+    bytes: I64
     texts: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -99,12 +100,12 @@ def match_sketches(fleet: Fleet) -> MatchedSketches:
     """
     texts: dict[str, int] = {}
     parts = [_gather_rank(fleet, index, texts) for index in range(len(fleet))]
-    table = np.concatenate(parts, axis=0) if parts else np.zeros((0, 8), np.int64)
+    table = np.concatenate(parts, axis=0) if parts else np.zeros((0, 9), np.int64)
     names = list(texts)
     plain = [name.lower().replace("_", "") for name in names]
     is_synchronizing = np.array([any(word in name for word in SYNCHRONIZING_OPERATIONS) for name in plain] or [False])
     table = _drop_other_counts(table[is_synchronizing[table[:, 3]]])
-    rank, step, group, operation, order, start, end, offset = table.T
+    rank, step, group, operation, order, start, end, offset, size_bytes = table.T
     # By group, step, order and operation; the parts of one collective by rank.
     by_key = np.lexsort((rank, operation, order, group, step))
     key = np.stack([step, group, order, operation])[:, by_key]
@@ -126,12 +127,13 @@ def match_sketches(fleet: Fleet) -> MatchedSketches:
         rank[rows],
         start[rows],
         end[rows],
+        size_bytes[rows],
         tuple(names),
     )
 
 
 def _gather_rank(fleet: Fleet, index: int, texts: dict[str, int]) -> I64:
-    """Gather the collectives of a rank: int64[k, 8], rank, step, group, operation, order, start, end, offset."""
+    """Gather the collectives of a rank: int64[k, 9], as `match_sketches` unpacks them."""
     sketch = fleet.sketches[index]
     collectives, steps = sketch.collectives, sketch.steps
     codes = np.array([texts.setdefault(text, len(texts)) for text in collectives.texts] or [0], np.int64)
@@ -146,6 +148,7 @@ def _gather_rank(fleet: Fleet, index: int, texts: dict[str, int]) -> I64:
             collectives.start,
             collectives.end,
             collectives.start - steps.start[step],
+            collectives.bytes,
         ],
         axis=1,
     ).astype(np.int64)
@@ -210,3 +213,10 @@ def rank_waits(matched: MatchedSketches, chosen: Sequence[int] = ()) -> list[Wai
     total = np.bincount(matched.last_rank[used], waited[used], size)
     found = [WaitedFor(index, int(count[index]), float(delay[index]), int(total[index])) for index in range(size)]
     return sorted((each for each in found if each.delay > 0), key=lambda each: (-each.delay, each.rank))
+
+
+def measure_waits_for(matched: MatchedSketches, rank: int) -> F64:
+    """Measure how long each rank waited for one rank (index): float64[r] ns, 0 for itself."""
+    used = ((matched.last_rank == rank) & ~matched.is_first)[matched.collective]
+    total: F64 = np.bincount(matched.rank[used], matched.waits[used], len(matched.fleet)).astype(np.float64)
+    return total

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from torchprof_tui.commands.open.arguments import add_appearance_options
+
 DEFAULT_ROWS = 10
 """Rows of each text table by default."""
 
@@ -11,8 +13,8 @@ DEFAULT_ROWS = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Compare all ranks of a job: which host, GPU or rank is slow, who waits for whom, what the job would take "
-        "without them. Each trace is read once into a sketch of some KB, which is kept: only new and changed traces "
-        "are read again. Needs the extra fleet."
+        "without them; in a terminal as a screen, in a pipe and with --parquet as text. Each trace is read once into a "
+        "sketch of some KB, which is kept: only new and changed traces are read again. Needs the extra fleet."
     )
     parser.add_argument(
         "source", nargs="+", metavar="SOURCE", help="a folder, a pattern or a trace: local, host:path or a URL; mixed"
@@ -30,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"rows of each table (default: {DEFAULT_ROWS})",
     )
     parser.add_argument("--no-cache", action="store_true", help="neither read nor keep sketches")
+    add_appearance_options(parser)
 
 
 def _parse_count(text: str) -> int:

@@ -5,7 +5,8 @@ Dask distributes, retries and reports; a worker needs this program, and the same
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torchprof_tui.analysis.fleet.sketch_file import SketchResult, sketch_file
@@ -21,7 +22,13 @@ RETRIES = 3
 """How often a trace is tried again after an error of a worker; one that ends is replaced by Dask without this."""
 
 
-def sketch_on_cluster(traces: Sequence[ListedTrace], address: str) -> Iterator[SketchResult]:
+POLL_SECONDS = 0.05
+"""Seconds between looks for results, and for whether this was cancelled."""
+
+
+def sketch_on_cluster(
+    traces: Sequence[ListedTrace], is_cancelled: Callable[[], bool], address: str
+) -> Iterator[SketchResult]:
     """Sketch traces on the workers of a scheduler, each result as it comes. Raises TraceError where it has none."""
     distributed = import_extra("distributed", EXTRA)
     client = _connect(distributed, address)
@@ -31,8 +38,12 @@ def sketch_on_cluster(traces: Sequence[ListedTrace], address: str) -> Iterator[S
         spec_of = {future.key: spec for future, spec in zip(futures, specs, strict=True)}
         pending = distributed.as_completed(futures, loop=client.loop)
         del futures  # a result that has been read is released, here and on its worker
-        for future in pending:
-            yield _read_result(future, spec_of[future.key])
+        while not is_cancelled() and not pending.is_empty():
+            if not pending.has_ready():
+                time.sleep(POLL_SECONDS)
+                continue
+            for future in pending.next_batch(block=False):
+                yield _read_result(future, spec_of[future.key])
     finally:
         client.close()  # cancels what is not done
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
+from torchprof_tui.analysis.fleet.comparison_rows import (
+    list_host_rows,
+    list_rank_rows,
+    list_step_rows,
+    list_what_if_rows,
+)
 from torchprof_tui.analysis.fleet.rank_sketch import UNKNOWN_BYTES
 from torchprof_tui.analysis.fleet.report import FleetReport
 from torchprof_tui.commands.fleet.records import (
@@ -16,7 +18,6 @@ from torchprof_tui.commands.fleet.records import (
     FleetStepRecord,
     WhatIfRecord,
 )
-from torchprof_tui.trace.core.arrays import F64
 
 DIGITS = 6
 """Digits of shares and factors after the point."""
@@ -62,92 +63,68 @@ def _build_findings(report: FleetReport) -> list[FleetFindingRecord]:
 
 def _build_what_if(report: FleetReport) -> list[WhatIfRecord]:
     fleet = report.fleet
-    chosen: list[tuple[str, list[int]]] = []
-    if report.waits:
-        chosen.append((fleet.label_rank(report.waits[0].rank), [report.waits[0].rank]))
-    chosen += [(f"host {host}", fleet.host_members[host].tolist()) for host in report.list_slowest_hosts(1)]
-    records = []
-    for label, ranks in chosen:
-        removed = report.remove(ranks)
-        if removed is not None:
-            saved = removed.saved_share
-            records.append(
-                WhatIfRecord(
-                    without=label,
-                    ranks=fleet.ranks[ranks].tolist(),
-                    step_us=round(fleet.step_time * (1 - saved) / 1000, 3),
-                    saved_share=round(saved, DIGITS),
-                )
-            )
-    return records
+    return [
+        WhatIfRecord(
+            without=row.label,
+            ranks=fleet.ranks[list(row.ranks)].tolist(),
+            step_us=round(row.step_time / 1000, 3),
+            saved_share=round(row.saved_share, DIGITS),
+        )
+        for row in list_what_if_rows(report, 1)
+    ]
 
 
 def _build_ranks(report: FleetReport, limit: int) -> list[FleetRankRecord]:
-    fleet, checker = report.fleet, report.checker
-    waits = {each.rank: each for each in report.waits}
+    fleet = report.fleet
     records = []
-    for index in report.list_slowest_ranks(limit):
-        sketch, wait = fleet.sketches[index], waits.get(index)
+    for row in list_rank_rows(report, limit):
+        sketch = fleet.sketches[row.index]
         records.append(
             FleetRankRecord(
-                rank=int(fleet.ranks[index]),
-                host=fleet.hosts[index] or None,
+                rank=int(fleet.ranks[row.index]),
+                host=fleet.hosts[row.index] or None,
                 file=sketch.file,
-                late_share=round(float(report.slowness[index]), DIGITS),
-                gpu_factor=_round_known(float(checker.gpu.factor[index])),
-                cpu_factor=_round_known(float(checker.cpu.factor[index])),
-                step_us=float(np.nanmedian(fleet.durations[index])) / 1000,
+                late_share=round(row.late_share, DIGITS),
+                gpu_factor=_round_known(row.gpu_factor),
+                cpu_factor=_round_known(row.cpu_factor),
+                step_us=row.step_time / 1000,
                 memory_peak_bytes=None if sketch.memory_peak == UNKNOWN_BYTES else sketch.memory_peak,
                 regime=sketch.regime,
-                waited_for=0 if wait is None else wait.collectives,
-                delay_us=0.0 if wait is None else wait.delay / 1000,
+                waited_for=row.waited_for,
+                delay_us=row.delay / 1000,
             )
         )
     return records
 
 
 def _build_hosts(report: FleetReport, limit: int) -> list[FleetHostRecord]:
-    fleet, checker = report.fleet, report.checker
     return [
         FleetHostRecord(
-            host=host,
-            ranks=fleet.ranks[members].tolist(),
-            late_share=round(float(np.median(report.slowness[members])), DIGITS),
-            gpu_factor=_median_known(checker.gpu.factor[members]),
-            cpu_factor=_median_known(checker.cpu.factor[members]),
+            host=row.host,
+            ranks=report.fleet.ranks[list(row.ranks)].tolist(),
+            late_share=round(row.late_share, DIGITS),
+            gpu_factor=_round_known(row.gpu_factor),
+            cpu_factor=_round_known(row.cpu_factor),
         )
-        for host in report.list_slowest_hosts(limit)
-        for members in [fleet.host_members[host]]
+        for row in list_host_rows(report, limit)
     ]
 
 
 def _build_steps(report: FleetReport, limit: int) -> list[FleetStepRecord]:
     fleet = report.fleet
-    durations = fleet.durations
-    has_gpu = bool(np.nansum(fleet.gather_steps("busy")))
-
-    busy, exposed = (fleet.gather_steps(field) / durations for field in ("busy", "exposed"))
-    records = []
-    for step in report.list_slowest_steps(limit):
-        cause = report.find_cause_of_step(step)
-        records.append(
-            FleetStepRecord(
-                step=int(fleet.steps[step]),
-                median_us=float(np.nanmedian(durations[:, step])) / 1000,
-                longest_us=float(np.nanmax(durations[:, step])) / 1000,
-                busy_share=_median_known(busy[:, step]) if has_gpu else None,
-                exposed_share=_median_known(exposed[:, step]) if has_gpu else None,
-                waited_for=None if cause is None else int(fleet.ranks[cause.rank]),
-                delay_us=0.0 if cause is None else cause.delay / 1000,
-            )
+    return [
+        FleetStepRecord(
+            step=int(fleet.steps[row.step]),
+            median_us=row.median / 1000,
+            longest_us=row.longest / 1000,
+            busy_share=_round_known(row.busy_share),
+            exposed_share=_round_known(row.exposed_share),
+            waited_for=None if row.cause is None else int(fleet.ranks[row.cause.rank]),
+            delay_us=0.0 if row.cause is None else row.cause.delay / 1000,
         )
-    return records
+        for row in list_step_rows(report, limit)
+    ]
 
 
-def _round_known(value: float) -> float | None:
-    return round(value, DIGITS) if math.isfinite(value) else None
-
-
-def _median_known(values: F64) -> float | None:
-    known = values[np.isfinite(values)]
-    return round(float(np.median(known)), DIGITS) if len(known) else None
+def _round_known(value: float | None) -> float | None:
+    return None if value is None else round(value, DIGITS)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from torchprof_tui.analysis.export.arrow_events import require_arrow
+from torchprof_tui.analysis.fleet.rank_sketch import RankSketch
 from torchprof_tui.analysis.fleet.report import compare_fleet
 from torchprof_tui.analysis.fleet.sketch_parquet import encode_sketches
 from torchprof_tui.commands.common.errors import UsageError
@@ -19,23 +22,42 @@ from torchprof_tui.commands.fleet.local_pool import sketch_locally
 from torchprof_tui.commands.fleet.sketching import SketchedFleet, SketchMany, sketch_all
 from torchprof_tui.commands.fleet.sources import list_sources
 from torchprof_tui.commands.fleet.text import print_fleet
+from torchprof_tui.commands.open.main import find_terminal_problem
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, write_atomically
 from torchprof_tui.trace.core.core_count import count_cores
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.resolve import resolve_path
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
-from torchprof_tui.trace.specs.address import parse_ssh_path
+from torchprof_tui.trace.specs.address import ListedTrace, parse_ssh_path
 from torchprof_tui.ui.common.number_format import format_file_size
 
 
 def run(options: argparse.Namespace) -> int:
     require_arrow()
+    with SshConnections() as connections, contextlib.ExitStack() as stack:
+        hosts = [path for path in map(parse_ssh_path, map(resolve_path, options.source)) if path is not None]
+        connections.connect_all(hosts, allow_prompt=sys.stderr.isatty())
+        traces, lost = list_sources(options.source, stack)
+        if not traces:
+            raise UsageError(lost[0] if lost else "no traces")
+        sketch_many = _choose_workers(options)
+        if _shows_screen(options):
+            # imports textual, which the text does not need
+            screen = importlib.import_module("torchprof_tui.commands.fleet.screen")
+            status: int = screen.open_screen(options, traces, lost, sketch_many, connections)
+            return status
+        return _print(options, _sketch(options, traces, lost, sketch_many))
+
+
+def _shows_screen(options: argparse.Namespace) -> bool:
+    """Return whether there is a terminal, and no other form of the answer was asked for."""
+    return not options.json and options.parquet is None and sys.stdout.isatty() and not find_terminal_problem()
+
+
+def _print(options: argparse.Namespace, sketched: SketchedFleet) -> int:
     out = None if options.parquet is None else Path(options.parquet)
     try:
-        if out is not None:
-            check_target(out)
-        sketched = _sketch(options)
         if out is not None:
             write_atomically(out, encode_sketches(sketched.sketches))
     except OutputError as error:
@@ -55,18 +77,19 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _sketch(options: argparse.Namespace) -> SketchedFleet:
-    with SshConnections() as connections, contextlib.ExitStack() as stack:
-        hosts = [path for path in map(parse_ssh_path, map(resolve_path, options.source)) if path is not None]
-        connections.connect_all(hosts, allow_prompt=sys.stderr.isatty())
-        traces, lost = list_sources(options.source, stack)
-        if not traces:
-            raise UsageError(lost[0] if lost else "no traces")
-        show = _Progress()
-        try:
-            sketched = sketch_all(traces, _choose_workers(options), not options.no_cache, show)
-        finally:
-            show.clear()
+def _sketch(
+    options: argparse.Namespace, traces: Sequence[ListedTrace], lost: Sequence[str], sketch_many: SketchMany
+) -> SketchedFleet:
+    try:
+        if options.parquet is not None:
+            check_target(Path(options.parquet))
+    except OutputError as error:
+        raise UsageError(f"--parquet: {error}") from error
+    show = _Progress()
+    try:
+        sketched = sketch_all(traces, sketch_many, not options.no_cache, show)
+    finally:
+        show.clear()
     note_phase("sketched", ranks=len(sketched.sketches), reused=sketched.reused)
     if not sketched.sketches and lost:
         raise UsageError(lost[0])
@@ -87,7 +110,7 @@ class _Progress:
     def __init__(self) -> None:
         self._is_shown = False
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, sketch: RankSketch | None, done: int, total: int) -> None:
         if sys.stderr.isatty():
             self._is_shown = True
             sys.stderr.write(f"\rsketched {done:,} of {total:,} ranks\x1b[K")

@@ -51,7 +51,8 @@ class FleetFindingRecord(Record, frozen=True, kw_only=True):
     kind: Annotated[
         str,
         about(
-            "slow_host, slow_gpu, slow_cpu, late_rank, stall, growing_steps, unbalanced_stages or unbalanced_experts"
+            "slow_host, slow_gpu, slow_cpu, late_rank, stall, growing_steps, unbalanced_stages, unbalanced_experts or "
+            "slow_network"
         ),
     ]
     ranks: Annotated[list[int], about("their numbers; []: the whole job")]
@@ -66,7 +67,7 @@ class FleetFindingRecord(Record, frozen=True, kw_only=True):
 class WhatIfRecord(Record, frozen=True, kw_only=True):
     """The job without the slowness of some ranks, replayed over its collectives."""
 
-    without: Annotated[str, about("rank 17, or host node2")]
+    without: Annotated[str, about("rank 17, host node2, or the excess of pipeline stage 3")]
     ranks: Annotated[list[int], about("their numbers")]
     step_us: Annotated[float, about("step time of the job then")]
     saved_share: Annotated[float, about("of the job's time")]
@@ -82,7 +83,7 @@ class FleetDocument(Document, frozen=True, kw_only=True, tag="torchprof-tui/flee
     step_us: Annotated[float, about("median step time")]
     matched_collectives: Annotated[int, about("that at least two ranks have", "")]
     findings: Annotated[list[FleetFindingRecord], about("what is wrong, slow machines first")]
-    what_if: Annotated[list[WhatIfRecord], about("without the slowest rank and host")]
+    what_if: Annotated[list[WhatIfRecord], about("without the slowest rank, host and pipeline stage")]
     slowest_ranks: Annotated[list[FleetRankRecord], about("latest first, as many as --top")]
     slowest_hosts: Annotated[list[FleetHostRecord], about("latest first, as many as --top")]
     slowest_steps: Annotated[list[FleetStepRecord], about("longest first, as many as --top")]

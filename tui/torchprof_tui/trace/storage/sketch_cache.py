@@ -22,6 +22,11 @@ def find_sketch_path(spec: str, identity: str | None, version: int) -> Path | No
     return None if key is None else cache_folder() / FOLDER / f"{key}.v{version}.parquet"
 
 
+def find_pack_path(digest: str, version: int) -> Path:
+    """Find where all sketches of a job are, or would be, in one file."""
+    return cache_folder() / FOLDER / f"{digest}.v{version}.pack"
+
+
 def read_sketch(path: Path | None) -> bytes:
     """Read a stored sketch; b"" where there is none."""
     with contextlib.suppress(OSError):

@@ -25,7 +25,10 @@ class ComparingApp(App[None]):
 
     `last_compared`: the name that the prompt suggests. `earlier_recording`: the trace before the last recording, which
     is A where it is compared. `pending_comparison`: what to compare the next trace with once it is on screen.
+    `kept_screens`: those of the stack that stay when a trace is opened, the last of which it replaces.
     """
+
+    kept_screens = 2
 
     def __init__(self) -> None:
         super().__init__()

@@ -32,7 +32,6 @@ _LABELS = {
     COMPUTE: "GPU computes",
     COPIES: "copies without compute",
     EXPOSED: "collectives without compute",
-    OUTSIDE: "outside the steps",
 }
 
 _UNEXPLAINED = (IdleCause.PROFILER, IdleCause.UNKNOWN, IdleCause.LEAD_IN)
@@ -95,7 +94,7 @@ def build_time_tree(view: ScopeView, findings: Sequence[Finding] = ()) -> TimeTr
         parts.append(TimePart(cause.id, f"idle: {cause.label}", time, claims.claim(idle, of_gpu=False)))
     total = view.scope.length * device_count
     outside = total - sum(part.time for part in parts)
-    parts.append(TimePart(OUTSIDE, _LABELS[OUTSIDE], outside))
+    parts.append(TimePart(OUTSIDE, "outside the steps" if len(view.steps) else "outside the program", outside))
     parts.sort(key=part_sort_key)
     return TimeTree(tuple(part for part in parts if part.time), total, device_count)
 

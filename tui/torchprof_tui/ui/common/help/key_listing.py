@@ -25,6 +25,7 @@ SECTION_TITLES = {
     "memory": "Memory",
     "snapshot": "Memory snapshot",
     "diff": "Comparison",
+    "fleet": "Ranks and steps",
     "start": "Traces",
     "path": "Typing a path",
     "run": "Recording",

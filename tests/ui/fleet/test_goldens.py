@@ -1,0 +1,30 @@
+"""The fleet screen as text at six sizes, compared with golden files."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.helpers.explorer_app import settled
+from tests.helpers.fleet_app import fleet_screen, make_source, sketch_job
+from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
+
+CASES = {
+    "fleet": (),
+    "fleet-hosts": ("g", "m", "m", "tab", "tab"),
+    "fleet-steps": ("m", "tab", "tab", "tab", "right"),
+    "fleet-waits": ("M", "tab", "tab", "tab", "tab", "space", "down", "space"),
+    "fleet-what-if": ("g", "g", "g", "enter", *["tab"] * 5),
+    "fleet-speed": ("shift+tab",),
+    "help-fleet": ("question_mark",),
+}
+
+
+@at_every_size
+@pytest.mark.parametrize("name", list(CASES))
+async def test_screen(name: str, size: tuple[int, int]) -> None:
+    async with fleet_screen(make_source(sketch_job(), ("runs/job/cut.json: not a trace",)), size) as (screen, pilot):
+        for key in CASES[name]:
+            await pilot.press(key)
+            await settled(pilot)
+        drawn = text_on_screen(screen.app.screen)
+    compare_golden(name, size, drawn)

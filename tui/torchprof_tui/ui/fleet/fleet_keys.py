@@ -1,0 +1,81 @@
+"""The fleet screen's key bindings and the hints on its last line. A binding's `id` and `tooltip` are for the help."""
+
+from __future__ import annotations
+
+from textual.binding import Binding
+
+BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
+    Binding("up", "move(-1)", "up", id="rows.up", tooltip="the row above", show=False),
+    Binding("down", "move(1)", "down", id="rows.down", tooltip="the row below", show=False),
+    Binding("left", "step(-1)", "step", id="fleet.left", tooltip="the step before", show=False),
+    Binding("right", "step(1)", "step", id="fleet.right", tooltip="the next step", show=False),
+    Binding("pageup", "page(-1)", "page up", id="rows.page-up", tooltip="a page up", show=False),
+    Binding("pagedown", "page(1)", "page down", id="rows.page-down", tooltip="a page down", show=False),
+    Binding("home", "edge(False)", "first", id="rows.first", tooltip="the first row", show=False),
+    Binding("end", "edge(True)", "last", id="rows.last", tooltip="the last row", show=False),
+    Binding("w", "zoom(1)", "wider", id="fleet.wider", tooltip="wider cells; the widest show the value", show=False),
+    Binding("s", "zoom(-1)", "narrower", id="fleet.narrower", tooltip="narrower cells, more steps", show=False),
+    Binding("a", "pan(-1)", "earlier", id="fleet.earlier", tooltip="a page of steps back", show=False),
+    Binding("d", "pan(1)", "later", id="fleet.later", tooltip="a page of steps on", show=False),
+    Binding("m", "measure(1)", "measure", id="fleet.measure", tooltip="step time, busy, exposed, lateness", show=False),
+    Binding("M", "measure(-1)", "measure", id="fleet.measure-back", tooltip="the previous measure", show=False),
+    Binding("g", "group", "group", id="fleet.group", tooltip="rows by rank, host, DP, TP, PP or EP", show=False),
+    Binding("space", "choose", "mark", id="fleet.choose", tooltip="mark the ranks of the row, or unmark", show=False),
+    Binding(
+        "enter",
+        "open",
+        "open",
+        id="fleet.open",
+        tooltip="open the marked ranks, else the one of the row, at the step; of a group: list its ranks",
+        show=False,
+    ),
+    Binding(
+        "tab",
+        "list(1)",
+        "list",
+        id="fleet.list",
+        tooltip="the next list: findings, ranks, …",
+        show=False,
+        priority=True,
+    ),
+    Binding(
+        "shift+tab",
+        "list(-1)",
+        "list",
+        id="fleet.list-back",
+        tooltip="the previous list",
+        show=False,
+        priority=True,
+    ),
+    Binding("J", "entry(1)", "entry", id="fleet.entry", tooltip="the next entry of the list, on the map", show=False),
+    Binding("K", "entry(-1)", "entry", id="fleet.entry-back", tooltip="the entry before", show=False),
+    Binding("backspace", "go_back", "view back", id="fleet.back", tooltip="the view before a jump", show=False),
+    Binding("/", "search", "find", id="fleet.find", tooltip="find a rank or a host", show=False),
+    Binding("n", "match(1)", "next", id="fleet.next", tooltip="the next row that was searched for", show=False),
+    Binding("N", "match(-1)", "previous", id="fleet.previous", tooltip="the one before", show=False),
+    Binding("y", "copy(False)", "copy", id="rows.copy", tooltip="copy the row", show=False),
+    Binding("Y", "copy(True)", "copy all", id="rows.copy-all", tooltip="copy the list", show=False),
+    Binding(
+        "escape",
+        "back",
+        "back",
+        id="fleet.clear",
+        tooltip="stop reading; else forget the search, the marks, the group",
+        show=False,
+    ),
+]
+
+HINTS = (
+    ("?", "help"),
+    ("q", "quit"),
+    ("enter", "open"),
+    ("tab", "list"),
+    ("m", "measure"),
+    ("g", "group"),
+    ("J K", "entry"),
+    ("/", "find"),
+    ("space", "mark"),
+    ("w s", "cells"),
+    ("n N", "matches"),
+    ("y Y", "copy"),
+)
