@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from torchprof_tui.trace.core import thread_tasks
-from torchprof_tui.trace.core.thread_tasks import run_slices, run_tasks, take_parallel
+from torchprof_tui.trace.core.thread_tasks import (
+    bincount_parallel,
+    cumulate_parallel,
+    find_indexes,
+    run_slices,
+    run_tasks,
+    take_parallel,
+)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
@@ -47,3 +54,19 @@ def test_slices_cover_a_column_once(monkeypatch: pytest.MonkeyPatch) -> None:
     column = np.random.default_rng(0).integers(0, 100, 500_000)
     indices = np.random.default_rng(1).permutation(len(column)).astype(np.int32)
     assert np.array_equal(take_parallel(column, indices), column[indices])
+
+
+@pytest.mark.parametrize("threads", [1, 5])
+def test_parallel_columns_are_those_of_numpy(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    monkeypatch.setattr(thread_tasks, "count_cores", lambda: threads)
+    monkeypatch.setattr(thread_tasks, "MIN_SLICE_SIZE", 1 << 16)
+    for size in (0, 1, 65_537, 500_000):
+        column = np.random.default_rng(size).integers(-(2**62), 2**62, size)  # sums of them overflow
+        chosen = column % 3 == 0
+        found = find_indexes(lambda block, chosen=chosen: chosen[block], size)  # type: ignore[misc]
+        assert found.dtype == np.int32
+        assert np.array_equal(found, np.flatnonzero(chosen))
+        assert np.array_equal(bincount_parallel(column % 7, 9), np.bincount(column % 7, minlength=9))
+        expected = np.cumsum(column)
+        cumulate_parallel(column)
+        assert np.array_equal(column, expected)

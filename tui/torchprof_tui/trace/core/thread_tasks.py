@@ -5,16 +5,19 @@ No thread is kept: a process with a second thread must not fork, and decoders do
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from torchprof_tui.trace.core.arrays import take_chunked
+from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool, block_slices, take_chunked
 from torchprof_tui.trace.core.core_count import count_cores
+from torchprof_tui.trace.core.factorize import bincount_chunked
 
 MIN_SLICE_SIZE = 1 << 18
 """Elements for which another thread pays."""
@@ -65,6 +68,54 @@ def split_range(size: int) -> list[slice]:
 def run_slices(work: Callable[[slice], object], size: int) -> None:
     """Call `work` with slices that cover a column of this size, side by side."""
     run_tasks([lambda part=part: work(part) for part in split_range(size)])  # type: ignore[misc]
+
+
+def run_blocks(work: Callable[[slice], object], size: int) -> None:
+    """Call `work` with short slices that cover a column of this size, as `block_slices` does, side by side."""
+
+    def run(part: slice) -> None:
+        for block in block_slices(part.stop - part.start):
+            work(slice(part.start + block.start, part.start + block.stop))
+
+    run_slices(run, size)
+
+
+def find_indexes(condition: Callable[[slice], Bool], size: int) -> I32:
+    """Find the indexes 0..size-1 where a condition holds, int32[k] ascending. `condition`: bool[block] of a block."""
+    found: dict[int, I32] = {}
+
+    def find(block: slice) -> None:
+        indexes = np.flatnonzero(condition(block))
+        if len(indexes):
+            indexes += block.start
+            found[block.start] = indexes.astype(np.int32)
+
+    run_blocks(find, size)
+    return np.concatenate([np.zeros(0, np.int32), *(found[start] for start in sorted(found))])
+
+
+def bincount_parallel(values: Array, size: int) -> I64:
+    """Count each of the values 0..size-1, int64[size], as `bincount_chunked` does, on several threads."""
+    counts: list[I64] = []
+    run_slices(lambda part: counts.append(bincount_chunked(values[part], size)), len(values))
+    return sum(counts, np.zeros(size, np.int64))
+
+
+def cumulate_parallel(column: I64) -> None:
+    """Compute the cumulative sum of a column in place."""
+    parts = split_range(len(column))
+    run_tasks([partial(np.cumsum, column[part], out=column[part]) for part in parts])
+    before = list(itertools.accumulate(int(column[part.stop - 1]) for part in parts[:-1]))
+
+    def shift(number: int) -> None:
+        part = parts[number + 1]
+        np.add(column[part], _wrap_int64(before[number]), out=column[part])
+
+    run_tasks([partial(shift, number) for number in range(len(before))])
+
+
+def _wrap_int64(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def take_parallel(
