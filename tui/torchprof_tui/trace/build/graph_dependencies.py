@@ -32,7 +32,7 @@ def link_graph_dependencies(events: RawEvents, columns: EventColumns) -> tuple[I
         return nothing, nothing
     is_node = np.isin(np.arange(256), [*GPU_WORK, Kind.SYNC])
     nodes = find_indexes(lambda block: is_node[columns.kind[block]], len(columns)).astype(np.int64)
-    flows = _select_flows(events, np.unique(events.track[columns.ordinal[nodes]]))
+    flows = _select_flows(events, events.track[columns.ordinal[nodes]])
     if not len(flows):
         return nothing, nothing
     starts = events.phase[flows] == ord("s")

@@ -108,15 +108,19 @@ def group_work_by_launch(launch_of: I32, allocate: ColumnAllocator = allocate_in
 
 
 def match_flows(ids: I32, starts: Bool) -> tuple[I64, I64]:
-    """Match flow starts and ends by id, as indexes. Of several starts the first counts; every end pairs with it."""
+    """Match flow starts and ends by id, as indexes. Of several starts the first counts; every end pairs with it.
+
+    `ids`: codes from 0 on, as in `RawEvents.id`.
+    """
     begin, end = np.flatnonzero(starts), np.flatnonzero(~starts)
     if not len(begin) or not len(end):
         nothing = np.zeros(0, np.int64)
         return nothing, nothing
-    known, first = np.unique(ids[begin], return_index=True)
-    index = np.minimum(np.searchsorted(known, ids[end]), len(known) - 1)
-    hit = known[index] == ids[end]
-    return begin[first[index[hit]]], end[hit]
+    begin_of = np.full(int(ids.max()) + 1, -1, np.int64)
+    begin_of[ids[begin[::-1]]] = begin[::-1]  # the first is written last
+    source = begin_of[ids[end]]
+    has_begin = source >= 0
+    return source[has_begin], end[has_begin]
 
 
 def link_forward_backward(
