@@ -28,17 +28,14 @@ from typing import cast
 
 import numpy as np
 
-from torchprof_tui.trace.build.lane_parts import LaneParts, divide_lanes
+from torchprof_tui.trace.build.lane_parts import divide_lanes
 from torchprof_tui.trace.build.pushed_events import CutEvents, find_pushed_events
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, block_slices
-from torchprof_tui.trace.core.core_count import count_cores
 from torchprof_tui.trace.core.thread_tasks import run_slices, run_tasks
 
-_BATCH_EVENTS = 1 << 20
-"""Number of events that are nested at once on one core: a lane at a time would be slow where there are thousands."""
-
 _PART_EVENTS = 1 << 17
-"""Number of events that each thread nests at once where there are several."""
+"""Number of events that each thread nests at once: short lanes together, long ones in parts. Each batch reuses the
+memory of the one before."""
 
 _MAX_PEEL_ROUNDS = 16
 _PEELED_SHARE = 0.95
@@ -65,12 +62,8 @@ def nest_lanes(
     """
     row = np.empty(len(start), np.int32) if row is None else row
     parent = np.empty(len(start), np.int32) if parent is None else parent
-    threads = min(count_cores(), -(-len(start) // _PART_EVENTS))
-    if threads < 2:
-        parts, size = LaneParts(first, flat, np.zeros(len(flat), np.int64), np.full(len(flat), -1)), _BATCH_EVENTS
-    else:
-        parts, size = divide_lanes(first, flat, start, duration, _PART_EVENTS), _PART_EVENTS
-    batches = list(_batch_lanes(parts.first, size))
+    parts = divide_lanes(first, flat, start, duration, _PART_EVENTS)
+    batches = list(_batch_lanes(parts.first, _PART_EVENTS))
     crossed, crossing = [_empty_indexes()] * len(batches), [_empty_indexes()] * len(batches)
 
     def nest(number: int) -> None:
@@ -88,7 +81,7 @@ def nest_lanes(
         crossed[number] = batch.crossed + np.int32(events.start)
         crossing[number] = batch.crossing + np.int32(events.start)
 
-    run_tasks([partial(nest, number) for number in range(len(batches))], threads)
+    run_tasks([partial(nest, number) for number in range(len(batches))])
     none = _empty_indexes()
     return Nesting(row, parent, np.concatenate([none, *crossed]), np.concatenate([none, *crossing]))
 
