@@ -12,6 +12,7 @@ from torchprof_tui.trace.core.thread_tasks import (
     bincount_parallel,
     cumulate_parallel,
     find_indexes,
+    keep_threads,
     run_slices,
     run_tasks,
     take_parallel,
@@ -70,3 +71,31 @@ def test_parallel_columns_are_those_of_numpy(monkeypatch: pytest.MonkeyPatch, th
         expected = np.cumsum(column)
         cumulate_parallel(column)
         assert np.array_equal(column, expected)
+
+
+def test_threads_are_kept_and_then_end() -> None:
+    """Calls from several threads at once, one in the other, and failing ones, on threads that end together."""
+    before = threading.active_count()
+    done: list[int] = []
+
+    def count() -> None:
+        run_tasks([lambda: done.append(1)] * 30, 4)
+
+    def fail() -> None:
+        raise ValueError("no")
+
+    with keep_threads(), keep_threads():
+        for _ in range(20):
+            others = [threading.Thread(target=count) for _ in range(3)]
+            for other in others:
+                other.start()
+            run_tasks([count] * 8, 4)
+            with pytest.raises(ValueError, match="no"):
+                run_tasks([fail] * 8, 4)
+            for other in others:
+                other.join()
+        assert before < threading.active_count() <= before + 2 * thread_tasks.MAX_THREADS
+    assert len(done) == 20 * (3 + 8) * 30
+    assert threading.active_count() == before
+    count()
+    assert threading.active_count() == before

@@ -27,7 +27,7 @@ from torchprof_tui.trace.core.background import submit
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
 from torchprof_tui.trace.core.problems import TOO_MANY_LANES, UNREADABLE_METADATA, Problem
 from torchprof_tui.trace.core.process_state import use_switch_interval
-from torchprof_tui.trace.core.thread_tasks import find_indexes, take_parallel
+from torchprof_tui.trace.core.thread_tasks import find_indexes, keep_threads, take_parallel
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.raw_events import DecodedTrace, RawEvents
@@ -75,6 +75,7 @@ class NestedLanes:
     flow_links: FlowLinks | None = None
 
 
+@keep_threads()
 @use_switch_interval(_SWITCH_INTERVAL_SECONDS)
 def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = allocate_in_memory) -> Trace:
     """Build the trace of a decoded file.
@@ -138,6 +139,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     )
 
 
+@keep_threads()
 def add_row_index(trace: Trace, allocate: ColumnAllocator) -> Trace:
     """Index the rows of a trace for drawing; `allocate` allocates the index."""
     return replace(trace, stored_index=RowIndex.build(trace, allocate))

@@ -1,13 +1,16 @@
-"""Run tasks that release the GIL (numpy on long arrays) side by side on threads, which end before the call returns.
+"""Run tasks that release the GIL (numpy on long arrays) side by side on threads.
 
-No thread is kept: a process with a second thread must not fork, and decoders do.
+The threads end before the call returns, or with `keep_threads`: a process with a second thread must not fork, and
+decoders do.
 """
 
 from __future__ import annotations
 
 import itertools
+import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -27,15 +30,79 @@ MAX_THREADS = 16
 _BLOCK = 1 << 16
 
 
+class _KeptThreads:
+    """Threads that wait for calls of `run_tasks`. Each call asks for some; it does not wait for those that are busy."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._free = 0  # threads that wait, less calls that wait
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def ask(self, help_call: Callable[[], None], count: int) -> None:
+        """Let `count` threads call this as soon as they can."""
+        with self._lock:
+            if self._closed:
+                return
+            self._free -= count
+            while self._free < 0 and len(self._threads) < 2 * MAX_THREADS:
+                self._threads.append(threading.Thread(target=self._serve, name="build", daemon=True))
+                self._threads[-1].start()
+                self._free += 1
+            for _ in range(count):
+                self._calls.put(help_call)
+
+    def _serve(self) -> None:
+        while (help_call := self._calls.get()) is not None:
+            help_call()
+            with self._lock:
+                self._free += 1
+
+    def close(self) -> None:
+        """End all threads, and wait for that."""
+        with self._lock:
+            self._closed = True
+        for _ in self._threads:
+            self._calls.put(None)
+        for thread in self._threads:
+            thread.join()
+
+
+_kept: _KeptThreads | None = None
+
+
+@contextmanager
+def keep_threads() -> Iterator[None]:
+    """Keep the threads of `run_tasks` from one call to the next: starting one takes as long as a short task."""
+    global _kept
+    if _kept is not None:
+        yield
+        return
+    _kept = kept = _KeptThreads()
+    try:
+        yield
+    finally:
+        _kept = None
+        kept.close()
+
+
 def run_tasks(tasks: Sequence[Callable[[], object]], threads: int | None = None) -> None:
     """Run all tasks on at most so many threads (None: the cores), including this one, in their order.
 
-    Once a task has failed no further one begins; its exception is raised when all threads have ended.
+    Once a task has failed no further one begins; its exception is raised when all threads have ended with it.
     """
     count = min(len(tasks), MAX_THREADS, count_cores() if threads is None else threads)
+    kept = _kept if count > 1 else None
+    if count > 1 and kept is None:
+        with keep_threads():
+            run_tasks(tasks, count)
+        return
     errors: list[BaseException] = []
     waiting = iter(tasks)
     lock = threading.Lock()
+    ended = threading.Condition(lock)
+    active, closed = 0, False
 
     def run() -> None:
         while not errors:
@@ -48,12 +115,24 @@ def run_tasks(tasks: Sequence[Callable[[], object]], threads: int | None = None)
             except BaseException as error:
                 errors.append(error)
 
-    others = [threading.Thread(target=run, name="build", daemon=True) for _ in range(count - 1)]
-    for thread in others:
-        thread.start()
+    def help_this_call() -> None:
+        nonlocal active
+        with lock:
+            if closed:  # the others have done everything
+                return
+            active += 1
+        run()
+        with lock:
+            active -= 1
+            ended.notify()
+
+    if kept is not None:
+        kept.ask(help_this_call, count - 1)
     run()
-    for thread in others:
-        thread.join()
+    with lock:
+        closed = True
+        while active:
+            ended.wait()
     if errors:
         raise errors[0]
 
