@@ -1,12 +1,17 @@
 """Measure opening one large trace on different numbers of cores.
 
     python -m benchmarks.cores [--events 5000000] [--cores 1,2,4,8,16] [--runs 3] [--trace TRACE] [--out cores.md]
+                               [--layout kineto|lines|one-line] [--sizes 1000000,10000000,50000000] [--keep]
 
 Without TRACE, a sample trace is repeated until it has that many events, and its .gz is made beside it. Each run is a
 process of its own that may use only so many cores (`sched_setaffinity`), takes the file from the page cache, and ends
 after the columns are written. Columns of the table, as medians: seconds to decode; to build (sort, nest, link); from
-the start of the process to all lanes (drawing index included); to write what is left; efficiency against one core and
-against two; the peak memory of all processes. Then the longest stages of the build on the most cores.
+the start of the process to all lanes (drawing index included); to write what is left; how much of building and indexing
+one core did alone (`growth.estimate_serial_seconds`), and its share of the time to all lanes; efficiency against one
+core and against two; the peak memory of all processes. Then the longest stages of the build on the most cores.
+
+With --sizes, each size is opened on the most cores instead: how time and memory grow (`growth.py`). `--layout`: as
+torch 2.15 writes a trace (`layouts.py`). Generated files are removed afterwards, unless --keep is given.
 """
 
 from __future__ import annotations
@@ -26,7 +31,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks import generate
+from benchmarks import generate, layouts
+from benchmarks.growth import estimate_serial_seconds, format_growth
 from benchmarks.measure import PeakMemory, median, read_once
 
 _SAMPLE = Path(__file__).parents[1] / "sample_traces/torchprof_samples/train_gpt_stack_memory.pt.trace.json.gz"
@@ -42,12 +48,14 @@ _STAGES = (
     "_start_nesting",
     "_sort_kinds_and_launches",
     "invert_order",
-    "counters.build_memory_table",
     "collect_sparse_columns",
     "_copy_names_and_correlations",
     "metadata.count_by_category",
     "metadata.collect_steps",
     "_link_events",
+    "counters.build_memory_counters",
+    "nesting.nest_lanes",
+    "nesting.compute_self_durations",
     "_lay_out",
 )
 """Functions that `build_trace` calls, whose time is measured."""
@@ -82,6 +90,7 @@ def _time_stages(build_module: Any, decode_classes: Sequence[tuple[type, str]], 
 def _run_once(trace: str) -> Result:
     """Decode and store a trace in this process. Returns seconds; `lanes_at` is a time of the system's clock."""
     from torchprof_tui.trace.build import build_trace as build_module  # deferred: part of what is measured
+    from torchprof_tui.trace.core.core_count import count_cores
     from torchprof_tui.trace.core.process_state import pause_garbage_collection
     from torchprof_tui.trace.decode.column_builder import ColumnBuilder
     from torchprof_tui.trace.decode.entry_decoder import EntryDecoder
@@ -96,15 +105,17 @@ def _run_once(trace: str) -> Result:
     with tempfile.TemporaryDirectory() as folder, pause_garbage_collection():
         source = open_source(trace)
         processes = choose_process_count(source)
-        marks = [time.monotonic()]
+        marks, cpu = [time.monotonic()], [0.0]
         decoded = decode_trace(source, Path(folder), defer_blocks=True)
         marks.append(time.monotonic())
+        cpu.append(time.process_time())
         with TraceWriter(Path(folder)) as writer:
             built = build_module.build_trace(decoded, trace, writer.allocate)
             del decoded
             marks.append(time.monotonic())
             built = build_module.add_row_index(built, writer.allocate)
             marks.append(time.monotonic())
+            cpu.append(time.process_time())
             writer.finish(built)
         marks.append(time.monotonic())
         events = len(built.start)
@@ -117,6 +128,7 @@ def _run_once(trace: str) -> Result:
         "build": build,
         "index": index,
         "store": store,
+        "serial": estimate_serial_seconds(build + index, cpu[-1] - cpu[-2], count_cores()),
         "lanes_at": marks[3],
         "stages": stages,
     }
@@ -127,7 +139,7 @@ def measure(trace: Path, cores: Sequence[int], runs: int) -> list[Result]:
     results = []
     for count in cores:
         found = [_measure_run(trace, count) for _ in range(runs)]
-        keys = ("decode", "build", "index", "store", "lanes", "memory")
+        keys = ("decode", "build", "index", "store", "serial", "lanes", "memory")
         result = {**found[0], **{key: median([run[key] for run in found]) for key in keys}}
         result["stages"] = {
             name: median([run["stages"].get(name, 0.0) for run in found]) for name in found[0]["stages"]
@@ -153,7 +165,8 @@ def _measure_run(trace: Path, cores: int) -> Result:
     if process.returncode:
         raise SystemExit(f"{trace.name}: a run ended with exit status {process.returncode}")
     result: Result = json.loads(out)
-    return {**result, "lanes": result.pop("lanes_at") - start, "memory": peak.bytes}
+    lanes = result.pop("lanes_at") - start
+    return {**result, "lanes": lanes, "memory": peak.bytes, "bytes": trace.stat().st_size, "curve": peak.samples}
 
 
 def format_table(name: str, results: Sequence[Result]) -> str:
@@ -161,8 +174,9 @@ def format_table(name: str, results: Sequence[Result]) -> str:
     lines = [
         f"### {name}, {results[0]['events']:,} events",
         "",
-        "| cores | processes | decode s | build s | index s | lanes s | store s | efficiency to 1 | to 2 | peak GB |",
-        "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| cores | processes | decode s | build s | index s | lanes s | store s | serial s | share | efficiency to 1 "
+        "| to 2 | peak GB |",
+        "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     seconds = {result["cores"]: result["lanes"] for result in results}
     for result in results:
@@ -172,7 +186,8 @@ def format_table(name: str, results: Sequence[Result]) -> str:
             else "–"
             for base in (1, 2)
         ]
-        times = [f"{result[key]:.2f}" for key in ("decode", "build", "index", "lanes", "store")]
+        times = [f"{result[key]:.2f}" for key in ("decode", "build", "index", "lanes", "store", "serial")]
+        times.append(f"{result['serial'] / result['lanes']:.2f}")
         cells = [result["cores"], result["processes"], *times, *shares, f"{result['memory'] / 1e9:.2f}"]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     fewest, most = results[0], results[-1]
@@ -187,15 +202,38 @@ def format_table(name: str, results: Sequence[Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _prepare_traces(folder: Path, trace: Path | None, events: int) -> list[Path]:
+def _generate_trace(folder: Path, events: int, layout: str) -> Path:
+    """Generate a trace with so many events from the sample, unless it is there already."""
+    trace = folder / f"cores-{layout}-{events}.json"
+    if not trace.exists():
+        sample = _SAMPLE
+        if layout != "kineto":
+            plain = folder / "sample-kineto.json"
+            plain.write_bytes(generate.read_text(_SAMPLE))
+            sample = folder / f"sample-{layout}.json"
+            layouts.WRITERS[layout.replace("-", " ")](plain, sample)
+        count = generate.repeat_trace(sample, trace, events)
+        print(f"generated {count:,} events, {trace.stat().st_size / 1e6:,.0f} MB", file=sys.stderr, flush=True)
+    return trace
+
+
+def _measure_sizes(options: argparse.Namespace, cores: int) -> str:
+    """Measure each size of --sizes on so many cores."""
+    results = []
+    for events in map(int, options.sizes.split(",")):
+        trace = _generate_trace(options.folder, events, options.layout)
+        results += measure(trace, [cores], options.runs)
+        if not options.keep:
+            trace.unlink()
+    options.out.with_suffix(".json").write_text(json.dumps(results))
+    return f"### Sizes, {options.layout} layout\n\n{format_growth(results)}"
+
+
+def _prepare_traces(folder: Path, trace: Path | None, events: int, layout: str) -> list[Path]:
     """Generate the trace if none is given, and its .gz beside it."""
-    if trace is None:
-        trace = folder / f"cores-{events}.json"
-        if not trace.exists():
-            count = generate.repeat_trace(_SAMPLE, trace, events)
-            print(f"generated {count:,} events, {trace.stat().st_size / 1e6:,.0f} MB", file=sys.stderr, flush=True)
+    trace = trace or _generate_trace(folder, events, layout)
     compressed = trace.with_name(trace.name + ".gz")
-    if trace.suffix != ".json":
+    if trace.suffix != ".json" or layout != "kineto":
         return [trace]
     if not compressed.exists():
         with trace.open("rb") as text, gzip.open(compressed, "wb", compresslevel=1) as out:
@@ -212,6 +250,9 @@ def main() -> None:
     parser.add_argument("--trace", type=Path)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--out", type=Path, default=Path("cores.md"))
+    parser.add_argument("--layout", choices=("kineto", "lines", "one-line"), default="kineto")
+    parser.add_argument("--sizes")
+    parser.add_argument("--keep", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -219,11 +260,20 @@ def main() -> None:
         return
     most = len(os.sched_getaffinity(0))
     cores = [count for count in map(int, options.cores.split(",")) if count <= most]
+    if options.sizes:
+        table = _measure_sizes(options, cores[-1])
+        print(table, flush=True)
+        options.out.write_text(table)
+        return
     tables, numbers = [], {}
-    for trace in _prepare_traces(options.folder, options.trace, options.events):
+    traces = _prepare_traces(options.folder, options.trace, options.events, options.layout)
+    for trace in traces:
         numbers[trace.name] = measure(trace, cores, options.runs)
         tables.append(format_table(trace.name, numbers[trace.name]))
         print(tables[-1], flush=True)
+    for trace in traces:
+        if not options.keep and not options.trace:
+            trace.unlink()
     options.out.write_text("\n".join(tables))
     options.out.with_suffix(".json").write_text(json.dumps(numbers, indent=1))
 

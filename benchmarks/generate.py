@@ -14,8 +14,12 @@ import lzma
 import re
 from pathlib import Path
 
-SHIFTED = re.compile(rb'"(ts|correlation|id|External id|Ev Idx|Sequence number)": (\d+(?:\.\d+)?)')
+SHIFTED = re.compile(rb'"(ts|correlation|id|External id|Ev Idx|Sequence number)": ?(\d+(?:\.\d+)?)')
 HEAD = b'"traceEvents": ['
+COMPACT_HEAD = b'"traceEvents":['
+"""Of torch 2.15's layouts (`layouts.py`), whose files can be repeated as well."""
+
+PHASE = re.compile(rb'"ph": ?"')
 
 
 def read_text(path: Path) -> bytes:
@@ -28,6 +32,10 @@ def read_text(path: Path) -> bytes:
 
 def split_text(text: bytes) -> tuple[bytes, bytes, bytes, bytes]:
     """Split into the head up to the events, the events to repeat, the metadata to write once, and the tail."""
+    if b"\n  ]" not in text:
+        compact = COMPACT_HEAD if COMPACT_HEAD in text else HEAD
+        start, end = text.index(compact) + len(compact), text.rindex(b"]")
+        return text[:start], text[start:end], b"", text[end:]
     start = text.index(HEAD) + len(HEAD)
     end = text.rindex(b"\n  ]")
     metadata = text.find(b'\n  {\n    "name": "process_name", "ph": "M"', start, end)
@@ -51,7 +59,7 @@ def repeat_trace(source: Path, out: Path, wanted: int) -> int:
     """Write the large trace. Returns the number of its entries of traceEvents."""
     head, events, metadata, tail = split_text(read_text(source))
     between, numbers = find_shifted_numbers(events)
-    entries = events.count(b'"ph": ')
+    entries = len(PHASE.findall(events))
     times = [float(value) for key, value in numbers if key == b"ts"]
     period_us = int(max(times) - min(times)) + 1000
     id_step = 1 + max(int(value) for key, value in numbers if key != b"ts")
@@ -73,7 +81,7 @@ def repeat_trace(source: Path, out: Path, wanted: int) -> int:
                 body += b","
             file.write(body)
         file.write(metadata + tail)
-    return entries * copies + metadata.count(b'"ph": ')
+    return entries * copies + len(PHASE.findall(metadata))
 
 
 def main() -> None:

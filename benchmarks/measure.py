@@ -72,11 +72,15 @@ def read_once(trace: Path) -> None:
 
 
 class PeakMemory:
-    """Samples the memory of a process tree until stopped: `with PeakMemory(pid) as peak: …; peak.bytes`."""
+    """Samples the memory of a process tree until stopped: `with PeakMemory(pid) as peak: …; peak.bytes`.
+
+    `samples`: (seconds since the start, bytes) in order of time.
+    """
 
     def __init__(self, root: int) -> None:
         self.root = root
         self.bytes = 0
+        self.samples: list[tuple[float, int]] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -91,11 +95,13 @@ class PeakMemory:
     def _watch(self) -> None:
         processes: list[int] = []
         last_listing = -TREE_SECONDS
+        start = time.monotonic()
         while not self._stop.is_set():
             now = time.monotonic()
             if now - last_listing >= TREE_SECONDS:
                 processes, last_listing = list_process_tree(self.root), now
-            self.bytes = max(self.bytes, memory_bytes(processes))
+            self.samples.append((now - start, memory_bytes(processes)))
+            self.bytes = max(self.bytes, self.samples[-1][1])
             self._stop.wait(SAMPLE_SECONDS)
 
 

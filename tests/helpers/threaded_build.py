@@ -15,7 +15,7 @@ from torchprof_tui.trace.model import range_argmax
 def divide_among_threads(threads: int, size: int = 16) -> Iterator[None]:
     """Divide columns and lanes of more than `size` elements among so many threads."""
     with contextlib.ExitStack() as patches:
-        for module in (nesting, thread_tasks, sparse_columns):
+        for module in (thread_tasks, sparse_columns):
             patches.enter_context(patch.object(module, "count_cores", lambda: threads))
         for module in (thread_tasks, sparse_columns, lane_layout, range_argmax):
             patches.enter_context(patch.object(module, "MIN_SLICE_SIZE", size))

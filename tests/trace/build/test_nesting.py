@@ -60,7 +60,7 @@ anything = st.one_of(a_lane(12, 6), a_lane(40, 40), a_lane(1000, 30), a_lane(10*
 def test_lanes_nest_by_the_rule(made: tuple[list[Lane], list[bool]], together: int) -> None:
     lanes, flat = made
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nesting, "_BATCH_EVENTS", together)
+        patch.setattr(nesting, "_PART_EVENTS", together)
         assert nested(lanes, flat) == expected(lanes, flat)
 
 
@@ -106,7 +106,6 @@ def test_lanes_nest_by_the_rule_in_parts_of_any_size(made: tuple[list[Lane], lis
     lanes, flat = made
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nesting, "_PART_EVENTS", size)
-        patch.setattr(nesting, "count_cores", lambda: 3)
         patch.setattr(thread_tasks, "count_cores", lambda: 3)
         patch.setattr(thread_tasks, "MIN_SLICE_SIZE", 1)
         patch.setattr(thread_tasks, "_BLOCK", 1)

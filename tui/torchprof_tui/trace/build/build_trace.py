@@ -22,12 +22,12 @@ from torchprof_tui.trace.build.launch_links import FlowLinks
 from torchprof_tui.trace.build.sparse_columns import collect_sparse_columns
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
 from torchprof_tui.trace.build.value_ranges import restrict_values
-from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.arrays import I32, I64, sorted_unique
 from torchprof_tui.trace.core.background import submit
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
 from torchprof_tui.trace.core.problems import TOO_MANY_LANES, UNREADABLE_METADATA, Problem
 from torchprof_tui.trace.core.process_state import use_switch_interval
-from torchprof_tui.trace.core.thread_tasks import take_parallel
+from torchprof_tui.trace.core.thread_tasks import find_indexes, keep_threads, take_parallel
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.raw_events import DecodedTrace, RawEvents
@@ -75,6 +75,7 @@ class NestedLanes:
     flow_links: FlowLinks | None = None
 
 
+@keep_threads()
 @use_switch_interval(_SWITCH_INTERVAL_SECONDS)
 def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = allocate_in_memory) -> Trace:
     """Build the trace of a decoded file.
@@ -96,7 +97,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     # Assign lanes.
     assigned = _assign_lanes(raw, entries, drawn, track_metadata)
     lane_order = assigned.lane_order
-    wait_for_memory = submit(partial(counters.build_memory_table, raw, entries, lane_order.pending_lanes))
+    wait_for_memory = submit(partial(counters.build_memory_counters, raw, entries, lane_order.pending_lanes))
     # Sort, and start to nest as soon as the times are sorted: nesting takes longest and runs in the background.
     columns = EventColumns.allocate(len(drawn), allocate)
     order = _sort_times(raw, drawn, assigned.slot, columns)
@@ -110,8 +111,8 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
         accounting.add_problem(TOO_MANY_LANES, *lane_merging.describe_merged_lanes(lane_order))
     wait_for_self_durations = _start_self_durations(lanes.wait_for_nesting, columns)
     # Link.
-    memory = wait_for_memory()
-    args = collect_sparse_columns(raw, lanes.event_of, columns.ordinal, entries, allocate)
+    memory, memory_series = wait_for_memory()
+    args = collect_sparse_columns(raw, lanes.event_of, len(columns), entries, allocate)
     _copy_names_and_correlations(raw, columns)
     counts = accounting.build_counts(decoded, entries, metadata.count_by_category(raw, entries))
     del entries
@@ -119,7 +120,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     first = lanes.first
     del lanes
     # Lay out.
-    series += counters.build_memory_series(memory)
+    series += memory_series
     is_kineto, devices = decoded.format in ("kineto", "nsight"), trace_metadata.devices
     layout = _lay_out(is_kineto, devices, lane_order, track_metadata, first, columns, series, allocate)
     return _create_trace(
@@ -138,6 +139,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     )
 
 
+@keep_threads()
 def add_row_index(trace: Trace, allocate: ColumnAllocator) -> Trace:
     """Index the rows of a trace for drawing; `allocate` allocates the index."""
     return replace(trace, stored_index=RowIndex.build(trace, allocate))
@@ -173,12 +175,18 @@ def _assign_lanes(
     )
     is_driver = np.array([name.lower().endswith("_driver") for name in raw.categories] or [False])
     launch = launch_links.link_launches(
-        raw.correlation, drawn.ordinals, drawn.kind == Kind.RUNTIME, is_driver[category], is_gpu_work(drawn.kind)
+        raw.correlation,
+        drawn.ordinals,
+        drawn.kind == Kind.RUNTIME,
+        take_parallel(is_driver, category),
+        is_gpu_work(drawn.kind),
     )
     launched = np.zeros(len(slot), np.bool_)
-    launched[launch[launch >= 0]] = True
-    launches = np.bincount(slot[launched], minlength=len(pending_lanes))
-    has_step = np.bincount(slot[drawn.kind == Kind.STEP], minlength=len(pending_lanes)) > 0
+    launched[launch[find_indexes(lambda block: launch[block] >= 0, len(launch))]] = True
+    calls = find_indexes(lambda block: launched[block], len(launched))
+    launches = np.bincount(slot[calls], minlength=len(pending_lanes))
+    steps = find_indexes(lambda block: drawn.kind[block] == Kind.STEP, len(drawn))
+    has_step = np.bincount(slot[steps], minlength=len(pending_lanes)) > 0
     lane_order, slot = lane_merging.order_lanes(slot, pending_lanes, launches, has_step, track_metadata)
     return AssignedLanes(lane_order, slot, launch)
 
@@ -265,7 +273,7 @@ def _link_events(raw: RawEvents, columns: EventColumns, lanes: NestedLanes, allo
         work_order=work_order,
         work_first=work_first,
         **flow_links._asdict(),
-        launches=int(np.count_nonzero(np.diff(work_first))),
+        launches=len(sorted_unique(columns.launch_of[work_order])),
         gpu_events=int(np.count_nonzero(is_gpu_work(columns.kind))),
         linked_gpu_events=len(work_order),
     )

@@ -9,7 +9,8 @@ import numpy as np
 
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting
 from torchprof_tui.trace.build.lane_assignment import PendingLane
-from torchprof_tui.trace.core.arrays import F64, I64, Array
+from torchprof_tui.trace.core.arrays import F64, I64, Array, Bool
+from torchprof_tui.trace.core.factorize import factorize
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.raw_events import NO_TIME, RawEvents
 from torchprof_tui.trace.model.trace import MemoryEvents
@@ -86,6 +87,14 @@ def _build_series(events: RawEvents, process_names: Mapping[str, str], points: I
     return CounterSeries(pid, title, group, title, "", times[order], values[order])
 
 
+def build_memory_counters(
+    events: RawEvents, classified: ClassifiedEntries, pending_lanes: list[PendingLane]
+) -> tuple[MemoryEvents | None, list[CounterSeries]]:
+    """Build the table of `[memory]` instants, and its counters."""
+    memory = build_memory_table(events, classified, pending_lanes)
+    return memory, build_memory_series(memory)
+
+
 def build_memory_table(
     events: RawEvents, classified: ClassifiedEntries, pending_lanes: list[PendingLane]
 ) -> MemoryEvents | None:
@@ -101,13 +110,18 @@ def build_memory_table(
     order = np.argsort(time, kind="stable")
     ordinals = ordinals[order]
 
+    found: list[tuple[Array, I64, Bool]] = []  # entries of an arg, the index of each instant there, whether it has it
+
     def column(name: str, missing: int) -> I64:
         out = np.full(len(ordinals), missing, np.int64)
         arg = events.args.get(name)
-        if arg is not None and len(arg.entries):
+        if arg is None or not len(arg.entries):
+            return out
+        if not found or not np.array_equal(found[-1][0], arg.entries):  # most instants have all args
             index = np.minimum(np.searchsorted(arg.entries, ordinals), len(arg.entries) - 1)
-            hit = arg.entries[index] == ordinals
-            out[hit] = arg.values[index[hit]]
+            found.append((arg.entries, index, arg.entries[index] == ordinals))
+        _, index, has_arg = found[-1]
+        np.copyto(out, arg.values[index], where=has_arg)
         return out
 
     return MemoryEvents(
@@ -131,11 +145,14 @@ def build_memory_series(memory: MemoryEvents | None) -> list[CounterSeries]:
     if memory is None:
         return []
     series = []
-    devices: Array
-    devices, code = np.unique(np.stack([memory.device_type, memory.device_id], axis=1), axis=0, return_inverse=True)
-    order = np.argsort(code.ravel(), kind="stable")  # one sort: a file may name any number of devices
-    events_by_device = np.split(order, np.cumsum(np.bincount(code.ravel()))[:-1])
-    for (device_type, number), events in zip(devices.tolist(), events_by_device, strict=True):
+    type_code, types = factorize(memory.device_type)
+    id_code, ids = factorize(memory.device_id)
+    code, known = factorize(type_code * len(ids) + id_code)
+    narrow = code.astype(np.uint16) if len(known) < 1 << 16 else code  # uint16 sorts by radix
+    order = np.argsort(narrow, kind="stable")  # one sort: a file may name any number of devices
+    events_by_device = np.split(order, np.cumsum(np.bincount(code))[:-1])
+    devices = zip(types[known // len(ids)].tolist(), ids[known % len(ids)].tolist(), strict=True)
+    for (device_type, number), events in zip(devices, events_by_device, strict=True):
         word = _DEVICE_TYPES.get(device_type, f"device type {device_type}" if device_type >= 0 else "device")
         device = word if device_type == 0 or number < 0 else f"{word} {number}"
         with_total = events[memory.allocated[events] >= 0]

@@ -10,8 +10,8 @@ import numpy as np
 
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
-from torchprof_tui.trace.core.arrays import I32, U8, Bool, flatnonzero_int32, take_chunked
-from torchprof_tui.trace.core.factorize import bincount_chunked
+from torchprof_tui.trace.core.arrays import I32, U8, Bool
+from torchprof_tui.trace.core.thread_tasks import find_indexes, run_blocks, take_parallel
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind, kind_of_category, refine_kind
 from torchprof_tui.trace.model.raw_events import RawEvents
 
@@ -32,55 +32,79 @@ class DrawnEvents:
 
 def select_drawn_events(events: RawEvents, classified: ClassifiedEntries, track_metadata: TrackMetadata) -> DrawnEvents:
     """Select the entries that are drawn and decide their kinds."""
-    ordinals = flatnonzero_int32(classified.drawn)
+    ordinals = find_indexes(lambda block: classified.drawn[block], len(events))
     return DrawnEvents(ordinals, _classify_kinds(events, ordinals, classified, track_metadata))
+
+
+_REFINED = (Kind.ANNOTATION, Kind.OP, Kind.KERNEL)
+"""Kinds that the name refines; what they become is none of them."""
 
 
 def _classify_kinds(
     events: RawEvents, ordinals: I32, classified: ClassifiedEntries, track_metadata: TrackMetadata
 ) -> U8:
     """Decide the kind of each drawn event, uint8[d]."""
-    kind_by_category = [int(kind_of_category(category)) for category in events.categories] or [0]
-    kind = take_chunked(np.array(kind_by_category, np.uint8), take_chunked(events.category, ordinals))
-
-    def indexes_on_tracks(tracks: Bool, mask: Bool) -> I32:
-        """Find the indexes of the events in `mask` that are on one of `tracks` bool[tracks]."""
-        indexes = flatnonzero_int32(mask)
-        on_tracks: I32 = indexes[tracks[events.track[ordinals[indexes]]]]
-        return on_tracks
-
+    kind_of = np.array([int(kind_of_category(category)) for category in events.categories] or [0], np.uint8)
     accelerator = np.array([track_metadata.is_accelerator(pid) for pid, _ in events.tracks], np.bool_)
-    if accelerator.any():
-        kind[indexes_on_tracks(accelerator, kind == Kind.OTHER)] = Kind.KERNEL
     runtime = np.array([track_metadata.is_runtime(pid) for pid, _ in events.tracks], np.bool_)
-    if runtime.any():
-        kind[indexes_on_tracks(runtime, kind == Kind.OTHER)] = Kind.RUNTIME
-    for base in (Kind.ANNOTATION, Kind.OP, Kind.KERNEL):
-        indexes = flatnonzero_int32(kind == base)
-        kind[indexes] = _map_names_to_kinds(events.names, events.name[ordinals[indexes]], partial(refine_kind, base))
     profiler = np.array([pid in PROFILER_PIDS for pid, _ in events.tracks], np.bool_)
-    kind[indexes_on_tracks(~profiler, kind == Kind.PROFILER)] = Kind.OTHER
-    is_async = take_chunked(classified.is_async, ordinals)
-    is_mark = take_chunked(classified.is_instant, ordinals) & ~is_async
-    kind[is_mark] = Kind.INSTANT
-    profiler_marks = indexes_on_tracks(profiler, is_mark)
-    kind[profiler_marks] = _map_names_to_kinds(
-        events.names,
-        events.name[ordinals[profiler_marks]],
-        lambda text: Kind.PROFILER if text.startswith(_PROFILER_MARKS) else Kind.INSTANT,
-    )
-    kind[is_async] = Kind.ASYNC
+    kind = np.empty(len(ordinals), np.uint8)
+    used = np.zeros(
+        (len(_REFINED) + 1, len(events.names)), np.bool_
+    )  # names of refined kinds, then of profiler's marks
+
+    def classify(block: slice) -> None:
+        entries = ordinals[block]
+        found = kind_of[events.category[entries]]
+        track = events.track[entries]
+        found[(found == Kind.OTHER) & accelerator[track]] = Kind.KERNEL
+        found[(found == Kind.OTHER) & runtime[track]] = Kind.RUNTIME
+        found[(found == Kind.PROFILER) & ~profiler[track]] = Kind.OTHER
+        found[classified.is_instant[entries]] = Kind.INSTANT
+        found[classified.is_async[entries]] = Kind.ASYNC
+        name = events.name[entries]
+        for number, base in enumerate(_REFINED):
+            used[number, name[found == base]] = True
+        used[-1, name[(found == Kind.INSTANT) & profiler[track]]] = True
+        kind[block] = found
+
+    run_blocks(classify, len(ordinals))
+    tables = [
+        (base, _decide_kinds(events.names, names, base, partial(refine_kind, base)))
+        for base, names in zip(_REFINED, used, strict=False)
+    ]
+    marks = _decide_kinds(events.names, used[-1], Kind.INSTANT, _classify_profiler_mark)
+
+    def refine(block: slice) -> None:
+        entries = ordinals[block]
+        for base, refined in tables:
+            if refined is not None:
+                selected = np.flatnonzero(kind[block] == base)
+                kind[block][selected] = refined[events.name[entries[selected]]]
+        if marks is not None:
+            selected = np.flatnonzero(kind[block] == Kind.INSTANT)
+            selected = selected[profiler[events.track[entries[selected]]]]
+            kind[block][selected] = marks[events.name[entries[selected]]]
+
+    run_blocks(refine, len(ordinals))
     return kind
 
 
-def _map_names_to_kinds(names: list[str], name: I32, decide: Callable[[str], Kind]) -> U8:
-    """Decide a kind for each name, uint8[k]; `decide` is called once for every name that occurs."""
-    used = np.flatnonzero(bincount_chunked(name, len(names)))
-    kinds = np.zeros(len(names), np.uint8)
-    kinds[used] = [decide(names[k]) for k in used.tolist()]
-    return take_chunked(kinds, name)
+def _decide_kinds(names: list[str], used: Bool, base: Kind, decide: Callable[[str], Kind]) -> U8 | None:
+    """Decide the kind for each of the `used` names, uint8[names]; None if all have kind `base`."""
+    indexes = np.flatnonzero(used)
+    kinds = np.full(len(names), base, np.uint8)
+    kinds[indexes] = [decide(names[k]) for k in indexes.tolist()]
+    return None if bool((kinds == base).all()) else kinds
+
+
+def _classify_profiler_mark(name: str) -> Kind:
+    return Kind.PROFILER if name.startswith(_PROFILER_MARKS) else Kind.INSTANT
+
+
+_IS_GPU_WORK = np.isin(np.arange(256), list(GPU_WORK))
 
 
 def is_gpu_work(kind: U8) -> Bool:
     """Tell which events are work of a GPU, bool[n]."""
-    return np.isin(kind, list(GPU_WORK))
+    return take_parallel(_IS_GPU_WORK, kind)

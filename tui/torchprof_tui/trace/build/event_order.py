@@ -8,9 +8,9 @@ import numpy as np
 
 from torchprof_tui.trace.build.event_kinds import DrawnEvents
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting
-from torchprof_tui.trace.build.value_ranges import find_beyond_sum
+from torchprof_tui.trace.build.value_ranges import MAX_SUM, find_beyond_sum
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, block_slices
-from torchprof_tui.trace.core.thread_tasks import run_slices, run_tasks, split_range
+from torchprof_tui.trace.core.thread_tasks import find_indexes, run_blocks, run_slices, run_tasks, split_range
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, RawEvents
 
@@ -22,6 +22,10 @@ _MAX_TIME = 2**61
 
 _NEVER = np.iinfo(np.int64).max
 
+_RANGE_SIZE = 1 << 18
+_MAX_RANGES = 64
+"""Events that are sorted at once; and into how many ranges they are divided, each of which reads a byte an event."""
+
 
 def normalize_timestamps(
     events: RawEvents, drawn: DrawnEvents, classified: ClassifiedEntries, accounting: EntryAccounting
@@ -30,25 +34,27 @@ def normalize_timestamps(
 
     The profiler's own events do not count as the first: they may have negative times.
     """
-    time, duration = events.time, events.duration
-    negative = np.flatnonzero(classified.drawn & (duration < 0) & (duration != NO_DURATION))
-    accounting.add_entry_problem("negative duration", events, negative, "drawn without")
-    np.clip(duration, 0, _MAX_TIME, out=duration)
-    beyond = find_beyond_sum(duration)
-    if beyond is not None:
-        accounting.add_entry_problem("duration out of range", events, np.flatnonzero(beyond), "drawn without")
-        duration[beyond] = 0
+    time = events.time
+    _mend_durations(events, classified, accounting)
+    is_timed, shown = np.empty(len(time), np.bool_), np.empty(len(time), np.bool_)
 
-    is_timed = time != NO_TIME
-    shown = (events.phase == ord("C")) & is_timed
+    def select_shown(block: slice) -> None:
+        np.not_equal(time[block], NO_TIME, out=is_timed[block])
+        np.equal(events.phase[block], ord("C"), out=shown[block])
+        shown[block] &= is_timed[block]
+        shown[block] |= classified.drawn[block]
+
+    run_blocks(select_shown, len(time))
     shown[classified.memory] = True
-    shown |= classified.drawn
     if not shown.any():
         return 0
     counted = shown.copy()
-    counted[drawn.ordinals[np.isin(drawn.kind, (Kind.PROFILER, Kind.OVERHEAD))]] = False
+    of_profiler = find_indexes(
+        lambda block: (drawn.kind[block] == Kind.PROFILER) | (drawn.kind[block] == Kind.OVERHEAD), len(drawn)
+    )
+    counted[drawn.ordinals[of_profiler]] = False
     counted = counted if counted.any() else shown
-    origin = int(time.min(where=counted, initial=_NEVER))
+    origin = _find_earliest(time, counted)
     if origin == 0:
         origin = int(time.min(where=counted & (time != 0), initial=_NEVER))
         origin = origin if _DAY < origin < _NEVER else 0
@@ -56,12 +62,44 @@ def normalize_timestamps(
         clamped = np.flatnonzero(shown & (time == 0))
         accounting.add_entry_problem("clamped timestamp", events, clamped, "placed at the trace's start")
         time[clamped] = origin
-    np.subtract(time, origin, out=time, where=is_timed)
-    far = np.flatnonzero(classified.drawn & ((time > _MAX_TIME) | (time < -_MAX_TIME)))
+
+    def subtract_origin(block: slice) -> None:
+        np.subtract(time[block], origin, out=time[block], where=is_timed[block])
+
+    run_blocks(subtract_origin, len(time))
+    far = find_indexes(
+        lambda block: classified.drawn[block] & ((time[block] > _MAX_TIME) | (time[block] < -_MAX_TIME)), len(time)
+    )
     accounting.add_entry_problem("time out of range", events, far, "cut off at 73 years")
     if len(far):
         np.clip(time, -_MAX_TIME, _MAX_TIME, out=time, where=is_timed)
     return origin
+
+
+def _mend_durations(events: RawEvents, classified: ClassifiedEntries, accounting: EntryAccounting) -> None:
+    """Set durations that are missing, negative or too long to 0, in place, and report those of drawn events."""
+    duration = events.duration
+    negative = find_indexes(
+        lambda block: classified.drawn[block] & (duration[block] < 0) & (duration[block] != NO_DURATION), len(events)
+    )
+    accounting.add_entry_problem("negative duration", events, negative, "drawn without")
+    longest = [0]
+
+    def clip(block: slice) -> None:
+        longest.append(int(np.clip(duration[block], 0, _MAX_TIME, out=duration[block]).max()))
+
+    run_blocks(clip, len(duration))
+    beyond = find_beyond_sum(duration) if max(longest) * len(duration) >= MAX_SUM else None
+    if beyond is not None:
+        accounting.add_entry_problem("duration out of range", events, np.flatnonzero(beyond), "drawn without")
+        duration[beyond] = 0
+
+
+def _find_earliest(time: I64, counted: Bool) -> int:
+    """Find the earliest time of the entries in `counted`."""
+    earliest = [_NEVER]
+    run_blocks(lambda block: earliest.append(time[block].min(where=counted[block], initial=_NEVER)), len(time))
+    return int(min(earliest))
 
 
 def sort_by_lane(lane: I32, time: I64, duration: I64, ordinals: I32) -> I64:
@@ -95,12 +133,13 @@ def sort_by_lane(lane: I32, time: I64, duration: I64, ordinals: I32) -> I64:
 def _sort_keys(key: I64) -> tuple[I64, Bool]:
     """Sort by a key, equal ones in their order, int64[n]; and whether each has the key of the one before: bool[n + 1].
 
-    With several threads, each sorts the elements of one range of keys.
+    Each range of keys is sorted by itself: side by side, and in less memory than all at once.
     """
     order, is_tie = np.empty(len(key), np.int64), np.zeros(len(key) + 1, np.bool_)
     parts = split_range(len(key))
     sample = np.sort(key[:: max(len(key) // 4096, 1)])
-    splitters = sorted({int(sample[len(sample) * k // len(parts)]) for k in range(1, len(parts))})
+    ranges = max(len(parts), min(len(key) // _RANGE_SIZE, _MAX_RANGES))
+    splitters = sorted({int(sample[len(sample) * k // ranges]) for k in range(1, ranges)})
     if not splitters:
         order[:] = np.argsort(key, kind="stable")
         _mark_ties(key, order, is_tie[:-1])

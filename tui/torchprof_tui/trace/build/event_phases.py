@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from torchprof_tui.trace.build import begin_end_pairs
 from torchprof_tui.trace.core.arrays import I64, Array, Bool
-from torchprof_tui.trace.core.factorize import bincount_chunked
 from torchprof_tui.trace.core.problems import Problem, ProblemTally, excerpt
-from torchprof_tui.trace.core.thread_tasks import take_parallel
+from torchprof_tui.trace.core.thread_tasks import bincount_parallel, find_indexes, run_blocks
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, DecodedTrace, RawEvents
 from torchprof_tui.trace.model.trace import EntryCounts
 
@@ -91,28 +91,35 @@ def classify_entries(events: RawEvents, accounting: EntryAccounting) -> Classifi
 
     Writes the durations of pairs and instants into `events`.
     """
-    counts = bincount_chunked(events.phase, 256).tolist()
-    timed = _TimedEntries(events)
+    counts = bincount_parallel(events.phase, 256).tolist()
+    timed = _TimedEntries(events, counts)
     drawn = timed.select_phases(b"X")
-    missing = _indices_of_both(drawn, events.duration == NO_DURATION)
+    missing = find_indexes(lambda block: drawn[block] & (events.duration[block] == NO_DURATION), len(events))
     accounting.add_entry_problem("missing duration", events, missing, "drawn without")
     is_instant = timed.select_phases(b"iIR")
     is_async = timed.select_phases(b"nTp")
     drawn_entries = int(np.count_nonzero(drawn) + np.count_nonzero(is_instant) + np.count_nonzero(is_async))
     memory = np.zeros(0, np.int64)
     if "[memory]" in events.names:
-        memory = _indices_of_both(is_instant, events.name == events.names.index("[memory]"))
+        wanted = events.names.index("[memory]")
+        memory = find_indexes(lambda block: is_instant[block] & (events.name[block] == wanted), len(events)).astype(
+            np.int64
+        )
         is_instant[memory] = False
-    is_instant |= is_async
-    drawn |= is_instant
-    events.duration[is_instant] = 0
+
+    def draw_instants(block: slice) -> None:
+        is_instant[block] |= is_async[block]
+        drawn[block] |= is_instant[block]
+        events.duration[block][is_instant[block]] = 0
+
+    run_blocks(draw_instants, len(events))
 
     begin, end, unclosed = _match_pairs(events, timed, drawn, is_async, accounting)
     drawn_entries += 2 * len(begin) + len(unclosed)
     accounting.add_entry_problem("unclosed begin", events, unclosed, "drawn to the end of its lane")
     _close_at_end(events, drawn, unclosed)
 
-    counter_points = int(np.count_nonzero(timed.select_phases(b"C")))
+    counter_points = len(timed.find_phases(b"C"))
     _count_entries_not_drawn(counts, timed.count, accounting)
     return ClassifiedEntries(
         drawn=drawn,
@@ -131,22 +138,38 @@ def classify_entries(events: RawEvents, accounting: EntryAccounting) -> Classifi
 class _TimedEntries:
     """Select the entries of some phases that have a time; `count` is the number of all that were selected."""
 
-    def __init__(self, events: RawEvents) -> None:
+    def __init__(self, events: RawEvents, counts: list[int]) -> None:
         self._phase = events.phase
-        self._has_time = events.time != NO_TIME
+        self._time = events.time
+        self._counts = counts
         self.count = 0
 
     def select_phases(self, phases: bytes) -> Bool:
-        is_wanted = np.zeros(256, np.bool_)
-        is_wanted[list(phases)] = True
-        selected: Bool = take_parallel(is_wanted, self._phase)
-        selected &= self._has_time
+        """Select them: bool[entries]. `counts` of the constructor: the number of entries of each phase."""
+        selected = np.zeros(len(self._phase), np.bool_)
+        if not any(self._counts[phase] for phase in phases):
+            return selected
+        condition = self._create_condition(phases)
+
+        def select(block: slice) -> None:
+            selected[block] = condition(block)
+
+        run_blocks(select, len(selected))
         self.count += int(np.count_nonzero(selected))
         return selected
 
+    def find_phases(self, phases: bytes) -> I64:
+        """Find their ordinals."""
+        if not any(self._counts[phase] for phase in phases):
+            return np.zeros(0, np.int64)
+        found = find_indexes(self._create_condition(phases), len(self._phase)).astype(np.int64)
+        self.count += len(found)
+        return found
 
-def _indices_of_both(mask: Bool, other: Bool) -> I64:
-    return np.flatnonzero(mask & other)
+    def _create_condition(self, phases: bytes) -> Callable[[slice], Bool]:
+        is_wanted = np.zeros(256, np.bool_)
+        is_wanted[list(phases)] = True
+        return lambda block: is_wanted[self._phase[block]] & (self._time[block] != NO_TIME)
 
 
 def _match_pairs(
@@ -161,7 +184,7 @@ def _match_pairs(
     open_ended: list[I64] = []
     empty_name = events.names.index("") if "" in events.names else -1
     for phases, orphan_reason in _PAIR_PHASES:
-        ordinals = np.flatnonzero(timed.select_phases(phases))
+        ordinals = timed.find_phases(phases)
         if not len(ordinals):
             continue
         opens = events.phase[ordinals] == phases[0]

@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.trace.build.event_columns import EventColumns
-from torchprof_tui.trace.build.launch_links import match_flows
+from torchprof_tui.trace.build.launch_links import find_flow_entries, match_flows
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.thread_tasks import find_indexes
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.raw_events import NO_TIME, RawEvents
 
@@ -29,8 +30,9 @@ def link_graph_dependencies(events: RawEvents, columns: EventColumns) -> tuple[I
     nothing = np.zeros(0, np.int32)
     if _CATEGORY not in events.categories:
         return nothing, nothing
-    nodes = np.flatnonzero(np.isin(columns.kind, [*GPU_WORK, Kind.SYNC]))
-    flows = _select_flows(events, np.unique(events.track[columns.ordinal[nodes]]))
+    is_node = np.isin(np.arange(256), [*GPU_WORK, Kind.SYNC])
+    nodes = find_indexes(lambda block: is_node[columns.kind[block]], len(columns)).astype(np.int64)
+    flows = _select_flows(events, events.track[columns.ordinal[nodes]])
     if not len(flows):
         return nothing, nothing
     starts = events.phase[flows] == ord("s")
@@ -50,10 +52,13 @@ def _select_flows(events: RawEvents, gpu_tracks: I32) -> I64:
     on_gpu: Bool = np.zeros(len(events.tracks), np.bool_)
     on_gpu[gpu_tracks] = True
     category = events.categories.index(_CATEGORY)
-    is_flow = (events.category == category) & (events.id >= 0) & on_gpu[events.track] & (events.time != NO_TIME)
-    starts = np.flatnonzero(is_flow & (events.phase == ord("s")))
+    flows = find_flow_entries(events)
+    flows = flows[(events.category[flows] == category) & (events.id[flows] >= 0) & on_gpu[events.track[flows]]]
+    flows = flows[(events.time[flows] != NO_TIME) & (events.phase[flows] != ord("t"))]
+    starts = flows[events.phase[flows] == ord("s")]
     wanted = [code for code in np.unique(events.id[starts]).tolist() if _is_dependency(events.ids[code])]
-    return np.flatnonzero(is_flow & np.isin(events.phase, (ord("s"), ord("f"))) & np.isin(events.id, wanted))
+    dependencies: I64 = flows[np.isin(events.id[flows], wanted)]
+    return dependencies
 
 
 def _is_dependency(text: str) -> bool:

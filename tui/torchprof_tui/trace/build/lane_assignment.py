@@ -18,8 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, I64, U8, U16, Bool, take_chunked
-from torchprof_tui.trace.core.factorize import bincount_chunked, factorize
+from torchprof_tui.trace.core.arrays import I32, I64, U8, U16, Bool
+from torchprof_tui.trace.core.factorize import factorize
+from torchprof_tui.trace.core.thread_tasks import bincount_parallel, find_indexes, take_parallel
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.raw_events import SparseArg
@@ -124,7 +125,7 @@ def assign_lanes(
     slots.add_section(Role.THREAD, len(tracks), lambda track: _create_track_lane(Role.THREAD, tracks, track))
     _assign_profiler_lanes(events, slot, slots)
     _assign_async_lanes(events, slot, slots)
-    gpu = np.flatnonzero(_GPU_ROLE_OF_KIND[events.kind] >= 0)
+    gpu = find_indexes(lambda block: _GPU_ROLE_OF_KIND[events.kind[block]] >= 0, len(slot)).astype(np.int64)
     if len(gpu):
         gpu_slot, gpu_lanes = _assign_gpu_lanes(
             tracks,
@@ -137,29 +138,33 @@ def assign_lanes(
         slot[gpu] = len(slots) + gpu_slot
         slots.add_gpu_lanes(gpu_lanes)
 
-    counts = bincount_chunked(slot, len(slots))
+    counts = bincount_parallel(slot, len(slots))
     used = np.flatnonzero(counts)
     new_slot = np.full(len(slots), -1, np.int32)
     new_slot[used] = np.arange(len(used), dtype=np.int32)
-    return take_chunked(new_slot, slot), slots.select_lanes(used, counts[used])
+    return take_parallel(new_slot, slot), slots.select_lanes(used, counts[used])
+
+
+def _find_kind(kind: U8, wanted: Kind) -> I64:
+    return find_indexes(lambda block: kind[block] == wanted, len(kind)).astype(np.int64)
 
 
 def _assign_profiler_lanes(events: EventTracks, slot: I32, slots: _LaneSlots) -> None:
     """Assign the profiler's overhead by track, and its spans and marks to a slot each."""
-    overhead = np.flatnonzero(events.kind == Kind.OVERHEAD)
+    overhead = _find_kind(events.kind, Kind.OVERHEAD)
     used, code = np.unique(events.track[overhead], return_inverse=True)
     slot[overhead] = len(slots) + code
     tracks, overhead_tracks = events.tracks, used.tolist()
     slots.add_section(Role.PROFILER, len(used), lambda k: _create_track_lane(Role.PROFILER, tracks, overhead_tracks[k]))
 
-    profiler = np.flatnonzero(events.kind == Kind.PROFILER)
+    profiler = _find_kind(events.kind, Kind.PROFILER)
     slot[profiler] = len(slots) + events.is_instant[profiler]
     slots.add_section(Role.PROFILER, 2, lambda k: PendingLane(Role.PROFILER, "profiler", (SPANS, MARKS)[k]))
 
 
 def _assign_async_lanes(events: EventTracks, slot: I32, slots: _LaneSlots) -> None:
     """Assign async events by process and category."""
-    indexes = np.flatnonzero(events.kind == Kind.ASYNC)
+    indexes = _find_kind(events.kind, Kind.ASYNC)
     if not len(indexes):
         return
     number_of = {pid: k for k, pid in enumerate(dict.fromkeys(pid for pid, _ in events.tracks))}

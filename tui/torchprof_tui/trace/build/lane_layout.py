@@ -15,7 +15,7 @@ from torchprof_tui.trace.build.track_metadata import TrackMetadata
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
 from torchprof_tui.trace.core.factorize import bincount_chunked
-from torchprof_tui.trace.core.thread_tasks import MIN_SLICE_SIZE, run_tasks
+from torchprof_tui.trace.core.thread_tasks import MIN_SLICE_SIZE, run_blocks, run_tasks
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.trace import Counter
 
@@ -127,6 +127,12 @@ def compute_span(start: I64, duration: I64, first_profiler_event: int, counters:
     highs = [int(counter.times[-1]) for counter in counters if len(counter.times)]
     events = slice(0, first_profiler_event) if first_profiler_event or lows else slice(0, len(start))
     if len(start[events]):
-        lows.append(int(start[events].min()))
-        highs.append(int((start[events] + duration[events]).max()))
+        ends: list[tuple[int, int]] = []
+
+        def find_ends(block: slice) -> None:
+            ends.append((int(start[events][block].min()), int((start[events][block] + duration[events][block]).max())))
+
+        run_blocks(find_ends, len(start[events]))
+        lows.append(min(low for low, _ in ends))
+        highs.append(max(high for _, high in ends))
     return (min(lows), max(highs)) if lows else (0, 0)

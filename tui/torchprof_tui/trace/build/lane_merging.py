@@ -19,7 +19,8 @@ from torchprof_tui.trace.build.lane_naming import format_merged_label
 from torchprof_tui.trace.build.lane_order import section_of_role, sort_lanes
 from torchprof_tui.trace.build.nesting import Nesting, allocate_rows
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, take_chunked
+from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.thread_tasks import take_parallel
 
 MAX_LANES = 10_000
 """Lanes of their own, plus a few that have no other lane to merge with. A host with 200 cores and 8 GPUs has some
@@ -83,7 +84,7 @@ def order_lanes(
     np.cumsum([len(slots) for slots in members], out=first[1:])
     new_slot = np.empty(len(pending_lanes), np.int32)
     new_slot[np.concatenate(members) if members else []] = np.arange(len(pending_lanes), dtype=np.int32)
-    return LaneOrder(ordered, first), take_chunked(new_slot, slot)
+    return LaneOrder(ordered, first), take_parallel(new_slot, slot)
 
 
 def _select_separate_lanes(pending_lanes: PendingLanes, launches: I64, has_step: Bool) -> Bool:

@@ -12,9 +12,9 @@ import numpy as np
 
 from torchprof_tui.trace.build.event_columns import EventColumns
 from torchprof_tui.trace.build.event_order import invert_order
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, flatnonzero_int32
+from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
-from torchprof_tui.trace.core.thread_tasks import take_parallel
+from torchprof_tui.trace.core.thread_tasks import find_indexes, run_blocks, take_parallel
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.raw_events import NO_TIME, RawEvents
 
@@ -50,8 +50,8 @@ def link_launches(correlation: I64, ordinals: I32, is_call: Bool, is_driver: Boo
     called, so it wins; among equals the first in order.
     """
     launch = np.full(len(ordinals), -1, np.int32)
-    work = _select_correlated(correlation, ordinals, flatnonzero_int32(is_work))
-    calls = _select_correlated(correlation, ordinals, flatnonzero_int32(is_call))
+    work = _select_correlated(correlation, ordinals, find_indexes(lambda block: is_work[block], len(is_work)))
+    calls = _select_correlated(correlation, ordinals, find_indexes(lambda block: is_call[block], len(is_call)))
     if not len(work) or not len(calls):
         return launch
     drivers = calls[is_driver[calls]]
@@ -83,33 +83,44 @@ def _select_correlated(correlation: I64, ordinals: I32, events: I32) -> I32:
 def reorder_launches(launch: I32, order: I64, out: I32 | None = None) -> I32:
     """Renumber the launches of events when new event k is old event `order[k]`, into `out` where it is given."""
     new_index = invert_order(order, len(order))
-    launch = take_parallel(launch, order, out)
-    linked = np.flatnonzero(launch >= 0)
-    launch[linked] = new_index[launch[linked]]
-    return launch
+    reordered: I32 = take_parallel(launch, order, out)
+    linked = find_indexes(lambda block: reordered[block] >= 0, len(reordered))
+    reordered[linked] = new_index[reordered[linked]]
+    return reordered
 
 
 def group_work_by_launch(launch_of: I32, allocate: ColumnAllocator = allocate_in_memory) -> tuple[I32, I32]:
     """Invert the join: (order, first), where `order[first[i] : first[i + 1]]` is the GPU work of event i, by time."""
-    work = flatnonzero_int32(launch_of >= 0)
+    work = find_indexes(lambda block: launch_of[block] >= 0, len(launch_of))
     order = work[np.argsort(launch_of[work], kind="stable")]
+    launches = launch_of[order]
     first = allocate("links.work_first", len(launch_of) + 1, np.int32)
-    first[:] = 0
-    np.add.at(first[1:], launch_of[work], 1)
-    np.cumsum(first, out=first)
+    first[0] = 0
+
+    def count(part: slice) -> None:
+        low, high = np.searchsorted(launches, np.array([part.start, part.stop], np.int32))
+        counts = np.bincount(launches[low:high] - part.start, minlength=part.stop - part.start)
+        counts[:1] += low
+        np.cumsum(counts, out=first[part.start + 1 : part.stop + 1])
+
+    run_blocks(count, len(launch_of))
     return order, first
 
 
 def match_flows(ids: I32, starts: Bool) -> tuple[I64, I64]:
-    """Match flow starts and ends by id, as indexes. Of several starts the first counts; every end pairs with it."""
+    """Match flow starts and ends by id, as indexes. Of several starts the first counts; every end pairs with it.
+
+    `ids`: codes from 0 on, as in `RawEvents.id`.
+    """
     begin, end = np.flatnonzero(starts), np.flatnonzero(~starts)
     if not len(begin) or not len(end):
         nothing = np.zeros(0, np.int64)
         return nothing, nothing
-    known, first = np.unique(ids[begin], return_index=True)
-    index = np.minimum(np.searchsorted(known, ids[end]), len(known) - 1)
-    hit = known[index] == ids[end]
-    return begin[first[index[hit]]], end[hit]
+    begin_of = np.full(int(ids.max()) + 1, -1, np.int64)
+    begin_of[ids[begin[::-1]]] = begin[::-1]  # the first is written last
+    source = begin_of[ids[end]]
+    has_begin = source >= 0
+    return source[has_begin], end[has_begin]
 
 
 def link_forward_backward(
@@ -167,8 +178,8 @@ def _find_flow_pairs(
     get_parents: ParentProvider,
 ) -> tuple[I32, I32]:
     """Find the pairs of events that flows of these categories join: source and target, int32[f] each."""
-    is_flow = np.isin(events.category, categories) & np.isin(events.phase, _FLOW_PHASES) & (events.id >= 0)
-    flows = np.flatnonzero(is_flow)
+    flows = find_flow_entries(events)
+    flows = flows[np.isin(events.category[flows], categories) & (events.id[flows] >= 0)]
     flows = flows[events.time[flows] != NO_TIME]
     begin, end = match_flows(events.id[flows], events.phase[flows] == ord("s"))
     slices = _bind_flows(events, event_of, flows, columns, first, get_parents)
@@ -177,14 +188,29 @@ def _find_flow_pairs(
     return source[bound], target[bound]
 
 
+def find_flow_entries(events: RawEvents) -> I64:
+    """Find the entries that are flows: int64[k] ordinals."""
+    is_flow = np.zeros(256, np.bool_)
+    is_flow[list(_FLOW_PHASES)] = True
+    return find_indexes(lambda block: is_flow[events.phase[block]], len(events)).astype(np.int64)
+
+
+def _find_previous_entries(all_flows: I64, flows: I64) -> I64:
+    """Find the last entry before each of `flows` that is none of `all_flows`, int64[flows], -1 for none."""
+    is_first = np.ones(len(all_flows), np.bool_)  # of flows that follow each other directly
+    is_first[1:] = all_flows[1:] != all_flows[:-1] + 1
+    run = np.maximum.accumulate(np.where(is_first, all_flows, 0))
+    previous: I64 = run[np.searchsorted(all_flows, flows)] - 1
+    return previous
+
+
 def _bind_flows(
     events: RawEvents, event_of: I32, flows: I64, columns: EventColumns, first: I64, get_parents: ParentProvider
 ) -> I32:
     """Find the event that each flow entry is bound to, int32[flows], -1 for none."""
     if not len(flows):
         return np.zeros(0, np.int32)
-    no_flow = np.where(np.isin(events.phase, _FLOW_PHASES), -1, np.arange(len(events), dtype=np.int32))
-    previous = np.maximum.accumulate(no_flow)[flows]
+    previous = _find_previous_entries(find_flow_entries(events), flows)
     owner = np.maximum(previous, 0)
     follows = (
         (previous >= 0)

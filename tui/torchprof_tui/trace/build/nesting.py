@@ -15,7 +15,7 @@ How this is computed for millions of events:
   one where the later one starts changes no parent, and leaves a lane that nests cleanly. One pass over what is left
   after peeling finds all these cuts.
 * A crossed event still holds its row until its real end. Only events that begin while such a row is held can be
-  pushed down, with all that is nested in them: those are handled one by one.
+  pushed down, with all that is nested in them: `pushed_events.py` finds those.
 """
 
 from __future__ import annotations
@@ -28,20 +28,18 @@ from typing import cast
 
 import numpy as np
 
-from torchprof_tui.trace.build.lane_parts import LaneParts, divide_lanes
-from torchprof_tui.trace.build.row_allocator import RowAllocator
+from torchprof_tui.trace.build.lane_parts import divide_lanes
+from torchprof_tui.trace.build.pushed_events import CutEvents, find_pushed_events
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, block_slices
-from torchprof_tui.trace.core.core_count import count_cores
 from torchprof_tui.trace.core.thread_tasks import run_slices, run_tasks
 
-_BATCH_EVENTS = 1 << 20
-"""Number of events that are nested at once on one core: a lane at a time would be slow where there are thousands."""
-
 _PART_EVENTS = 1 << 17
-"""Number of events that each thread nests at once where there are several."""
+"""Number of events that each thread nests at once: short lanes together, long ones in parts. Each batch reuses the
+memory of the one before."""
 
-_MAX_PEEL_ROUNDS = 12
-"""Rounds of dropping leaves before the one-by-one pass; each shortens the list by 30 % or more, or is the last."""
+_MAX_PEEL_ROUNDS = 16
+_PEELED_SHARE = 0.95
+"""Rounds of dropping leaves before the one-by-one pass; each shortens the list to this share of it, or is the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +62,8 @@ def nest_lanes(
     """
     row = np.empty(len(start), np.int32) if row is None else row
     parent = np.empty(len(start), np.int32) if parent is None else parent
-    threads = min(count_cores(), -(-len(start) // _PART_EVENTS))
-    if threads < 2:
-        parts, size = LaneParts(first, flat, np.zeros(len(flat), np.int64), np.full(len(flat), -1)), _BATCH_EVENTS
-    else:
-        parts, size = divide_lanes(first, flat, start, duration, _PART_EVENTS), _PART_EVENTS
-    batches = list(_batch_lanes(parts.first, size))
+    parts = divide_lanes(first, flat, start, duration, _PART_EVENTS)
+    batches = list(_batch_lanes(parts.first, _PART_EVENTS))
     crossed, crossing = [_empty_indexes()] * len(batches), [_empty_indexes()] * len(batches)
 
     def nest(number: int) -> None:
@@ -87,7 +81,7 @@ def nest_lanes(
         crossed[number] = batch.crossed + np.int32(events.start)
         crossing[number] = batch.crossing + np.int32(events.start)
 
-    run_tasks([partial(nest, number) for number in range(len(batches))], threads)
+    run_tasks([partial(nest, number) for number in range(len(batches))])
     none = _empty_indexes()
     return Nesting(row, parent, np.concatenate([none, *crossed]), np.concatenate([none, *crossing]))
 
@@ -281,39 +275,14 @@ def _nest_crossing_events(start: I64, end: I64, open_before: I32) -> Nesting:
     cut_end = end.copy()
     cut_end[crossed] = start[crossing]
     depth, above = _nest_without_crossings(start, cut_end)
-    index = np.arange(len(start), dtype=np.int32)
-    pushed = open_before > depth  # an event is open that is no ancestor
-    is_crossed = np.zeros(len(start), np.bool_)
-    is_crossed[crossed] = True
-
-    held = RowAllocator()
-    lower: list[tuple[int, int]] = []  # (end, rows pushed down) of the pushed events that enclose this one
-    pushed_events: list[int] = []
-    pushed_rows: list[int] = []
-    special = np.flatnonzero(pushed | is_crossed)
-    columns = (special, start[special], end[special], cut_end[special], depth[special])
-    flags = (pushed[special].tolist(), is_crossed[special].tolist())
-    for event, begins, ends, cut, deep, push, hold in zip(*(c.tolist() for c in columns), *flags, strict=True):
-        while lower and lower[-1][0] <= begins:
-            lower.pop()
-        shift = lower[-1][1] if lower else 0
-        row = deep + shift
-        if push:
-            free = held.find_free_row(row, begins)
-            if free > row:
-                pushed_events.append(event)
-                pushed_rows.append(free - row)
-                lower.append((cut, shift + free - row))
-                row = free
-        if hold:
-            held.hold_row(row, ends)
-    if pushed_events:
-        indexes = np.array(pushed_events)
+    pushed, rows = find_pushed_events(CutEvents(start, end, cut_end, depth, above), crossed, crossing, open_before)
+    if len(pushed):
         step = np.zeros(len(start) + 1, np.int32)
-        np.add.at(step, indexes, pushed_rows)
-        np.subtract.at(step, np.searchsorted(start, cut_end[indexes], side="left"), pushed_rows)
+        np.add.at(step, pushed, rows)
+        np.subtract.at(step, np.searchsorted(start, cut_end[pushed], side="left"), rows)
         depth += np.cumsum(step[:-1], dtype=np.int32)
-    return Nesting(depth, np.where(above == index, -1, above).astype(np.int32), crossed, crossing)
+    index = np.arange(len(start), dtype=np.int32)
+    return Nesting(depth, np.where(above == index, np.int32(-1), above), crossed, crossing)
 
 
 def _find_crossings(start: I64, end: I64) -> tuple[I32, I32]:
@@ -331,7 +300,7 @@ def _find_crossings(start: I64, end: I64) -> tuple[I32, I32]:
         branch = np.maximum.accumulate(np.where(leaf, -1, np.arange(size)))
         keep = ~leaf | ((branch >= 0) & (end[branch] < end))
         rest, start, end = rest[keep], start[keep], end[keep]
-        if len(rest) > 0.7 * size or len(rest) < 1000:
+        if len(rest) > _PEELED_SHARE * size or len(rest) < 1000:
             break
     starts, ends = cast("list[int]", start.tolist()), cast("list[int]", end.tolist())
     stack: list[int] = []

@@ -57,6 +57,13 @@ def read_cgroup_quota(cgroup_file: str, root: str) -> float | None:
     return min((quota for quota in map(_read_quota, folders) if quota is not None), default=None)
 
 
+def read_cgroup_memory(root: str = _CGROUP_ROOT) -> int | None:
+    """Read how many bytes the cgroup of a container still allows, None without a limit."""
+    limit = "".join(_read_lines(f"{root}/memory.max") or _read_lines(f"{root}/memory/memory.limit_in_bytes"))
+    used = "".join(_read_lines(f"{root}/memory.current") or _read_lines(f"{root}/memory/memory.usage_in_bytes"))
+    return max(int(limit) - int(used), 0) if limit.isdigit() and used.isdigit() else None
+
+
 def _read_quota(folder: str) -> float | None:
     """Read the limit of one cgroup: `cpu.max` of version 2, two files of version 1; None without one."""
     fields = " ".join(_read_lines(f"{folder}/cpu.max")).split()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from torchprof_tui.trace.core.array_file import ArrayFile
 from torchprof_tui.trace.core.arrays import Array
 
 _INITIAL_SIZE = 1024
@@ -30,11 +31,12 @@ order in which they are sent. They are filled later, so the columns that they ar
 
 
 class GrowableArray:
-    """One-dimensional array to which chunks are appended."""
+    """One-dimensional array to which chunks are appended. In a file if it is long and `keep_arrays_in_files` is on."""
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
         self._data: npt.NDArray[Any] = np.empty(_INITIAL_SIZE, dtype)
         self._size = 0
+        self._file: ArrayFile | None = None
 
     def extend(self, values: Array) -> None:
         self.reserve(len(values))[:] = values
@@ -52,6 +54,8 @@ class GrowableArray:
         if size * self._data.itemsize < _LARGE_BYTES:
             self._data.resize(max(size, int(len(self._data) * _GROWTH)), refcheck=False)
             return
+        if self._grow_in_file(int(size * _GROWTH)):
+            return
         larger: npt.NDArray[Any]
         try:
             larger = np.empty(size * _LARGE_GROWTH_FACTOR, self._data.dtype)
@@ -59,6 +63,19 @@ class GrowableArray:
             larger = np.empty(int(size * _GROWTH), self._data.dtype)
         larger[: self._size] = self.view
         self._data = larger
+
+    def _grow_in_file(self, size: int) -> bool:
+        """Make the array this long in a file. Returns False if it stays in memory. Raises OSError."""
+        is_in_file = self._file is not None
+        self._file = self._file or ArrayFile.create(size * self._data.itemsize)
+        larger = None if self._file is None else self._file.map_array(size, self._data.dtype)
+        if larger is None:
+            self._file = None
+            return False
+        if not is_in_file:
+            larger[: self._size] = self.view
+        self._data = larger
+        return True
 
     def make_room(self, count: int) -> None:
         """Make room for `count` more values: views from `reserve` stay valid while these are reserved."""
@@ -76,5 +93,8 @@ class GrowableArray:
     def finish(self) -> npt.NDArray[Any]:
         """Return the array without keeping a reference. Nothing can be appended afterwards."""
         data, self._data = self._data, np.empty(0, self._data.dtype)
+        if self._file is not None:
+            self._file = None
+            return data[: self._size]
         data.resize(self._size, refcheck=False)
         return data

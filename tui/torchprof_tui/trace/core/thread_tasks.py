@@ -1,20 +1,26 @@
-"""Run tasks that release the GIL (numpy on long arrays) side by side on threads, which end before the call returns.
+"""Run tasks that release the GIL (numpy on long arrays) side by side on threads.
 
-No thread is kept: a process with a second thread must not fork, and decoders do.
+The threads end before the call returns, or with `keep_threads`: a process with a second thread must not fork, and
+decoders do.
 """
 
 from __future__ import annotations
 
+import itertools
+import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from torchprof_tui.trace.core.arrays import take_chunked
+from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool, block_slices, take_chunked
 from torchprof_tui.trace.core.core_count import count_cores
+from torchprof_tui.trace.core.factorize import bincount_chunked
 
 MIN_SLICE_SIZE = 1 << 18
 """Elements for which another thread pays."""
@@ -24,15 +30,79 @@ MAX_THREADS = 16
 _BLOCK = 1 << 16
 
 
+class _KeptThreads:
+    """Threads that wait for calls of `run_tasks`. Each call asks for some; it does not wait for those that are busy."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._free = 0  # threads that wait, less calls that wait
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def ask(self, help_call: Callable[[], None], count: int) -> None:
+        """Let `count` threads call this as soon as they can."""
+        with self._lock:
+            if self._closed:
+                return
+            self._free -= count
+            while self._free < 0 and len(self._threads) < 2 * MAX_THREADS:
+                self._threads.append(threading.Thread(target=self._serve, name="build", daemon=True))
+                self._threads[-1].start()
+                self._free += 1
+            for _ in range(count):
+                self._calls.put(help_call)
+
+    def _serve(self) -> None:
+        while (help_call := self._calls.get()) is not None:
+            help_call()
+            with self._lock:
+                self._free += 1
+
+    def close(self) -> None:
+        """End all threads, and wait for that."""
+        with self._lock:
+            self._closed = True
+        for _ in self._threads:
+            self._calls.put(None)
+        for thread in self._threads:
+            thread.join()
+
+
+_kept: _KeptThreads | None = None
+
+
+@contextmanager
+def keep_threads() -> Iterator[None]:
+    """Keep the threads of `run_tasks` from one call to the next: starting one takes as long as a short task."""
+    global _kept
+    if _kept is not None:
+        yield
+        return
+    _kept = kept = _KeptThreads()
+    try:
+        yield
+    finally:
+        _kept = None
+        kept.close()
+
+
 def run_tasks(tasks: Sequence[Callable[[], object]], threads: int | None = None) -> None:
     """Run all tasks on at most so many threads (None: the cores), including this one, in their order.
 
-    Once a task has failed no further one begins; its exception is raised when all threads have ended.
+    Once a task has failed no further one begins; its exception is raised when all threads have ended with it.
     """
     count = min(len(tasks), MAX_THREADS, count_cores() if threads is None else threads)
+    kept = _kept if count > 1 else None
+    if count > 1 and kept is None:
+        with keep_threads():
+            run_tasks(tasks, count)
+        return
     errors: list[BaseException] = []
     waiting = iter(tasks)
     lock = threading.Lock()
+    ended = threading.Condition(lock)
+    active, closed = 0, False
 
     def run() -> None:
         while not errors:
@@ -45,12 +115,24 @@ def run_tasks(tasks: Sequence[Callable[[], object]], threads: int | None = None)
             except BaseException as error:
                 errors.append(error)
 
-    others = [threading.Thread(target=run, name="build", daemon=True) for _ in range(count - 1)]
-    for thread in others:
-        thread.start()
+    def help_this_call() -> None:
+        nonlocal active
+        with lock:
+            if closed:  # the others have done everything
+                return
+            active += 1
+        run()
+        with lock:
+            active -= 1
+            ended.notify()
+
+    if kept is not None:
+        kept.ask(help_this_call, count - 1)
     run()
-    for thread in others:
-        thread.join()
+    with lock:
+        closed = True
+        while active:
+            ended.wait()
     if errors:
         raise errors[0]
 
@@ -65,6 +147,54 @@ def split_range(size: int) -> list[slice]:
 def run_slices(work: Callable[[slice], object], size: int) -> None:
     """Call `work` with slices that cover a column of this size, side by side."""
     run_tasks([lambda part=part: work(part) for part in split_range(size)])  # type: ignore[misc]
+
+
+def run_blocks(work: Callable[[slice], object], size: int) -> None:
+    """Call `work` with short slices that cover a column of this size, as `block_slices` does, side by side."""
+
+    def run(part: slice) -> None:
+        for block in block_slices(part.stop - part.start):
+            work(slice(part.start + block.start, part.start + block.stop))
+
+    run_slices(run, size)
+
+
+def find_indexes(condition: Callable[[slice], Bool], size: int) -> I32:
+    """Find the indexes 0..size-1 where a condition holds, int32[k] ascending. `condition`: bool[block] of a block."""
+    found: dict[int, I32] = {}
+
+    def find(block: slice) -> None:
+        indexes = np.flatnonzero(condition(block))
+        if len(indexes):
+            indexes += block.start
+            found[block.start] = indexes.astype(np.int32)
+
+    run_blocks(find, size)
+    return np.concatenate([np.zeros(0, np.int32), *(found[start] for start in sorted(found))])
+
+
+def bincount_parallel(values: Array, size: int) -> I64:
+    """Count each of the values 0..size-1, int64[size], as `bincount_chunked` does, on several threads."""
+    counts: list[I64] = []
+    run_slices(lambda part: counts.append(bincount_chunked(values[part], size)), len(values))
+    return sum(counts, np.zeros(size, np.int64))
+
+
+def cumulate_parallel(column: I64) -> None:
+    """Compute the cumulative sum of a column in place."""
+    parts = split_range(len(column))
+    run_tasks([partial(np.cumsum, column[part], out=column[part]) for part in parts])
+    before = list(itertools.accumulate(int(column[part.stop - 1]) for part in parts[:-1]))
+
+    def shift(number: int) -> None:
+        part = parts[number + 1]
+        np.add(column[part], _wrap_int64(before[number]), out=column[part])
+
+    run_tasks([partial(shift, number) for number in range(len(before))])
+
+
+def _wrap_int64(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def take_parallel(

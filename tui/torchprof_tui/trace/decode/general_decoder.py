@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from torchprof_tui.trace.core.array_file import keep_arrays_in_files, read_available_memory
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import (
     CUT_SHORT,
@@ -46,6 +47,12 @@ _MIN_TEMPLATE_BYTES = 16 << 20
 
 _TYPICAL_COMPRESSION_RATIO = 12
 """Approximate ratio of the size of a trace's text to its compressed size."""
+
+_COLUMNS_SHARE = 0.45
+"""Memory for the columns of a trace while it is built, by the size of its text."""
+
+_MAX_MEMORY_SHARE = 0.125
+"""Share of the available memory beyond which the columns are kept in files, which takes longer."""
 
 _SWITCH_INTERVAL_SECONDS = 0.0005
 """Longest wait for the GIL of the threads that decompress and compress while this one decodes."""
@@ -85,9 +92,10 @@ def decode_trace(
     gzip_file = (
         GzipFileVersion.from_open_file(*source.local_gzip) if defer_blocks and source.local_gzip is not None else None
     )
+    files = keep_arrays_in_files(text_dir if _is_large_for_memory(source) else None)
     has_threads = source.plain_path is None  # they decompress and compress beside this one
     interval = use_switch_interval(_SWITCH_INTERVAL_SECONDS) if has_threads else contextlib.nullcontext()
-    with pause_garbage_collection(), interval:
+    with pause_garbage_collection(), interval, files:
         parallel = None
         with contextlib.suppress(OSError):  # no process could be started: decode in this one alone
             parallel = (
@@ -251,6 +259,12 @@ def _should_use_templates(source: Source) -> bool:
         source.total is None
         or source.total * (_TYPICAL_COMPRESSION_RATIO if source.compression else 1) >= _MIN_TEMPLATE_BYTES
     )
+
+
+def _is_large_for_memory(source: Source) -> bool:
+    """Tell whether the columns of a file would take a large part of the memory that is left."""
+    available = read_available_memory()
+    return available is not None and (source.text_size or 0) * _COLUMNS_SHARE > available * _MAX_MEMORY_SHARE
 
 
 def _detect_format(header: dict[str, Any], events: RawEvents) -> str:

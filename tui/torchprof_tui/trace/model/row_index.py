@@ -12,7 +12,7 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, U16
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
-from torchprof_tui.trace.core.thread_tasks import take_parallel
+from torchprof_tui.trace.core.thread_tasks import cumulate_parallel, run_blocks, take_parallel
 from torchprof_tui.trace.model.range_argmax import RangeArgmax
 
 
@@ -51,10 +51,10 @@ class RowIndex:
         sums = allocate("index.sums", len(order) + 1, np.int64)
         sums[0] = 0
         lengths = take_parallel(trace.duration, order, sums[1:])
-        np.maximum(lengths, 1, out=lengths)
+        run_blocks(lambda block: np.maximum(lengths[block], 1, out=lengths[block]), len(lengths))
         longest = RangeArgmax.build(lengths)
         # The sum over all rows may overflow int64; differences within a row are right nevertheless.
-        np.cumsum(lengths, out=lengths)
+        cumulate_parallel(lengths)
         starts = take_parallel(trace.start, order, allocate("index.starts", len(order), np.int64))
         return cls(order, trace.row_first, starts, sums, longest.masks, longest.best)
 
