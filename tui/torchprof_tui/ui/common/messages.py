@@ -27,6 +27,10 @@ if TYPE_CHECKING:  # deferred: only the worker threads import these modules
     from torchprof_tui.ui.explorer.path.shown_path import ShownPath
 
 
+class LoadingCancelled(Message):
+    """The rest of a trace, whose beginning is on screen, is not to be loaded."""
+
+
 @dataclass
 class EventPicked(Message):
     """A click on a lane, or on its label."""
