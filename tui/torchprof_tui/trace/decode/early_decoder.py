@@ -22,6 +22,9 @@ from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, CounterPo
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.text.large_values import LargeValueWriter
 
+MAX_LATE_SHARE = 0.5
+"""Share of entries after the end that the borders of the ranges explain."""
+
 _LEFT_OUT = ord("M")
 """The phase of an entry that is not drawn and is no problem."""
 
@@ -36,8 +39,9 @@ class _RangesWindow(TextWindow):
 
 
 def decode_early_ranges(source: Source, part: EarlyRanges, text_dir: Path) -> DecodedTrace | None:
-    """Decode the ranges of a plain file; None where nothing was recorded that early. Raises TraceError, OSError.
+    """Decode the ranges of a plain file. Raises TraceError, OSError.
 
+    None where nothing was recorded that early, or so much later that the file cannot be in the order of time.
     Damage is skipped here: it is reported with the whole trace.
     """
     assert source.plain_path is not None, "only plain text can be read from the middle"
@@ -55,8 +59,8 @@ def decode_early_ranges(source: Source, part: EarlyRanges, text_dir: Path) -> De
     finally:
         large_keys.close()
     events = decoder.columns.finish()
-    _end_recording(events, part.end)
-    if not (events.phase == ord("X")).any():
+    late_share = _end_recording(events, part.end)
+    if late_share > MAX_LATE_SHARE or not (events.phase == ord("X")).any():
         return None
     return DecodedTrace(
         events=events,
@@ -87,8 +91,8 @@ def _join(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
     yield from blocks
 
 
-def _end_recording(events: RawEvents, end: int) -> None:
-    """Leave out what begins after `end`, ns, and cut there what goes on."""
+def _end_recording(events: RawEvents, end: int) -> float:
+    """Leave out what begins after `end`, ns, and cut there what goes on. Returns the share of what was left out."""
     is_late: Bool = events.time > end
     events.phase[is_late] = _LEFT_OUT
     has_duration = (events.time != NO_TIME) & (events.duration != NO_DURATION) & ~is_late
@@ -97,3 +101,4 @@ def _end_recording(events: RawEvents, end: int) -> None:
     points = events.counters
     kept = ~is_late[points.entry]
     events.counters = CounterPoints(points.entry[kept], points.series[kept], points.value[kept], points.names)
+    return float(is_late.mean()) if len(is_late) else 0.0

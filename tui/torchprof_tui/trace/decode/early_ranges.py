@@ -24,6 +24,9 @@ PROBE_BYTES = 8 << 10
 _BORDER_BYTES = 64 << 10
 """Accuracy with which the end of a range is searched."""
 
+_TAIL_BYTES = 256 << 10
+"""End of the file, where Kineto writes the names of processes and threads."""
+
 MAX_RANGES = 64
 """With more ranges the file is not in sections that are sorted by time."""
 
@@ -61,16 +64,20 @@ def find_early_ranges(descriptor: int, size: int, wanted: int) -> EarlyRanges | 
     for first, last in runs:
         begin = 0 if first == 0 else _find_border(descriptor, positions[first - 1], positions[first], ends_at, False)
         end = size if last == PROBES else _find_border(descriptor, positions[last - 1], positions[last], ends_at, True)
-        ranges.append((begin, end))
+        ranges.append((max(begin, ranges[-1][1]) if ranges else begin, min(end, size)))
     if ranges[0][0] > 0:
         ranges.insert(0, (0, min(_BORDER_BYTES, ranges[0][0])))  # the keys before the list
+    if ranges[-1][1] < size:
+        ranges.append(
+            (max(size - min(_TAIL_BYTES, size // PROBES), ranges[-1][1]), size)
+        )  # the names of processes and threads
     return EarlyRanges(ranges, round(ends_at * 1000), sum(end - begin for begin, end in ranges) / size)
 
 
 def _find_border(descriptor: int, low: int, high: int, ends_at: float, from_early: bool) -> int:
     """Find where times go from early to late (`from_early`), or from late to early, between two positions.
 
-    The result lies at most _BORDER_BYTES on the side of the late entries.
+    The result lies on the side of the late entries, by little more than _BORDER_BYTES at most.
     """
     while high - low > _BORDER_BYTES:
         middle = (low + high) // 2
@@ -78,7 +85,7 @@ def _find_border(descriptor: int, low: int, high: int, ends_at: float, from_earl
             low = middle
         else:
             high = middle
-    return high if from_early else low
+    return high + PROBE_BYTES if from_early else low  # the middle one of the times there is late, the first may not be
 
 
 def _read_time(descriptor: int, position: int) -> float:

@@ -61,6 +61,7 @@ class ExplorerView(Screen[None]):
         """Show a trace; of one that is the beginning of another, `get_stage` tells how far the rest is loaded."""
         super().__init__()
         self._get_stage = get_stage
+        self._first_panel = ""
         self.trace = trace
         self.view_state = ViewState(trace)
         self.moves = SelectionMoves(self.view_state)
@@ -94,6 +95,8 @@ class ExplorerView(Screen[None]):
         follow_theme(self)
         self._status.show_keys(key_hints())
         self._refresh_widgets()
+        if self._first_panel:  # a mark has shown its own
+            self._dock.show_panel(self._first_panel)
         self.call_after_refresh(self._panel_controller.start_checks)
         if self._get_stage is not None:
             self._show_stage(self._get_stage)
@@ -143,7 +146,7 @@ class ExplorerView(Screen[None]):
     def take_panels(self, other: ExplorerView) -> None:
         """Show the panel, and the scope of the cheatsheet, that another explorer shows. Call it before mounting."""
         if other._dock.active_name in self._dock.names:
-            self._dock.show_panel(other._dock.active_name)
+            self._first_panel = other._dock.active_name
         self._panel_controller.scope_mode = other._panel_controller.scope_mode
 
     # -- showing the state ---------------------------------------------------------------------------------
