@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from textual.pilot import Pilot
@@ -177,8 +178,10 @@ async def test_lanes_that_were_folded_stay_folded() -> None:
 async def test_the_whole_trace_waits_until_the_user_is_back_at_the_lanes() -> None:
     async with early_lanes() as (app, opener, pilot):
         await pilot.press("t")
-        await until(pilot, lambda: isinstance(app.screen, TableScreen) and app.screen._built_sheet is not None)
-        await until(pilot, lambda: "first 3 ms" in app.screen._summary.message)
+        await until(pilot, lambda: isinstance(app.screen, TableScreen))
+        table = app.screen
+        assert isinstance(table, TableScreen)
+        await until(pilot, lambda: "first 3 ms" in table._summary.message)
         opener.finish(make_whole())
         await until(pilot, lambda: len(app._notifications) > 0)
         assert isinstance(app.screen, TableScreen)
@@ -222,7 +225,7 @@ async def test_q_and_ctrl_c_quit() -> None:
     for key in ("q", "ctrl+c"):
         async with early_lanes() as (app, opener, pilot):
             await pilot.press(key)
-            await until(pilot, lambda app=app: not app.is_running or app._exit)
+            await until(pilot, partial(getattr, app, "_exit"))
         assert opener.cancelled
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from torchprof_tui.program.phase_log import note_phase
-from torchprof_tui.ui.later_screens import create_start_screen
+from torchprof_tui.ui.later_screens import create_start_screen, import_screens
 from torchprof_tui.ui.start.loading_screen import LoadingScreen
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class LoadingApp(App[None]):
         self.early_lanes, self._loading = screen, message.screen
         if early is None:
             await self.push_screen(screen)
+            self.run_worker(asyncio.to_thread(import_screens), group="screens")
         else:
             carry_over(early, screen)
             await self.switch_screen(screen)
