@@ -31,7 +31,6 @@ from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.common.crash_report import print_crash, write_log
 from torchprof_tui.ui.common.garbage_collection import GarbageCollectingApp
 from torchprof_tui.ui.common.help_app import HelpApp
-from torchprof_tui.ui.common.messages import PromptClosed
 from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
 from torchprof_tui.ui.common.terminal_driver import TerminalDriver
 from torchprof_tui.ui.common.themes import THEMES
@@ -336,11 +335,10 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, LoadingApp, GarbageCol
     def _finish_startup(self, screen: ExplorerScreen) -> None:
         """Finish when lanes are on screen: go to the start position; collect garbage only in `post_display_hook`."""
         if self._start_position is not None:
-            problem = screen.view_state.go_to(self._start_position.lower().removeprefix("profiler"))
+            problem = screen.show_position(self._start_position.lower().removeprefix("profiler"))
             self._start_position = None
             if problem:
                 self.notify(problem, title="--at", severity="warning", markup=False)
-            screen.post_message(PromptClosed("go to"))  # has the screen show the new position
         self.start_pending_comparison(screen.trace)
         self._defer_interruptions()
         note_phase("lanes on screen")

@@ -168,6 +168,12 @@ class ExplorerView(Screen[None]):
             line or self._data_loss_line or self._rank_hint(), is_warning=not line and bool(self._data_loss_line)
         )
 
+    def show_position(self, text: str) -> str:
+        """Go to a time or a step, as `g` does. Returns why that failed, else ""."""
+        problem = self.view_state.go_to(text)
+        self._refresh_widgets()
+        return problem
+
     def _default_status(self) -> str:
         """Return the status line for a state without a message: the search, or the selected event."""
         state, matches = self.view_state, self.view_state.search.matches
