@@ -1,9 +1,9 @@
 """Measure the time from the start of the process to the first frame with lanes, in a pseudo-terminal, and the memory.
 
-The program is started as a user starts it; the clock stops when the ruler's scale is written, in the same frame as the
-lanes. By default the cache is off, so that each run is a first opening. Before the clock starts, the trace is read
-once, and the program is started once with a small trace, so that no disk access is measured; nor is it for Perfetto,
-whose page is loaded before.
+The program is started as a user starts it; the clock stops when the title of the whole trace is written, in the same
+frame as its lanes. By default the cache is off, so that each run is a first opening. Before the clock starts, the trace
+is read once, and the program is started once with a small trace, so that no disk access is measured; nor is it for
+Perfetto, whose page is loaded before.
 """
 
 from __future__ import annotations
@@ -23,20 +23,23 @@ from benchmarks.measure import PeakMemory, Terminal, read_once
 FIRST_FRAME = b"Opening"
 """Text of the loading screen. The bytes before it only prepare the terminal."""
 
-LANES_DRAWN = b"1 cell"
-"""Text of the ruler, which gives the length of a cell as soon as there are lanes."""
+EARLY_DRAWN = b"1 cell"
+"""Text of the ruler, which gives the length of a cell as soon as there are lanes, also of the beginning of a trace."""
 
+LANES_DRAWN = b"% of trace"
+"""Text of the title when the whole trace is on screen: how busy its GPUs were."""
 
 SMALL = "sample:linear_eager"
 
 
 @dataclass(frozen=True)
 class Opening:
-    """One opening: seconds to the first frame of the program (0 from the cache, where it may be that of the lanes) and
-    to the lanes; peak memory of all processes.
+    """One opening: seconds to the first frame of the program (0 from the cache, where it may be that of the lanes), to
+    lanes of the beginning of the trace, and to all lanes; peak memory of all processes.
     """
 
     first_frame_seconds: float
+    early_seconds: float
     seconds: float
     peak_bytes: int
 
@@ -63,8 +66,9 @@ def open_trace(trace: Path, *, cached: bool = False, timeout: float = 300) -> Op
     try:
         with PeakMemory(terminal.pid) as peak:
             first = 0.0 if cached else terminal.wait_for(FIRST_FRAME, timeout)
+            early = terminal.wait_for(EARLY_DRAWN, timeout)
             seconds = terminal.wait_for(LANES_DRAWN, timeout)
-        return Opening(first, seconds, peak.bytes)
+        return Opening(first, early, seconds, peak.bytes)
     finally:
         terminal.close()
 

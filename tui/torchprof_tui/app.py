@@ -31,7 +31,6 @@ from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.common.crash_report import print_crash, write_log
 from torchprof_tui.ui.common.garbage_collection import GarbageCollectingApp
 from torchprof_tui.ui.common.help_app import HelpApp
-from torchprof_tui.ui.common.messages import PromptClosed
 from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
 from torchprof_tui.ui.common.terminal_driver import TerminalDriver
 from torchprof_tui.ui.common.themes import THEMES
@@ -43,6 +42,7 @@ from torchprof_tui.ui.later_screens import (
     import_screens,
     update_recent_and_prune,
 )
+from torchprof_tui.ui.start.loading_app import LoadingApp, carry_over
 from torchprof_tui.ui.start.loading_screen import LoadingScreen
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ SWITCH_INTERVAL_SECONDS = 0.0002
 5 ms is as long as most of a frame takes."""
 
 
-class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
+class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, LoadingApp, GarbageCollectingApp):
     """The app. `opener`: opens the first trace, already started. `at`: the time or step to show first.
 
     `comparison`: what to compare it with. `connections`: those of the session to ssh hosts. `configuration`: the
@@ -108,7 +108,6 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
         for app_theme in THEMES.values():
             self.register_theme(app_theme)
         self.theme = THEMES[theme].name
-        self.failure: str | None = None
         self.lanes_ready = asyncio.Event()
         self._initial_opener = opener
         self._current_opener: TraceOpener | None = None
@@ -189,15 +188,22 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
     def _create_loading_screen(self, opener: TraceOpener) -> Screen[Any]:
         return create_opening_screen(self, opener)
 
-    async def on_loading_screen_opened(self, message: LoadingScreen.Opened) -> None:
+    def prepare_for_lanes(self) -> None:
+        self.freeze_program()
+        self._defer_interruptions()
+
+    async def show_trace(self, message: LoadingScreen.Opened) -> None:
         previous, self._current_opener = self._current_opener, message.opener
         self.failure = None
         note_phase("trace opened", events=len(message.trace), cached=message.opener.cached)
-        if previous is None:
+        early = self.take_early_lanes(message)
+        if previous is None and early is None:
             self.freeze_program()
         from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen  # deferred: imports numpy
 
         screen = ExplorerScreen(message.trace)
+        if early is not None:
+            carry_over(early, screen)
         with self.batch_update():
             while len(self.screen_stack) > self.kept_screens:
                 await self.pop_screen()
@@ -217,7 +223,8 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
         await self.switch_screen(create_start_screen(self._current_opener is not None, (message.name, message.traces)))
         self.lanes_ready.set()
 
-    def on_loading_screen_failed(self, message: LoadingScreen.Failed) -> None:
+    async def on_loading_screen_failed(self, message: LoadingScreen.Failed) -> None:
+        await self.leave_early_lanes()
         if self._current_opener is None:
             self.failure = message.line
         if self._debug_errors:
@@ -226,24 +233,6 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
 
     def on_loading_screen_retry_requested(self, message: LoadingScreen.RetryRequested) -> None:
         self._open(message.spec)
-
-    async def on_loading_screen_left(self) -> None:
-        if not self._is_shown("LoadingScreen"):
-            return
-        self.failure = None
-        if len(self.screen_stack) > 2:
-            await self.pop_screen()
-        else:
-            await self.switch_screen(create_start_screen())
-
-    async def action_leave(self) -> None:
-        """Leave a screen that lies above another one; quit from the lowest, and from a run that goes on."""
-        if len(self.screen_stack) <= 2 or getattr(self.screen, "busy", False):
-            self.exit()
-        elif isinstance(self.screen, LoadingScreen):
-            await self.screen.action_give_up()
-        else:
-            self.screen.dismiss()
 
     # -- recording -----------------------------------------------------------------------------------------
 
@@ -293,11 +282,11 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
         self.action_record()
 
     def on_record_screen_start_requested(self, message: RecordScreen.StartRequested) -> None:
-        if self._is_shown("RecordScreen"):
+        if self.is_shown("RecordScreen"):
             self.switch_screen(self._create_recording_screen(message.request, message.cwd))
 
     def on_recording_screen_restart_requested(self, message: RecordingScreen.RestartRequested) -> None:
-        if self._is_shown("RecordingScreen"):
+        if self.is_shown("RecordingScreen"):
             self.switch_screen(self._create_recording_screen(message.request, message.cwd))
 
     def _create_record_screen(
@@ -337,28 +326,26 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, GarbageCollectingApp):
 
     def _leave_screen(self, name: str) -> None:
         """Leave the screen that asked for it, unless an earlier message has left it already."""
-        if self._is_shown(name):
+        if self.is_shown(name):
             self.pop_screen()
-
-    def _is_shown(self, name: str) -> bool:
-        """Return whether the current screen is of the class of this name (which may not have been imported)."""
-        return any(base.__name__ == name for base in type(self.screen).__mro__)
 
     # -- start and end -------------------------------------------------------------------------------------------
 
     def _finish_startup(self, screen: ExplorerScreen) -> None:
         """Finish when lanes are on screen: go to the start position; collect garbage only in `post_display_hook`."""
         if self._start_position is not None:
-            problem = screen.view_state.go_to(self._start_position.lower().removeprefix("profiler"))
+            problem = screen.show_position(self._start_position.lower().removeprefix("profiler"))
             self._start_position = None
             if problem:
                 self.notify(problem, title="--at", severity="warning", markup=False)
-            screen.post_message(PromptClosed("go to"))  # has the screen show the new position
         self.start_pending_comparison(screen.trace)
-        self._switch_interval.enter_context(use_switch_interval(SWITCH_INTERVAL_SECONDS))
-        self.defer_garbage_collection()
+        self._defer_interruptions()
         note_phase("lanes on screen")
         self.lanes_ready.set()
+
+    def _defer_interruptions(self) -> None:
+        self._switch_interval.enter_context(use_switch_interval(SWITCH_INTERVAL_SECONDS))
+        self.defer_garbage_collection()
 
     def on_unmount(self) -> None:
         """Close the trace, because a thread that waits for its worker would delay the exit.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torchprof_tui.trace.loading.opener import TraceOpener
     from torchprof_tui.trace.model.trace import Trace
     from torchprof_tui.trace.specs.address import ListedTrace
-    from torchprof_tui.ui.common.messages import CompareAsked
+    from torchprof_tui.ui.common.compare_asked import CompareAsked
     from torchprof_tui.ui.diff.diff_screen import DiffScreen
     from torchprof_tui.ui.start.start_screen import StartScreen
 

@@ -6,15 +6,17 @@ import os
 import stat
 import threading
 import traceback
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.trace.core.errors import format_error
+from torchprof_tui.trace.loading.early_trace import EarlyTrace, map_early
 from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_or_build import BuildResult, OpeningState, open_or_build_async
 from torchprof_tui.trace.loading.progress import Report
 from torchprof_tui.trace.loading.worker_process import WorkerProcess
-from torchprof_tui.trace.loading.worker_protocol import DEFER_BLOCKS_OPTION, Task
+from torchprof_tui.trace.loading.worker_protocol import DEFER_BLOCKS_OPTION, EARLY_OPTION, Task
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ class SingleTraceOpener:
     `captures`: set before `start` to files or folders with captures of its graphs, instead of those beside the trace.
     `stdin`: the pipe to read, where `spec` is `-`. `defer_blocks`: `split_into_blocks` is called when the trace is on
     screen.
+    `receive_early`: set before `load_trace` to be called with the beginning of a large trace, on the event loop.
     `cached`: after `start`, whether the cache has the trace; after `load_trace`, whether it came from there.
     """
 
@@ -44,6 +47,7 @@ class SingleTraceOpener:
         self.cache_was_damaged = False
         self.captures: tuple[str, ...] = ()
         self.left_out: tuple[str, ...] = ()
+        self.receive_early: Callable[[EarlyTrace], None] | None = None
         self._use_cache = cache
         self._stdin = stdin
         self._defer_blocks = defer_blocks
@@ -88,11 +92,16 @@ class SingleTraceOpener:
     async def _build(self, report: Report, entry: CacheEntry) -> BuildResult:
         """Have a worker fill an entry: the one that `start` started, or a new one."""
         # deferred: importing asyncio takes as long as starting a worker, which comes first
-        from torchprof_tui.trace.loading.cleanup import clean_up_in_thread, start_in_thread
+        from torchprof_tui.trace.loading.cleanup import clean_up_in_thread, run_in_thread, start_in_thread
+
+        async def receive_early(message: dict[str, Any]) -> None:
+            early = await run_in_thread(map_early, entry.folder, self.label, message)
+            if early is not None and self.receive_early is not None:
+                self.receive_early(early)
 
         worker = self._worker = self._worker or self._start_worker(entry)
         try:
-            result = await worker.read_build(report)
+            result = await worker.read_build(report, receive_early)
         except BaseException:
             self._worker = None
             worker.detach()
@@ -153,7 +162,7 @@ class SingleTraceOpener:
             # `<(zcat trace)` is a pipe that only this process holds open.
             stdin = opened = os.open(spec, os.O_RDONLY)
             spec = "-"
-        options = [DEFER_BLOCKS_OPTION] if self._defer_blocks else []
+        options = [DEFER_BLOCKS_OPTION, EARLY_OPTION] if self._defer_blocks else []
         try:
             worker = WorkerProcess(Task.DECODE, spec, os.fspath(entry.folder), *options, stdin=stdin)
             worker.start()

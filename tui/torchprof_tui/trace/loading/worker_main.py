@@ -1,6 +1,6 @@
 """The program that runs in a worker process.
 
-    python -m torchprof_tui.trace.loading.worker_main decode SPEC FOLDER [--defer-blocks]
+    python -m torchprof_tui.trace.loading.worker_main decode SPEC FOLDER [--defer-blocks] [--early]
     python -m torchprof_tui.trace.loading.worker_main serve
     python -m torchprof_tui.trace.loading.worker_main list NAMES
     python -m torchprof_tui.trace.loading.worker_main split FOLDER
@@ -13,7 +13,7 @@ left out.
 Messages go to stdout, a JSON object a line. Progress is `{"phase": …, "bytes": …, "total": …, "events": …}`. A job ends
 with `{"done": true, "identity": …, "already_cached": …}`, with `{"listings": […]}`, or with `{"error": "one line",
 "detail": "a traceback, for --debug", "storage_full": …}`, which has `"listed_files"` for a remote folder. `split` sends
-none.
+none. With `--early`, `{"early": "name of a folder", "share": …, "end": …}` announces the beginning of a large file.
 `worker_process.py` is the other end.
 """
 
@@ -29,17 +29,20 @@ import time
 import traceback
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from torchprof_tui.trace.core.core_count import DECODER_NICE_LEVEL, JOBS, lower_priority
 from torchprof_tui.trace.core.errors import TraceError, format_error
 from torchprof_tui.trace.loading.decode_and_store import decode_and_store
+from torchprof_tui.trace.loading.early_build import EarlyBuild
 from torchprof_tui.trace.loading.errors import StorageFullError
 from torchprof_tui.trace.loading.load_in_process import split_into_blocks
 from torchprof_tui.trace.loading.progress import REPORT_INTERVAL_SECONDS, Phase, Progress, Report
 from torchprof_tui.trace.loading.worker_protocol import (
     DEFER_BLOCKS_OPTION,
+    EARLY_OPTION,
     MAX_MESSAGE_BYTES,
     Task,
 )
@@ -90,6 +93,7 @@ def _decode(spec: str, folder: Path, options: list[str], out: int) -> bool:
     """Decode one trace; return whether that succeeded."""
     if is_remote(spec):
         _exit_on_hangup(out)
+    early = EarlyBuild(spec, folder, partial(_write_message, out)) if EARLY_OPTION in options else None
     try:
         result = decode_and_store(
             spec,
@@ -98,10 +102,18 @@ def _decode(spec: str, folder: Path, options: list[str], out: int) -> bool:
             defer_blocks=DEFER_BLOCKS_OPTION in options,
         )
     except Exception as error:
+        _stop_early(early)
         _write_error(out, error)
         return False
+    _stop_early(early)
     _write_result(out, result)
     return True
+
+
+def _stop_early(early: EarlyBuild | None) -> None:
+    """End the process that shows the beginning early: the whole trace is there, or never will be."""
+    if early is not None:
+        early.stop()
 
 
 def _serve(out: int) -> None:

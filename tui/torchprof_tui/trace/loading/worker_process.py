@@ -13,9 +13,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from torchprof_tui.trace.core.readable import wait_until_readable
 from torchprof_tui.trace.loading.errors import LoadError, WorkerExitError
 from torchprof_tui.trace.loading.open_or_build import BuildResult
 from torchprof_tui.trace.loading.progress import Phase, Progress, Report
@@ -31,6 +33,8 @@ _START_CODE = (
     "from torchprof_tui.trace.loading.worker_main import main; main()"
 )
 
+ReceiveEarly = Callable[[dict[str, Any]], Awaitable[None]]
+
 TERMINATE_SECONDS = 2.0
 """A worker that does not end within this time after SIGTERM is killed."""
 
@@ -43,20 +47,26 @@ class WorkerProcess:
         self._stdin = stdin
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr_file: IO[bytes] | None = None
+        self._end_pipe = -1  # ends when the worker and all processes that it has forked have ended
         self._messages: asyncio.StreamReader | None = None
         self._transport: asyncio.ReadTransport | None = None
 
     def start(self) -> None:
         """Start the process. Raises OSError where that is impossible."""
         self._stderr_file = tempfile.TemporaryFile(prefix="torchprof-tui-")  # noqa: SIM115  (open as long as it runs)
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _START_CODE, json.dumps(sys.path), *self._arguments],
-            stdin=subprocess.DEVNULL if self._stdin is None else self._stdin,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr_file,
-            # Nothing here multiplies matrices, and the threads of BLAS cost memory.
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-        )
+        self._end_pipe, inherited = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-c", _START_CODE, json.dumps(sys.path), *self._arguments],
+                stdin=subprocess.DEVNULL if self._stdin is None else self._stdin,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr_file,
+                # Nothing here multiplies matrices, and the threads of BLAS cost memory.
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+                pass_fds=[inherited],
+            )
+        finally:
+            os.close(inherited)
 
     def send_job(self, spec: str, folder: Path) -> None:
         """Send a job to a worker that serves. Where it has died, `read_result` says so."""
@@ -67,14 +77,15 @@ class WorkerProcess:
             self._process.stdin.write(job.encode() + b"\n")  # does not block: a pipe holds more than a line
             self._process.stdin.flush()
 
-    async def read_build(self, report: Report) -> BuildResult:
+    async def read_build(self, report: Report, receive_early: ReceiveEarly | None = None) -> BuildResult:
         """Read messages as `read_result` does, until a trace is built."""
-        message = await self.read_result(report)
+        message = await self.read_result(report, receive_early)
         return BuildResult(message["identity"], message["already_cached"])
 
-    async def read_result(self, report: Report) -> dict[str, Any]:
+    async def read_result(self, report: Report, receive_early: ReceiveEarly | None = None) -> dict[str, Any]:
         """Report progress until the last message of a job, and return that.
 
+        `receive_early` gets the messages that announce the beginning of a large file.
         Raises LoadError with the worker's own error, WorkerExitError where it ended without a result.
         """
         import asyncio  # deferred: takes as long as starting a worker, which comes first
@@ -93,6 +104,10 @@ class WorkerProcess:
                 listed = message.get("listed_files")
                 files = None if listed is None else [ListedTrace(**fields) for fields in listed]
                 raise LoadError(message["error"], message["detail"], files, message.get("storage_full", False))
+            if "early" in message:
+                if receive_early is not None:
+                    await receive_early(message)
+                continue
             if "phase" not in message:
                 return message
             message["phase"] = Phase(message["phase"])
@@ -117,7 +132,8 @@ class WorkerProcess:
             process.terminate()
 
     def cancel(self) -> None:
-        """End the worker if it still runs, and block until it has ended: it writes no more files then."""
+        """End the worker if it still runs, and block until it and its own processes have ended: no file is written
+        after that."""
         process = self._process
         if process is None:
             return
@@ -127,6 +143,10 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        end_pipe, self._end_pipe = self._end_pipe, -1
+        if end_pipe >= 0:
+            wait_until_readable([end_pipe], TERMINATE_SECONDS)
+            os.close(end_pipe)
         for pipe in (process.stdin, process.stdout, self._stderr_file):
             if pipe is not None:
                 with contextlib.suppress(OSError):

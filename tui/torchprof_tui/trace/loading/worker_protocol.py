@@ -22,5 +22,8 @@ DEFER_BLOCKS_OPTION = "--defer-blocks"
 """Leave the text of a local gzip file whole; `split` writes its blocks later."""
 
 
+EARLY_OPTION = "--early"
+"""Build the beginning of a large file first, and announce it."""
+
 MAX_MESSAGE_BYTES = 8 << 20
 """Bytes of a message, at most: a listing has thousands of names."""

@@ -180,6 +180,7 @@ class Trace:
     merged_ranks: Ranks | None = None  # only in a merged trace of several ranks
     large_keys: LargeValues | None = None  # top-level keys too large for `header`; None if there are none
     captures: CaptureTraces | None = None  # traces of the captures of its graphs; set after opening
+    part: str = ""  # "first 1.2 s" of a recording whose rest is still read, "" for all of it; set after opening
     stored_index: RowIndex | None = None  # as mapped by trace_store; use `row_index`
 
     def __len__(self) -> int:

@@ -20,11 +20,13 @@ if TYPE_CHECKING:  # deferred: only the worker threads import these modules
     from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
     from torchprof_tui.analysis.time.range_statistics import RangeStatistics
-    from torchprof_tui.trace.model.trace import Trace
     from torchprof_tui.trace.sources.program_file import ProgramFile
-    from torchprof_tui.ui.diff.comparison_request import ComparisonRequest
     from torchprof_tui.ui.explorer.path.path_scope import PathScope
     from torchprof_tui.ui.explorer.path.shown_path import ShownPath
+
+
+class LoadingCancelled(Message):
+    """The rest of a trace, whose beginning is on screen, is not to be loaded."""
 
 
 @dataclass
@@ -242,12 +244,3 @@ class SliceWritten(Message):
 
     line: str
     failed: bool
-
-
-@dataclass
-class CompareAsked(Message):
-    """Compare `trace`, which is open and called `label`, with what `request` says."""
-
-    request: ComparisonRequest
-    trace: Trace
-    label: str

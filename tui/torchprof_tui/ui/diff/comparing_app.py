@@ -10,7 +10,7 @@ from textual import work
 from textual.app import App
 
 from torchprof_tui.trace.core.errors import format_error
-from torchprof_tui.ui.common.messages import CompareAsked
+from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.diff.second_trace_screen import SecondTraceScreen
 from torchprof_tui.ui.later_screens import create_diff_screen, update_recent_and_prune
 

@@ -9,7 +9,7 @@ from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.analysis.compare.side_choice import format_label, select_ranks
 from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.messages import CompareAsked
+from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.diff.comparison_worker import ComparedInput
 from torchprof_tui.ui.diff.diff_screen import DiffScreen
 from torchprof_tui.ui.explorer.title_line import short_label

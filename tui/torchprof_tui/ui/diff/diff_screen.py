@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
-from torchprof_tui.ui.common.messages import CompareAsked, PanAsked, PromptChanged, PromptClosed, PromptSubmitted
+from torchprof_tui.ui.common.compare_asked import CompareAsked
+from torchprof_tui.ui.common.messages import PanAsked, PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.status_line import format_copy_message
 from torchprof_tui.ui.diff.comparison_request import parse_request, suggest_forms
 from torchprof_tui.ui.diff.diff_keys import BINDINGS

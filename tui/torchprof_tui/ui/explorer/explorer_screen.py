@@ -14,6 +14,7 @@ from torchprof_tui.ui.common.messages import (
     EventPicked,
     JumpAsked,
     LanesFolded,
+    LoadingCancelled,
     PanAsked,
     PanelPicked,
     PointerMoved,
@@ -32,7 +33,9 @@ from torchprof_tui.ui.explorer.background_queries import search_repetitions
 from torchprof_tui.ui.explorer.explorer_view import ExplorerView
 from torchprof_tui.ui.explorer.keys import BINDINGS, KEYLESS_COMMANDS
 from torchprof_tui.ui.explorer.layout import PanelSize
-from torchprof_tui.ui.explorer.view_state import NO_LANES, WHEEL_HINT
+from torchprof_tui.ui.explorer.view_state import NO_LANES, NOTHING_TO_CLEAR, WHEEL_HINT
+
+CANCEL_HINT = "nothing to clear; esc again stops loading this trace"
 
 
 class ExplorerScreen(ExplorerView):
@@ -146,7 +149,16 @@ class ExplorerScreen(ExplorerView):
             self.panel_size = PanelSize.NORMAL
             self._refresh_widgets("the panels are back to their normal size")
             return
-        self._run_move(self.view_state.clear_last)
+        self._run_move(self._clear_last)
+
+    def _clear_last(self) -> str:
+        """Clear what was marked, searched or selected last; then, when pressed again, stop loading the rest."""
+        message = self.view_state.clear_last()
+        if not self.trace.part or message != NOTHING_TO_CLEAR:
+            return message
+        if self._status.message == CANCEL_HINT:
+            self.post_message(LoadingCancelled())
+        return CANCEL_HINT
 
     def action_enlarge(self) -> None:
         self.panel_size = self.panel_size.next if self.details_open else PanelSize.ENLARGED
@@ -202,6 +214,9 @@ class ExplorerScreen(ExplorerView):
         self._prompts.open_slice()
 
     def action_compare(self) -> None:
+        if self.trace.part:
+            self._status.show_message("the trace is still loading: D compares it once all of it is there")
+            return
         self._prompts.open_comparison(getattr(self.app, "last_compared", ""))
 
     def on_slice_written(self, message: SliceWritten) -> None:

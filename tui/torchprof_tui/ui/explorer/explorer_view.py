@@ -7,6 +7,7 @@ painted, so held-down keys never queue frames.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from textual import events
 from textual.app import ComposeResult
@@ -43,6 +44,9 @@ from torchprof_tui.ui.explorer.prompts import CASE_NOTE, PromptController
 from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
 from torchprof_tui.ui.explorer.view_state import NO_LANES, ViewState
 
+STAGE_SECONDS = 0.2
+"""Seconds between updates of the sign that a trace is still being loaded."""
+
 
 class ExplorerView(Screen[None]):
     """Show one trace. `view_state`: the state; `moves`: how keys move the selection."""
@@ -53,8 +57,11 @@ class ExplorerView(Screen[None]):
     details_open: var[bool] = var(True)
     panel_size: var[PanelSize] = var(PanelSize.NORMAL)
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, get_stage: Callable[[], str] | None = None) -> None:
+        """Show a trace; of one that is the beginning of another, `get_stage` tells how far the rest is loaded."""
         super().__init__()
+        self._get_stage = get_stage
+        self._first_panel = ""
         self.trace = trace
         self.view_state = ViewState(trace)
         self.moves = SelectionMoves(self.view_state)
@@ -88,7 +95,12 @@ class ExplorerView(Screen[None]):
         follow_theme(self)
         self._status.show_keys(key_hints())
         self._refresh_widgets()
+        if self._first_panel:  # a mark has shown its own
+            self._dock.show_panel(self._first_panel)
         self.call_after_refresh(self._panel_controller.start_checks)
+        if self._get_stage is not None:
+            self._show_stage(self._get_stage)
+            self.set_interval(STAGE_SECONDS, partial(self._show_stage, self._get_stage))
 
     def on_resize(self, event: events.Resize) -> None:
         width, height = event.size
@@ -123,6 +135,20 @@ class ExplorerView(Screen[None]):
         if size.width > 1 and self.view_state.arrange_lanes():
             self._apply_layout()
 
+    def _show_stage(self, get_stage: Callable[[], str]) -> None:
+        self._lanes_area.title.show_stage(get_stage())
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether the user types into the prompt."""
+        return self.has_class("asking")
+
+    def take_panels(self, other: ExplorerView) -> None:
+        """Show the panel, and the scope of the cheatsheet, that another explorer shows. Call it before mounting."""
+        if other._dock.active_name in self._dock.names:
+            self._first_panel = other._dock.active_name
+        self._panel_controller.scope_mode = other._panel_controller.scope_mode
+
     # -- showing the state ---------------------------------------------------------------------------------
 
     def _run_move(self, move: Callable[[], str | None], is_jump: bool = True) -> None:
@@ -141,6 +167,12 @@ class ExplorerView(Screen[None]):
         self._status.show_message(
             line or self._data_loss_line or self._rank_hint(), is_warning=not line and bool(self._data_loss_line)
         )
+
+    def show_position(self, text: str) -> str:
+        """Go to a time or a step, as `g` does. Returns why that failed, else ""."""
+        problem = self.view_state.go_to(text)
+        self._refresh_widgets()
+        return problem
 
     def _default_status(self) -> str:
         """Return the status line for a state without a message: the search, or the selected event."""

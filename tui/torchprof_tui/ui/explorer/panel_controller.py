@@ -339,7 +339,7 @@ class PanelController:
             self._timeline.set_annotations(*self._background_queries.annotations)
         if message.rank_index != self._rank_index:
             return
-        self.verdict_line.set_verdict(message.checked.verdict, self._rank_label)
+        self.verdict_line.set_verdict(message.checked.verdict, self._rank_label or self._trace.part)
         self._update_cheatsheet(message.checked)
         self._check_if_scope_changed()
 

@@ -11,7 +11,8 @@ from textual.screen import Screen
 
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
-from torchprof_tui.ui.common.messages import CompareAsked, PromptChanged, PromptClosed, PromptSubmitted
+from torchprof_tui.ui.common.compare_asked import CompareAsked
+from torchprof_tui.ui.common.messages import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.prompt_input import Prompt
 from torchprof_tui.ui.diff.comparison_request import parse_request, suggest_forms
 from torchprof_tui.ui.explorer import slice_export

@@ -32,6 +32,8 @@ class TitleLine(PaintedWidget):
         """Show the title. `gpu_busy`: the busy intervals of each GPU; empty without GPU work."""
         super().__init__(id=id)
         self._label = short_label(trace.label)
+        self._part = trace.part
+        self._stage = ""
         self._descriptions = describe_trace(trace)
         self._gpu_busy = gpu_busy[:MAX_DEVICES]
         self._device_limit_note = f" ({MAX_DEVICES} of {len(gpu_busy):,} GPUs)" if len(gpu_busy) > MAX_DEVICES else ""
@@ -46,25 +48,37 @@ class TitleLine(PaintedWidget):
             self._visible_span, self._fold = shown, fold
             self.repaint()
 
+    def show_stage(self, stage: str) -> None:
+        """Show how far the rest of the trace is loaded, where only its beginning is on screen."""
+        if stage != self._stage:
+            self._stage = stage
+            self.repaint()
+
+    def _loading_sign(self) -> str:
+        """Return the sign that the trace is not complete, "" where it is."""
+        return f" · loading {self._stage}: {self._part} so far".replace(" :", ":") if self._part else ""
+
     def paint(self, y: int, width: int) -> Strip:
         palette = self.palette
-        busy = ""
+        busy, sign = "", self._loading_sign()
         if self._gpu_busy:
-            busy = f"GPU busy{self._device_limit_note} {format_share(self._gpu_busy_share(*self._span))} of trace"
+            share = format_share(self._gpu_busy_share(*self._span))
+            busy = f"GPU busy{self._device_limit_note} {share}{'' if sign else ' of trace'}"
             if (self._visible_span != self._span or self._fold) and self._visible_span[0] < self._visible_span[1]:
                 busy += f" · here {format_share(self._gpu_busy_share(*self._visible_span, self._fold))}"
         elif self._span[1] > self._span[0]:
-            busy = "no GPU work in this trace"
-        name = f" {truncate(self._label, max(width - cell_len(busy) - 4, 8))}"
-        available = width - cell_len(name) - cell_len(busy) - 3
+            busy = "no GPU work so far" if sign else "no GPU work in this trace"
+        name = f" {truncate(self._label, max(width - cell_len(busy) - cell_len(sign) - 4, 8))}"
+        available = width - cell_len(name) - cell_len(busy) - cell_len(sign) - 3
         descriptions = ""
         for description in self._descriptions:  # most important first; one that does not fit is left out
             if cell_len(descriptions) + cell_len(description) + 3 > available:
                 break
             descriptions += f" · {description}"
-        gap = width - cell_len(name) - cell_len(descriptions) - cell_len(busy) - 1
+        gap = width - cell_len(name) - cell_len(sign) - cell_len(descriptions) - cell_len(busy) - 1
         runs: list[TextRun] = [
             (name, palette.strong),
+            (sign, palette.warning),
             (descriptions, palette.text),
             (" " * gap, palette.text),
             (busy, palette.accent),

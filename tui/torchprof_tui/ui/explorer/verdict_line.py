@@ -23,7 +23,7 @@ class VerdictLine(PaintedWidget):
         self._rank_prefix = ""
 
     def set_verdict(self, verdict: Verdict, rank_label: str = "") -> None:
-        """Show a verdict. `rank_label`: its rank, where there are several."""
+        """Show a verdict. `rank_label`: its rank, where there are several, or the part of the trace that it is of."""
         self._verdict, self._rank_prefix = verdict, f"{rank_label}: " if rank_label else ""
         self.repaint()
 

@@ -53,7 +53,7 @@ class ViewState:
         self.lane = -1
         self.pointer_time: int | None = None
         self.mark: RangeMark | None = None
-        self._initial_arrangement = self._own_arrangement = self.lane_view.arrangement  # own: not the user's
+        self._initial_arrangement = self.own_arrangement = self.lane_view.arrangement  # own: not the user's
         self.is_arranged = False  # whether the lanes are arranged for the size of the screen
         self._history = ViewHistory()
         self.folding = RepeatFolding()
@@ -73,9 +73,9 @@ class ViewState:
 
     def reset_arrangement(self) -> None:
         """Undo `arrange_lanes`, for a screen of another size, unless the user has changed the arrangement since."""
-        if self.lane_view.arrangement == self._own_arrangement:
+        if self.lane_view.arrangement == self.own_arrangement:
             self.is_arranged = False
-            self._own_arrangement = self._initial_arrangement
+            self.own_arrangement = self._initial_arrangement
             self._apply_arrangement(self._initial_arrangement)
 
     def arrange_lanes(self) -> bool:
@@ -85,14 +85,14 @@ class ViewState:
         dozens of rows deep, and a launch should be seen together with its kernel. Several ranks need no pins while
         they are folded: each has a line that shows its GPU work.
         """
-        if self.is_arranged or self.lane_view.arrangement != self._own_arrangement:
+        if self.is_arranged or self.lane_view.arrangement != self.own_arrangement:
             return False
         self.is_arranged = True
         if self.trace.merged_ranks is None:
             self._apply_arrangement(self.lane_view.pin_streams(0, len(self.trace.lanes)))
         else:
             self._apply_arrangement(self.lane_view.unfold_ranks())
-        self._own_arrangement = self.lane_view.arrangement
+        self.own_arrangement = self.lane_view.arrangement
         return True
 
     def cursor_time(self) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
@@ -20,6 +21,7 @@ from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.errors import NOT_A_TRACE
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.cleanup import clean_up_in_thread
+from torchprof_tui.trace.loading.early_trace import EarlyTrace, ShowsEarly
 from torchprof_tui.trace.loading.errors import LoadError, LoginNeededLoadError
 from torchprof_tui.trace.loading.progress import FAILED_SHARE, Phase, Progress, RanksProgress
 from torchprof_tui.trace.specs.address import ListedTrace
@@ -51,10 +53,15 @@ PHASE_LABELS = {
 }
 
 
+STAGES = {Phase.ARRANGING: "arranging", Phase.STORING: "saving"}
+"""Words for the phases after reading, where there is little room."""
+
+
 class LoadingScreen(Screen[None]):
     """Load a trace and show the progress.
 
-    `opener` has been started. `prepare` runs in a thread meanwhile: it imports what the next screen needs.
+    `opener` has been started. `prepare` runs in a thread meanwhile: it imports what the next screen needs. With it, the
+    beginning of a large trace is announced before the rest is loaded.
     """
 
     CSS_PATH = "loading_screen.tcss"
@@ -69,6 +76,13 @@ class LoadingScreen(Screen[None]):
 
         opener: TraceOpener
         trace: Trace
+
+    @dataclass
+    class LanesFound(Message):
+        """The beginning of a large trace can be shown, while `screen` loads the rest."""
+
+        screen: LoadingScreen
+        early: EarlyTrace
 
     @dataclass
     class Failed(Message):
@@ -134,6 +148,8 @@ class LoadingScreen(Screen[None]):
     async def _load(self) -> None:
         self._has_begun = True
         preparation = None if self._prepare is None else asyncio.create_task(asyncio.to_thread(self._prepare))
+        if preparation is not None and isinstance(self.opener, ShowsEarly):
+            self.opener.receive_early = partial(self._receive_early, preparation)
         try:
             trace = await self._load_after_login()
         except LoadError as error:
@@ -146,6 +162,20 @@ class LoadingScreen(Screen[None]):
         if preparation is not None:
             await preparation
         self.post_message(self.Opened(self.opener, trace))
+
+    def _receive_early(self, preparation: asyncio.Task[object], early: EarlyTrace) -> None:
+        def announce(_: asyncio.Task[object]) -> None:
+            self.post_message(self.LanesFound(self, early))
+
+        preparation.add_done_callback(announce)  # called at once where it is done
+
+    @property
+    def stage(self) -> str:
+        """How far loading is, in a word or two: the share of the file, then what follows."""
+        progress = self._progress
+        if progress.phase != Phase.READING or not progress.total:
+            return STAGES.get(progress.phase, "")
+        return f"{min(progress.bytes / progress.total, 1.0):.0%}"
 
     async def _load_after_login(self) -> Trace:
         """Load the trace; where ssh must ask for a login, give it the terminal. Raises LoadError."""

@@ -27,7 +27,7 @@ def list_table_scopes(profile: Profile, view_state: ViewState) -> list[TableScop
     """List the scopes: the whole trace, the marked range, the visible range, the current step, the current lane."""
     trace = profile.trace
     rank = view_state.current_rank()
-    scopes = [TableScope(f"{rank.label_prefix(', ')}whole trace", lambda: None)]
+    scopes = [TableScope(f"{rank.label_prefix(', ')}{trace.part or 'whole trace'}", lambda: None)]
     viewport = view_state.viewport
     if view_state.mark is not None:
         mark = view_state.mark

@@ -123,7 +123,7 @@ class TableScreenView(ListScreen):
     def on_shares_made(self, message: SharesMade) -> None:
         self._charts.set_shares(message.shares)
         if self._tab == CHARTS_TAB:
-            self._summary.show_message("whole trace")
+            self._summary.show_message(self.profile.trace.part or "whole trace")
             self._status.show_message("")
 
     def on_sheet_made(self, message: SheetMade) -> None:

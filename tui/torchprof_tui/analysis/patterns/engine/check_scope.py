@@ -26,7 +26,7 @@ class Scope:
 def whole_trace_scope(trace: Trace) -> Scope:
     """Return the scope from the trace's first event to its last end, at least 1 ns long."""
     first, last = trace.span
-    return Scope(first, max(last, first + 1), "whole trace", is_whole_trace=True)
+    return Scope(first, max(last, first + 1), trace.part or "whole trace", is_whole_trace=True)
 
 
 def default_scope(trace: Trace) -> Scope:

@@ -131,6 +131,11 @@ class Dock(Vertical):
             self._has_keys = has_keys
             self._show_titles()
 
+    @property
+    def names(self) -> list[str]:
+        """The panels that there are."""
+        return list(self._panels)
+
     def show_panel(self, name: str) -> None:
         """Make the panel of this name the active one, and show it."""
         self._recent.remove(name)

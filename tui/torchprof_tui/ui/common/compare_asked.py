@@ -1,0 +1,24 @@
+"""The message that asks the app for a comparison.
+
+The app imports it before its first frame, which the many other messages would delay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual.message import Message
+
+if TYPE_CHECKING:  # the first frame waits for neither
+    from torchprof_tui.trace.model.trace import Trace
+    from torchprof_tui.ui.diff.comparison_request import ComparisonRequest
+
+
+@dataclass
+class CompareAsked(Message):
+    """Compare `trace`, which is open and called `label`, with what `request` says."""
+
+    request: ComparisonRequest
+    trace: Trace
+    label: str
