@@ -30,6 +30,9 @@ OFF_HINT = (
 TWO_COLUMNS_MIN_WIDTH = 104
 KINDS_WIDTH = 50
 BAR_CELLS = 12
+MAX_RANKS = 6
+NO_RANK = -1
+"""As `segments.NO_RANK`, which this module does not import: numpy code is imported on the worker thread."""
 
 
 class PathPanel(TextPanel):
@@ -127,6 +130,10 @@ class PathPanel(TextPanel):
             step = 10 ** max(len(str(path.duration)) - 3, 0)
             of = f"{of}, {format_time(path.window.start, step)} to {format_time(path.window.end, step)}"
         rank = f"{shown.rank_label}, " if shown.rank_label else ""
+        if path.rank_shares:
+            parts = [f"rank {each.rank} {format_share(each.share)}" for each in path.rank_shares[:MAX_RANKS]]
+            others = len(path.rank_shares) - len(parts)
+            on_ranks = "on the path: " + ", ".join(parts) + (f" and {others} more" if others > 0 else "")
         error = f"replay error {path.replay_error * 100:.1f} %".replace("-0.0 %", "0.0 %")
         title = f"{error}: "
         lines: Lines = []
@@ -138,6 +145,8 @@ class PathPanel(TextPanel):
         else:
             title += f"dependencies are missing, do not trust this path of {rank}{of}, {format_duration(path.duration)}"
             lines += wrap_text(title, width, palette.warning)
+        if path.rank_shares:
+            lines += wrap_text(on_ranks, width, palette.text, "  ")
         for line in path.missing:
             lines += wrap_text(f"· {clean(line)}", width, palette.text, "  ")
         if path.advice:
@@ -187,10 +196,11 @@ class PathPanel(TextPanel):
 
     def describe_segment(self, segment: PathSegment) -> str:
         """Describe a segment in a few words: its kind, and its event."""
+        rank = f"rank {segment.rank} " if segment.rank != NO_RANK else ""
         if segment.event < 0:
-            return segment.label
+            return f"{rank}{segment.label}"
         event = self._trace.event(segment.event)
         name = shorten_event_name(event)
         if event.kind in GPU_WORK and not segment.is_wait:
-            return f"{segment.label.partition(':')[0]}: {name}"
-        return f"{segment.label}, {'at' if segment.is_wait else 'in'} {name}"
+            return f"{rank}{segment.label.partition(':')[0]}: {name}"
+        return f"{rank}{segment.label}, {'at' if segment.is_wait else 'in'} {name}"
