@@ -116,7 +116,7 @@ def _finish(all_ranks: list[_Rank], before: dict[str, str], choose: Any, folder:
 
 
 def write_late_run(folder: Path) -> list[Path]:
-    """Write a run of 3 ranks: rank 1 comes 300 µs late to the all-reduce, and rank 0 has the longest kernel after it."""
+    """Write a run of 3 ranks: rank 1 comes 300 µs late, and rank 0 has the longest kernel afterwards."""
     program: list[Instruction] = [
         ("host", (50, 350, 50)),
         ("reduce", (40, 40, 40)),
