@@ -38,7 +38,7 @@ COMPILED_REGION = 100_000
 """ns of guards and wrappers for each thread that runs compiled code; from the same recording."""
 
 FUSED_LAUNCH = 22_000
-"""ns to launch a kernel which Inductor generated: 16 µs in its launcher and 6 µs in the call; from the same recording."""
+"""ns to launch a kernel that Inductor generated: 16 µs in its launcher and 6 µs in the call; measured as above."""
 
 OPTIMIZER_TRAFFIC = 0.5
 """Time of a fused Adam by that of one that reads and writes all tensors once for each of its operations."""
@@ -78,8 +78,8 @@ def _cap_gaps(changes: RankChanges, work: Bool, gap: int) -> None:
 def compile_step(changes: RankChanges) -> bool:
     """Merge neighbouring small kernels, and leave of the dispatch what compiled code pays for each launch.
 
-    A group of kernels that can be merged takes as long as its longest. Of the others the op that launches each is called
-    as before, by generated Python instead of that of the modules. The optimizer is left as it is.
+    A group of kernels that can be merged takes as long as its longest. The op that launches another
+    one is called as before, by generated Python instead of that of the modules. The optimizer is left as it is.
     """
     rank = changes.rank
     optimizer_pieces, optimizer_work = select_optimizer(rank)

@@ -21,6 +21,7 @@ from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, w
 from torchprof_tui.ui.explorer.panels.event_title import shorten_event_name
 
 if TYPE_CHECKING:
+    from torchprof_tui.ui.explorer.path.shown_forecast import ShownForecast
     from torchprof_tui.ui.explorer.path.shown_path import PathSegment, ShownPath
 
 OFF_HINT = (
@@ -44,6 +45,7 @@ class PathPanel(TextPanel):
         self._shown: ShownPath | None = None
         self._message = OFF_HINT
         self._selection = ""
+        self._forecast: ShownForecast | None = None
         self._cursor = 0
         self._reveals_cursor = False
         self._line_by_entry: dict[int, int] = {}
@@ -85,6 +87,11 @@ class PathPanel(TextPanel):
             self._selection = text
             self._reveals_cursor = self._cursor > 0
             self.refresh_content(top=False)
+
+    def show_forecast(self, forecast: ShownForecast | None) -> None:
+        """Show what a step would take with some changes, above the path; None for no changes."""
+        self._forecast = forecast
+        self.refresh_content()
 
     def move_cursor(self, distance: int) -> bool:
         """Move the cursor down by `distance` entries (up where negative); return False at an end."""
@@ -147,6 +154,7 @@ class PathPanel(TextPanel):
             lines += wrap_text(title, width, palette.warning)
         if path.rank_shares:
             lines += wrap_text(on_ranks, width, palette.text, "  ")
+        lines += self._format_forecast(width)
         for line in path.missing:
             lines += wrap_text(f"· {clean(line)}", width, palette.text, "  ")
         if path.advice:
@@ -154,6 +162,17 @@ class PathPanel(TextPanel):
         if self._selection:
             lines += wrap_text(f"▶ selected: {self._selection}", width, palette.accent, "  ")
         return lines
+
+    def _format_forecast(self, width: int) -> Lines:
+        """Format the forecast and its scenarios, with what each wins alone."""
+        forecast, palette = self._forecast, self.palette
+        if forecast is None:
+            return []
+        step = forecast.forecast.step or "the whole recording"
+        lines = wrap_text(f"what if, {clean(step)}: {forecast.describe()}", width, palette.accent, "  ")
+        alone = "  alone " if len(forecast.each) > 1 else "  "
+        lines += [[(truncate(f"{alone}{text}", width), palette.text)] for text in forecast.list_scenarios()]
+        return [*lines, [("  P changes the scenarios; an empty list ends it", palette.muted)]]
 
     def _format_kinds(self, shown: ShownPath, width: int, first: int) -> Lines:
         palette = self.palette
