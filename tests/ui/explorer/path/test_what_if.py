@@ -55,7 +55,7 @@ async def test_a_wrong_scenario_says_what_is_accepted_and_stays_open(monkeypatch
         screen._prompts.prompt.query_one(Input).value = "class=gem*0.5"
         await pilot.press("enter")
         await settled(pilot)
-        assert "the classes: gemm" in hints[-1]
+        assert "the classes: other, gemm" in hints[-1]
 
 
 async def test_the_selected_event_is_suggested() -> None:
