@@ -1,8 +1,8 @@
 """Compare predictions with pairs that were recorded in turns: `python -m benchmarks.what_if_rounds FOLDER [NAME]`
 
-FOLDER holds NAME.VARIANT.rK.pt.trace.json.gz (of several ranks a folder NAME.VARIANT.rK): variant `a` before a change and
-`b` after it, recorded one after the other, three times. Prints a Markdown table with the medians over the rounds, and the
-error of each round.
+FOLDER holds NAME.VARIANT.rK.pt.trace.json.gz (of several ranks a folder NAME.VARIANT.rK): variant `a` before a change
+and `b` after it, recorded one after the other, three times. Prints a Markdown table with the medians over the rounds,
+and the error of each round.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> None:
             errors.append(abs(predicted / now - 1))
             rounds = ", ".join(f"{guess / real - 1:+.0%}" for _, guess, real in found)
             cells = (
-                name, scenario, format_duration(round(was)), format_duration(round(predicted)), format_duration(round(now)),
+                name, scenario, *(format_duration(round(each)) for each in (was, predicted, now)),
                 f"{predicted / now - 1:+.0%}", rounds,
             )  # fmt: skip
             print(f"| {' | '.join(cells)} |", flush=True)
