@@ -302,7 +302,8 @@ def test_a_whole_file_has_nothing_partial(capsys: pytest.CaptureFixture[str]) ->
     assert main(["check", SLOW, "--fail-on", "graph-replay"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    assert " of the trace (the sum of the idle time that the CPU causes); its fix wins " in out
+    assert " of a step; at stake: " in out
+    assert " of the trace (the sum of the idle time that the CPU causes)" in out
 
 
 def test_a_slice_is_checked_in_its_range_unless_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

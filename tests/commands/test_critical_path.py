@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 import torchprof_tui
+from tests.analysis.rank_path.simulated_ranks import write_late_run
 from tests.helpers.json_schemas import find_violation
 from tests.helpers.paths import SAMPLES
 from torchprof_tui.cli import main
@@ -82,3 +84,35 @@ def test_the_api_gives_the_same_answer(capsys: pytest.CaptureFixture[str]) -> No
         assert path.duration / 1000 == answer["duration_us"]
         with pytest.raises(TraceError, match="no step 99"):
             trace.critical_path(step=99)
+
+
+def test_of_several_ranks_it_is_the_path_of_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [str(path) for path in write_late_run(tmp_path)]
+    assert main(["critical-path", *paths, "--json", "--no-cache"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert find_violation(answer) == ""
+    assert sum(each["us"] for each in answer["ranks"]) == pytest.approx(answer["duration_us"])
+    assert answer["ranks"][0]["rank"] == 1
+    assert {each["rank"] for each in answer["events"]} == {each["rank"] for each in answer["ranks"]}
+    assert [(each["before"], each["after"]) for each in answer["rank_changes"]] == [(1, 0)]
+    assert main(["critical-path", *paths, "--no-cache"]) == 0
+    said = capsys.readouterr()
+    assert "on all ranks, from its start on rank" in said.out
+    assert "By rank" in said.out
+    assert "2 of 3 ranks on the path; one alone: --rank N" in said.err
+
+
+def test_one_rank_waits_for_the_late_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [str(path) for path in write_late_run(tmp_path)]
+    assert main(["critical-path", *paths, "--rank", "0", "--json", "--no-cache"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert find_violation(answer) == ""
+    assert answer["ranks"] == answer["rank_changes"] == []
+    assert "waiting for rank 1" in [each["kind"] for each in answer["segments"]]
+    assert main(["critical-path", *paths, "--rank", "9", "--no-cache"]) == 2
+    assert "no such rank; there are ranks 0, 1, 2" in capsys.readouterr().err
+    with torchprof_tui.open(paths) as trace:
+        assert trace.critical_path().rank_shares[0].rank == 1
+        assert trace.critical_path(rank=0).rank_shares == ()
+        with pytest.raises(TraceError, match="no rank 9"):
+            trace.critical_path(rank=9)

@@ -356,3 +356,25 @@ def test_the_gpu_work_on_the_path_of_public_cases(name: str, kernels: list[str])
         assert found == kernels
         assert path.replay_error == 0
         assert (path.graph.edge_kind == EdgeKind.SYNC).any()
+
+
+@pytest.mark.skipif(not HTA_CASES.is_dir(), reason="no shared traces")
+@pytest.mark.parametrize(
+    ("name", "bounds", "works", "said"),
+    [
+        # simple_add: the GPU had finished 235 µs before the thread asked
+        ("benchmark_result_493459_1694039959_trace", (40_898_446_000, 41_141_797_000), 0, "runtime call"),
+        # alexnet: HTA counts 505 µs as a gap in which stream 7 waits for three kernels of stream 20
+        ("benchmark_result_2869224_1695835535_trace", (43_313_521_000, 43_349_877_000), 34, "runtime call"),
+    ],
+)
+def test_the_annotations_of_the_public_cases(name: str, bounds: tuple[int, int], works: int, said: str) -> None:
+    """See README.md for the comparison with HolisticTraceAnalysis."""
+    with open_trace(HTA_CASES / f"{name}.json.gz") as opened:
+        path = opened.critical_path(start_ns=bounds[0], end_ns=bounds[1])
+        found = [text for kind, text, _ in list_pieces(opened._model, path) if kind in ("kernel", "copy")]
+        assert len(found) == works
+        assert ("ampere_gcgemm_64x64_nt" in found) == bool(works)
+        assert path.shares[0].label == said
+        assert abs(path.replay_error) < 0.001
+        assert_tiled(path)

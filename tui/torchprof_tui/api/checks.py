@@ -60,8 +60,9 @@ class Finding:
     """The answer of one pattern. `state`: fired, absent or cannot_tell (`reason` says why).
 
     `severity`: problem, notice or artefact. `is_significant`: a problem that costs half a percent of the time or more.
-    `at_stake_us`: what a fix could win back. `own_us`: the time that this pattern alone explains, None where the time
-    is not divided. `events`: the rows that show it, int64[k].
+    `at_stake_us`: what a fix could win back at most. `won_share`: what it wins of a step, predicted by a replay, None
+    where that is not known; problems are ranked by it. `own_us`: the time that this pattern alone explains, None where
+    the time is not divided. `events`: the rows that show it, int64[k].
     """
 
     id: str
@@ -79,6 +80,7 @@ class Finding:
     share: float
     own_us: float | None
     own_share: float | None
+    won_share: float | None
     events: I64 = field(repr=False, compare=False)
 
     @property
@@ -204,6 +206,7 @@ def _build_finding(report: CheckReport, found: AnalysedFinding) -> Finding:
         share=found.share,
         own_us=None if own is None or tree is None else own.time / (1000 * tree.device_count),
         own_share=None if own is None else own.share,
+        won_share=found.won,
         events=found.answer.events,
     )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torchprof_tui.analysis.critical_path.critical_path import CriticalPath, find_critical_path
+from torchprof_tui.analysis.critical_path.critical_path import CriticalPath
 from torchprof_tui.analysis.critical_path.step_window import WindowError
-from torchprof_tui.analysis.patterns.verdict.wins import expand_patterns
+from torchprof_tui.analysis.patterns.verdict.pattern_scenarios import expand_patterns
+from torchprof_tui.analysis.rank_path.path_of_run import find_path_of_rank, find_path_of_run
 from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
 from torchprof_tui.analysis.what_if.rank_join import build_step_model
 from torchprof_tui.analysis.what_if.scenario import ScenarioError, parse_scenario
@@ -14,8 +15,10 @@ from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.model.trace import Trace
 
 
-def read_critical_path(trace: Trace, step: int | None, start_ns: int | None, end_ns: int | None) -> CriticalPath:
-    """Find the critical path of a step or a range of a trace of one process. Raises TraceError where there is none."""
+def read_critical_path(
+    trace: Trace, step: int | None, start_ns: int | None, end_ns: int | None, rank: int | None
+) -> CriticalPath:
+    """Find the critical path of a step or a range, of all ranks or of one. Raises TraceError where there is none."""
     time_range = None
     if start_ns is not None or end_ns is not None:
         if step is not None:
@@ -23,7 +26,14 @@ def read_critical_path(trace: Trace, step: int | None, start_ns: int | None, end
         first, last = trace.span
         time_range = (first if start_ns is None else start_ns), (last if end_ns is None else end_ns)
     try:
-        return find_critical_path(trace, step, time_range)
+        ranks = trace.merged_ranks
+        if rank is not None and ranks is not None:
+            chosen = ranks.find_rank(rank)
+            if chosen is None:
+                known = ", ".join(str(each.number) for each in ranks.all)
+                raise TraceError(f"critical_path: no rank {rank}; there are ranks {known}")
+            return find_path_of_rank(ranks, ranks.all.index(chosen), step, time_range)
+        return find_path_of_run(trace, step, time_range)
     except WindowError as error:
         raise TraceError(f"{trace.label}: {error}") from error
 

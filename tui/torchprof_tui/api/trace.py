@@ -200,15 +200,21 @@ class Trace:
             return curve
 
     def critical_path(
-        self, *, step: int | None = None, start_ns: int | None = None, end_ns: int | None = None
+        self,
+        *,
+        step: int | None = None,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+        rank: int | None = None,
     ) -> CriticalPath:
         """Return what limits step number `step`, by default the one of median duration: `torchprof-tui critical-path`.
 
-        With `start_ns` or `end_ns` what limits that range. Of several ranks of the first one.
+        With `start_ns` or `end_ns` what limits that range. Of several ranks it is the path of all: from one rank to the
+        one that it waited for in a collective. `rank`: number of the only one to look at; its rows are those of its own
+        trace.
         """
         with translate_errors():
-            rank = self._model.all_ranks[0].numbered_trace
-            path: CriticalPath = _import("paths").read_critical_path(rank, step, start_ns, end_ns)
+            path: CriticalPath = _import("paths").read_critical_path(self._model, step, start_ns, end_ns, rank)
             return path
 
     def what_if(self, scenarios: Sequence[str], *, step: int | None = None) -> Forecast:

@@ -9,7 +9,8 @@ from torchprof_tui.analysis.patterns.engine.check_scope import default_scope, st
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.verdict import wins
 from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
-from torchprof_tui.analysis.patterns.verdict.wins import estimate_win, estimate_wins, expand_patterns, find_remedy
+from torchprof_tui.analysis.patterns.verdict.pattern_scenarios import expand_patterns
+from torchprof_tui.analysis.patterns.verdict.wins import Wins, find_remedy, predict_wins, rank_by_wins
 from torchprof_tui.analysis.what_if.scenario import ScenarioKind, parse_scenario
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
@@ -22,17 +23,59 @@ def starved() -> Trace:
 
 def test_a_starved_step_wins_the_time_of_the_data_loader(starved: Trace) -> None:
     report = check_trace(starved, default_scope(starved))
-    won = estimate_wins(report)
-    assert set(won) == {"input-starved"}  # the gaps have no fix of their own
-    assert won["input-starved"] == pytest.approx(0.58, abs=0.02)
+    assert set(report.wins.shares) == {"input-starved"}  # the gaps have no fix of their own
+    assert report.wins.shares["input-starved"] == pytest.approx(0.58, abs=0.02)
+    assert report.wins.step.startswith("ProfilerStep#")
     (found,) = [finding for finding in report.problems if finding.id == "input-starved"]
-    assert estimate_win(starved, found) == won["input-starved"]
+    assert found.won == report.wins.shares["input-starved"]
+    assert report.problems[0] is found
 
 
-def test_parts_of_a_trace_and_large_ones_are_left_out(starved: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert estimate_wins(check_trace(starved, step_scope(starved.steps[1]))) == {}
-    monkeypatch.setattr(wins, "MAX_EVENTS", 10)
-    assert estimate_wins(check_trace(starved, default_scope(starved))) == {}
+def test_parts_of_a_trace_are_ranked_by_time_at_stake(starved: Trace) -> None:
+    report = check_trace(starved, step_scope(starved.steps[1]))
+    assert report.wins == Wins()
+    assert all(finding.won is None for finding in report.findings)
+
+
+def test_large_steps_are_left_out_and_say_so(starved: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    findings = check_trace(starved, default_scope(starved), with_wins=False).findings
+    monkeypatch.setattr(wins, "MAX_STEP_EVENTS", 10)
+    predicted = predict_wins(starved, findings)
+    assert predicted.shares == {}
+    assert "what a fix wins: what-if --set pattern=ID" in predicted.problem
+
+
+def test_a_bounded_number_of_edges_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = load_trace(str(find("train_gpt_eager").path), cache=False)
+    findings = check_trace(trace, default_scope(trace), with_wins=False).findings
+    problems = [finding.id for finding in findings if finding.is_significant]
+    for name, remedy in zip(problems, ("launch=graph", "compile", "launch=graph"), strict=False):
+        monkeypatch.setitem(wins._REMEDIES, name, remedy)
+    assert set(predict_wins(trace, findings).shares) >= set(problems[:3])
+    monkeypatch.setattr(wins, "MAX_REPLAYED_EDGES", 1)
+    few = predict_wins(trace, findings).shares  # one scenario is always replayed, and the same one costs nothing
+    assert problems[0] in few
+    assert problems[1] not in few
+    assert len(problems) < 3 or problems[2] in few
+
+
+def test_a_replay_that_is_off_leaves_the_time_at_stake(starved: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    findings = check_trace(starved, default_scope(starved), with_wins=False).findings
+    monkeypatch.setattr("torchprof_tui.analysis.what_if.forecast.Forecast.is_trusted", False)
+    predicted = predict_wins(starved, findings)
+    assert predicted.shares == {}
+    assert "critical-path says what is missing" in predicted.problem
+    assert [finding.id for finding in rank_by_wins(findings, predicted)] == [finding.id for finding in findings]
+
+
+def test_problems_are_ranked_by_what_their_fixes_win(starved: Trace) -> None:
+    findings = check_trace(starved, default_scope(starved), with_wins=False).findings
+    problems = [finding.id for finding in findings if finding.is_significant]
+    assert len(problems) > 1
+    ranked = rank_by_wins(findings, Wins({problems[-1]: 0.99}))
+    assert ranked[0].id == problems[-1]
+    assert ranked[0].won == 0.99
+    assert {finding.id for finding in ranked} == {finding.id for finding in findings}
 
 
 def test_all_remedies_are_of_known_patterns_and_can_be_read() -> None:

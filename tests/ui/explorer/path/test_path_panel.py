@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.analysis.rank_path.simulated_ranks import write_late_run
 from tests.helpers.explorer_app import event_of, explorer, settled, text_of, two_steps, until
 from tests.helpers.golden_files import at_every_size, compare_golden, load_sample, text_on_screen
 from tests.helpers.merged_ranks import load_merged_ranks
@@ -237,12 +238,48 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Trace:
     return load_merged_ranks(late_rank(3, late=1).write(folder))
 
 
-async def test_of_several_ranks_it_is_the_path_of_the_selected_one(ranks: Trace) -> None:
+@pytest.fixture(scope="module")
+def late_ranks(tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    return load_merged_ranks(write_late_run(tmp_path_factory.mktemp("late")))
+
+
+async def test_of_several_ranks_it_is_the_path_of_all_first(late_ranks: Trace) -> None:
+    ranks = late_ranks
+    async with explorer(ranks, (160, 60)) as (screen, pilot):
+        screen.view_state.select(ranks.all_ranks[2].steps[0].event)
+        await pilot.press("C")
+        await settled(pilot)
+        shown = controller_of(screen).panel.shown
+        assert shown is not None
+        assert shown.rank_label == "all 3 ranks"
+        text = text_of(screen)
+        assert "all 3 ranks, ProfilerStep#0" in text
+        assert "on the path: rank 1 59 %, rank 0 41 %" in text
+        assert [shown.segment(index).rank for index in (0, len(shown.path.segments) - 1)] == [1, 0]
+        assert controller_of(screen).panel.describe_segment(shown.segment(1)).startswith("rank 1 ")
+        used = {row for row in range(ranks.row_index.rows) if shown.rows.first[row + 1] > shown.rows.first[row]}
+        on_rows = {
+            rank.number
+            for rank in ranks.all_ranks
+            for event in range(rank.first, rank.last)
+            if ranks.lanes[int(ranks.lane[event])].row_base + int(ranks.row[event]) in used
+        }
+        assert on_rows == {0, 1}
+        screen.view_state.select(ranks.all_ranks[0].steps[0].event)  # the same step: the same path
+        screen._refresh_widgets()
+        await settled(pilot)
+        assert controller_of(screen).panel.shown is shown
+        await pilot.press("C", "C")
+        await settled(pilot)
+        assert not controller_of(screen).is_on
+
+
+async def test_the_next_c_shows_the_path_of_the_selected_rank(ranks: Trace) -> None:
     async with explorer(ranks, (160, 60)) as (screen, pilot):
         second = ranks.all_ranks[1]
         inside = [event for event in range(second.first, second.last) if ranks.duration[event] > 0]
         screen.view_state.select(second.steps[1].event)
-        await pilot.press("C")
+        await pilot.press("C", "C")
         await settled(pilot)
         shown = controller_of(screen).panel.shown
         assert shown is not None
@@ -260,6 +297,16 @@ async def test_of_several_ranks_it_is_the_path_of_the_selected_one(ranks: Trace)
         screen.view_state.select(other)
         screen._refresh_widgets()
         await until(pilot, lambda: "rank 0, ProfilerStep#" in text_of(screen))
+
+
+@at_every_size
+async def test_goldens_of_ranks(late_ranks: Trace, size: tuple[int, int]) -> None:
+    async with explorer(late_ranks, size) as (screen, pilot):
+        await pilot.press("C")
+        await settled(pilot)
+        await pilot.pause()
+        drawn = text_on_screen(screen)
+    compare_golden("explorer-critical-path-ranks", size, drawn)
 
 
 @at_every_size

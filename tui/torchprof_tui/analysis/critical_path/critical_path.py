@@ -12,9 +12,15 @@ from torchprof_tui.analysis.critical_path.dependency_graph import INFERRED_KINDS
 from torchprof_tui.analysis.critical_path.missing_edges import describe_missing_edges
 from torchprof_tui.analysis.critical_path.range_window import end_on_autograd, select_range, select_repetition
 from torchprof_tui.analysis.critical_path.replay import compute_node_slack, find_path, replay_graph
-from torchprof_tui.analysis.critical_path.segments import LABELS, NO_CLASS, SegmentKind, Segments, build_segments
+from torchprof_tui.analysis.critical_path.segments import (
+    NO_CLASS,
+    NO_RANK,
+    SegmentKind,
+    Segments,
+    build_segments,
+    describe_kind,
+)
 from torchprof_tui.analysis.critical_path.step_window import StepWindow, select_step, select_window
-from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
@@ -27,7 +33,7 @@ MAX_REPLAY_ERROR = 0.05
 class KindShare:
     """Time of one kind on the path, ns; `share` of the window, 0..1; in `count` segments.
 
-    `kernel_class`: KernelClass of kernels, else NO_CLASS.
+    `kernel_class`: KernelClass of kernels, else NO_CLASS. `rank`: the one that is waited for, else NO_RANK.
     """
 
     label: str
@@ -36,6 +42,17 @@ class KindShare:
     share: float
     count: int
     kernel_class: int = NO_CLASS
+    rank: int = NO_RANK
+
+
+@dataclass(frozen=True, slots=True)
+class RankShare:
+    """Time of one rank on a path of several, ns; `share` of the path, 0..1; in `count` stretches."""
+
+    rank: int
+    time: int
+    share: float
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,24 +113,42 @@ class CriticalPath:
     def shares(self) -> tuple[KindShare, ...]:
         """Time by kind, and of kernels by class, longest first; the times sum to `duration`."""
         segments = self.segments
-        key = segments.kind.astype(np.int64) * (NO_CLASS + 1) + segments.kernel_class
-        distinct, index, counts = np.unique(key, return_inverse=True, return_counts=True)
+        waited = np.where(segments.kind == SegmentKind.RANK, segments.rank, NO_RANK)
+        key = np.stack([segments.kind, segments.kernel_class, waited], axis=1).astype(np.int64)
+        distinct, index, counts = np.unique(key, axis=0, return_inverse=True, return_counts=True)
         times = np.zeros(len(distinct), np.int64)
-        np.add.at(times, index, segments.end - segments.start)
+        np.add.at(times, index.reshape(-1), segments.end - segments.start)
         found = []
-        for each, time, count in zip(distinct.tolist(), times.tolist(), counts.tolist(), strict=True):
-            kind, kernel_class = SegmentKind(each // (NO_CLASS + 1)), each % (NO_CLASS + 1)
-            label = LABELS[kind]
-            if kernel_class != NO_CLASS:
-                label = f"{label}: {KernelClass(kernel_class).label}"
-            found.append(KindShare(label, kind, time, time / self.duration, count, kernel_class))
+        for (number, kernel_class, rank), time, count in zip(
+            distinct.tolist(), times.tolist(), counts.tolist(), strict=True
+        ):
+            kind = SegmentKind(number)
+            label = describe_kind(kind, kernel_class, rank)
+            found.append(KindShare(label, kind, time, time / self.duration, count, kernel_class, rank))
+        return tuple(sorted(found, key=lambda share: -share.time))
+
+    @cached_property
+    def rank_shares(self) -> tuple[RankShare, ...]:
+        """Time by rank, longest first; the times sum to `duration`. Empty for one process."""
+        segments = self.segments
+        if not len(segments) or not (segments.rank != NO_RANK).all():
+            return ()
+        begins = np.append(True, segments.rank[1:] != segments.rank[:-1])
+        ranks, index = np.unique(segments.rank, return_inverse=True)
+        times = np.zeros(len(ranks), np.int64)
+        np.add.at(times, index, segments.end - segments.start)
+        counts = np.bincount(index[begins], minlength=len(ranks))
+        found = [
+            RankShare(rank, time, time / self.duration, count)
+            for rank, time, count in zip(ranks.tolist(), times.tolist(), counts.tolist(), strict=True)
+        ]
         return tuple(sorted(found, key=lambda share: -share.time))
 
     @cached_property
     def path_events(self) -> tuple[I32, I64]:
         """The events on the path, ascending int32[p], and the time of each on it int64[p]."""
         segments = self.segments
-        waits = np.isin(segments.kind, (SegmentKind.QUEUE, SegmentKind.UNATTRIBUTED))
+        waits = np.isin(segments.kind, (SegmentKind.QUEUE, SegmentKind.UNATTRIBUTED, SegmentKind.RANK))
         named = np.flatnonzero((segments.event >= 0) & ~waits)
         events, index = np.unique(segments.event[named], return_inverse=True)
         times = np.zeros(len(events), np.int64)
@@ -172,7 +207,7 @@ def find_path_of_window(trace: Trace, window: StepWindow) -> CriticalPath:
     segments = build_segments(trace, graph, edges, built.host_lanes)
     inferred = int(np.isin(graph.edge_kind[edges], INFERRED_KINDS).sum())
     replayed = int(replay_graph(graph).max()) - window.start
-    event, slack = _compute_slack(trace, graph)
+    event, slack = compute_event_slack(trace, graph, compute_node_slack(graph), window.end)
     error = abs(replayed - window.duration) / window.duration
     earlier = int(graph.recorded[edges[graph.edge_kind[edges] == EdgeKind.EARLIER]].sum())
     is_unknown = error > MAX_REPLAY_ERROR or earlier > MAX_REPLAY_ERROR * window.duration
@@ -180,12 +215,13 @@ def find_path_of_window(trace: Trace, window: StepWindow) -> CriticalPath:
     return CriticalPath(window, graph, segments, replayed, event, slack, inferred, missing, advice)
 
 
-def _compute_slack(trace: Trace, graph: DependencyGraph) -> tuple[I32, I64]:
+def compute_event_slack(trace: Trace, graph: DependencyGraph, nodes: I64, end: int) -> tuple[I32, I64]:
     """Compute the slack of the events of a window: rows int32[k] ascending, ns int64[k].
 
-    An event of a thread shares the slack of the thread's next node: in between the thread is rigid.
+    `nodes` int64[n]: slack of the nodes; `end`: ns, of the path. An event of a thread shares the slack of the thread's
+    next node: in between the thread is rigid.
     """
-    window, nodes = graph.window, compute_node_slack(graph)
+    window = graph.window
     events, slacks = [window.work.event], [nodes[graph.work_end]]
     for number, lane in enumerate(trace.lanes):
         if lane.role is not Role.THREAD or not len(lane):
@@ -196,7 +232,7 @@ def _compute_slack(trace: Trace, graph: DependencyGraph) -> tuple[I32, I64]:
         own = np.flatnonzero(graph.node_lane == number)
         index = graph.time[own].searchsorted(ends[inside], side="left")
         known = index < len(own)
-        slack = window.end - ends[inside]
+        slack = end - ends[inside]
         slack[known] = nodes[own[index[known]]]
         events.append((lane.first + inside).astype(np.int32))
         slacks.append(slack)

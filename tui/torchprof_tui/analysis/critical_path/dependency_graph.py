@@ -32,6 +32,8 @@ class EdgeKind(IntEnum):
     BEFORE = 11  # from the start of the step to work that depends on nothing in it
     EARLIER = 12  # the same, to the first work launched on a stream in the recording: earlier work is not recorded
     ROOM = 13  # a launch call returns when the full queue of the GPU has room; inferred from times
+    ARRIVAL = 14  # a rank has come to a collective, for all ranks
+    TRANSFER = 15  # a collective, from the arrival of the last rank to its end on one
 
 
 DELAYED_KINDS = (

@@ -11,7 +11,7 @@ from torchprof_tui.analysis.critical_path.segments import SegmentKind, Segments
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.trace import Trace
 
-WAITS = (SegmentKind.QUEUE, SegmentKind.UNATTRIBUTED)
+WAITS = (SegmentKind.QUEUE, SegmentKind.UNATTRIBUTED, SegmentKind.RANK)
 """Segments in which no event takes the time: their event is what waits, or was waited for."""
 
 

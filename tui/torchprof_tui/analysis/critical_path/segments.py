@@ -11,6 +11,7 @@ import numpy as np
 from torchprof_tui.analysis.critical_path.dependency_graph import DependencyGraph, EdgeKind
 from torchprof_tui.analysis.critical_path.step_window import NO_EVENT
 from torchprof_tui.analysis.critical_path.thread_timeline import build_timeline
+from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.time.blocking_calls import SYNC_CALL_REGEX
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
@@ -33,6 +34,7 @@ class SegmentKind(IntEnum):
     COLLECTIVE = 9
     QUEUE = 10  # GPU work that can start: launch latency, gaps of a stream
     UNATTRIBUTED = 11  # longer than such delays are: a dependency that was not recorded
+    RANK = 12  # a collective, until the last rank has come to it
 
 
 LABELS = {
@@ -48,10 +50,12 @@ LABELS = {
     SegmentKind.COLLECTIVE: "collective",
     SegmentKind.QUEUE: "GPU queue",
     SegmentKind.UNATTRIBUTED: "unattributed",
+    SegmentKind.RANK: "waiting for rank",
 }
-"""As the commands print them; a kernel's class follows its kind: "kernel: gemm"."""
+"""As `describe_kind` has them: a kernel's class, or the rank that is waited for, follows its kind."""
 
 NO_CLASS = 255
+NO_RANK = -1
 
 _LAUNCH = re.compile(r".*(Launch|Memcpy|Memset)")
 _INPUT = re.compile(r"enumerate\(DataLoader\)#|.*DataLoader.*__next__")
@@ -64,7 +68,8 @@ class Segments:
     """The critical path, s segments in time order, without gaps: `end[i] == start[i + 1]`. Times in ns.
 
     `kind` uint8[s]: SegmentKind; `kernel_class` uint8[s]: KernelClass of kernels, else NO_CLASS; `event` int32[s]: the
-    row of the trace, -1 for none.
+    row of the trace, -1 for none. `rank` int32[s]: number of the rank that does it, of a wait for a rank of that one;
+    NO_RANK in a path of one process.
     """
 
     start: I64
@@ -72,6 +77,7 @@ class Segments:
     kind: U8
     kernel_class: U8
     event: I32
+    rank: I32
 
     def __len__(self) -> int:
         return len(self.start)
@@ -95,7 +101,15 @@ def build_segments(trace: Trace, graph: DependencyGraph, path: I64, host_lanes: 
     order = np.lexsort((ends, starts))
     order = order[ends[order] > starts[order]]
     kinds, events = kinds[order].astype(np.uint8), events[order].astype(np.int32)
-    return Segments(starts[order], ends[order], kinds, _find_classes(trace, kinds, events), events)
+    ranks = np.full(len(order), NO_RANK, np.int32)
+    return Segments(starts[order], ends[order], kinds, _find_classes(trace, kinds, events), events, ranks)
+
+
+def describe_kind(kind: SegmentKind, kernel_class: int = NO_CLASS, rank: int = NO_RANK) -> str:
+    """Describe a kind of time: "dispatch", "kernel: gemm", "waiting for rank 2"."""
+    if kernel_class != NO_CLASS:
+        return f"{LABELS[kind]}: {KernelClass(kernel_class).label}"
+    return f"{LABELS[kind]} {rank}" if kind is SegmentKind.RANK else LABELS[kind]
 
 
 def _build_gpu_parts(trace: Trace, graph: DependencyGraph, path: I64, start: I64) -> tuple[I64, I64, U8, I32]:

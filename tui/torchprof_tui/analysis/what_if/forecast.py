@@ -8,8 +8,7 @@ from enum import Enum
 from functools import cached_property
 
 from torchprof_tui.analysis.critical_path.critical_path import MAX_REPLAY_ERROR
-from torchprof_tui.analysis.critical_path.segments import LABELS, NO_CLASS, SegmentKind
-from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.analysis.critical_path.segments import SegmentKind, describe_kind
 from torchprof_tui.analysis.what_if.back_to_back import Rounds, replay_rounds
 from torchprof_tui.analysis.what_if.changes import apply_scenarios
 from torchprof_tui.analysis.what_if.new_path import PathTime, sum_path
@@ -42,6 +41,7 @@ _RESOURCES = {
     SegmentKind.COPY: Resource.COPIES,
     SegmentKind.COLLECTIVE: Resource.COMMUNICATION,
     SegmentKind.UNATTRIBUTED: Resource.WAITING,
+    SegmentKind.RANK: Resource.COMMUNICATION,
 }
 
 
@@ -150,8 +150,6 @@ class Forecaster:
         for kind, kernel_class, time in zip(
             path.kind.tolist(), path.kernel_class.tolist(), path.time.tolist(), strict=True
         ):
-            label = LABELS[SegmentKind(kind)]
-            if kernel_class != NO_CLASS:
-                label = f"{label}: {KernelClass(kernel_class).label}"
+            label = describe_kind(SegmentKind(kind), kernel_class)
             found.append(PathShare(label, SegmentKind(kind), time, time / total))
         return tuple(sorted((each for each in found if each.time), key=lambda each: -each.time))

@@ -18,7 +18,7 @@ from torchprof_tui.trace.model.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class _Joined:
+class JoinedCollectives:
     """c collectives whose kernels are in the step on all ranks that took part; r ranks.
 
     `work` int64[c, r]: number of the work on each rank, -1 for none; `start`, `end` int64[c, r] ns; `arrived` int64[c].
@@ -49,27 +49,33 @@ def build_step_model(trace: Trace, step: int | None = None) -> StepModel:
     ranks = tuple(build_rank_model(each.trace, step, each.number, each.first) for each in merged.all)
     if len(ranks) == 1:
         return build_single_model(ranks[0])
-    return _join_ranks(ranks, _find_joined(ranks, merged.matched_collectives))
+    return join_ranks(ranks, find_joined(ranks, merged.matched_collectives))
 
 
-def _find_joined(ranks: tuple[RankModel, ...], collectives: MatchedCollectives) -> _Joined:
-    """Find the synchronizing collectives of the step, and which work they are."""
+def find_joined(
+    ranks: tuple[RankModel, ...], collectives: MatchedCollectives, with_earlier: bool = False
+) -> JoinedCollectives:
+    """Find the synchronizing collectives of the step, and which work they are.
+
+    `ranks`: all of the run. `with_earlier`: also collectives that were launched before the step, and end in it.
+    """
     rows = collectives.events[collectives.is_synchronizing]
     shape = (len(rows), len(ranks))
     work, start, end = np.full(shape, -1, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     for index, rank in enumerate(ranks):
         own, number = rank.window.work, np.full(len(rank.trace), -1, np.int64)
-        number[own.event[rank.is_own]] = np.flatnonzero(rank.is_own)
+        chosen = np.arange(len(own)) if with_earlier else np.flatnonzero(rank.is_own)
+        number[own.event[chosen]] = chosen
         work[:, index] = np.where(rows[:, index] >= 0, number[rows[:, index]], -1)
         if len(own):
             start[:, index], end[:, index] = own.start[work[:, index]], own.end[work[:, index]]
     complete = ((work >= 0) == (rows >= 0)).all(axis=1) & ((work >= 0).sum(axis=1) > 1)
     work, start, end = work[complete], start[complete], end[complete]
     arrived = np.where(work >= 0, start, np.iinfo(np.int64).min).max(axis=1, initial=np.iinfo(np.int64).min)
-    return _Joined(work, start, end, arrived)
+    return JoinedCollectives(work, start, end, arrived)
 
 
-def _join_ranks(ranks: tuple[RankModel, ...], joined: _Joined) -> StepModel:
+def join_ranks(ranks: tuple[RankModel, ...], joined: JoinedCollectives) -> StepModel:
     """Number the nodes of all ranks by time, and add the edges of the collectives."""
     counts = [len(rank.graph.time) for rank in ranks]
     hubs = len(joined.arrived)

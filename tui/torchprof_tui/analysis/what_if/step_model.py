@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.critical_path.build_graph import build_graph
+from torchprof_tui.analysis.critical_path.build_graph import BuiltGraph, build_graph
 from torchprof_tui.analysis.critical_path.dependency_graph import DependencyGraph, EdgeKind
 from torchprof_tui.analysis.critical_path.step_window import StepWindow, select_step, select_window
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
@@ -28,14 +28,21 @@ class RankModel:
     number: int | None
     first_row: int
     trace: Trace
-    graph: DependencyGraph
-    host_lanes: list[int]
+    built: BuiltGraph
     pieces: CpuPieces
     work_class: U8
     work_edge: I64
     is_own: Bool
     stream_first: I64
     stream_lane: I32
+
+    @property
+    def graph(self) -> DependencyGraph:
+        return self.built.graph
+
+    @property
+    def host_lanes(self) -> list[int]:
+        return self.built.host_lanes
 
     @property
     def window(self) -> StepWindow:
@@ -81,7 +88,11 @@ class StepModel:
 
 def build_rank_model(trace: Trace, step: int | None, number: int | None = None, first_row: int = 0) -> RankModel:
     """Build the model of one process. Raises WindowError if there is no such step."""
-    window = select_window(trace, select_step(trace, step))
+    return build_window_model(trace, select_window(trace, select_step(trace, step)), number, first_row)
+
+
+def build_window_model(trace: Trace, window: StepWindow, number: int | None = None, first_row: int = 0) -> RankModel:
+    """Build the model of a window of one process."""
     built = build_graph(trace, window)
     graph, work = built.graph, window.work
     edges = np.flatnonzero(graph.edge_kind == EdgeKind.WORK)
@@ -95,8 +106,7 @@ def build_rank_model(trace: Trace, step: int | None, number: int | None = None, 
         number=trace.rank if number is None else number,
         first_row=first_row,
         trace=trace,
-        graph=graph,
-        host_lanes=built.host_lanes,
+        built=built,
         pieces=split_cpu_time(trace, graph, built.host_lanes),
         work_class=classes[index] if len(work) else np.zeros(0, np.uint8),
         work_edge=work_edge.astype(np.int64),

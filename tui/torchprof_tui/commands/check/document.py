@@ -12,7 +12,6 @@ from torchprof_tui.analysis.patterns.engine.code_location import find_code_locat
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Pattern, State
 from torchprof_tui.analysis.patterns.verdict.own_time import GENERAL_PATTERN_IDS, NO_TIME
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime, Verdict
-from torchprof_tui.analysis.patterns.verdict.wins import estimate_wins
 from torchprof_tui.commands.check.gaps import build_gap
 from torchprof_tui.commands.check.records import (
     SUMMARY,
@@ -47,11 +46,11 @@ def build_document(
     `failed_on`, `undetermined`: ids of the patterns of `--fail-on` that fired or cannot be checked; None without it.
     """
     trace, scope = report.trace, report.scope
-    wins = estimate_wins(report)
     return CheckDocument(
         scope=ScopeRecord(label=scope.label, start_ns=scope.t0, duration_ns=scope.length),
         verdict=_build_verdict(report.verdicts[0]),
-        patterns=[_build_finding(report, found, wins) for found in report.findings],
+        patterns=[_build_finding(report, found) for found in report.findings],
+        not_predicted=report.wins.problem or None,
         gaps=[build_gap(gap) for gap in report.gaps],
         serving=list_serving(trace, report.serving_range),
         partial=build_partial(trace),
@@ -102,7 +101,7 @@ def _build_verdict(verdict: Verdict) -> VerdictRecord:
     )
 
 
-def _build_finding(report: CheckReport, found: Finding, wins: dict[str, float]) -> FindingRecord:
+def _build_finding(report: CheckReport, found: Finding) -> FindingRecord:
     pattern, said = found.pattern, found.answer
     own: tuple[UnsetType, UnsetType, UnsetType] | OwnTimeFields = (UNSET, UNSET, UNSET)
     if found.has_fired:
@@ -123,7 +122,7 @@ def _build_finding(report: CheckReport, found: Finding, wins: dict[str, float]) 
         cannot_tell=said.reason if said.state is State.CANNOT_TELL else UNSET,
         at_stake_us=said.at_stake / 1000,
         share=round(found.share, 6),
-        won_share=round(wins[found.id], 6) if found.id in wins else UNSET,
+        won_share=UNSET if found.won is None else round(found.won, 6),
         own_us=own[0],
         own_share=own[1],
         within=own[2],

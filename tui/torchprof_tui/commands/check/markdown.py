@@ -145,12 +145,17 @@ def _problem_lines(report: CheckReport) -> Iterator[str]:
     if not report.problems:
         yield "None that takes half a percent of the time or more."
         yield ""
+    if report.problems and report.wins.problem:
+        yield f"Ranked by time at stake: {escape_markdown(report.wins.problem)}."
+        yield ""
     for number, found in enumerate(report.problems, 1):
         yield from _problem_item(number, found, report)
 
 
 def _problem_item(number: int, found: Finding, report: CheckReport) -> Iterator[str]:
     stake = f"{format_duration(found.answer.at_stake)}, {format_share(found.share)} of {report.share_base}"
+    if found.won is not None:
+        stake = f"its fix wins {format_share(found.won)} of a step; at stake: {stake}"
     if own := describe_own_time(found, report.divided_tree):
         stake += f" ({escape_markdown(own)})"
     title = f"{escape_markdown(found.pattern.title)} (`{found.id}`)"

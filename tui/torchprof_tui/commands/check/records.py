@@ -141,6 +141,9 @@ class CheckDocument(Document, frozen=True, kw_only=True, tag=SCHEMA):
     scope: Annotated[ScopeRecord, about("what was checked")]
     verdict: Annotated[VerdictRecord, about("the answer to read first; with several ranks that of the first one")]
     patterns: Annotated[list[FindingRecord], about("all patterns, worst first")]
+    not_predicted: Annotated[
+        str | None, about("why what fixes win could not be predicted, and problems are ranked by share; else null")
+    ]
     gaps: Annotated[list[GapRecord], about("the longest gaps of the GPUs, longest first, at most 10")]
     serving: Annotated[list[ServingRecord], about("steps of a serving engine that start in the scope, of each rank")]
     partial: Annotated[list[ProblemRecord], about("what was lost of the trace; [] for nothing")]

@@ -10,7 +10,6 @@ from torchprof_tui.analysis.patterns.engine.code_location import describe_code_l
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
 from torchprof_tui.analysis.patterns.engine.undecidable_groups import describe_group, group_undecidable
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
-from torchprof_tui.analysis.patterns.verdict.wins import MAX_EVENTS, estimate_wins
 from torchprof_tui.commands.check.gaps import (
     describe_device,
     describe_gap_line,
@@ -44,14 +43,12 @@ def print_report(report: CheckReport, only_problems: bool = False) -> None:
         _print_gaps(console, report)
     console.print()
     if report.problems:
-        wins = estimate_wins(report)
         console.print(Text("problems", style="bold"))
         for found in report.problems:
-            for part in _problem_lines(found, report, wins.get(found.id)):
+            for part in _problem_lines(found, report):
                 console.print(part)
-        if len(report.trace) > MAX_EVENTS:
-            text = f"what fixes win is predicted up to {MAX_EVENTS:,} events; here: what-if --set pattern=ID"
-            console.print(Text(text, style="dim"))
+        if report.wins.problem:
+            console.print(Text(f"ranked by time at stake: {report.wins.problem}", style="dim"))
     else:
         console.print(Text("no problems", style="bold"))
     if only_problems:
@@ -99,14 +96,16 @@ def _print_undecidable(console: Console, report: CheckReport) -> None:
         console.print(Text(f"? {clean(describe_group(reason, ids))}", style="dim"))
 
 
-def _problem_lines(found: Finding, report: CheckReport, won: float | None) -> list[RenderableType]:
-    """Format one problem: its time, what was seen, what it means and what to do."""
+def _problem_lines(found: Finding, report: CheckReport) -> list[RenderableType]:
+    """Format one problem: what its fix wins, its time, what was seen, what it means and what to do."""
     line = Text("● ", style="bold red")
-    line.append(f"{found.id:<{_ID_CELLS}}{_format_stake(found, report.share_base)}", style="bold")
+    if found.won is None:
+        line.append(f"{found.id:<{_ID_CELLS}}{_format_stake(found, report.share_base)}", style="bold")
+    else:
+        line.append(f"{found.id:<{_ID_CELLS}} its fix wins {format_share(found.won)} of a step", style="bold")
+        line.append(f"; at stake:{_format_stake(found, report.share_base)}", style="not bold default")
     if own := describe_own_time(found, report.divided_tree):
         line.append(f" ({clean(own)})", style="not bold default")
-    if won is not None:
-        line.append(f"; its fix wins {format_share(won)} of a step", style="not bold default")
     line.append(f"  {clean(found.answer.seen)}", style="not bold default")
     parts: list[RenderableType] = [
         line,

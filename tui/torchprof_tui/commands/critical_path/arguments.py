@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from torchprof_tui.commands.common.arguments import add_rank_option, add_trace_arguments
+from torchprof_tui.commands.common.arguments import add_trace_arguments
 from torchprof_tui.commands.common.time_range import TIME_RANGE_HELP
 
 DEFAULT_ROWS = 10
@@ -15,10 +15,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Follow the longest chain of dependencies backwards from the end of a step: the thread's own work, launches, "
         "order of streams, events, blocking calls, backward passes. Its parts fill the step exactly. Only a shorter "
-        "path makes the step shorter; what is off it can take longer by its slack."
+        "path makes the step shorter; what is off it can take longer by its slack. Of several ranks it is the path of "
+        "all: at the end of a collective it goes on with the rank that came last to it."
     )
     add_trace_arguments(parser)
-    add_rank_option(parser)
+    parser.add_argument("--rank", metavar="N", type=int, help="only this rank of a run (default: all, joined)")
     scope = parser.add_mutually_exclusive_group()
     scope.add_argument(
         "--step",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # deferred: only the worker threads import these modules
     from torchprof_tui.analysis.time.range_statistics import RangeStatistics
     from torchprof_tui.trace.sources.program_file import ProgramFile
     from torchprof_tui.ui.explorer.path.path_scope import PathScope
+    from torchprof_tui.ui.explorer.path.shown_forecast import ShownForecast
     from torchprof_tui.ui.explorer.path.shown_path import ShownPath
 
 
@@ -229,6 +230,19 @@ class PathRead(Message):
     scope: PathScope
     path: ShownPath | None
     problem: str = ""
+
+
+@dataclass
+class WhatIfRead(Message):
+    """A worker has predicted a step with the scenarios of a text; None where it cannot be, for the reason in `problem`.
+
+    `is_final`: the text was submitted, not only typed.
+    """
+
+    text: str
+    forecast: ShownForecast | None
+    problem: str = ""
+    is_final: bool = False
 
 
 @dataclass

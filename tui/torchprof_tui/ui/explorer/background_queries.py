@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.check_scope import Scope
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import LatestOnlyChecker, PrecomputedCheck
 
+MAX_EVENTS_RANKED_FIRST = 200_000
+"""Largest trace whose first verdict waits until what fixes win is known: some 10 to 200 ms. Of larger ones only the
+cheatsheet of the whole trace is ranked by it."""
+
 
 class BackgroundQueries:
     """Answer queries about a trace with messages.
@@ -72,12 +76,14 @@ class BackgroundQueries:
 
     def precompute(self, rank_index: int) -> TraceChecked:
         """Check the whole trace of one rank (0 without ranks). Afterwards any scope is checked quickly."""
-        precomputed = self._get_checker(rank_index).precompute()
+        checker = self._get_checker(rank_index)
+        precomputed = checker.precompute()
         self._annotate_lanes(rank_index, precomputed)
         rank = self._trace.all_ranks[rank_index]
         if not rank.trace.steps:
             search_repetitions(rank)
-        return TraceChecked(precomputed.result, rank_index)
+        ranked = checker.check(checker.default_scope) if len(self._trace) <= MAX_EVENTS_RANKED_FIRST else None
+        return TraceChecked(precomputed.result if ranked is None else ranked, rank_index)
 
     def _annotate_lanes(self, rank_index: int, precomputed: PrecomputedCheck) -> None:
         """Add the gap labels and event notes of a rank to `annotations`.

@@ -259,6 +259,16 @@ class ExplorerScreen(ExplorerView):
             self._dock.show_previous()
         self._refresh_widgets(message)
 
+    def action_what_if(self) -> None:
+        """Ask for changes of the step, and show the step time that they lead to in the panel of the critical path."""
+        if self._lacks_lanes():
+            return
+        if not self._panel_controller.path.is_on:
+            self.action_path()
+        self.details_open = True
+        self._dock.show_panel("path")
+        self._prompts.open_what_if()
+
     def action_guess(self) -> None:
         if not self.trace.links.gpu_events:
             self._status.show_message("there is nothing to guess: this trace has no GPU work", is_warning=True)

@@ -31,6 +31,7 @@ from torchprof_tui.ui.common.messages import (
     RangeRead,
     ScopeChecked,
     TraceChecked,
+    WhatIfRead,
 )
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.terminal_info import follow_theme
@@ -40,6 +41,7 @@ from torchprof_tui.ui.explorer.lanes.empty_lanes import no_events_text
 from torchprof_tui.ui.explorer.lanes_area import LanesArea
 from torchprof_tui.ui.explorer.layout import PanelSize, too_small_message
 from torchprof_tui.ui.explorer.panel_controller import PanelController
+from torchprof_tui.ui.explorer.path.what_if_controller import WhatIfController
 from torchprof_tui.ui.explorer.prompts import CASE_NOTE, PromptController
 from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
 from torchprof_tui.ui.explorer.view_state import NO_LANES, ViewState
@@ -72,7 +74,8 @@ class ExplorerView(Screen[None]):
         )
         self._dock = self._panel_controller.dock
         self._status = StatusLine(id="status")
-        self._prompts = PromptController(self, self.view_state, self.moves, self._refresh_widgets)
+        what_if = WhatIfController(self, self.view_state, self._panel_controller.path.panel)
+        self._prompts = PromptController(self, self.view_state, self.moves, what_if, self._refresh_widgets)
         self._child_screens = ChildScreens(self.view_state)
         self._data_loss_line = summarize_losses(trace)
 
@@ -203,6 +206,9 @@ class ExplorerView(Screen[None]):
         said = self._panel_controller.path.receive(message)
         if said:
             self._refresh_widgets(said)
+
+    def on_what_if_read(self, message: WhatIfRead) -> None:
+        self._prompts.receive_forecast(message)
 
     def on_range_read(self, message: RangeRead) -> None:
         self._panel_controller.update_range(message)

@@ -166,6 +166,14 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
         show=False,
     ),
     Binding(
+        "P",
+        "what_if",
+        "what if",
+        id="panels.what-if",
+        tooltip="predict, what if: the step time with changes, such as class=gemm*0.5; sync=0, and what limits it then",
+        show=False,
+    ),
+    Binding(
         "v",
         "scope(1)",
         "scope",

@@ -12,18 +12,21 @@ from textual.screen import Screen
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.ui.common.compare_asked import CompareAsked
-from torchprof_tui.ui.common.messages import PromptChanged, PromptClosed, PromptSubmitted
+from torchprof_tui.ui.common.messages import PromptChanged, PromptClosed, PromptSubmitted, WhatIfRead
+from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.prompt_input import Prompt
 from torchprof_tui.ui.diff.comparison_request import parse_request, suggest_forms
 from torchprof_tui.ui.explorer import slice_export
 from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
+from torchprof_tui.ui.explorer.path.what_if_controller import FORMS as WHAT_IF_FORMS
+from torchprof_tui.ui.explorer.path.what_if_controller import WhatIfController
 from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
 from torchprof_tui.ui.explorer.view_state import ViewState
 
 CASE_NOTE = "case-sensitive: it has a capital"
 """Said of a search text with a capital, which finds that capital only."""
 
-SEARCH, GO_TO, SLICE, COMPARE = "search", "go to", "write slice to", "compare with"
+SEARCH, GO_TO, SLICE, COMPARE, WHAT_IF = "search", "go to", "write slice to", "compare with", "what if"
 
 ShowMessage = Callable[[str], None]
 
@@ -35,8 +38,14 @@ class PromptController:
     """
 
     def __init__(
-        self, screen: Screen[Any], view_state: ViewState, moves: SelectionMoves, show_message: ShowMessage
+        self,
+        screen: Screen[Any],
+        view_state: ViewState,
+        moves: SelectionMoves,
+        what_if: WhatIfController,
+        show_message: ShowMessage,
     ) -> None:
+        self.what_if = what_if
         self._screen, self._view_state, self._moves, self._show_message = screen, view_state, moves, show_message
         self._debounced_worker = DebouncedWorker(screen)
         self.prompt = Prompt(id="prompt")
@@ -56,17 +65,31 @@ class PromptController:
     def open_comparison(self, suggested: str) -> None:
         self._open(COMPARE, suggest_forms(suggested), suggested, replace=True)
 
+    def open_what_if(self) -> None:
+        self._open(WHAT_IF, self._clip_hint(WHAT_IF_FORMS), self.what_if.suggest())
+
     def handle_change(self, message: PromptChanged) -> None:
         if message.purpose == SEARCH:
             self._debounced_worker.debounce("search", partial(self._preview_search, message.text))
         elif message.purpose == COMPARE:
             self.prompt.show_hint(suggest_forms(message.text))
+        elif message.purpose == WHAT_IF:
+            if message.text.strip():
+                self.what_if.ask(message.text, is_final=False)
+            else:
+                self.prompt.show_hint(self._clip_hint(WHAT_IF_FORMS))
 
     def handle_submit(self, message: PromptSubmitted) -> None:
         if message.purpose == SLICE:
             self._write_slice(message.text)
         elif message.purpose == COMPARE:
             self._ask_comparison(message.text)
+        elif message.purpose == WHAT_IF:
+            if message.text.strip():
+                self.what_if.ask(message.text, is_final=True)
+            else:
+                self.what_if.clear()
+                self._close("no scenario: the step as recorded")
         elif message.purpose == GO_TO:
             problem = self._view_state.jump(partial(self._view_state.go_to, message.text))
             if problem:
@@ -86,6 +109,19 @@ class PromptController:
         if message.purpose == SEARCH:
             self._view_state.search.set_query("")
         self._close()
+
+    def receive_forecast(self, message: WhatIfRead) -> None:
+        """Show a forecast beside what is typed; of a submitted text in the panel, if it can be made."""
+        if message.is_final and message.forecast is not None:
+            self.what_if.show(message)
+            self._close(f"what if: {message.forecast.describe()}")
+        elif self.prompt.is_open:
+            said = message.problem if message.forecast is None else message.forecast.describe()
+            self.prompt.show_hint(self._clip_hint(said))
+
+    def _clip_hint(self, text: str) -> str:
+        """Clip a hint to half the screen: the other half is for what is typed."""
+        return truncate(text, self._screen.size.width // 2)
 
     def _open(self, purpose: str, hint: str, text: str = "", replace: bool = False) -> None:
         self._screen.add_class("asking")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
@@ -15,6 +15,7 @@ from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import build_rank_checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.analysis.patterns.verdict.wins import predict_wins, rank_by_wins
 from torchprof_tui.trace.model.trace import Trace
 
 
@@ -58,6 +59,8 @@ class LatestOnlyChecker:
         self._latest: Scope | None = None
         self._precomputed: PrecomputedCheck | None = None
         self._default_result: CheckResult | None = None  # kept: the whole trace is requested again and again
+        self._ranked_result: CheckResult | None = None
+        self._trace = trace
 
     @property
     def default_scope(self) -> Scope:
@@ -84,7 +87,7 @@ class LatestOnlyChecker:
         """Check a scope. None if it was cancelled, or if another scope has been requested since."""
         self._latest = scope
         if scope.is_whole_trace and self._default_result is not None:
-            return self._default_result
+            return self._rank_default_result()
 
         def raise_if_superseded() -> None:
             if self._latest is not scope:
@@ -93,6 +96,16 @@ class LatestOnlyChecker:
         with self._lock, suppress(_CancelledError):
             return self._check(scope, raise_if_superseded)
         return None
+
+    def _rank_default_result(self) -> CheckResult:
+        """Rank the problems of the whole trace by what their fixes win; predicted once."""
+        with self._lock:
+            if self._ranked_result is None:
+                assert self._default_result is not None
+                result = self._default_result
+                wins = predict_wins(self._trace, result.findings)
+                self._ranked_result = replace(result, findings=rank_by_wins(result.findings, wins))
+            return self._ranked_result
 
     def _check(self, scope: Scope, raise_if_cancelled: Callable[[], object] = lambda: None) -> CheckResult:
         findings = self._checker.check(scope, raise_if_cancelled=raise_if_cancelled)

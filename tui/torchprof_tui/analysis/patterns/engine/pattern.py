@@ -124,13 +124,15 @@ class Pattern:
 class Finding:
     """A pattern's answer in a scope; `share` is the time at stake over the scope's length, 0..1.
 
-    `line`: where in the user's code a problem comes from, if it is known.
+    `line`: where in the user's code a problem comes from, if it is known. `won`: what its fix wins, as a share of a
+    step, 0..1; None where that was not predicted.
     """
 
     pattern: Pattern
     answer: Answer
     share: float
     line: SourceLine | None = None
+    won: float | None = None
 
     @property
     def id(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
@@ -15,6 +15,7 @@ from torchprof_tui.analysis.patterns.verdict.own_time import OwnTime, find_divid
 from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree
 from torchprof_tui.analysis.patterns.verdict.tree_lines import merge_trees
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.analysis.patterns.verdict.wins import Wins, predict_wins, rank_by_wins
 from torchprof_tui.trace.model.trace import Trace
 
 LISTED_GAPS = 10
@@ -23,13 +24,17 @@ LISTED_GAPS = 10
 
 @dataclass(frozen=True)
 class CheckReport:
-    """A checked scope: `findings`, worst first, one verdict per rank (one without ranks), the largest `gaps`."""
+    """A checked scope: `findings`, worst first, one verdict per rank (one without ranks), the largest `gaps`.
+
+    `wins`: what fixes win, which ranks the problems.
+    """
 
     trace: Trace
     scope: Scope
     findings: list[Finding]
     verdicts: list[Verdict]
     gaps: Sequence[LargestGap] = ()
+    wins: Wins = field(default_factory=Wins)
 
     @property
     def problems(self) -> list[Finding]:
@@ -88,13 +93,19 @@ class CheckReport:
         return f"{fired} found · {absent} not present · {len(self.undecidable)} undetermined"
 
 
-def check_trace(trace: Trace, scope: Scope) -> CheckReport:
-    """Check the scope: findings, worst first, a verdict per rank, and the largest gaps."""
+def check_trace(trace: Trace, scope: Scope, *, with_wins: bool = True) -> CheckReport:
+    """Check the scope: findings, worst first, a verdict per rank, and the largest gaps.
+
+    Problems of a whole trace are ranked by what their fixes win, where that can be predicted and is asked for.
+    """
     if trace.merged_ranks is not None:
         ranks = MultiRankChecker(trace)
-        return CheckReport(trace, scope, *ranks.check(scope), ranks.list_largest_gaps(scope, LISTED_GAPS))
-
-    checker = Checker(trace)
-    findings = checker.check(scope)
-    verdict = checker.decide_verdict(scope, findings)
-    return CheckReport(trace, scope, findings, [verdict], checker.list_largest_gaps(scope, LISTED_GAPS))
+        findings, verdicts = ranks.check(scope)
+        gaps = ranks.list_largest_gaps(scope, LISTED_GAPS)
+    else:
+        checker = Checker(trace)
+        findings = checker.check(scope)
+        verdicts = [checker.decide_verdict(scope, findings)]
+        gaps = checker.list_largest_gaps(scope, LISTED_GAPS)
+    wins = predict_wins(trace, findings) if scope.is_whole_trace and with_wins else Wins()
+    return CheckReport(trace, scope, rank_by_wins(findings, wins), verdicts, gaps, wins)

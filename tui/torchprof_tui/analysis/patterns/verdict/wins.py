@@ -1,23 +1,29 @@
-"""What mending a pattern would win: its remedy as a scenario of a step."""
+"""What mending a pattern would win: its remedy as a scenario of a step, predicted by the replay of its graph.
+
+One step stands for the trace: that of median duration. The work is bounded, so that a check of a large trace takes no
+second longer: large steps are left out, and of many problems those with most time at stake are predicted.
+"""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from torchprof_tui.analysis.critical_path.step_window import WindowError
-from torchprof_tui.analysis.patterns.engine.check_scope import default_scope
-from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
+import numpy as np
+
+from torchprof_tui.analysis.critical_path.step_window import WindowError, select_step
+from torchprof_tui.analysis.patterns.engine.checker import severity_sort_key
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
-from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport, check_trace
 from torchprof_tui.analysis.what_if.forecast import Forecaster
 from torchprof_tui.analysis.what_if.rank_join import build_step_model
 from torchprof_tui.analysis.what_if.scenario import Scenario, ScenarioError, ScenarioKind, parse_scenario
 from torchprof_tui.trace.model.trace import Trace
 
-MAX_EVENTS = 200_000
-"""Largest trace of which a check predicts what fixes win."""
+MAX_STEP_EVENTS = 400_000
+"""Events of the step, on all ranks, up to which its graph is built."""
+
+MAX_REPLAYED_EDGES = 150_000
+"""Edges that are replayed for all predictions together: one takes 3 to 4 µs, in three rounds."""
 
 _REMEDIES = {
     "overhead-bound": "launch=graph",
@@ -65,56 +71,75 @@ def find_remedy(finding: Finding) -> Scenario | None:
     return None
 
 
-def estimate_win(trace: Trace, finding: Finding) -> float | None:
-    """Estimate the share of a step that mending a finding wins, 0..1; None where it cannot be predicted."""
-    return _estimate_all(trace, [finding]).get(finding.id)
+@dataclass(frozen=True, slots=True)
+class Wins:
+    """What fixes win: `shares` of a step, 0..1, by pattern id. `step`: the name of the one that was replayed.
 
-
-def estimate_wins(report: CheckReport) -> dict[str, float]:
-    """Estimate what mending each significant problem of a report wins, as a share of a step, 0..1, by id.
-
-    Of whole traces of up to MAX_EVENTS events: a prediction is one replay, but its graph takes time to build.
+    `problem`: why nothing could be predicted and problems are ranked by time at stake, else empty.
     """
-    if not report.scope.is_whole_trace or len(report.trace) > MAX_EVENTS:
-        return {}
-    return _estimate_all(report.trace, report.problems)
+
+    shares: dict[str, float] = field(default_factory=dict)
+    step: str = ""
+    problem: str = ""
 
 
-def _estimate_all(trace: Trace, findings: Sequence[Finding]) -> dict[str, float]:
-    remedies = {finding.id: find_remedy(finding) for finding in findings}
+def predict_wins(trace: Trace, findings: Sequence[Finding]) -> Wins:
+    """Predict what mending each significant problem wins; findings worst first, with rows of this trace."""
+    remedies = {finding.id: find_remedy(finding) for finding in findings if finding.is_significant}
     scenarios = {name: remedy for name, remedy in remedies.items() if remedy is not None}
-    wins: dict[str, float] = {}
     if not scenarios:
-        return wins
+        return Wins()
     try:
+        events = _count_step_events(trace)
+        if events > MAX_STEP_EVENTS:
+            return Wins(problem=f"a step has {events:,} events; what a fix wins: what-if --set pattern=ID")
         forecaster = Forecaster(build_step_model(trace))
     except WindowError:
-        return wins
+        return Wins()
+    unchanged = forecaster.predict([])
+    if not unchanged.is_trusted:
+        error = abs(unchanged.replay_error) * 100
+        return Wins(problem=f"the replay of a step is off by {error:.0f} %: critical-path says what is missing")
+    found: dict[str, float] = {}
+    known: dict[Scenario, float | None] = {}
+    budget = MAX_REPLAYED_EDGES - len(forecaster.model.source)
     for name, scenario in scenarios.items():
-        with contextlib.suppress(ScenarioError):  # not in the step that is replayed
-            forecast = forecaster.predict([scenario])
-            if forecast.is_trusted and forecast.before:
-                wins[name] = max(1 - forecast.after / forecast.before, 0.0)
-    return wins
+        key = replace(scenario, text="")
+        if key not in known:
+            if known and budget < len(forecaster.model.source):
+                continue
+            budget -= len(forecaster.model.source)
+            known[key] = _predict_share(forecaster, scenario)
+        share = known[key]
+        if share is not None:
+            found[name] = share
+    return Wins(found, unchanged.step or "")
 
 
-def expand_patterns(trace: Trace, scenarios: Sequence[Scenario]) -> list[Scenario]:
-    """Replace `pattern=ID` by the scenario of its remedy. Raises ScenarioError where it was not found."""
-    if not any(scenario.kind is ScenarioKind.PATTERN for scenario in scenarios):
-        return list(scenarios)
-    found = {finding.id: finding for finding in check_trace(trace, default_scope(trace)).findings}
-    return [_expand(scenario, found) for scenario in scenarios]
+def rank_by_wins(findings: Sequence[Finding], wins: Wins) -> list[Finding]:
+    """Set what fixes win, and sort the problems by it: of the others the time at stake counts."""
+    known = [replace(finding, won=wins.shares.get(finding.id)) for finding in findings]
+    return sorted(known, key=severity_sort_key)
 
 
-def _expand(scenario: Scenario, found: dict[str, Finding]) -> Scenario:
-    if scenario.kind is not ScenarioKind.PATTERN:
-        return scenario
-    name = scenario.subject
-    if name not in PATTERNS:
-        raise ScenarioError(f"{scenario.text!r}: no pattern {name!r}; `check --list` names them")
-    if name not in found or not found[name].has_fired:
-        raise ScenarioError(f"{scenario.text!r}: `check` did not find it in this trace")
-    remedy = find_remedy(found[name])
-    if remedy is None:
-        raise ScenarioError(f"{scenario.text!r}: no scenario describes its remedy; change kernels or ops yourself")
-    return remedy
+def _predict_share(forecaster: Forecaster, scenario: Scenario) -> float | None:
+    try:
+        forecast = forecaster.predict([scenario])
+    except ScenarioError:  # not in the step that is replayed
+        return None
+    return max(1 - forecast.after / forecast.before, 0.0) if forecast.before else None
+
+
+def _count_step_events(trace: Trace) -> int:
+    """Count the events of the step that is replayed, on all ranks. Raises WindowError."""
+    ranks = [rank.trace for rank in trace.all_ranks]
+    chosen = select_step(ranks[0], None)
+    if chosen is None:
+        return sum(len(each) for each in ranks)
+    count = 0
+    for each in ranks:
+        step = select_step(each, chosen.number)
+        if step is not None:
+            inside = (each.start >= step.start) & (each.start < step.start + step.duration)
+            count += int(np.count_nonzero(inside))
+    return count

@@ -103,6 +103,7 @@ def format_entry(finding: Finding, width: int, current: bool, palette: Palette, 
     lines: Lines = [head if text_width < MIN_TEXT_CELLS else [*head, (title, palette.text)]]
     rows = [
         ("measured", seen),
+        ("wins", _describe_win(finding)),
         ("time", describe_own_time(finding, tree)),
         ("meaning", pattern.meaning),
         ("fix", finding.remedy.action),
@@ -117,6 +118,14 @@ def format_entry(finding: Finding, width: int, current: bool, palette: Palette, 
         if text:
             lines += format_labelled_text(" ", label, clean(text), width, palette, ROW_LABEL_CELLS)
     return lines
+
+
+def _describe_win(finding: Finding) -> str:
+    """Say what a fix wins, next to what is at stake; "" where that was not predicted."""
+    if finding.won is None:
+        return ""
+    stake = f"{format_duration(finding.answer.at_stake)}, {format_share(finding.share)}"
+    return f"its fix wins {format_share(finding.won)} of a step, by a replay of one; at stake: {stake}"
 
 
 def _count_evidence(finding: Finding) -> str:
@@ -144,7 +153,9 @@ def choose_sign(finding: Finding, palette: Palette) -> tuple[str, Style]:
 
 
 def format_stake(finding: Finding) -> str:
-    """Format the time at stake and its share of the scope, "" where a pattern costs no time."""
+    """Format what a fix wins, else the time at stake and its share of the scope; "" where a pattern costs no time."""
+    if finding.won is not None:
+        return f"wins {format_share(finding.won)}"
     if not finding.answer.at_stake:
         return ""
     return f"{format_duration(finding.answer.at_stake)}, {format_share(finding.share)}"

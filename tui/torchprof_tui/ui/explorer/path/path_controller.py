@@ -17,7 +17,7 @@ from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.explorer.lanes.timeline import Timeline
 from torchprof_tui.ui.explorer.panels.chain_panel import ChainPanel
 from torchprof_tui.ui.explorer.path.path_panel import OFF_HINT, PathPanel
-from torchprof_tui.ui.explorer.path.path_scope import PathScope, choose_scope
+from torchprof_tui.ui.explorer.path.path_scope import ALL_RANKS, PathScope, choose_scope, join_ranks
 from torchprof_tui.ui.explorer.view_state import ViewState
 
 if TYPE_CHECKING:
@@ -48,8 +48,10 @@ class PathController:
         self._view_state, self._timeline, self._chain_panel = view_state, timeline, chain_panel
         self.panel = PathPanel(view_state.trace, id="path")
         self.is_on = False
+        self._is_joined = False  # the path of all ranks, not that of the cursor's rank
         self._debounced_worker = DebouncedWorker(screen)
         self._requested: PathScope | None = None
+        self._rank_scope: PathScope | None = None  # of the cursor's rank
         self._kept: dict[PathScope, PathRead] = {}
         self._position = -1  # the segment that the last step along the path went to
         self._walked_event = -1  # selected by the last step: it may begin in another step, but belongs to this path
@@ -60,11 +62,18 @@ class PathController:
         return self.is_on and self.panel.shown is not None
 
     def toggle(self) -> str:
-        """Show the path, or hide it; a mark that still follows the selection ends here. Returns a message."""
-        self.is_on = not self.is_on
+        """Show the path, or hide it; a mark that still follows the selection ends here. Returns a message.
+
+        Of several ranks first the path of all, then that of the cursor's rank.
+        """
+        if self.is_on and self._is_joined:
+            self._is_joined = False
+        else:
+            self.is_on = not self.is_on
+            self._is_joined = self.is_on and self._view_state.trace.merged_ranks is not None
         if self.is_on and self._view_state.mark is not None and self._view_state.mark.live:
             self._view_state.toggle_mark()
-        self._requested = None
+        self._requested = self._rank_scope = None
         self.update()
         if not self.is_on:
             return "critical path hidden"
@@ -82,7 +91,9 @@ class PathController:
         rank_index = 0 if ranks is None else ranks.index_of_lane(state.current_rank().header_lane)
         if self._walked_event < 0 or state.selected != self._walked_event or self._requested is None:
             self._walked_event = -1
-            scope = choose_scope(state, rank_index, self._requested)
+            scope = self._rank_scope = choose_scope(state, rank_index, self._rank_scope)
+            if self._is_joined:
+                scope = join_ranks(scope, state.trace)
         else:
             scope = self._requested
         if scope != self._requested:
@@ -108,7 +119,12 @@ class PathController:
         path, share = message.path.path, message.path.path.shares[0]
         trust = "" if path.is_trusted else f" · replay error {path.replay_error * 100:.1f} %: dependencies are missing"
         most = f"{format_share(share.share)} {share.label}"
-        return f"critical path of {clean(message.scope.label)}: {most}{trust} · C hides it"
+        of = clean(message.scope.label)
+        if message.scope.rank_index == ALL_RANKS:
+            late = path.rank_shares[0]
+            most += f", {format_share(late.share)} on rank {late.rank}"
+            return f"critical path of {of} on all ranks: {most}{trust} · C: of this rank alone"
+        return f"critical path of {of}: {most}{trust} · C hides it"
 
     def _show(self, read: PathRead) -> None:
         self._position = -1

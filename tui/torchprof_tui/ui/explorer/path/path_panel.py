@@ -21,6 +21,7 @@ from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, w
 from torchprof_tui.ui.explorer.panels.event_title import shorten_event_name
 
 if TYPE_CHECKING:
+    from torchprof_tui.ui.explorer.path.shown_forecast import ShownForecast
     from torchprof_tui.ui.explorer.path.shown_path import PathSegment, ShownPath
 
 OFF_HINT = (
@@ -30,6 +31,9 @@ OFF_HINT = (
 TWO_COLUMNS_MIN_WIDTH = 104
 KINDS_WIDTH = 50
 BAR_CELLS = 12
+MAX_RANKS = 6
+NO_RANK = -1
+"""As `segments.NO_RANK`, which this module does not import: numpy code is imported on the worker thread."""
 
 
 class PathPanel(TextPanel):
@@ -41,6 +45,7 @@ class PathPanel(TextPanel):
         self._shown: ShownPath | None = None
         self._message = OFF_HINT
         self._selection = ""
+        self._forecast: ShownForecast | None = None
         self._cursor = 0
         self._reveals_cursor = False
         self._line_by_entry: dict[int, int] = {}
@@ -82,6 +87,11 @@ class PathPanel(TextPanel):
             self._selection = text
             self._reveals_cursor = self._cursor > 0
             self.refresh_content(top=False)
+
+    def show_forecast(self, forecast: ShownForecast | None) -> None:
+        """Show what a step would take with some changes, above the path; None for no changes."""
+        self._forecast = forecast
+        self.refresh_content()
 
     def move_cursor(self, distance: int) -> bool:
         """Move the cursor down by `distance` entries (up where negative); return False at an end."""
@@ -127,6 +137,10 @@ class PathPanel(TextPanel):
             step = 10 ** max(len(str(path.duration)) - 3, 0)
             of = f"{of}, {format_time(path.window.start, step)} to {format_time(path.window.end, step)}"
         rank = f"{shown.rank_label}, " if shown.rank_label else ""
+        if path.rank_shares:
+            parts = [f"rank {each.rank} {format_share(each.share)}" for each in path.rank_shares[:MAX_RANKS]]
+            others = len(path.rank_shares) - len(parts)
+            on_ranks = "on the path: " + ", ".join(parts) + (f" and {others} more" if others > 0 else "")
         error = f"replay error {path.replay_error * 100:.1f} %".replace("-0.0 %", "0.0 %")
         title = f"{error}: "
         lines: Lines = []
@@ -138,6 +152,9 @@ class PathPanel(TextPanel):
         else:
             title += f"dependencies are missing, do not trust this path of {rank}{of}, {format_duration(path.duration)}"
             lines += wrap_text(title, width, palette.warning)
+        if path.rank_shares:
+            lines += wrap_text(on_ranks, width, palette.text, "  ")
+        lines += self._format_forecast(width)
         for line in path.missing:
             lines += wrap_text(f"· {clean(line)}", width, palette.text, "  ")
         if path.advice:
@@ -145,6 +162,17 @@ class PathPanel(TextPanel):
         if self._selection:
             lines += wrap_text(f"▶ selected: {self._selection}", width, palette.accent, "  ")
         return lines
+
+    def _format_forecast(self, width: int) -> Lines:
+        """Format the forecast and its scenarios, with what each wins alone."""
+        forecast, palette = self._forecast, self.palette
+        if forecast is None:
+            return []
+        step = forecast.forecast.step or "the whole recording"
+        lines = wrap_text(f"what if, {clean(step)}: {forecast.describe()}", width, palette.accent, "  ")
+        alone = "  alone " if len(forecast.each) > 1 else "  "
+        lines += [[(truncate(f"{alone}{text}", width), palette.text)] for text in forecast.list_scenarios()]
+        return [*lines, [("  P changes the scenarios; an empty list ends it", palette.muted)]]
 
     def _format_kinds(self, shown: ShownPath, width: int, first: int) -> Lines:
         palette = self.palette
@@ -187,10 +215,11 @@ class PathPanel(TextPanel):
 
     def describe_segment(self, segment: PathSegment) -> str:
         """Describe a segment in a few words: its kind, and its event."""
+        rank = f"rank {segment.rank} " if segment.rank != NO_RANK else ""
         if segment.event < 0:
-            return segment.label
+            return f"{rank}{segment.label}"
         event = self._trace.event(segment.event)
         name = shorten_event_name(event)
         if event.kind in GPU_WORK and not segment.is_wait:
-            return f"{segment.label.partition(':')[0]}: {name}"
-        return f"{segment.label}, {'at' if segment.is_wait else 'in'} {name}"
+            return f"{rank}{segment.label.partition(':')[0]}: {name}"
+        return f"{rank}{segment.label}, {'at' if segment.is_wait else 'in'} {name}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torchprof_tui.analysis.repetition.step_list import are_repetitions
 from torchprof_tui.trace.model.trace import Step, Trace
@@ -10,10 +10,13 @@ from torchprof_tui.ui.explorer.view_state import ViewState
 
 MARKED_RANGE = "the marked range"
 
+ALL_RANKS = -1
+"""Instead of the index of a rank: the path of all ranks."""
+
 
 @dataclass(frozen=True, slots=True)
 class PathScope:
-    """A scope of one rank, ns. `event`: of a recorded step, in the whole trace; -1 for a range."""
+    """A scope of one rank or of ALL_RANKS, ns. `event`: of a recorded step, in the whole trace; -1 for a range."""
 
     rank_index: int
     start: int
@@ -56,6 +59,17 @@ def choose_scope(state: ViewState, rank_index: int, before: PathScope | None) ->
     start, end = max(view.t0, first), min(view.t1, last)
     label = "the whole recording" if (start, end) == (first, last) else "the time that was on screen"
     return PathScope(rank_index, start, end, label)
+
+
+def join_ranks(scope: PathScope, trace: Trace) -> PathScope:
+    """Return the scope of all ranks that a scope of one belongs to: its step, as on the first rank, or its range."""
+    step = next((each for each in trace.all_ranks[scope.rank_index].steps if each.event == scope.event), None)
+    if step is None:
+        return replace(scope, rank_index=ALL_RANKS)
+    for each in trace.all_ranks[0].steps:
+        if each.number == step.number:
+            return PathScope(ALL_RANKS, each.start, each.start + each.duration, each.name, each.event)
+    return replace(scope, rank_index=ALL_RANKS, event=-1)
 
 
 def covers_whole(trace: Trace, scope: PathScope) -> bool:

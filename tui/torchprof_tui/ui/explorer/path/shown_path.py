@@ -1,6 +1,7 @@
 """A critical path with what the screen shows of it; read on worker threads, which import this module.
 
-Of several ranks it is the path of one: its events are those of its own trace, `first` less than in the whole trace.
+Of several ranks it is the path of all, with the events of the whole trace, or of one: then its events are those of its
+own trace, `first` less than in the whole trace.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ import numpy as np
 
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath, find_critical_path, find_path_of_window
 from torchprof_tui.analysis.critical_path.path_rows import WAITS, PathRows, find_path_rows, list_longest
-from torchprof_tui.analysis.critical_path.segments import LABELS, NO_CLASS
+from torchprof_tui.analysis.critical_path.segments import NO_RANK, SegmentKind, describe_kind
 from torchprof_tui.analysis.critical_path.step_window import WindowError, select_window
-from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.analysis.rank_path.joined_path import find_joined_path
+from torchprof_tui.analysis.rank_path.path_of_run import split_path
 from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.messages import PathRead
-from torchprof_tui.ui.explorer.path.path_scope import PathScope, covers_whole
+from torchprof_tui.ui.explorer.path.path_scope import ALL_RANKS, PathScope, covers_whole
 
 MAX_LONGEST = 50
 """Segments that the panel lists."""
@@ -27,13 +29,17 @@ MAX_LONGEST = 50
 
 @dataclass(frozen=True, slots=True)
 class PathSegment:
-    """One segment, ns. `event`: in the whole trace, -1 for none; of a wait the work or the launch that waits."""
+    """One segment, ns. `event`: in the whole trace, -1 for none; of a wait the work or the launch that waits.
+
+    `rank`: number of the rank on a path of all ranks, else NO_RANK.
+    """
 
     label: str
     start: int
     end: int
     event: int
     is_wait: bool
+    rank: int = NO_RANK
 
 
 @dataclass(frozen=True)
@@ -51,14 +57,13 @@ class ShownPath:
     def segment(self, index: int) -> PathSegment:
         """Return a segment by its index."""
         segments = self.path.segments
-        kind, event, kernel_class = (
-            int(column[index]) for column in (segments.kind, segments.event, segments.kernel_class)
+        kind, event, kernel_class, rank = (
+            int(column[index]) for column in (segments.kind, segments.event, segments.kernel_class, segments.rank)
         )
-        label = next(text for each, text in LABELS.items() if each == kind)
-        if kernel_class != NO_CLASS:
-            label = f"{label}: {KernelClass(kernel_class).label}"
+        label = describe_kind(SegmentKind(kind), kernel_class, rank)
         whole = event + self.first if event >= 0 else -1
-        return PathSegment(label, int(segments.start[index]), int(segments.end[index]), whole, kind in WAITS)
+        own = rank if self.path.rank_shares else NO_RANK
+        return PathSegment(label, int(segments.start[index]), int(segments.end[index]), whole, kind in WAITS, own)
 
     def list_segments(self, kind: int) -> I32:
         """List the segments of a kind, an index of `path.shares`, in time order; of all for -1."""
@@ -67,6 +72,8 @@ class ShownPath:
             return np.arange(len(segments), dtype=np.int32)
         share = self.path.shares[kind]
         chosen = (segments.kind == share.kind) & (segments.kernel_class == share.kernel_class)
+        if share.rank != NO_RANK:
+            chosen &= segments.rank == share.rank
         return np.flatnonzero(chosen).astype(np.int32)
 
     def describe_event(self, trace: Trace, event: int) -> str:
@@ -97,17 +104,40 @@ class ShownPath:
 
 def read_path(trace: Trace, scope: PathScope) -> PathRead:
     """Find the critical path of a scope, or why there is none."""
-    rank = trace.all_ranks[scope.rank_index]
+    ranks = trace.merged_ranks
+    is_joined = ranks is not None and scope.rank_index == ALL_RANKS
+    rank = trace.all_ranks[0 if is_joined else scope.rank_index]
+    whole, first, last, label = (
+        (trace, 0, len(trace), f"all {len(trace.all_ranks)} ranks")
+        if is_joined
+        else (rank.trace, rank.first, rank.last, rank.label)
+    )
     try:
-        path = _find_path(rank, scope)
+        if is_joined:
+            path = _find_joined_path(trace, scope)
+        else:
+            path = _find_path(rank, scope)
+            path = path if ranks is None else split_path(path, ranks, scope.rank_index)
     except WindowError as error:
         return PathRead(scope, None, str(error))
-    lanes = trace.lanes[rank.first_lane : rank.last_lane]
+    lanes = trace.lanes if is_joined else trace.lanes[rank.first_lane : rank.last_lane]
     row_base = np.array([lane.row_base for lane in lanes], np.int64)
-    rows = find_path_rows(rank.trace, path.segments, row_base, trace.row_index.rows)
-    _ = path.shares, path.path_events  # computed here, not when the screen asks
+    rows = find_path_rows(whole, path.segments, row_base, trace.row_index.rows)
+    _ = path.shares, path.path_events, path.rank_shares  # computed here, not when the screen asks
     longest = list_longest(path.segments, MAX_LONGEST)
-    return PathRead(scope, ShownPath(scope, path, rows, longest, rank.label, rank.first, rank.last))
+    return PathRead(scope, ShownPath(scope, path, rows, longest, label, first, last))
+
+
+def _find_joined_path(trace: Trace, scope: PathScope) -> CriticalPath:
+    """Find the path of all ranks. The scope names the step as it is on the first rank."""
+    ranks = trace.merged_ranks
+    assert ranks is not None
+    for step in ranks.all[0].steps:
+        if step.event == scope.event:
+            return find_joined_path(ranks, step.number)
+    if covers_whole(trace, scope) and not any(rank.trace.steps for rank in ranks.all):
+        return find_joined_path(ranks)
+    return find_joined_path(ranks, time_range=(scope.start, scope.end))
 
 
 def _find_path(rank: Rank, scope: PathScope) -> CriticalPath:
