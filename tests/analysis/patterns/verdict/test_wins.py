@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from torchprof_samples import find
@@ -93,3 +95,26 @@ def test_evidence_that_would_be_gone_is_named_by_row(starved: Trace) -> None:
             assert remedy.rows == tuple(finding.answer.events.tolist())
     (expanded,) = expand_patterns(starved, [parse_scenario("pattern=input-starved")])
     assert (expanded.kind, expanded.text) == (ScenarioKind.DATALOADER, "pattern=input-starved")
+
+
+def test_of_the_same_win_the_cause_comes_before_the_summary() -> None:
+    trace = load_trace(str(find("generate_eager").path), cache=False)
+    first, second, *_ = check_trace(trace, default_scope(trace)).problems
+    assert (first.id, second.id) == ("decode-without-graphs", "overhead-bound")
+    assert first.won == second.won
+
+
+def test_remedies_of_some_calls_are_no_graph_of_the_step() -> None:
+    """A loop of ops that costs 16 % of a recording does not win 93 % of it."""
+    assert {"op-loop", "host-code", "eager-fallback"}.isdisjoint(wins._REMEDIES)
+
+
+def test_without_steps_a_fix_wins_its_time_at_stake_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = load_trace(str(find("linear_eager").path), cache=False)
+    bare = replace(trace, steps=[])
+    findings = check_trace(bare, default_scope(bare), with_wins=False).findings
+    stakes = {finding.id: finding.share for finding in findings}
+    predicted = predict_wins(bare, findings)
+    assert predicted.shares
+    assert all(share <= stakes[name] for name, share in predicted.shares.items())
+    assert predicted.base == "the recording"

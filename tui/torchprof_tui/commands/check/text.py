@@ -102,7 +102,9 @@ def _problem_lines(found: Finding, report: CheckReport) -> list[RenderableType]:
     if found.won is None:
         line.append(f"{found.id:<{_ID_CELLS}}{_format_stake(found, report.share_base)}", style="bold")
     else:
-        line.append(f"{found.id:<{_ID_CELLS}} its fix wins {format_share(found.won)} of a step", style="bold")
+        line.append(
+            f"{found.id:<{_ID_CELLS}} its fix wins {format_share(found.won)} of {report.wins.base}", style="bold"
+        )
         line.append(f"; at stake:{_format_stake(found, report.share_base)}", style="not bold default")
     if own := describe_own_time(found, report.divided_tree):
         line.append(f" ({clean(own)})", style="not bold default")

@@ -227,7 +227,9 @@ class _TraceDecoder:
             size=self._window.offset,
             unreadable=self._entry_decoder.unreadable,
             not_objects=columns.not_objects,
-            problems=problems.problems(),
+            problems=sorted(
+                problems.problems(), key=lambda problem: problem.kind
+            ),  # the same on any number of processes
             large_keys=self._large_keys.values,
         )
 

@@ -173,13 +173,14 @@ _SUMMARY_IDS = GENERAL_PATTERN_IDS | {"call-count"}
 """Patterns that add up what others explain: the calls of all ops, the gaps of the whole scope."""
 
 
-def severity_sort_key(finding: Finding) -> tuple[int, int, int, float, int]:
+def severity_sort_key(finding: Finding) -> tuple[int, int, int, float, bool, int]:
     """Return the sort key of a finding: state, severity, how much it explains, what its fix wins, the time at stake.
 
     Of the patterns that cost enough time, those with one cause, or a known win, come before the summaries of a whole
-    scope. Where the win of a fix is not known, the share of time at stake stands for it.
+    scope, and with the same win as well. Where the win of a fix is not known, the share of time at stake stands for it.
     """
     weight = _SEVERITY_ORDER.index(finding.pattern.severity) if finding.has_fired else 0
-    tier = 2 if not finding.is_significant else 1 if finding.id in _SUMMARY_IDS and finding.won is None else 0
+    is_summary = finding.id in _SUMMARY_IDS
+    tier = 2 if not finding.is_significant else 1 if is_summary and finding.won is None else 0
     worth = finding.share if finding.won is None else finding.won
-    return _STATE_ORDER.index(finding.state), weight, tier, -worth, -finding.answer.at_stake
+    return _STATE_ORDER.index(finding.state), weight, tier, -worth, is_summary, -finding.answer.at_stake

@@ -29,9 +29,6 @@ _REMEDIES = {
     "overhead-bound": "launch=graph",
     "tiny-kernels": "launch=graph",
     "decode-without-graphs": "launch=graph",
-    "eager-fallback": "launch=graph",
-    "host-code": "launch=graph",
-    "op-loop": "launch=graph",
     "memory-bound-elementwise": "compile",
     "sync-in-step": "sync=0",
     "token-sync": "sync=0",
@@ -41,7 +38,8 @@ _REMEDIES = {
     "exposed-comm": "collectives=overlapped",
     "straggler": "late-rank=0",
 }
-"""id -> the scenario that its remedy comes to."""
+"""id -> the scenario that its remedy comes to. Remedies of some calls only, such as those of a loop, have none: a graph
+of the whole step would win far more."""
 
 _GONE_EVENTS = frozenset(
     (
@@ -82,10 +80,20 @@ class Wins:
     step: str = ""
     problem: str = ""
 
+    @property
+    def base(self) -> str:
+        """What the shares are shares of."""
+        return "a step" if self.step else "the recording"
+
 
 def predict_wins(trace: Trace, findings: Sequence[Finding]) -> Wins:
-    """Predict what mending each significant problem wins; findings worst first, with rows of this trace."""
+    """Predict what mending each significant problem wins; findings worst first, with rows of this trace.
+
+    Without steps the whole recording is replayed, start-up included, which no remedy shortens: of it a fix wins at most
+    the time at stake.
+    """
     remedies = {finding.id: find_remedy(finding) for finding in findings if finding.is_significant}
+    stakes = {finding.id: finding.share for finding in findings}
     scenarios = {name: remedy for name, remedy in remedies.items() if remedy is not None}
     if not scenarios:
         return Wins()
@@ -112,7 +120,7 @@ def predict_wins(trace: Trace, findings: Sequence[Finding]) -> Wins:
             known[key] = _predict_share(forecaster, scenario)
         share = known[key]
         if share is not None:
-            found[name] = share
+            found[name] = share if trace.steps else min(share, stakes[name])
     return Wins(found, unchanged.step or "")
 
 

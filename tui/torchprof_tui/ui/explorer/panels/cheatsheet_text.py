@@ -125,7 +125,7 @@ def _describe_win(finding: Finding) -> str:
     if finding.won is None:
         return ""
     stake = f"{format_duration(finding.answer.at_stake)}, {format_share(finding.share)}"
-    return f"its fix wins {format_share(finding.won)} of a step, by a replay of one; at stake: {stake}"
+    return f"its fix wins {format_share(finding.won)} of the time, by a replay; at stake: {stake}"
 
 
 def _count_evidence(finding: Finding) -> str:
