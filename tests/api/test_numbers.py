@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,76 @@ def test_memory(capsys: pytest.CaptureFixture[str]) -> None:
     assert gpu.allocated_bytes is not None
     assert gpu.reserved_bytes is not None
     assert 0 < gpu.allocated_bytes <= gpu.reserved_bytes
+
+
+@pytest.mark.parametrize(("at", "by"), [("peak", "category"), ("half", "op"), ("end", "line")])
+def test_memory_at_a_time(capsys: pytest.CaptureFixture[str], spec: str, at: str, by: Any) -> None:
+    trace = tt.open(spec)
+    time: int | str = trace.duration_ns // 2 if at == "half" else at
+    words = ("memory", spec, "--by", by, "--at", f"{time}ns" if at == "half" else at, "--json")
+    told = ask_both(capsys, words, lambda: trace.memory_at(time, by=by))
+    if told is None:
+        return
+    answer, alive = told
+    assert (alive.device, alive.time_ns, alive.allocated_bytes, alive.reserved_bytes) == (
+        answer["device"],
+        *(answer["at"][key] for key in ("time_ns", "alive_bytes", "reserved_bytes")),
+    )
+    assert [(each.label, each.bytes, each.allocations) for each in alive.groups] == [
+        tuple(each[key] for key in ("label", "bytes", "allocations")) for each in answer["groups"]
+    ]
+    assert sum(each.bytes for each in alive.groups) == alive.allocated_bytes
+
+
+def test_critical_paths(capsys: pytest.CaptureFixture[str], spec: str) -> None:
+    trace = tt.open(spec)
+    told = ask_both(capsys, ("critical-path", spec, "--json"), trace.critical_path)
+    if told is None:
+        return
+    answer, path = told
+    assert (path.window.start, path.duration / 1000, path.replayed / 1000, path.replay_error, path.inferred) == tuple(
+        answer[key] for key in ("start_ns", "duration_us", "replay_us", "replay_error", "inferred")
+    )
+    assert [(each.label, each.time / 1000, each.share, each.count) for each in path.shares] == [
+        tuple(each[key] for key in ("kind", "us", "share", "count")) for each in answer["segments"]
+    ]
+    rank = trace.select_rank(trace.ranks[0]) if trace.ranks else trace
+    assert [(rank.events[each.event].name, each.time) for each in path.find_longest(len(answer["events"]))] == [
+        (each["name"], each["on_path_ns"]) for each in answer["events"]
+    ]
+
+
+@pytest.mark.parametrize("changes", [["cpu=0.5"], ["gpu=0.5", "sync=0"]], ids=",".join)
+def test_predictions(capsys: pytest.CaptureFixture[str], spec: str, changes: list[str]) -> None:
+    words = ("what-if", spec, *(word for change in changes for word in ("--set", change)), "--json")
+    told = ask_both(capsys, words, lambda: tt.open(spec).what_if(changes))
+    if told is None:
+        return
+    answer, forecast = told
+    times = (forecast.recorded, forecast.replayed, forecast.before, forecast.after, forecast.alone)
+    assert tuple(time / 1000 for time in times) == tuple(
+        answer[f"{name}_us"] for name in ("duration", "replay", "before", "after", "alone")
+    )
+    assert (forecast.step, forecast.replay_error, forecast.is_trusted) == tuple(
+        answer[key] for key in ("step", "replay_error", "trusted")
+    )
+    assert [(each.label, each.time / 1000, each.share) for each in forecast.path] == [
+        tuple(each[key] for key in ("kind", "us", "share")) for each in answer["path"]
+    ]
+
+
+def ask_both(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], ask: Callable[[], Any]) -> Any:
+    """Return the answers of a command and of the API, or None where both say for the same reason that there is none."""
+    status, out, err = call_main(capsys, *words)
+    if not status:
+        answer = json.loads(out)
+        if answer.get("cannot_tell") is None:
+            return answer, ask()
+        err = answer["cannot_tell"]
+    with pytest.raises(tt.TraceError) as error:
+        ask()
+    assert str(error.value).removeprefix("--set ").rpartition(": ")[2].strip() in err
+    return None
 
 
 def test_checks(capsys: pytest.CaptureFixture[str], spec: str) -> None:

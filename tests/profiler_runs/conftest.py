@@ -130,7 +130,7 @@ def zygote() -> Iterator[Callable[[dict[str, Any]], Any]]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
     )
     assert process.stdin is not None
     assert process.stdout is not None

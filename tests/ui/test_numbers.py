@@ -1,4 +1,7 @@
-"""Property: the app shows the numbers that the commands print as JSON: table, verdict, findings, chain and account."""
+"""Property: the app shows the numbers that the commands print as JSON: table, verdict, findings, chain, path and diff.
+
+The memory screen has its own test of this: ui/memory/test_memory_screen.py. No screen shows predictions or a fleet.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,12 @@ from textual.pilot import Pilot
 
 import torchprof_tui as tt
 from tests.helpers.command_line import read_json_answer
+from tests.helpers.diff_app import comparison, lines_of
 from tests.helpers.explorer_app import explorer, settled, until
 from tests.helpers.paths import SAMPLES, SHARED_TRACES
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.loading.load_in_process import load_trace
+from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.table.table_screen import TableScreen
 
@@ -110,3 +116,37 @@ async def test_the_chain_of_the_longest_kernel(capsys: pytest.CaptureFixture[str
         said = read_screen(screen)
     for hop in chain.hops:
         assert " ".join(hop.name.split())[:12] in said
+        assert format_duration(hop.duration_ns) in said
+
+
+async def test_the_critical_path(capsys: pytest.CaptureFixture[str], path: Path) -> None:
+    """Of the step of median duration, which the command asks about and the app after `C` on its annotation."""
+    told = read_json_answer(capsys, "critical-path", str(path), "--json")
+    shown = load_trace(str(path), cache=False)
+    async with explorer(shown, SIZE) as (screen, pilot):
+        await settled(pilot)
+        if told["step"] is not None:
+            screen.view_state.select(next(step.event for step in shown.steps if step.name == told["step"]))
+        await pilot.press("C")
+        await settled(pilot)
+        said = read_screen(screen)
+    assert f"replay error {told['replay_error'] * 100:.1f} %".replace("-0.0", "0.0") in said or told["missing"]
+    assert format_duration(round(told["duration_us"] * 1000)) in said
+    for each in told["segments"][:5]:
+        numbers = (format_share(each["share"]), format_duration(round(each["us"] * 1000)), f"{each['count']:,}")
+        assert f"{' '.join(numbers)} {each['kind']}" in said
+
+
+async def test_a_diff(capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = (SAMPLES / f"attention_{name}.pt.trace.json.gz" for name in ("naive", "flash"))
+    told = read_json_answer(capsys, "diff", str(a), str(b), "--json")
+    async with comparison(load_trace(str(a), cache=False), load_trace(str(b), cache=False), SIZE) as (screen, _):
+        said = " ".join(" ".join(lines_of(screen)).split())
+    assert told["verdict"]["first"] in said
+    cause = told["verdict"]["causes"][0]
+    assert f"{cause['name']}: {format_duration(round(cause['delta_us'] * 1000))}" in said
+    assert len(told["parts"]) > 4
+    for part in sorted(told["parts"], key=lambda part: -abs(part["delta_us"]))[:4]:
+        times = [format_duration(round(part[f"{side}_us"] * 1000)) for side in ("a", "b", "delta")]
+        assert part["name"].removeprefix("GPU: ") in said
+        assert all(time.removeprefix("-") in said for time in times), (part, said)

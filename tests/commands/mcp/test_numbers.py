@@ -141,11 +141,13 @@ async def test_arrivals_are_those_of_table(capsys: pytest.CaptureFixture[str]) -
     assert said["totals"] == told["totals"]
 
 
-async def test_a_prediction_is_that_of_what_if(capsys: pytest.CaptureFixture[str]) -> None:
-    changes = ["cpu=0.5", "class=gemm*0.5"]
-    said = await Session(["."]).ask("what_if", trace="sample:train_gpt_eager", changes=changes, max_tokens=MANY)
-    told = repeat(capsys, said["command"])
-    assert {key: said[key] for key in ("after_us", "replay_error", "limit")} == {
-        key: told[key] for key in ("after_us", "replay_error", "limit")
+@pytest.mark.parametrize("spec", SPECS)
+async def test_a_prediction_is_that_of_what_if(capsys: pytest.CaptureFixture[str], spec: str) -> None:
+    changes = ["cpu=0.5", "class=gemm*0.5"] if "gpt" in spec else ["cpu=0.5"]
+    said = await Session(["."]).ask("what_if", trace=spec, changes=changes, max_tokens=MANY)
+    told, api = repeat(capsys, said["command"]), tt.open(spec).what_if(changes)
+    assert {key: value for key, value in said.items() if key not in ("command", "path")} == {
+        key: value for key, value in told.items() if key not in ("schema", "path")
     }
     assert unpack_records(said["path"]) == told["path"]
+    assert (said["after_us"], said["replay_error"]) == (api.after / 1000, api.replay_error)

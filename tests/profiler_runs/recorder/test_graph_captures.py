@@ -21,8 +21,11 @@ class Graph:  # what torch.cuda.CUDAGraph is derived from where torch has CUDA
     def __init__(self, *args): pass
     def capture_begin(self, *args, **kwargs): {begin}
     def capture_end(self, *args, **kwargs): {end}
+    capture_end_pre = capture_end  # what torch 2.14 calls instead, with the two below
+    def capture_end_post(self): pass
+    def instantiate(self): pass
 
-for name in ("__new__", "__init__", "capture_begin", "capture_end"):
+for name in ("__new__", "__init__", *(name for name in vars(Graph) if not name.startswith("_"))):
     setattr(torch.cuda.CUDAGraph.__mro__[1], name, vars(Graph)[name])
 """
 

@@ -20,6 +20,7 @@ print(json.dumps([sys.argv, sys.path[0], __name__, __file__, __spec__, __package
     sys.modules["__main__"].Thing.__module__,
     [path for path in sys.path if "torchprof_runs" in path], "annotations" in globals(), 1 / 2]))
 def f(x: undefined_name_is_an_error): pass
+f.__annotations__  # where Python 3.14 evaluates them
 """
     (folder := Path(start("", name="empty.py").folder.parent) / "program").mkdir()
     (folder / "options.py").write_text("value = 1\n")

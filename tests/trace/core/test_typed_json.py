@@ -31,7 +31,8 @@ KINDS: dict[str, Any] = {
     "status": StatusMessage,
     "recent.json": RecentFile,
 }
-NESTED = 100_000
+NESTED = 1_000_000
+"""Python 3.14 limits the stack instead of the depth: it reads 100,000 levels."""
 
 
 def reason(data: bytes, name: str) -> str:

@@ -1,0 +1,77 @@
+"""Property: `fleet` says of each rank what the API, `check` and `table` say of that rank's trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+import torchprof_tui as tt
+from tests.helpers.command_line import read_json_answer
+from tests.helpers.paths import SAMPLES, SHARED_TRACES
+
+pytest.importorskip("pyarrow")
+
+MEMORY = ("train_gpt_stack_memory", "train_gpt_eager")
+
+
+def list_runs() -> Iterator[Any]:
+    yield pytest.param(SAMPLES / "train_gpt_2ranks", id="train_gpt_2ranks")
+    for name in ("ddp_4ranks", "fsdp_4ranks"):
+        missing = pytest.mark.skipif(not (SHARED_TRACES / name).exists(), reason="needs the shared traces")
+        yield pytest.param(SHARED_TRACES / name, id=name, marks=missing)
+
+
+@pytest.fixture(params=list_runs())
+def run(request: pytest.FixtureRequest) -> Path:
+    return Path(request.param)
+
+
+def test_ranks_are_as_their_own_traces_say(capsys: pytest.CaptureFixture[str], run: Path) -> None:
+    told, trace = read_json_answer(capsys, "fleet", run, "--json", "--jobs", "1"), tt.open(run)
+    assert told["ranks"] == len(trace.ranks) == len(told["slowest_ranks"])
+    for said in told["slowest_ranks"]:
+        rank = tt.open(said["file"])
+        assert said["rank"] == rank.rank
+        assert said["step_us"] == median(step.duration_ns for step in rank.steps) / 1000
+        assert said["regime"] == read_json_answer(capsys, "check", said["file"], "--json")["verdict"]["regime"]
+
+
+def test_steps_are_the_medians_of_the_ranks(capsys: pytest.CaptureFixture[str], run: Path) -> None:
+    told, trace = read_json_answer(capsys, "fleet", run, "--json", "--jobs", "1"), tt.open(run)
+    times: dict[int, list[float]] = {}
+    for step in trace.steps:
+        times.setdefault(step.number, []).append(step.duration_ns)
+    assert told["slowest_steps"]
+    for said in told["slowest_steps"]:
+        of_step = times[said["step"]]
+        assert (said["median_us"], said["longest_us"]) == (median(of_step) / 1000, max(of_step) / 1000)
+    assert told["step_us"] == median(median(each) for each in times.values()) / 1000
+
+
+def test_who_was_waited_for_agrees_with_the_arrivals(capsys: pytest.CaptureFixture[str], run: Path) -> None:
+    """`fleet` leaves out the first collective of each group, in which ranks wait for the recordings to begin."""
+    told = read_json_answer(capsys, "fleet", run, "--json", "--jobs", "1")
+    table = read_json_answer(capsys, "table", run, "--of", "arrivals", "--limit", "0", "--json")
+    rows = sorted(table["rows"], key=lambda row: row["start_us"])
+    groups = {row["group"]: row for row in reversed(rows)}
+    later = [row for row in rows if row not in groups.values()]
+    assert later
+    assert told["matched_collectives"] == len(rows)
+    for said in told["slowest_ranks"]:
+        last = [row for row in later if row["last_rank"] == said["rank"]]
+        assert said["waited_for"] == len(last)
+        if told["ranks"] == 2:  # the median rank waited half of what the other one did; clocks are aligned within a µs
+            assert said["delay_us"] * 2 == pytest.approx(sum(row["waited_us"] for row in last), abs=len(last))
+
+
+def test_the_peak_of_memory_is_that_of_memory(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for number, name in enumerate(MEMORY):
+        (tmp_path / f"rank{number}.pt.trace.json.gz").write_bytes((SAMPLES / f"{name}.pt.trace.json.gz").read_bytes())
+    told = read_json_answer(capsys, "fleet", tmp_path, "--json", "--jobs", "1")
+    by_file = {Path(said["file"]).name: said["memory_peak_bytes"] for said in told["slowest_ranks"]}
+    with tt.open(f"sample:{MEMORY[0]}") as trace:
+        assert by_file == {"rank0.pt.trace.json.gz": trace.memory_at().allocated_bytes, "rank1.pt.trace.json.gz": None}
