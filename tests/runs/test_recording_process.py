@@ -136,9 +136,10 @@ def test_a_program_that_does_not_stop_is_killed_with_its_children(
 def test_a_program_that_catches_ctrl_c_and_goes_on_is_ended_by_the_second_and_saves(record: Record) -> None:
     script = """
 import time
-print("ready", flush=True)
 while True:
-    try: time.sleep(600)
+    try:
+        print("ready", flush=True)  # ctrl+c may come at once
+        time.sleep(600)
     except KeyboardInterrupt: print("went on", flush=True)
 """
     run = record(script)
@@ -166,8 +167,8 @@ def test_closing_ends_it_and_its_children_and_it_saves(record: Record) -> None:
 def test_closing_does_not_wait_for_a_program_that_does_not_end(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording_process, "CLOSE_TIMEOUT_SECONDS", 0.1)
     run = record(
-        "import time\nprint('ready', flush=True)\nwhile True:\n"
-        "    try:\n        time.sleep(600)\n    except KeyboardInterrupt:\n        pass\n"
+        "import time\nwhile True:\n    try:\n        print('ready', flush=True)\n        time.sleep(600)\n"
+        "    except KeyboardInterrupt:\n        pass\n"
     )
     read_output(run, b"ready")
     folder = Path(run.folder or "")
