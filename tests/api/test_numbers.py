@@ -117,8 +117,7 @@ def test_critical_paths(capsys: pytest.CaptureFixture[str], spec: str) -> None:
     assert [(each.label, each.time / 1000, each.share, each.count) for each in path.shares] == [
         tuple(each[key] for key in ("kind", "us", "share", "count")) for each in answer["segments"]
     ]
-    rank = trace.select_rank(trace.ranks[0]) if trace.ranks else trace
-    assert [(rank.events[each.event].name, each.time) for each in path.find_longest(len(answer["events"]))] == [
+    assert [(trace.events[each.event].name, each.time) for each in path.find_longest(len(answer["events"]))] == [
         (each["name"], each["on_path_ns"]) for each in answer["events"]
     ]
 
