@@ -97,7 +97,7 @@ def documents(draw: st.DrawFn) -> str:
     entries = copy.deepcopy([*NAMES, *(entry for k in range(draw(st.integers(1, 5))) for entry in training(k))])
     header = copy.deepcopy(HEADER)
     for _ in range(draw(st.integers(0, 4))):
-        value = draw(st.sampled_from(ODD_VALUES))
+        value = copy.deepcopy(draw(st.sampled_from(ODD_VALUES)))  # a later value may be put into it
         target: Any = draw(st.sampled_from([*entries, header]))
         while True:  # into args or a list, or not
             key = draw(st.sampled_from(sorted(target) if isinstance(target, dict) else range(len(target))))

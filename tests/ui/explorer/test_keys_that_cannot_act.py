@@ -45,6 +45,7 @@ PREPARATIONS: dict[str, tuple[str, ...]] = {
     "zoomed in": ("right", *("W",) * 12),
 }
 OPENING_ACTIONS = (
+    "what_if",
     "table",
     "tree",
     "flame",

@@ -60,6 +60,8 @@ def create_opening_screen(app: SnapshotApp, opener: TraceOpener) -> Screen[Any]:
 
 def _is_pickle(spec: str) -> bool:
     try:
+        if not Path(spec).is_file():  # reading a pipe would wait for its writer, and take bytes of the trace
+            return False
         with open(spec, "rb") as file:
             head = file.read(2)
     except (OSError, ValueError):

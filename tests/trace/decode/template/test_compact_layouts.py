@@ -99,7 +99,7 @@ operators = st.builds(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
 @given(st.lists(st.one_of(operators, operators, samples), min_size=8, max_size=40), st.integers(300, 3000))
 @example([counter(k, 31.9681636282665 / (k + 1)) for k in range(40)], 900)
 @example([operator(k, ts=8796093022208.25 + k * 0.01) for k in range(30)], 900)

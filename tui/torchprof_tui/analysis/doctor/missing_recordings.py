@@ -114,7 +114,7 @@ def _find_threads_without_ops(trace: Trace, ops: I64) -> Iterator[Remark]:
     lane = trace.lane[trace.links.launch_of[work]]
     has_ops = np.bincount(trace.lane[ops], minlength=len(trace.lanes)) > 0
     without = ~has_ops[lane]
-    if np.count_nonzero(without) < _SIGNIFICANT_SHARE * len(work):
+    if not without.any() or np.count_nonzero(without) < _SIGNIFICANT_SHARE * len(work):
         return
     name = trace.lanes[int(np.bincount(lane[without]).argmax())].label
     yield Remark(

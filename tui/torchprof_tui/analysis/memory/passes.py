@@ -138,7 +138,8 @@ def find_phases(trace: Trace, passes: Passes, owners: I32, lanes: I32, times: I6
     after it, is forward. In a trace without any mark all ops are forward: nothing is trained there.
     """
     nearest = find_nearest_or_self(trace.parent, owners, passes.mark != NO_MARK)
-    phase = np.where(nearest >= 0, passes.mark[np.maximum(nearest, 0)], np.uint8(Phase.OTHER)).astype(np.uint8)
+    phase = np.full(len(nearest), Phase.OTHER, np.uint8)
+    phase[nearest >= 0] = passes.mark[nearest[nearest >= 0]]
     undecided = np.flatnonzero(nearest < 0)
     if not len(passes):
         phase[undecided[owners[undecided] >= 0]] = Phase.FORWARD
