@@ -1,7 +1,8 @@
 """Record which lines of `torchprof_tui.trace` run one after the other, to find files that reach new code.
 
 An arc is a step from one line of that package to the next one that runs, possibly in another function. Only its files
-are monitored, and only in the thread that opens the file, so the same file yields the same arcs.
+are monitored, and only in the thread that opens the file, so the same file yields the same arcs. Work that is divided
+among threads or processes is left out with `pause_recording`: which of them takes a task first is chance.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ WATCHED = {str(path): k + 1 for k, path in enumerate(sorted(Path(torchprof_tui.t
 
 _LINE_BITS = 16
 
+_pauses: list[None] = []
+"""One entry for each `pause_recording` that is active."""
+
 
 @contextmanager
 def record_arcs() -> Iterator[set[int]]:
@@ -30,12 +34,24 @@ def record_arcs() -> Iterator[set[int]]:
 
     def step(file: int, line: int) -> None:
         nonlocal previous
+        if _pauses:
+            return
         current = file << _LINE_BITS | line
         arcs.add(previous << 32 | current)
         previous = current
 
     with _monitored(step) if sys.version_info >= (3, 12) else _traced(step):
         yield arcs
+
+
+@contextmanager
+def pause_recording() -> Iterator[None]:
+    """Leave the arcs of a block out of the recording that is active, if there is one."""
+    _pauses.append(None)
+    try:
+        yield
+    finally:
+        _pauses.pop()
 
 
 def format_arc(arc: int) -> str:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.fuzz import __main__ as fuzz
-from tests.fuzz.coverage import WATCHED, format_arc, record_arcs
+from tests.fuzz.coverage import WATCHED, format_arc, pause_recording, record_arcs
 from tests.fuzz.minimise import minimise
 from torchprof_tui.trace.build import event_phases
 from torchprof_tui.trace.core.core_count import JOBS
@@ -52,6 +52,12 @@ def test_only_files_of_the_trace_package_are_recorded() -> None:
     with record_arcs() as arcs:
         parse_times([1.5], b'{"ts": 1.5}', None)  # type: ignore[arg-type]
     assert {format_arc(arc).split(" -> ")[1].split(":")[0] for arc in arcs} == {"timestamps.py"}
+
+
+def test_a_pause_leaves_arcs_out() -> None:
+    with record_arcs() as arcs, pause_recording():
+        event_phases._concatenate([])
+    assert not arcs
 
 
 def test_an_arc_joins_consecutive_lines() -> None:
