@@ -112,6 +112,14 @@ def test_a_graph_takes_the_launches_off_the_cpu() -> None:
     assert forecast.limit is Resource.GPU
 
 
+def test_a_graph_leaves_cold_calls() -> None:
+    entries = [step(1, 0, 5400), cpu("aten::cold", 200, 5000), runtime("cudaMalloc", 210, 4000, 99)]
+    for number in range(20):
+        at = 20 * number + (5000 if number >= 10 else 0)
+        entries += launch(ADD, at, at + 7, 3, number + 1, "aten::add")
+    assert 4_000_000 < predict(entries, "launch=graph").after < 4_250_000  # cudaMalloc, not the 990 µs behind it
+
+
 def test_compiled_neighbours_are_merged() -> None:
     entries = [step(1, 0, 30)]
     for number in range(3):

@@ -43,14 +43,20 @@ FUSED_LAUNCH = 22_000
 OPTIMIZER_TRAFFIC = 0.5
 """Time of a fused Adam by that of one that reads and writes all tensors once for each of its operations."""
 
+COLD_PIECE = 1_000_000
+"""ns from which CPU time inside one op or call may be a cold call: it loads, creates or allocates something once."""
+
+COLD_RATIO = 10
+"""Times the median that a cold call takes at least: calls that are all slow wait for the GPU."""
+
 _IN_OPS = (SegmentKind.DISPATCH, SegmentKind.LAUNCH, SegmentKind.RUNTIME)
 _OFF_CPU = (*_IN_OPS, SegmentKind.HOST, SegmentKind.PROFILER)
 
 
 def launch_as_graph(changes: RankChanges) -> bool:
-    """Let one launch stand for all between two blocking calls."""
+    """Let one launch stand for all between two blocking calls. Cold calls stay: they come before a capture."""
     rank = changes.rank
-    inside = _find_region(rank) & np.isin(rank.pieces.kind, _OFF_CPU)
+    inside = _find_region(rank) & np.isin(rank.pieces.kind, _OFF_CPU) & ~_select_cold_calls(rank)
     if not inside.any():
         return False
     changes.scale(inside, np.zeros(0, np.bool_), 0.0)
@@ -64,6 +70,15 @@ def launch_as_graph(changes: RankChanges) -> bool:
             np.add.at(changes.added, rank.pieces.edge[launched[first]], GRAPH_LAUNCH)
     _cap_gaps(changes, rank.is_own, GRAPH_GAP)
     return True
+
+
+def _select_cold_calls(rank: RankModel) -> Bool:
+    """Select the pieces of ops and calls that take far longer than most: bool[p]."""
+    pieces = rank.pieces
+    in_ops = np.isin(pieces.kind, _IN_OPS)
+    if not in_ops.any():
+        return in_ops
+    return in_ops & (pieces.time >= max(COLD_PIECE, COLD_RATIO * float(np.median(pieces.time[in_ops]))))
 
 
 def _cap_gaps(changes: RankChanges, work: Bool, gap: int) -> None:
