@@ -19,6 +19,7 @@ from torchprof_tui.analysis.compare.side_choice import RankNumbers
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.ui.common.messages import PanelPicked
 from torchprof_tui.ui.common.prompt_input import Prompt
+from torchprof_tui.ui.common.screen_state import is_removed
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.diff.comparison_worker import ComparedInput, compare_inputs, match_rows
@@ -130,6 +131,8 @@ class DiffScreenView(Screen[None]):
     # -- layout --------------------------------------------------------------------------------------------
 
     def on_resize(self, event: events.Resize) -> None:
+        if is_removed(self):
+            return
         small = explain_small_screen(*event.size)
         self.set_class(bool(small), "too-small")
         if small or self._problem:

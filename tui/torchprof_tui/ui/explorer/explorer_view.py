@@ -33,6 +33,7 @@ from torchprof_tui.ui.common.messages import (
     TraceChecked,
     WhatIfRead,
 )
+from torchprof_tui.ui.common.screen_state import is_removed
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.explorer.child_screens import ChildScreens
@@ -106,6 +107,8 @@ class ExplorerView(Screen[None]):
             self.set_interval(STAGE_SECONDS, partial(self._show_stage, self._get_stage))
 
     def on_resize(self, event: events.Resize) -> None:
+        if is_removed(self):
+            return
         width, height = event.size
         small = too_small_message(width, height)
         self.set_class(bool(small), "too-small")

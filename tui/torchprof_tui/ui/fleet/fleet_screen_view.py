@@ -27,6 +27,7 @@ from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.prompt_input import Prompt
 from torchprof_tui.ui.common.row_list import RowList
+from torchprof_tui.ui.common.screen_state import is_removed
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
@@ -117,6 +118,8 @@ class FleetScreenView(Screen[Any]):
         self._sketcher.cancel()
 
     def on_resize(self, event: events.Resize) -> None:
+        if is_removed(self):
+            return
         self._arrange(event.size)
         self.call_after_refresh(self.refresh_view)
 

@@ -15,6 +15,7 @@ from textual.screen import ModalScreen
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.sources.program_file_reader import ProgramFileReader
 from torchprof_tui.ui.common.messages import ProgramFileRead
+from torchprof_tui.ui.common.screen_state import is_removed
 from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.source.source_text import SourceText
 
@@ -64,6 +65,8 @@ class SourceScreen(ModalScreen[None]):
         self._reader.cancel()
 
     def on_resize(self, event: events.Resize) -> None:
+        if is_removed(self):
+            return
         available = event.size.height - self._count_lines_below()
         self.query_one("#source").styles.height = max(available, min(MIN_LINES, event.size.height))
 
