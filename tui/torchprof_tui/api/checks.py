@@ -60,7 +60,7 @@ class Finding:
     """The answer of one pattern. `state`: fired, absent or cannot_tell (`reason` says why).
 
     `severity`: problem, notice or artefact. `is_significant`: a problem that costs half a percent of the time or more.
-    `at_stake_us`: what a fix could win back at most. `won_share`: what it wins of a step, predicted by a replay, None
+    `at_stake_us`: what a fix could save at most. `won_share`: what it saves of a step, predicted by a replay, None
     where that is not known; problems are ranked by it. `own_us`: the time that this pattern alone explains, None where
     the time is not divided. `events`: the rows that show it, int64[k].
     """

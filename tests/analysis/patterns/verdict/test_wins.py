@@ -44,7 +44,7 @@ def test_large_steps_are_left_out_and_say_so(starved: Trace, monkeypatch: pytest
     monkeypatch.setattr(wins, "MAX_STEP_EVENTS", 10)
     predicted = predict_wins(starved, findings)
     assert predicted.shares == {}
-    assert "what a fix wins: what-if --set pattern=ID" in predicted.problem
+    assert "what a fix saves: what-if --set pattern=ID" in predicted.problem
 
 
 def test_a_bounded_number_of_edges_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,7 +155,7 @@ def _problem_lines(report: CheckReport) -> Iterator[str]:
 def _problem_item(number: int, found: Finding, report: CheckReport) -> Iterator[str]:
     stake = f"{format_duration(found.answer.at_stake)}, {format_share(found.share)} of {report.share_base}"
     if found.won is not None:
-        stake = f"its fix wins {format_share(found.won)} of {report.wins.base}; at stake: {stake}"
+        stake = f"a fix saves {format_share(found.won)} of {report.wins.base}; at stake: {stake}"
     if own := describe_own_time(found, report.divided_tree):
         stake += f" ({escape_markdown(own)})"
     title = f"{escape_markdown(found.pattern.title)} (`{found.id}`)"

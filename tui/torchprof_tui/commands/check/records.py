@@ -77,7 +77,7 @@ class FindingRecord(Record, frozen=True, kw_only=True):
     id: Annotated[str, about("stable name of the pattern")]
     section: Annotated[Section, about("section of the cheatsheet")]
     state: Annotated[State, about("a pattern that cannot be checked is cannot_tell, never absent")]
-    weight: Annotated[Severity, about("what it means if it fired: only a problem costs time that a change wins back")]
+    weight: Annotated[Severity, about("what it means if it fired: only a problem costs time that a change could save")]
     significant: Annotated[bool, about("a problem that fired and costs enough time")]
     title: Annotated[str, about("the pattern in a few words")]
     seen: Annotated[str, about("this trace's numbers, one line")]
@@ -87,7 +87,7 @@ class FindingRecord(Record, frozen=True, kw_only=True):
     line: Annotated[str | None, about("file:lineno of the code behind it; null if not recorded")]
     reason: Annotated[str, about("what is missing, where the state is cannot_tell; else empty")]
     cannot_tell: Annotated[str | UnsetType, about("the same reason; only where the state is cannot_tell")] = UNSET
-    at_stake_us: Annotated[float, about("what a fix could win back at most")]
+    at_stake_us: Annotated[float, about("what a fix could save at most")]
     share: Annotated[float, about("time at stake of the scope")]
     won_share: Annotated[
         float | UnsetType, about("of a step, predicted by what-if; only of problems whose fix can be predicted")
@@ -142,7 +142,7 @@ class CheckDocument(Document, frozen=True, kw_only=True, tag=SCHEMA):
     verdict: Annotated[VerdictRecord, about("the answer to read first; with several ranks that of the first one")]
     patterns: Annotated[list[FindingRecord], about("all patterns, worst first")]
     not_predicted: Annotated[
-        str | None, about("why what fixes win could not be predicted, and problems are ranked by share; else null")
+        str | None, about("why what fixes save could not be predicted, and problems are ranked by share; else null")
     ]
     gaps: Annotated[list[GapRecord], about("the longest gaps of the GPUs, longest first, at most 10")]
     serving: Annotated[list[ServingRecord], about("steps of a serving engine that start in the scope, of each rank")]

@@ -97,13 +97,13 @@ def _print_undecidable(console: Console, report: CheckReport) -> None:
 
 
 def _problem_lines(found: Finding, report: CheckReport) -> list[RenderableType]:
-    """Format one problem: what its fix wins, its time, what was seen, what it means and what to do."""
+    """Format one problem: what a fix saves, its time, what was seen, what it means and what to do."""
     line = Text("● ", style="bold red")
     if found.won is None:
         line.append(f"{found.id:<{_ID_CELLS}}{_format_stake(found, report.share_base)}", style="bold")
     else:
         line.append(
-            f"{found.id:<{_ID_CELLS}} its fix wins {format_share(found.won)} of {report.wins.base}", style="bold"
+            f"{found.id:<{_ID_CELLS}} a fix saves {format_share(found.won)} of {report.wins.base}", style="bold"
         )
         line.append(f"; at stake:{_format_stake(found, report.share_base)}", style="not bold default")
     if own := describe_own_time(found, report.divided_tree):

@@ -25,7 +25,7 @@ _MIN_LISTED_SHARE = 0.0005
 _WHOLE_RATIO = 0.9
 """Between this part of its time at stake and the inverse of it, a pattern's own time is not set apart from that.
 
-Less is its own where others explain the rest; more where a change wins back a part of what the evidence takes."""
+Less is its own where others explain the rest; more where a change saves a part of what the evidence takes."""
 
 
 def describe_own_time(finding: Finding, tree: TimeTree | None) -> str:

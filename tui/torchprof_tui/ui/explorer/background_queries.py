@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import LatestOnlyChecker, PrecomputedCheck
 
 MAX_EVENTS_RANKED_FIRST = 200_000
-"""Largest trace whose first verdict waits until what fixes win is known: some 10 to 200 ms. Of larger ones only the
+"""Largest trace whose first verdict waits until what fixes save is known: some 10 to 200 ms. Of larger ones only the
 cheatsheet of the whole trace is ranked by it."""
 
 

@@ -174,7 +174,7 @@ _SUMMARY_IDS = GENERAL_PATTERN_IDS | {"call-count"}
 
 
 def severity_sort_key(finding: Finding) -> tuple[int, int, int, float, bool, int]:
-    """Return the sort key of a finding: state, severity, how much it explains, what its fix wins, the time at stake.
+    """Return the sort key of a finding: state, severity, how much it explains, what its fix saves, the time at stake.
 
     Of the patterns that cost enough time, those with one cause, or a known win, come before the summaries of a whole
     scope, and with the same win as well. Where the win of a fix is not known, the share of time at stake stands for it.

@@ -149,7 +149,7 @@ class Gaps:
 
     @property
     def program_time(self) -> I64:
-        """ns of each gap that the program can win back, so no profiler, queues or unknown time: int64[k]."""
+        """ns of each gap that the program can save, so no profiler, queues or unknown time: int64[k]."""
         won: I64 = self.duration - self.time[:, _NOT_THE_PROGRAM].sum(axis=1)
         return won
 

@@ -35,7 +35,7 @@ class State(str, Enum):
 class Severity(str, Enum):
     """What a fired pattern means to the reader."""
 
-    PROBLEM = "problem"  # costs time that a change could win back; only problems fail `check --fail-on fired`
+    PROBLEM = "problem"  # costs time that a change could save; only problems fail `check --fail-on fired`
     NOTICE = "notice"  # helps to read the trace; good or neutral
     ARTEFACT = "artefact"  # caused by the profiler; no time is at stake
 
@@ -66,7 +66,7 @@ class Answer:
     """What a check found in its scope.
 
     `seen`: one line with this trace's numbers. `events`: rows of the trace that overlap the scope, in time order.
-    `at_stake`: ns of the scope that a fix could win back, at most the scope's length; 0 where nothing is lost.
+    `at_stake`: ns of the scope that a fix could save, at most the scope's length; 0 where nothing is lost.
     `reason`: what is missing, for CANNOT_TELL. `remedy`: chosen for the owner of the evidence and the GPU; None: that
     of the pattern. `spans`: when the time at stake was lost; None: during the evidence. `places`: where the evidence
     leads to, costliest first, for a pattern whose time lies between events or is not their duration; None: the events.
@@ -124,7 +124,7 @@ class Pattern:
 class Finding:
     """A pattern's answer in a scope; `share` is the time at stake over the scope's length, 0..1.
 
-    `line`: where in the user's code a problem comes from, if it is known. `won`: what its fix wins, as a share of a
+    `line`: where in the user's code a problem comes from, if it is known. `won`: what its fix saves, as a share of a
     step, 0..1; None where that was not predicted.
     """
 

@@ -35,7 +35,7 @@ _MAX_READ = 4
 def bound_transfer(tables: TraceTables, rows: I64) -> I64:
     """Bound the transfer in each all-gather from above, as far as one rank's trace can: int64[k] ns.
 
-    An all-gather also waits for the last rank, which no prefetch wins back. None of a launch shape transfers for longer
+    An all-gather also waits for the last rank, which no prefetch hides. None of a launch shape transfers for longer
     than the shortest of them; if even that one is far slower than any link, it waited too, and 0 is returned for it.
     """
     work = tables.work.events

@@ -156,7 +156,7 @@ REMEDIES_BY_OWNER = {
 def exposed_waiting_time(view: ScopeView) -> int:
     """Return the ns of the window in which this rank waited for the last one and computed nothing.
 
-    0 if the other ranks are unknown. Overlap cannot win back this time.
+    0 if the other ranks are unknown. Overlap cannot save this time.
     """
     rank_context = view.tables.rank_context
     if rank_context is None:

@@ -26,7 +26,7 @@ LISTED_GAPS = 10
 class CheckReport:
     """A checked scope: `findings`, worst first, one verdict per rank (one without ranks), the largest `gaps`.
 
-    `wins`: what fixes win, which ranks the problems.
+    `wins`: what fixes save, which ranks the problems.
     """
 
     trace: Trace

@@ -1,4 +1,4 @@
-"""What mending a pattern would win: its remedy as a scenario of a step, predicted by the replay of its graph.
+"""What mending a pattern would save: its remedy as a scenario of a step, predicted by the replay of its graph.
 
 One step stands for the trace: that of median duration. The work is bounded, so that a check of a large trace takes no
 second longer: large steps are left out, and of many problems those with most time at stake are predicted.
@@ -39,7 +39,7 @@ _REMEDIES = {
     "straggler": "late-rank=0",
 }
 """id -> the scenario that its remedy comes to. Remedies of some calls only, such as those of a loop, have none: a graph
-of the whole step would win far more."""
+of the whole step would save far more."""
 
 _GONE_EVENTS = frozenset(
     (
@@ -71,7 +71,7 @@ def find_remedy(finding: Finding) -> Scenario | None:
 
 @dataclass(frozen=True, slots=True)
 class Wins:
-    """What fixes win: `shares` of a step, 0..1, by pattern id. `step`: the name of the one that was replayed.
+    """What fixes save: `shares` of a step, 0..1, by pattern id. `step`: the name of the one that was replayed.
 
     `problem`: why nothing could be predicted and problems are ranked by time at stake, else empty.
     """
@@ -87,10 +87,10 @@ class Wins:
 
 
 def predict_wins(trace: Trace, findings: Sequence[Finding]) -> Wins:
-    """Predict what mending each significant problem wins; findings worst first, with rows of this trace.
+    """Predict what mending each significant problem saves; findings worst first, rows of this trace.
 
-    Without steps the whole recording is replayed, start-up included, which no remedy shortens: of it a fix wins at most
-    the time at stake.
+    Without steps the whole recording is replayed, start-up included, which no remedy shortens: of it a fix saves at
+    most the time at stake.
     """
     remedies = {finding.id: find_remedy(finding) for finding in findings if finding.is_significant}
     stakes = {finding.id: finding.share for finding in findings}
@@ -100,7 +100,7 @@ def predict_wins(trace: Trace, findings: Sequence[Finding]) -> Wins:
     try:
         events = _count_step_events(trace)
         if events > MAX_STEP_EVENTS:
-            return Wins(problem=f"a step has {events:,} events; what a fix wins: what-if --set pattern=ID")
+            return Wins(problem=f"a step has {events:,} events; what a fix saves: what-if --set pattern=ID")
         forecaster = Forecaster(build_step_model(trace))
     except WindowError:
         return Wins()
@@ -125,7 +125,7 @@ def predict_wins(trace: Trace, findings: Sequence[Finding]) -> Wins:
 
 
 def rank_by_wins(findings: Sequence[Finding], wins: Wins) -> list[Finding]:
-    """Set what fixes win, and sort the problems by it: of the others the time at stake counts."""
+    """Set what fixes save, and sort the problems by it: of the others the time at stake counts."""
     known = [replace(finding, won=wins.shares.get(finding.id)) for finding in findings]
     return sorted(known, key=severity_sort_key)
 

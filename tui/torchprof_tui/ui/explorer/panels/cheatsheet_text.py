@@ -103,7 +103,7 @@ def format_entry(finding: Finding, width: int, current: bool, palette: Palette, 
     lines: Lines = [head if text_width < MIN_TEXT_CELLS else [*head, (title, palette.text)]]
     rows = [
         ("measured", seen),
-        ("wins", _describe_win(finding)),
+        ("saves", _describe_saving(finding)),
         ("time", describe_own_time(finding, tree)),
         ("meaning", pattern.meaning),
         ("fix", finding.remedy.action),
@@ -120,12 +120,12 @@ def format_entry(finding: Finding, width: int, current: bool, palette: Palette, 
     return lines
 
 
-def _describe_win(finding: Finding) -> str:
-    """Say what a fix wins, next to what is at stake; "" where that was not predicted."""
+def _describe_saving(finding: Finding) -> str:
+    """Say what a fix saves, next to what is at stake; "" where that was not predicted."""
     if finding.won is None:
         return ""
     stake = f"{format_duration(finding.answer.at_stake)}, {format_share(finding.share)}"
-    return f"its fix wins {format_share(finding.won)} of the time, by a replay; at stake: {stake}"
+    return f"{format_share(finding.won)} of the time, as what-if pattern={finding.id} predicts; at stake: {stake}"
 
 
 def _count_evidence(finding: Finding) -> str:
@@ -153,9 +153,9 @@ def choose_sign(finding: Finding, palette: Palette) -> tuple[str, Style]:
 
 
 def format_stake(finding: Finding) -> str:
-    """Format what a fix wins, else the time at stake and its share of the scope; "" where a pattern costs no time."""
+    """Format what a fix saves, else the time at stake and its share of the scope; "" where a pattern costs no time."""
     if finding.won is not None:
-        return f"wins {format_share(finding.won)}"
+        return f"saves {format_share(finding.won)}"
     if not finding.answer.at_stake:
         return ""
     return f"{format_duration(finding.answer.at_stake)}, {format_share(finding.share)}"

@@ -164,7 +164,7 @@ class PathPanel(TextPanel):
         return lines
 
     def _format_forecast(self, width: int) -> Lines:
-        """Format the forecast and its scenarios, with what each wins alone."""
+        """Format the forecast and its scenarios, with what each saves alone."""
         forecast, palette = self._forecast, self.palette
         if forecast is None:
             return []

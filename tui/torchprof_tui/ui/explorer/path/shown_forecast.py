@@ -40,7 +40,7 @@ class ShownForecast:
         return text
 
     def list_scenarios(self) -> list[str]:
-        """List what each scenario wins alone: "8.12 ms, 1.33x  class=gemm*0.5"."""
+        """List what each scenario saves alone: "8.12 ms, 1.33x  class=gemm*0.5"."""
         return [f"{describe_step_time(alone)}  {clean(alone.scenarios[0].text)}" for alone in self.each]
 
 
