@@ -19,7 +19,9 @@ from textual.keys import _character_to_key, key_to_character
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
-from tests.helpers.explorer_app import settled, two_steps
+from tests.helpers.explorer_app import settled, two_steps, until
+from tests.helpers.fleet_app import make_source, sketch_job
+from tests.helpers.memory_fixtures import MEMORY
 from tests.helpers.trace_builder import cpu, step, trace
 from torchprof_tui import app as app_module
 from torchprof_tui.analysis.dispatch.line_model import FRAME, SourceLine
@@ -34,8 +36,10 @@ from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.keys import BINDINGS
 from torchprof_tui.ui.explorer.view_history import ViewHistory
 from torchprof_tui.ui.flame.flame_screen import FlameScreen
+from torchprof_tui.ui.fleet.fleet_screen import FleetScreen
 from torchprof_tui.ui.guess.guess_screen import GuessScreen
 from torchprof_tui.ui.memory.memory_screen import MemoryScreen
+from torchprof_tui.ui.memory.snapshot_screen import SnapshotScreen
 from torchprof_tui.ui.record.record_screen import RecordScreen
 from torchprof_tui.ui.source.source_screen import SourceScreen
 from torchprof_tui.ui.start.start_screen import StartScreen
@@ -55,6 +59,8 @@ SCREENS = (
     StartScreen,
     RecordScreen,
     DiffScreen,
+    SnapshotScreen,
+    FleetScreen,
 )
 
 WAIT_SECONDS, MAX_WAITS = 0.004, 40
@@ -114,6 +120,9 @@ class KeyApp(TorchprofApp):
     def on_start_screen_chosen(self, message: StartScreen.Chosen) -> None:
         message.prevent_default()  # opens a trace in place of this one
         self.exits += 1
+
+    def on_fleet_screen_ranks_asked(self) -> None:
+        self.exits += 1  # the app of `fleet` opens them
 
     def copy_to_clipboard(self, text: str) -> None:
         self.copied += 1
@@ -295,6 +304,42 @@ async def test_every_key_on_a_comparison(other: str) -> None:
             for side in screen.sides:
                 side.select(-1)
             screen._set_part("account")
+
+        silent = await walk(app, open_screen)
+        assert not silent, silent
+
+
+async def test_every_key_on_a_memory_snapshot() -> None:
+    async with started(two_steps()) as (app, pilot):
+
+        async def open_screen() -> None:
+            screen = app.screen
+            if not isinstance(screen, SnapshotScreen):
+                await return_to_base(app)
+                screen = SnapshotScreen(MEMORY / "snapshot.pickle.gz", lambda _: None)
+                await app.push_screen(screen)
+                await until(pilot, lambda: screen.read is not None)
+                await settled(pilot)
+            if screen.has_class("asking"):
+                await pilot.press("escape")
+
+        silent = await walk(app, open_screen)
+        assert not silent, silent
+
+
+async def test_every_key_on_a_fleet() -> None:
+    async with started(two_steps()) as (app, pilot):
+
+        async def open_screen() -> None:
+            screen = app.screen
+            if not isinstance(screen, FleetScreen):
+                await return_to_base(app)
+                screen = FleetScreen(make_source(sketch_job()))
+                await app.push_screen(screen)
+                await until(pilot, lambda: not screen.is_reading)
+                await settled(pilot)
+            if screen.has_class("asking"):
+                await pilot.press("escape")
 
         silent = await walk(app, open_screen)
         assert not silent, silent

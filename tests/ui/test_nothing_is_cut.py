@@ -14,17 +14,21 @@ from rich.cells import cell_len
 from rich.style import Style
 from textual.strip import Strip
 
-from tests.helpers.explorer_app import explorer, settled
+from tests.helpers.explorer_app import explorer, settled, until
+from tests.helpers.fleet_app import fleet_screen, make_source, sketch_job
 from tests.helpers.golden_files import at_every_size, load_sample
+from tests.helpers.memory_fixtures import MEMORY
 from torchprof_tui.ui.common import painted_widget
 from torchprof_tui.ui.common.help_screen import HelpScreen
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.flame.flame_screen import FlameScreen
+from torchprof_tui.ui.fleet.fleet_screen import FleetScreen
 from torchprof_tui.ui.memory.memory_screen import MemoryScreen
+from torchprof_tui.ui.memory.snapshot_screen import SnapshotScreen
 from torchprof_tui.ui.table.table_screen import TableScreen
 from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
-LATER_SCREENS = (HelpScreen, TableScreen, TreeScreen, FlameScreen, MemoryScreen)
+LATER_SCREENS = (HelpScreen, TableScreen, TreeScreen, FlameScreen, MemoryScreen, FleetScreen, SnapshotScreen)
 """Imported here, so that the fixture finds their modules."""
 
 FILLERS = set(" ─━═│┬┴├┤▁▂▃▄▅▆▇█░▒▓")
@@ -100,4 +104,33 @@ async def test_no_text_is_cut_without_a_mark(size: tuple[int, int], cut_texts: l
             for _ in range(4):
                 await pilot.press("escape")
             await pilot.press("0")
+    assert not found
+
+
+@at_every_size
+async def test_no_text_of_a_fleet_is_cut_without_a_mark(size: tuple[int, int], cut_texts: list[str]) -> None:
+    found: dict[str, list[str]] = {}
+    async with fleet_screen(make_source(sketch_job()), size) as (screen, pilot):
+        for key in ("J", *["tab"] * 7, "m", "m", "w", "g", "g", "enter", "space"):
+            cut_texts.clear()
+            await pilot.press(key)
+            await settled(pilot)
+            if cut_texts:
+                found[f"{key} {screen.which.value} {screen.grouping_name}"] = sorted(set(cut_texts))[:3]
+    assert not found
+
+
+@at_every_size
+async def test_no_text_of_a_snapshot_is_cut_without_a_mark(size: tuple[int, int], cut_texts: list[str]) -> None:
+    found: dict[str, list[str]] = {}
+    async with explorer(load_sample("matmul_add_64_cold_eager"), size) as (_, pilot):
+        screen = SnapshotScreen(MEMORY / "snapshot.pickle.gz", lambda _: None)
+        await pilot.app.push_screen(screen)
+        await until(pilot, lambda: screen.read is not None)
+        for key in ("w", *["tab"] * 6, "down", "enter"):
+            cut_texts.clear()
+            await pilot.press(key)
+            await settled(pilot)
+            if cut_texts:
+                found[f"{key} {screen.shown_list.value}"] = sorted(set(cut_texts))[:3]
     assert not found
