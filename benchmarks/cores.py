@@ -203,7 +203,7 @@ def format_table(name: str, results: Sequence[Result]) -> str:
 
 
 def _generate_trace(folder: Path, events: int, layout: str) -> Path:
-    """Generate a trace with so many events from the sample, unless it is there already."""
+    """Generate a trace with this number of events from the sample, unless it is there already."""
     trace = folder / f"cores-{layout}-{events}.json"
     if not trace.exists():
         sample = _SAMPLE
@@ -218,7 +218,7 @@ def _generate_trace(folder: Path, events: int, layout: str) -> Path:
 
 
 def _measure_sizes(options: argparse.Namespace, cores: int) -> str:
-    """Measure each size of --sizes on so many cores."""
+    """Measure each size of --sizes on this number of cores."""
     results = []
     for events in map(int, options.sizes.split(",")):
         trace = _generate_trace(options.folder, events, options.layout)

@@ -112,7 +112,7 @@ class GraphCaptureRecorder:
                 self._profile = self._recorder.prepare_profile(self._flags)
                 self._recorder.start_profile(self._profile)
                 self._graph_id, self._thread_id = graph, threading.get_ident()
-        except Exception as error:  # whatever torch raises, the program goes on
+        except Exception as error:  # the user's program continues without a recording
             self._give_up(error)
 
     def _stop(self, graph: int, keep: bool) -> None:
@@ -123,7 +123,7 @@ class GraphCaptureRecorder:
             profile, self._profile = self._profile, None
             try:
                 profile.stop_trace()
-            except Exception as error:  # whatever torch raises, the program goes on
+            except Exception as error:  # the user's program continues without a recording
                 self._give_up(error)
                 return
             if keep:

@@ -148,7 +148,7 @@ class Recorder:
             try:
                 with self._hold_signals():
                     self._advance_state(target_state)
-            except Exception as error:  # whatever torch raises, the program goes on
+            except Exception as error:  # the user's program continues without a recording
                 self._abort_recording(error)
                 return
         if self._state == RECORD and plan.counts_steps:
@@ -202,7 +202,7 @@ class Recorder:
                 if state == WARMUP:  # torch can only stop a profiler that was started
                     profile.start_trace()
                 profile.stop_trace()
-            except Exception as error:  # whatever torch raises, the program goes on
+            except Exception as error:  # the user's program continues without a recording
                 self._abort_recording(error)
                 return
             if measuring:

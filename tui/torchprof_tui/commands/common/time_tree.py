@@ -43,7 +43,7 @@ class InnerTimeRecord(Record, frozen=True, kw_only=True):
     op: Annotated[str | UnsetType, about("op or call, as recorded")] = UNSET
     us: Annotated[float, about("time, mean of the devices")]
     share: Annotated[float, about("of the scope")]
-    contains: Annotated[list[InnerTimeRecord] | UnsetType, about("what lies inside it; left out for none")] = UNSET
+    contains: Annotated[list[InnerTimeRecord] | UnsetType, about("the parts inside it; left out for none")] = UNSET
 
 
 class TimeRecord(Record, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class TimeRecord(Record, frozen=True, kw_only=True):
     label: Annotated[str, about("the cause in words")]
     us: Annotated[float, about("time, mean of the devices")]
     share: Annotated[float, about("of the scope")]
-    contains: Annotated[list[InnerTimeRecord], about("what lies inside it; sums to its time at most")]
+    contains: Annotated[list[InnerTimeRecord], about("the parts inside it; sums to its time at most")]
 
 
 def build_time_records(tree: TimeTree | None) -> list[TimeRecord]:
