@@ -45,7 +45,7 @@ def _sketch_spec(spec: str, identity: str | None):  # type: ignore[no-untyped-de
         state = OpeningState(spec, cache=False)
 
     def build(entry: CacheEntry) -> BuildResult:
-        return decode_and_store(spec, entry.folder, ignore_progress, process_count=1)
+        return decode_and_store(spec, entry.folder, ignore_progress, process_count=1, defer_blocks=True)
 
     opened = open_or_build(state, build)
     try:
