@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torchprof_tui.analysis.fleet.sketch_parquet import encode_sketches
+from torchprof_tui.analysis.fleet.sketch_task import SketchResult
 from torchprof_tui.analysis.fleet.sketch_trace import sketch_trace
 from torchprof_tui.trace.core.errors import format_error, is_expected
 from torchprof_tui.trace.loading.decode_and_store import decode_and_store
@@ -12,15 +11,6 @@ from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_or_build import BuildResult, OpeningState, open_or_build
 from torchprof_tui.trace.loading.progress import ignore_progress
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
-
-
-@dataclass(frozen=True, slots=True)
-class SketchResult:
-    """The sketch of one file as Parquet; `data` b"" where it could not be made, for `reason`."""
-
-    spec: str
-    data: bytes = b""
-    reason: str = ""
 
 
 def sketch_file(spec: str, identity: str | None = None) -> SketchResult:

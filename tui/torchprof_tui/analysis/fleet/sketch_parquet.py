@@ -39,7 +39,7 @@ from torchprof_tui.analysis.fleet.rank_sketch import (
     SketchCollectives,
     SketchSteps,
 )
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.optional_modules import import_extra

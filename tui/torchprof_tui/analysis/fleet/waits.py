@@ -15,7 +15,7 @@ import numpy as np
 
 from torchprof_tui.analysis.fleet.fleet import Fleet
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
-from torchprof_tui.trace.ranks.collective_matching import SYNCHRONIZING_OPERATIONS
+from torchprof_tui.trace.model.communication_kernels import SYNCHRONIZING_OPERATIONS
 
 
 @dataclass(frozen=True)
