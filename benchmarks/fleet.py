@@ -3,7 +3,7 @@
 RANK is a trace of one rank; the others are copies of it with known faults (`tests.helpers.fleet_runs`). PYTHON is an
 interpreter that has HolisticTraceAnalysis. HTA computes its overlap of communication with computation and its potential
 stragglers; `fleet` both and the rest, from files that it has never read, then again. TraceLens is not on PyPI, so it is
-not compared.
+not compared. With `--workers 1 2` the same ranks are then sketched by Dask clusters of so many workers on this machine.
 """
 
 from __future__ import annotations
@@ -51,6 +51,36 @@ def measure(command: list[str], environment: dict[str, str]) -> tuple[float, flo
     return seconds, cpu, int(done.stderr.split()[-1]) / 1000, done.stdout
 
 
+DASK_SCRIPT = """
+import sys, time
+from pathlib import Path
+from distributed import Client, LocalCluster
+from torchprof_tui.commands.fleet.cluster import sketch_on_cluster
+from torchprof_tui.trace.specs.address import ListedTrace
+if __name__ == "__main__":
+    traces = [ListedTrace(str(path), None, 0.0) for path in sorted(Path(sys.argv[1]).iterdir())]
+    count = int(sys.argv[2])
+    with LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None, processes=True) as cluster:
+        list(sketch_on_cluster(traces[: 4 * count], lambda: False, cluster.scheduler_address))  # imports
+        begin = time.perf_counter()
+        results = list(sketch_on_cluster(traces, lambda: False, cluster.scheduler_address))
+        print(time.perf_counter() - begin, sum(bool(result.data) for result in results))
+"""
+
+
+def measure_clusters(runs: Path, folder: Path, worker_counts: list[int]) -> list[tuple[int, float]]:
+    """Sketch the ranks on Dask clusters: (workers, ranks per second once the workers have imported the program)."""
+    script = folder / "dask_run.py"
+    script.write_text(DASK_SCRIPT, encoding="utf-8")
+    found = []
+    for count in worker_counts:
+        environment = os.environ | {"TORCHPROF_TUI_CACHE": str(folder / "cluster cache")}
+        printed = measure([sys.executable, str(script), str(runs), str(count)], environment)[3]
+        seconds, done = printed.split()
+        found.append((count, int(done) / float(seconds)))
+    return found
+
+
 def describe_findings(printed: str) -> str:
     """Describe what `fleet --json` found: kinds and ranks."""
     findings = json.loads(printed)["findings"]
@@ -62,7 +92,7 @@ def describe_findings(printed: str) -> str:
     )
 
 
-def compare(base: Path, rank_count: int, hta: str | None) -> None:
+def compare(base: Path, rank_count: int, hta: str | None, worker_counts: list[int]) -> None:
     """Print one row for each program and state of its cache."""
     with tempfile.TemporaryDirectory() as folder:
         runs, cache = Path(folder) / "runs", Path(folder) / "cache"
@@ -83,6 +113,8 @@ def compare(base: Path, rank_count: int, hta: str | None) -> None:
             rows.append(("HTA", seconds, cpu, memory, f"stragglers {printed.splitlines()[-1].partition(' ')[2]}"))
         for name, seconds, cpu, memory, found in rows:
             print(f"| {rank_count} | {name} | {seconds:.1f} s | {cpu:.1f} s | {memory:.0f} MB | {found} |", flush=True)
+        for count, rate in measure_clusters(runs, Path(folder), worker_counts):
+            print(f"| {rank_count} | Dask, {count} workers | {rate:.1f} ranks/s | | | |", flush=True)
 
 
 def main() -> None:
@@ -90,10 +122,11 @@ def main() -> None:
     parser.add_argument("rank", type=Path)
     parser.add_argument("--hta", metavar="PYTHON", help="an interpreter with HolisticTraceAnalysis")
     parser.add_argument("--ranks", type=int, nargs="+", default=[8, 64])
+    parser.add_argument("--workers", type=int, nargs="+", default=[], help="sizes of Dask clusters")
     options = parser.parse_args()
     print("| ranks | program | time | CPU | largest process | found |\n|---|---|---|---|---|---|")
     for rank_count in options.ranks:
-        compare(options.rank, rank_count, options.hta)
+        compare(options.rank, rank_count, options.hta, options.workers)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ import pytest
 from tests.helpers.command_line import call_main
 from tests.helpers.fleet_runs import Faults, write_fleet
 from tests.helpers.paths import SAMPLES
-from torchprof_tui.analysis.fleet.sketch_file import SketchResult, sketch_file
+from torchprof_tui.analysis.fleet.sketch_file import sketch_file
 from torchprof_tui.analysis.fleet.sketch_parquet import decode_sketches, encode_sketches
+from torchprof_tui.analysis.fleet.sketch_task import SketchResult
 from torchprof_tui.commands.fleet import local_pool, sketch_pack, sketching
 from torchprof_tui.commands.fleet import main as fleet_command
 from torchprof_tui.commands.fleet.cluster import sketch_on_cluster
@@ -206,7 +207,7 @@ def test_processes_answer_as_this_process_does(
 def test_a_killed_process_loses_only_the_trace_that_kills(
     run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_pool, "sketch_file", _die_of_one)
+    monkeypatch.setattr(local_pool, "run_sketch_task", _die_of_one)
     monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path))
     names = [f"trace{number}" for number in range(6)]
     results = list(local_pool.sketch_locally([ListedTrace(name, None, 0.0) for name in names], lambda: False, 2))
@@ -216,7 +217,7 @@ def test_a_killed_process_loses_only_the_trace_that_kills(
 
 
 def test_cancelling_ends_the_processes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_pool, "sketch_file", _sleep)
+    monkeypatch.setattr(local_pool, "run_sketch_task", _sleep)
     monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path))
     asked: list[int] = []
 

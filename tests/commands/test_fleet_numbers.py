@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import pytest
 
 import torchprof_tui as tt
@@ -75,3 +78,26 @@ def test_the_peak_of_memory_is_that_of_memory(capsys: pytest.CaptureFixture[str]
     by_file = {Path(said["file"]).name: said["memory_peak_bytes"] for said in told["slowest_ranks"]}
     with tt.open(f"sample:{MEMORY[0]}") as trace:
         assert by_file == {"rank0.pt.trace.json.gz": trace.memory_at().allocated_bytes, "rank1.pt.trace.json.gz": None}
+
+
+def test_exposed_communication_is_that_of_the_raw_events(capsys: pytest.CaptureFixture[str], run: Path) -> None:
+    """Recompute from JSON, on a grid of 1 µs: a collective runs, and neither a kernel nor a memset does."""
+    told = read_json_answer(capsys, "fleet", run, "--json", "--jobs", "1")
+    shares: dict[int, list[float]] = {}
+    for path in sorted(run.iterdir()):
+        events = [event for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"] if "dur" in event]
+        begin = min(event["ts"] for event in events)
+        cells = int(max(event["ts"] + event["dur"] for event in events) - begin) + 2
+        communicates, computes = np.zeros(cells, np.bool_), np.zeros(cells, np.bool_)
+        for event in events:
+            if event.get("cat") in ("kernel", "gpu_memset"):
+                column = communicates if event["name"].startswith("nccl") else computes
+                column[round(event["ts"] - begin) : round(event["ts"] + event["dur"] - begin)] = True
+        for event in events:
+            if event["name"].startswith("ProfilerStep#") and event["cat"] == "user_annotation":
+                part = slice(round(event["ts"] - begin), round(event["ts"] + event["dur"] - begin))
+                exposed = np.count_nonzero(communicates[part] & ~computes[part]) / event["dur"]
+                shares.setdefault(int(event["name"].partition("#")[2]), []).append(exposed)
+    assert {said["step"] for said in told["slowest_steps"]} <= shares.keys()
+    for said in told["slowest_steps"]:
+        assert said["exposed_share"] == pytest.approx(median(shares[said["step"]]), abs=0.01)

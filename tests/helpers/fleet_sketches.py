@@ -12,7 +12,7 @@ from torchprof_tui.analysis.fleet.rank_sketch import (
     SketchCollectives,
     SketchSteps,
 )
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 
 
 def make_sketch(rank: int, times: np.ndarray, compute: float = 10.0, **fields: Any) -> RankSketch:

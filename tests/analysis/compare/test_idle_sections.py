@@ -10,7 +10,7 @@ from torchprof_tui.analysis.compare.account import PartChange, build_account
 from torchprof_tui.analysis.compare.idle_sections import find_changed_section, measure_gaps_in_section
 from torchprof_tui.analysis.compare.part_line import find_part_line
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 
 DISPATCH, HOST = IdleCause.DISPATCH, IdleCause.HOST
 

@@ -99,3 +99,15 @@ def test_threads_are_kept_and_then_end() -> None:
     assert threading.active_count() == before
     count()
     assert threading.active_count() == before
+
+
+def test_cores_are_counted_only_where_threads_may_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting reads files of the cgroup, which takes longer than a short column."""
+
+    def fail() -> int:
+        raise AssertionError("counted")
+
+    monkeypatch.setattr(thread_tasks, "count_cores", fail)
+    run_slices(lambda _: None, 2 * thread_tasks.MIN_SLICE_SIZE - 1)
+    with pytest.raises(AssertionError, match="counted"):
+        run_slices(lambda _: None, 2 * thread_tasks.MIN_SLICE_SIZE)

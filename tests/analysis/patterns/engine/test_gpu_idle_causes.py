@@ -10,7 +10,7 @@ from tests.helpers.pattern_traces import ADD, DTOD, GEMM, NCCL, healthy, op_with
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, memcpy, memset, overhead, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime
 
 US = 1000

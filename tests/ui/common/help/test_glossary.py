@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.paths import ROOT
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime
 from torchprof_tui.ui.common.help.glossary import GLOSSARY, Word, find_word, format_words_page
 from torchprof_tui.ui.common.help.guides import GUIDES

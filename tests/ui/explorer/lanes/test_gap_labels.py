@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.trace_builder import kernel, runtime, trace
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps, IdleCause
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.explorer.lanes.gap_labels import MIN_LABEL_CELLS, GapLabels

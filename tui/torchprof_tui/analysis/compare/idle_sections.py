@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.main_thread import find_main_thread
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union

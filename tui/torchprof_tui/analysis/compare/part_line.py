@@ -11,7 +11,7 @@ from torchprof_tui.analysis.compare.idle_sections import find_changed_section, m
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.dispatch.line_model import ANNOTATION, SourceLine, build_annotation_line
 from torchprof_tui.analysis.kernel.names.model import KernelClass
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.largest_gaps import find_gap_line
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.verdict.time_tree import COPIES, EXPOSED

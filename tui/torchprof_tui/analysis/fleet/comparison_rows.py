@@ -129,7 +129,7 @@ def list_step_rows(report: FleetReport, limit: int) -> list[StepRow]:
 
 
 def list_wait_rows(report: FleetReport, limit: int) -> list[WaitRow]:
-    """List who waits for whom: the ranks that others waited for, by the delay they caused."""
+    """List the ranks that came last to collectives, by the delay of the others, with the rank that waited longest."""
     rows = []
     for each in report.waits[:limit]:
         waits = measure_waits_for(report.checker.matched, each.rank)

@@ -18,7 +18,7 @@ from torchprof_tui.analysis.fleet.bandwidth import measure_groups
 from torchprof_tui.analysis.fleet.fleet import Fleet
 from torchprof_tui.analysis.fleet.speed import Speed, compare_cpus, compare_gpus
 from torchprof_tui.analysis.fleet.waits import MatchedSketches
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
 
 SLOW_GPU = 1.08

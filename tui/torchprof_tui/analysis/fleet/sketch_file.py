@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torchprof_tui.analysis.fleet.sketch_parquet import encode_sketches
+from torchprof_tui.analysis.fleet.sketch_task import SketchResult
 from torchprof_tui.analysis.fleet.sketch_trace import sketch_trace
 from torchprof_tui.trace.core.errors import format_error, is_expected
 from torchprof_tui.trace.loading.decode_and_store import decode_and_store
@@ -12,15 +11,6 @@ from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_or_build import BuildResult, OpeningState, open_or_build
 from torchprof_tui.trace.loading.progress import ignore_progress
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
-
-
-@dataclass(frozen=True, slots=True)
-class SketchResult:
-    """The sketch of one file as Parquet; `data` b"" where it could not be made, for `reason`."""
-
-    spec: str
-    data: bytes = b""
-    reason: str = ""
 
 
 def sketch_file(spec: str, identity: str | None = None) -> SketchResult:
@@ -45,7 +35,7 @@ def _sketch_spec(spec: str, identity: str | None):  # type: ignore[no-untyped-de
         state = OpeningState(spec, cache=False)
 
     def build(entry: CacheEntry) -> BuildResult:
-        return decode_and_store(spec, entry.folder, ignore_progress, process_count=1)
+        return decode_and_store(spec, entry.folder, ignore_progress, process_count=1, defer_blocks=True)
 
     opened = open_or_build(state, build)
     try:

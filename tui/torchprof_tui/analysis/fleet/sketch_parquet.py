@@ -22,6 +22,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from torchprof_tui.analysis.fleet.arrow_buffers import (
+    build_lists,
+    build_numbers,
+    build_small_numbers,
+    build_texts,
+    read_codes,
+    read_lists,
+    read_numbers,
+    read_small_numbers,
+)
 from torchprof_tui.analysis.fleet.rank_sketch import (
     SKETCH_VERSION,
     DurationQuantiles,
@@ -29,7 +39,8 @@ from torchprof_tui.analysis.fleet.rank_sketch import (
     SketchCollectives,
     SketchSteps,
 )
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
+from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.optional_modules import import_extra
 
@@ -39,6 +50,15 @@ if TYPE_CHECKING:
 EXTRA = "arrow"
 
 _VERSION_KEY = "torchprof_tui_sketch"
+
+_CODED = [
+    "file",
+    "collectives.list.element.group",
+    "collectives.list.element.operation",
+    "kernels.list.element.name",
+    "ops.list.element.name",
+]
+"""Columns of texts that are read as indexes into the distinct ones."""
 
 _RANK_TEXTS = ("file", "host", "device", "torch_version", "regime")
 _RANK_NUMBERS = {
@@ -79,17 +99,17 @@ def build_sketch_table(sketches: Sequence[RankSketch]) -> pa.Table:
     for name in _RANK_TEXTS:
         columns[name] = _repeat_texts(arrow, [getattr(sketch, name) for sketch in sketches], rows)
     for name, field in _RANK_NUMBERS.items():
-        columns[name] = _numbers(arrow, np.repeat([getattr(sketch, field) for sketch in sketches], rows))
+        columns[name] = build_numbers(arrow, np.repeat([getattr(sketch, field) for sketch in sketches], rows))
     columns["causes"] = _repeat_tuples(arrow, [sketch.causes for sketch in sketches], rows, _CAUSE_FIELDS)
     columns["groups"] = _repeat_tuples(arrow, [sketch.groups for sketch in sketches], rows, _GROUP_FIELDS)
     problems = [sketch.problems for sketch in sketches]
     texts = [text for each, count in zip(problems, rows, strict=True) for _ in range(count) for text in each]
     lengths = np.repeat([len(each) for each in problems], rows)
-    columns["problems"] = _lists(arrow, lengths, arrow.array(texts, arrow.string()))
+    columns["problems"] = build_lists(arrow, lengths, build_texts(arrow, texts, np.arange(len(texts))))
     for name, field in _STEP_NUMBERS.items():
-        columns[name] = _numbers(arrow, np.concatenate([getattr(sketch.steps, field) for sketch in sketches]))
+        columns[name] = build_numbers(arrow, np.concatenate([getattr(sketch.steps, field) for sketch in sketches]))
     idle = np.concatenate([sketch.steps.idle.reshape(-1) for sketch in sketches])
-    columns["idle_ns"] = _lists(arrow, np.full(sum(rows), len(IdleCause)), _numbers(arrow, idle))
+    columns["idle_ns"] = build_lists(arrow, np.full(sum(rows), len(IdleCause)), build_numbers(arrow, idle))
     columns["collectives"] = _build_collectives(arrow, [sketch.collectives for sketch in sketches], rows)
     columns["kernels"] = _build_durations(arrow, [sketch.kernels for sketch in sketches], rows)
     columns["ops"] = _build_durations(arrow, [sketch.ops for sketch in sketches], rows)
@@ -100,17 +120,17 @@ def _build_collectives(arrow: Any, tables: Sequence[SketchCollectives], rows: Se
     fields = {
         "group": _texts(arrow, [(each.group, each.texts) for each in tables]),
         "operation": _texts(arrow, [(each.operation, each.texts) for each in tables]),
-        "order": arrow.array(np.concatenate([each.order for each in tables])),
+        "order": build_small_numbers(arrow, np.concatenate([each.order for each in tables])),
     }
     for name, field in _COLLECTIVE_NUMBERS.items():
-        fields[name] = _numbers(arrow, np.concatenate([getattr(each, field) for each in tables]))
+        fields[name] = build_numbers(arrow, np.concatenate([getattr(each, field) for each in tables]))
     return _structs(arrow, _number_rows(tables, rows), sum(rows), fields)
 
 
 def _build_durations(arrow: Any, tables: Sequence[DurationQuantiles], rows: Sequence[int]) -> Any:
     fields = {"name": _texts(arrow, [(each.name, each.names) for each in tables])}
     for name, field in _DURATION_NUMBERS.items():
-        fields[name] = _numbers(arrow, np.concatenate([getattr(each, field) for each in tables]))
+        fields[name] = build_numbers(arrow, np.concatenate([getattr(each, field) for each in tables]))
     return _structs(arrow, _number_rows(tables, rows), sum(rows), fields)
 
 
@@ -121,9 +141,8 @@ def _number_rows(tables: Sequence[SketchCollectives | DurationQuantiles], rows: 
 
 
 def _repeat_texts(arrow: Any, texts: Sequence[str], rows: Sequence[int]) -> Any:
-    """Build an array with the text of each sketch in all of its rows. Lone surrogates are replaced."""
-    clean = arrow.array([text.encode(errors="replace").decode() for text in texts], arrow.string())
-    return clean.take(arrow.array(np.repeat(np.arange(len(texts)), rows)))
+    """Build an array with the text of each sketch in all of its rows."""
+    return build_texts(arrow, texts, np.repeat(np.arange(len(texts)), rows))
 
 
 def _repeat_tuples(
@@ -131,34 +150,24 @@ def _repeat_tuples(
 ) -> Any:
     """Build a list of structs for each row, the same in all rows of a sketch; the first field is a text, the others
     are numbers."""
-    kinds = [arrow.string(), *[arrow.int64()] * (len(fields) - 1)]
     repeated = [part for each, count in zip(values, rows, strict=True) for _ in range(count) for part in each]
-    arrays = [arrow.array([part[at] for part in repeated], kind) for at, kind in enumerate(kinds)]
+    arrays = [build_texts(arrow, [part[0] for part in repeated], np.arange(len(repeated)))]
+    arrays += [build_numbers(arrow, [part[at] for part in repeated]) for at in range(1, len(fields))]
     lengths = np.repeat([len(each) for each in values], rows)
-    return _lists(arrow, lengths, arrow.StructArray.from_arrays(arrays, names=list(fields)))
-
-
-def _numbers(arrow: Any, values: Any) -> Any:
-    return arrow.array(np.ascontiguousarray(values, np.int64))
+    return build_lists(arrow, lengths, arrow.StructArray.from_arrays(arrays, names=list(fields)))
 
 
 def _texts(arrow: Any, tables: Sequence[tuple[Any, Sequence[str]]]) -> Any:
-    """Build an array of texts from pairs of indexes and texts. Lone surrogates, which names in a trace may contain, are
-    replaced."""
-    clean = [text.encode(errors="replace").decode() for _, texts in tables for text in texts]
+    """Build an array of texts from pairs of indexes and texts."""
+    texts = [text for _, texts in tables for text in texts]
     first = np.concatenate([[0], np.cumsum([len(texts) for _, texts in tables])])[:-1]
     index = np.concatenate([index + offset for (index, _), offset in zip(tables, first, strict=True)])
-    return arrow.array(clean, arrow.string()).take(arrow.array(index.astype(np.int64)))
-
-
-def _lists(arrow: Any, lengths: Any, values: Any) -> Any:
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    return arrow.ListArray.from_arrays(arrow.array(offsets), values)
+    return build_texts(arrow, texts, index)
 
 
 def _structs(arrow: Any, step: Any, rows: int, fields: dict[str, Any]) -> Any:
     values = arrow.StructArray.from_arrays(list(fields.values()), names=list(fields))
-    return _lists(arrow, np.bincount(step, minlength=rows), values)
+    return build_lists(arrow, np.bincount(step, minlength=rows), values)
 
 
 def encode_sketches(sketches: Sequence[RankSketch]) -> bytes:
@@ -181,28 +190,32 @@ def decode_sketches(data: bytes) -> list[RankSketch]:
     arrow = import_extra("pyarrow", EXTRA)
     parquet = import_extra("pyarrow.parquet", EXTRA)
     try:
-        file = parquet.ParquetFile(arrow.BufferReader(data), pre_buffer=False, page_checksum_verification=True)
+        file = parquet.ParquetFile(
+            arrow.BufferReader(data), pre_buffer=False, page_checksum_verification=True, read_dictionary=_CODED
+        )
         metadata = file.metadata.metadata or {}
         if metadata.get(_VERSION_KEY.encode()) != str(SKETCH_VERSION).encode():
             raise TraceError("not sketches of this version")
-        return _decode_table(arrow, file.read(use_threads=False).combine_chunks())
+        return _decode_table(file.read(use_threads=False).combine_chunks())
     except (arrow.ArrowException, OSError, KeyError, ValueError) as error:
         if isinstance(error, TraceError):
             raise
         raise TraceError(f"not a Parquet file of sketches ({' '.join(str(error).split())[:100]})") from error
 
 
-def _decode_table(arrow: Any, table: Any) -> list[RankSketch]:
+def _decode_table(table: Any) -> list[RankSketch]:
     """Decode all sketches of a table. Whole columns are converted once: a rank is a slice of each."""
     if not table.num_rows:
         return []
-    file = _chunk(table, "file").dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    file, _ = read_codes(_chunk(table, "file"))
     bounds = np.concatenate([[0], np.flatnonzero(np.diff(file)) + 1, [table.num_rows]]).tolist()
     repeated = (*_RANK_TEXTS, *_RANK_NUMBERS, "causes", "groups", "problems")
-    firsts = table.select(repeated).take(arrow.array(np.array(bounds[:-1]))).to_pylist()
-    idle = _values(_chunk(table, "idle_ns").flatten()).reshape(table.num_rows, -1)
-    steps = {field: _values(_chunk(table, name)) for name, field in _STEP_NUMBERS.items()}
-    collectives = _Flat(_chunk(table, "collectives"), ("group", "operation"), ("order", *_COLLECTIVE_NUMBERS))
+    of_rank = {name: [_chunk(table, name)[row].as_py() for row in bounds[:-1]] for name in repeated}
+    firsts = [dict(zip(of_rank, values, strict=True)) for values in zip(*of_rank.values(), strict=True)]
+    idle = read_numbers(read_lists(_chunk(table, "idle_ns"))[1]).reshape(table.num_rows, -1)
+    steps = {field: read_numbers(_chunk(table, name)) for name, field in _STEP_NUMBERS.items()}
+    collectives = _Flat(_chunk(table, "collectives"), ("group", "operation"), tuple(_COLLECTIVE_NUMBERS))
+    order = read_small_numbers(_chunk(table, "collectives").values.field("order"))
     durations = [_Flat(_chunk(table, name), ("name",), tuple(_DURATION_NUMBERS)) for name in ("kernels", "ops")]
     found = []
     for first, (low, high) in zip(firsts, pairwise(bounds), strict=True):
@@ -215,7 +228,7 @@ def _decode_table(arrow: Any, table: Any) -> list[RankSketch]:
                 groups=tuple(tuple(group[name] for name in _GROUP_FIELDS) for group in first["groups"]),
                 problems=tuple(first["problems"]),
                 steps=SketchSteps(**{field: column[low:high] for field, column in steps.items()}, idle=idle[low:high]),
-                collectives=_decode_collectives(collectives, low, high),
+                collectives=_decode_collectives(collectives, order, low, high),
                 kernels=kernels,
                 ops=ops,
             )
@@ -227,14 +240,11 @@ class _Flat:
     """The values of a column of lists of structs, as numpy arrays. `codes`: of a text, into `texts`."""
 
     def __init__(self, lists: Any, texts: Sequence[str], numbers: Sequence[str]) -> None:
-        values = lists.flatten()
-        self.offsets = lists.offsets.to_numpy()
-        self.numbers = {name: _values(values.field(name)) for name in numbers}
+        self.offsets, values = read_lists(lists)
+        self.numbers = {name: read_numbers(values.field(name)) for name in numbers}
         self.codes, self.texts = {}, {}
         for name in texts:
-            encoded = values.field(name).dictionary_encode()
-            self.codes[name] = encoded.indices.to_numpy(zero_copy_only=False)
-            self.texts[name] = encoded.dictionary.to_pylist()
+            self.codes[name], self.texts[name] = read_codes(values.field(name))
 
     def find_steps(self, low: int, high: int) -> tuple[Any, slice]:
         """Return the index of the step, from `low` on, of each value of some rows (int32[k]), and these values."""
@@ -257,11 +267,7 @@ def _chunk(table: Any, name: str) -> Any:
     return table.column(name).chunk(0)
 
 
-def _values(array: Any) -> Any:
-    return array.to_numpy(zero_copy_only=False).copy()
-
-
-def _decode_collectives(flat: _Flat, low: int, high: int) -> SketchCollectives:
+def _decode_collectives(flat: _Flat, order: I32, low: int, high: int) -> SketchCollectives:
     step, part = flat.find_steps(low, high)
     group, group_texts = flat.take_texts("group", part)
     operation, operation_texts = flat.take_texts("operation", part)
@@ -269,7 +275,7 @@ def _decode_collectives(flat: _Flat, low: int, high: int) -> SketchCollectives:
         step=step,
         group=group,
         operation=(operation + len(group_texts)).astype(np.int32),
-        order=flat.numbers["order"][part],
+        order=order[part],
         **{field: flat.numbers[name][part] for name, field in _COLLECTIVE_NUMBERS.items()},
         texts=(*group_texts, *operation_texts),
     )

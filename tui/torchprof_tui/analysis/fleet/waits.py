@@ -1,4 +1,4 @@
-"""Match the collectives of all ranks, and find who came last to each and how long the others waited.
+"""Match the collectives of all ranks; find the rank that came last to each, and how long the others waited.
 
 No rank leaves a synchronizing collective before the last has entered, and all leave it together. So the rank whose part
 is shortest came last, and every other waited for it by as much as its own part is longer: no clocks are compared.
@@ -15,7 +15,7 @@ import numpy as np
 
 from torchprof_tui.analysis.fleet.fleet import Fleet
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
-from torchprof_tui.trace.ranks.collective_matching import SYNCHRONIZING_OPERATIONS
+from torchprof_tui.trace.model.communication_kernels import SYNCHRONIZING_OPERATIONS
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def rank_waits(matched: MatchedSketches, chosen: Sequence[int] = ()) -> list[Wai
 
 
 def measure_waits_for(matched: MatchedSketches, rank: int) -> F64:
-    """Measure how long each rank waited for one rank (index): float64[r] ns, 0 for itself."""
+    """Sum the ns that each rank waited in the collectives to which `rank` (index) came last: float64[r]."""
     used = ((matched.last_rank == rank) & ~matched.is_first)[matched.collective]
     total: F64 = np.bincount(matched.rank[used], matched.waits[used], len(matched.fleet)).astype(np.float64)
     return total

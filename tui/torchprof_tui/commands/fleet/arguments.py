@@ -12,9 +12,10 @@ DEFAULT_ROWS = 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Compare all ranks of a job: which host, GPU or rank is slow, who waits for whom, what the job would take "
-        "without them; in a terminal as a screen, in a pipe and with --parquet as text. Each trace is read once into a "
-        "sketch of some KB, which is kept: only new and changed traces are read again. Needs the extra fleet."
+        "Compare all ranks of a job: which host, GPU or rank is slow, which rank the others wait for, the step "
+        "time without it; in a terminal as a screen, in a pipe and with --parquet as text. Each trace is read once "
+        "into a sketch of some KB, which is kept: only new and changed traces are read again. Needs the extra "
+        "fleet."
     )
     parser.add_argument(
         "source", nargs="+", metavar="SOURCE", help="a folder, a pattern or a trace: local, host:path or a URL; mixed"

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from torchprof_tui.analysis.fleet.sketch_file import SketchResult, sketch_file
+from torchprof_tui.analysis.fleet.sketch_task import SketchResult, run_sketch_task
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.optional_modules import import_extra
 from torchprof_tui.trace.specs.address import ListedTrace
@@ -34,7 +34,7 @@ def sketch_on_cluster(
     client = _connect(distributed, address)
     try:
         specs, identities = [trace.spec for trace in traces], [trace.identity for trace in traces]
-        futures = client.map(sketch_file, specs, identities, pure=False, retries=RETRIES)
+        futures = client.map(run_sketch_task, specs, identities, pure=False, retries=RETRIES)
         spec_of = {future.key: spec for future, spec in zip(futures, specs, strict=True)}
         pending = distributed.as_completed(futures, loop=client.loop)
         del futures  # a result that has been read is released, here and on its worker

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 
-from torchprof_tui.analysis.fleet.sketch_file import SketchResult, sketch_file
+from torchprof_tui.analysis.fleet.sketch_task import SketchResult, run_sketch_task
 from torchprof_tui.trace.core.core_count import JOBS, lower_priority
 from torchprof_tui.trace.specs.address import ListedTrace
 
@@ -53,7 +53,7 @@ def _run_pool(
                 _kill_processes(pool)
                 return
             while rest and len(running) < jobs * WAITING_PER_PROCESS:
-                running[pool.submit(sketch_file, rest[-1].spec, rest[-1].identity)] = rest[-1]
+                running[pool.submit(run_sketch_task, rest[-1].spec, rest[-1].identity)] = rest[-1]
                 rest.pop()
             for future in wait(running, POLL_SECONDS, FIRST_COMPLETED).done:
                 result = future.result()

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from torchprof_tui.analysis.export.arrow_events import require_arrow
 from torchprof_tui.analysis.fleet.rank_sketch import RankSketch
 from torchprof_tui.analysis.fleet.report import compare_fleet
-from torchprof_tui.analysis.fleet.sketch_parquet import encode_sketches
+from torchprof_tui.analysis.fleet.sketch_parquet import EXTRA, encode_sketches
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.fleet.cluster import sketch_on_cluster
@@ -21,11 +20,11 @@ from torchprof_tui.commands.fleet.document import build_document
 from torchprof_tui.commands.fleet.local_pool import sketch_locally
 from torchprof_tui.commands.fleet.sketching import SketchedFleet, SketchMany, sketch_all
 from torchprof_tui.commands.fleet.sources import list_sources
-from torchprof_tui.commands.fleet.text import print_fleet
 from torchprof_tui.commands.open.main import find_terminal_problem
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, write_atomically
 from torchprof_tui.trace.core.core_count import count_cores
+from torchprof_tui.trace.core.optional_modules import import_extra
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.resolve import resolve_path
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
@@ -34,7 +33,7 @@ from torchprof_tui.ui.common.number_format import format_file_size
 
 
 def run(options: argparse.Namespace) -> int:
-    require_arrow()
+    import_extra("pyarrow", EXTRA)
     with SshConnections() as connections, contextlib.ExitStack() as stack:
         hosts = [path for path in map(parse_ssh_path, map(resolve_path, options.source)) if path is not None]
         connections.connect_all(hosts, allow_prompt=sys.stderr.isatty())
@@ -71,7 +70,8 @@ def _print(options: argparse.Namespace, sketched: SketchedFleet) -> int:
     if options.json:
         print_document(document)
     else:
-        print_fleet(document)
+        # imports rich, which the screen and JSON do not need here
+        importlib.import_module("torchprof_tui.commands.fleet.text").print_fleet(document)
     if out is not None:
         print(clean(f"wrote {out}: {format_file_size(out.stat().st_size)}"), file=sys.stderr)
     return 0

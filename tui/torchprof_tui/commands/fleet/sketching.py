@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from torchprof_tui.analysis.fleet.rank_sketch import SKETCH_VERSION, RankSketch
-from torchprof_tui.analysis.fleet.sketch_file import SketchResult
 from torchprof_tui.analysis.fleet.sketch_parquet import decode_sketches
+from torchprof_tui.analysis.fleet.sketch_task import SketchResult
 from torchprof_tui.commands.fleet.sketch_pack import read_pack, store_pack
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.specs.address import ListedTrace

@@ -52,7 +52,7 @@ def collect_sparse_columns(
             stored[:] = rows
             columns[name] = SparseColumn(stored, _take_values(arg, indexes, values))
 
-    threads = min(count_cores(), _MAX_TABLES if size >= MIN_SLICE_SIZE else 1)
+    threads = min(count_cores(), _MAX_TABLES) if size >= MIN_SLICE_SIZE else 1
     longest_first = sorted(groups, key=lambda group: -sum(args[name].values.size for name in group))
     run_tasks([partial(collect, group) for group in longest_first], threads)
     return {name: columns[name] for name in names if name in columns}

@@ -92,7 +92,9 @@ def run_tasks(tasks: Sequence[Callable[[], object]], threads: int | None = None)
 
     Once a task has failed no further one begins; its exception is raised when all threads have ended with it.
     """
-    count = min(len(tasks), MAX_THREADS, count_cores() if threads is None else threads)
+    count = min(len(tasks), MAX_THREADS)
+    if count > 1:  # counting cores takes longer than a short task
+        count = min(count, count_cores() if threads is None else threads)
     kept = _kept if count > 1 else None
     if count > 1 and kept is None:
         with keep_threads():
@@ -139,7 +141,8 @@ def run_tasks(tasks: Sequence[Callable[[], object]], threads: int | None = None)
 
 def split_range(size: int) -> list[slice]:
     """Split the indexes of a column into slices, one for each thread that pays."""
-    count = max(min(size // MIN_SLICE_SIZE, MAX_THREADS, count_cores()), 1)
+    count = min(size // MIN_SLICE_SIZE, MAX_THREADS)
+    count = min(count, count_cores()) if count > 1 else 1
     bounds = [size * k // count // _BLOCK * _BLOCK for k in range(count)] + [size]
     return [slice(begin, end) for begin, end in pairwise(bounds) if end > begin]
 

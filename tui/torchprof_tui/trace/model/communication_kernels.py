@@ -10,6 +10,10 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+SYNCHRONIZING_OPERATIONS = ("allreduce", "allgather", "reducescatter", "alltoall", "barrier", "sendrecv")
+"""Operations that no rank leaves before the last one has entered: each needs data from every other. NCCL's kernel of
+an all-to-all is called SendRecv."""
+
 
 class Operation(str, Enum):
     """What a communication kernel does; the value is shown to the reader."""

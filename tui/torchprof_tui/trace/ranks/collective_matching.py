@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.model.communication_kernels import SYNCHRONIZING_OPERATIONS
 from torchprof_tui.trace.model.ranks import MatchedCollectives
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.ranks.collective_records import Collectives
@@ -30,10 +31,6 @@ _SIZE_BITS = 40
 
 _EQUAL_SIZE_OPERATIONS = ("allreduce", "allgather", "reducescatter", "broadcast", "barrier")
 """Operations in which all ranks send equally much. In an all-to-all with splits they do not."""
-
-SYNCHRONIZING_OPERATIONS = ("allreduce", "allgather", "reducescatter", "alltoall", "barrier", "sendrecv")
-"""Operations that no rank leaves before the last one has entered: each needs data from every other. NCCL's kernel of
-an all-to-all is called SendRecv."""
 
 
 @dataclass(frozen=True, slots=True)

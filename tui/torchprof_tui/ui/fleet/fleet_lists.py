@@ -166,7 +166,9 @@ def _build_what_if(report: FleetReport) -> ListContent:
     ]
     targets = [(row.ranks, None) for row in sorted(rows, key=lambda each: -each.saved_share)]
     content = _make_table(("step then", "less", f"now {format_duration(now)}"), cells, targets, 1)
-    return content if rows else ListContent("no collectives are matched: what if cannot be told", ())
+    return (
+        content if rows else ListContent("no collectives are matched, so the step time without a rank is unknown", ())
+    )
 
 
 def _build_speed(report: FleetReport, members: Sequence[int], width: int) -> ListContent:

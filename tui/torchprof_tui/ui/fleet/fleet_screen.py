@@ -1,4 +1,4 @@
-"""Screen of all ranks of a job: a heat map of ranks and steps, what is wrong, and who waits for whom."""
+"""Screen of all ranks of a job: a heat map of ranks and steps, the findings, and lists of slow ranks."""
 
 from __future__ import annotations
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuWorkTable, StepTable
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps, IdleCause
+from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.missing_data import (
     NO_CPU,
     NO_GPU,

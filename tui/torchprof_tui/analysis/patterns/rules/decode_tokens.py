@@ -48,7 +48,7 @@ TOKEN_SYNC_ID = "token-sync"
     "kv-cache-cat",
     Section.BEYOND,
     "The KV cache is copied for each token",
-    meaning="a new tensor is made for each token by torch.cat: for one more token, all keys and values so far are read and written, and "
+    meaning="each token makes a new tensor with torch.cat: all keys and values so far are read and written, and "
     "memory of a new size is needed",
     action="allocate the cache at its full length once, and write each token's keys and values in place",
     code="cache.index_copy_(2, position, keys)  # cache = torch.empty(batch, heads, max_length, width)",

@@ -14,7 +14,7 @@ import numpy as np
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS
 

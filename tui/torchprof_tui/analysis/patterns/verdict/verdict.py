@@ -11,7 +11,7 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.line_model import SourceLine
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.device_time import DeviceTimeShares, measure_shares
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.partial_input import (
     PARTIAL_INPUT_NOTE,
     format_missing_reason,

@@ -8,7 +8,7 @@ import numpy as np
 
 from torchprof_tui.analysis.collectives.communication_card import CommunicationCard
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.practices import OptimizerKind
 from torchprof_tui.analysis.patterns.engine.scope_view import format_count, format_percent
 from torchprof_tui.analysis.patterns.rules.communication_card import (
