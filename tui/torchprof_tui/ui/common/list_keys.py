@@ -1,4 +1,4 @@
-"""Bindings shared by all screens that consist of one long list."""
+"""Bindings shared by screens with a list of rows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from textual.screen import Screen
 from torchprof_tui.ui.common.row_list import RowList
 from torchprof_tui.ui.common.status_line import StatusLine
 
-LIST_BINDINGS = [
+ROW_BINDINGS = [
     Binding("up", "move(-1)", "up", id="rows.up", tooltip="the row above", show=False),
     Binding("down", "move(1)", "down", id="rows.down", tooltip="the row below", show=False),
     Binding("pageup", "page(-1)", "page up", id="rows.page-up", tooltip="a page up", show=False),
     Binding("pagedown", "page(1)", "page down", id="rows.page-down", tooltip="a page down", show=False),
+]
+"""Keys of a list beside other parts of a screen."""
+
+LIST_BINDINGS = [
+    *ROW_BINDINGS,
     Binding("home", "edge(False)", "first", id="rows.first", tooltip="the first row", show=False),
     Binding("end", "edge(True)", "last", id="rows.last", tooltip="the last row", show=False),
 ]

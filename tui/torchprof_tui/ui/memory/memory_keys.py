@@ -4,29 +4,11 @@ from __future__ import annotations
 
 from textual.binding import Binding
 
+from torchprof_tui.ui.common.list_keys import ROW_BINDINGS
+from torchprof_tui.ui.memory.time_keys import TIME_BINDINGS
+
 BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
-    Binding("w", "zoom(1)", "zoom", id="time.zoom-in", tooltip="zoom in at the cursor", show=False),
-    Binding("s", "zoom(-1)", "zoom out", id="time.zoom-out", tooltip="zoom out at the cursor", show=False),
-    Binding("a", "pan(-1)", "earlier", id="time.pan-left", tooltip="move to earlier times", show=False),
-    Binding("d", "pan(1)", "later", id="time.pan-right", tooltip="move to later times", show=False),
-    Binding("W", "zoom(5)", "zoom in far", id="time.zoom-in-far", tooltip="zoom in five times as far", show=False),
-    Binding("S", "zoom(-5)", "zoom out far", id="time.zoom-out-far", tooltip="zoom out five times as far", show=False),
-    Binding(
-        "A,less_than_sign",
-        "pan(-5)",
-        "much earlier",
-        id="time.pan-left-far",
-        tooltip="move five times as far back",
-        show=False,
-    ),
-    Binding(
-        "D,greater_than_sign",
-        "pan(5)",
-        "much later",
-        id="memory.pan-right-far",
-        tooltip="move five times as far on",
-        show=False,
-    ),
+    *TIME_BINDINGS,
     Binding("0", "fit_all", "all", id="time.fit-all", tooltip="show the whole trace", show=False),
     Binding("f", "fit", "fit", id="memory.fit", tooltip="fit the lifetime of the allocation to the screen", show=False),
     Binding("left", "step(-1)", "cursor", id="memory.left", tooltip="move the cursor a cell back", show=False),
@@ -34,10 +16,7 @@ BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
     Binding("home", "to_end(False)", "start", id="time.start", tooltip="go to the trace's start", show=False),
     Binding("end", "to_end(True)", "end", id="time.end", tooltip="go to the trace's end", show=False),
     Binding("p", "peak", "peak", id="memory.peak", tooltip="move the cursor to the peak of the trace"),
-    Binding("up", "move(-1)", "up", id="rows.up", tooltip="the row above", show=False),
-    Binding("down", "move(1)", "down", id="rows.down", tooltip="the row below", show=False),
-    Binding("pageup", "page(-1)", "page up", id="rows.page-up", tooltip="a page up", show=False),
-    Binding("pagedown", "page(1)", "page down", id="rows.page-down", tooltip="a page down", show=False),
+    *ROW_BINDINGS,
     Binding("J", "scroll(1)", "groups down", id="memory.down", tooltip="scroll the groups down", show=False),
     Binding("K", "scroll(-1)", "groups up", id="memory.up", tooltip="scroll the groups up", show=False),
     Binding(

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from textual.binding import Binding
 
+from torchprof_tui.ui.common.list_keys import ROW_BINDINGS
+from torchprof_tui.ui.memory.time_keys import TIME_BINDINGS
+
 BINDINGS = [
     Binding("question_mark", "app.help", "help", id="program.help", tooltip="help", show=False),
-    Binding("w", "zoom(1)", "zoom in", id="time.zoom-in", tooltip="zoom in at the cursor", show=False),
-    Binding("s", "zoom(-1)", "zoom out", id="time.zoom-out", tooltip="zoom out at the cursor", show=False),
-    Binding("a", "pan(-1)", "earlier", id="time.pan-left", tooltip="move to earlier times", show=False),
-    Binding("d", "pan(1)", "later", id="time.pan-right", tooltip="move to later times", show=False),
+    *TIME_BINDINGS,
     Binding("0", "fit_all", "all", id="time.fit-all", tooltip="show the whole history", show=False),
     Binding("left", "step(-1)", "cursor", id="snapshot.left", tooltip="move the cursor a cell back", show=False),
     Binding("right", "step(1)", "cursor", id="snapshot.right", tooltip="move the cursor a cell on", show=False),
     Binding("home", "to_end(False)", "start", id="time.start", tooltip="go to the start of the history", show=False),
     Binding("end", "to_end(True)", "end", id="time.end", tooltip="go to the end: the snapshot itself", show=False),
     Binding("p", "peak", "peak", id="snapshot.peak", tooltip="move the cursor to the peak of the history"),
-    Binding("up", "move(-1)", "up", id="rows.up", tooltip="the row above", show=False),
-    Binding("down", "move(1)", "down", id="rows.down", tooltip="the row below", show=False),
-    Binding("pageup", "page(-1)", "page up", id="rows.page-up", tooltip="a page up", show=False),
-    Binding("pagedown", "page(1)", "page down", id="rows.page-down", tooltip="a page down", show=False),
+    *ROW_BINDINGS,
     Binding(
         "tab",
         "list(1)",
