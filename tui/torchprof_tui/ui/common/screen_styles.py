@@ -14,7 +14,7 @@ from textual.screen import Screen
 
 
 class ScreenStylesApp(App[None]):
-    """Parse only the new style sheet of a screen. The widgets of other screens keep their style until theirs changes."""
+    """Parse only the new style sheet of a screen. Widgets of other screens keep their style until theirs changes."""
 
     def _load_screen_css(self, screen: Screen[Any]) -> None:
         if screen.CSS or self.css_monitor is not None:
