@@ -105,9 +105,7 @@ def main() -> None:
             print(f"torch _memory_viz trace: {measure([sys.executable, '-c', _VIZ, str(path)], options.runs)}")
     for delay in DELAYS if options.trace is not None else ():
         pauses = [measure_pause_after_key(options.trace, "M", delay) * 1000 for _ in range(options.runs)]
-        print(
-            f"longest pause after M, pressed {delay} s after the lanes: {', '.join(f'{each:.0f}' for each in pauses)} ms"
-        )
+        print(f"longest pause after M, pressed {delay} s after the lanes, ms:", *map(round, pauses))
 
 
 if __name__ == "__main__":
