@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 
 import pytest
 
@@ -14,7 +15,7 @@ def test_what_an_import_created_is_collected_where_python_does_not(
     monkeypatch: pytest.MonkeyPatch, is_enabled: bool
 ) -> None:
     calls: list[object] = []
-    monkeypatch.setattr(later_screens.importlib, "import_module", calls.append)
+    monkeypatch.setattr(importlib, "import_module", calls.append)
     monkeypatch.setattr(gc, "isenabled", lambda: is_enabled)
     monkeypatch.setattr(gc, "collect", calls.append)
     later_screens.import_screens()

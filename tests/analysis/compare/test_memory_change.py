@@ -16,7 +16,9 @@ from torchprof_tui.analysis.compare.memory_change import PeakChange, PeakPart, c
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.memory import memory_history
 from torchprof_tui.analysis.memory.memory_history import build_memory_history
-from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.analysis.memory.record_owners import find_enclosing_events
+from torchprof_tui.trace.core.arrays import I32
+from torchprof_tui.trace.model.trace import MemoryEvents, Trace
 
 
 def build(*sizes: tuple[str, int], device: int = 0) -> Trace:
@@ -161,9 +163,13 @@ def test_new_and_gone_of_recordings_are_each_other(names: tuple[str, str]) -> No
 
 def test_the_history_is_found_once_for_each_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the comparison, the patterns of both sides, and the memory screen."""
-    found = []
-    find = memory_history.find_enclosing_events
-    monkeypatch.setattr(memory_history, "find_enclosing_events", lambda *args: found.append(args[0]) or find(*args))
+    found: list[Trace] = []
+
+    def find_and_note(trace_: Trace, memory_: MemoryEvents) -> I32:
+        found.append(trace_)
+        return find_enclosing_events(trace_, memory_)
+
+    monkeypatch.setattr(memory_history, "find_enclosing_events", find_and_note)
     a, b = build(("aten::mm", 1000)), build(("aten::mm", 1500))
     comparison = Comparison(SideAnalysis(a, "a"), SideAnalysis(b, "b"))
     assert comparison.peak_change is not None

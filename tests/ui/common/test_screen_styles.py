@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from textual.app import App
 from textual.css import stylesheet
+from textual.css.parse import parse
 from textual.css.stylesheet import Stylesheet
 
 from tests.helpers.explorer_app import explorer, two_steps, until
@@ -19,9 +22,8 @@ def test_textual_has_the_method_that_is_replaced() -> None:
 
 async def test_only_the_style_sheet_of_a_new_screen_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
-    parse = stylesheet.parse
 
-    def parse_and_note(scope: str, css: str, read_from: tuple[str, str], *args: object, **more: object) -> object:
+    def parse_and_note(scope: str, css: str, read_from: tuple[str, str], *args: Any, **more: Any) -> Any:
         parsed.append(read_from[0])
         return parse(scope, css, read_from, *args, **more)
 

@@ -26,7 +26,7 @@ async def test_the_event_loop_does_not_wait_for_an_import(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(child_screens, "_imported", set())
     async with explorer(two_steps()) as (_, pilot):
-        monkeypatch.setattr(child_screens.importlib, "import_module", import_and_note)
+        monkeypatch.setattr(importlib, "import_module", import_and_note)
         await pilot.press(key)
         await until(pilot, lambda: type(pilot.app.screen).__name__ == name)
     assert threads
