@@ -1,10 +1,13 @@
 """Open a snapshot of the allocator with a million entries of history, and torch's own reading of it beside that.
 
-    python -m benchmarks.memory [--entries 1000000] [--runs 3]
+    python -m benchmarks.memory [--entries 1000000] [--runs 3] [--trace TRACE]
 
 The snapshot is made here: 300 stacks of 20 frames that entries share, as torch writes them. Each run is a process that
-answers `torchprof-tui memory`; for comparison one that loads the pickle and lets torch's `_memory_viz.py` format its
-trace (its page needs a browser), where torch is installed.
+answers `torchprof-tui memory`, or draws the first complete screen of the snapshot; for comparison one that loads the
+pickle and lets torch's `_memory_viz.py` format its trace (its page needs a browser), where torch is installed.
+
+With a trace that has memory events (`benchmarks/generate.py` makes a large one) also the longest pause of the event
+loop after the key `M`, pressed a number of seconds after the first lanes: the verdict is computed for the first second.
 """
 
 from __future__ import annotations
@@ -21,10 +24,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.responsiveness import measure_pause_after_key
+
 FRAMES, STACKS, DEPTH = 400, 300, 20
 MAX_BLOCK = 1 << 20
 UNIT = 512
 """Bytes that the allocator rounds to."""
+
+PROGRAM = [sys.executable, "-m", "torchprof_tui"]
+DELAYS = (0.2, 1.0, 5.0)
+"""Seconds from the first lanes to the key."""
 
 _VIZ = "import pickle, sys; from torch.cuda import _memory_viz as viz; viz.trace(pickle.load(open(sys.argv[1], 'rb')))"
 
@@ -82,15 +91,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--trace", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "snapshot.pickle"
         write_snapshot(path, options.entries)
         print(f"{options.entries:,} entries, {path.stat().st_size / 1e6:.0f} MB")
-        ours = measure([sys.executable, "-m", "torchprof_tui", "memory", str(path)], options.runs)
+        ours = measure([*PROGRAM, "memory", str(path)], options.runs)
         print(f"torchprof-tui memory: {ours}")
+        screen = [*PROGRAM, "snapshot", str(path), "--size", "160x48", "-o", str(Path(folder) / "screen.txt")]
+        print(f"first complete screen: {measure(screen, options.runs)}")
         if importlib.util.find_spec("torch") is not None:
             print(f"torch _memory_viz trace: {measure([sys.executable, '-c', _VIZ, str(path)], options.runs)}")
+    for delay in DELAYS if options.trace is not None else ():
+        pauses = [measure_pause_after_key(options.trace, "M", delay) * 1000 for _ in range(options.runs)]
+        print(f"longest pause after M, pressed {delay} s after the lanes, ms:", *map(round, pauses))
 
 
 if __name__ == "__main__":

@@ -14,12 +14,13 @@ from tests.helpers.trace_builder import annotation, cpu, kernel, runtime, step, 
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.help_app import HelpApp
 from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
+from torchprof_tui.ui.common.screen_styles import ScreenStylesApp
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 
 TRACES = SHARED_TRACES
 
 
-class ExplorerApp(OrderedKeysApp, HelpApp):
+class ExplorerApp(OrderedKeysApp, HelpApp, ScreenStylesApp):
     def __init__(self, shown: Trace) -> None:
         super().__init__()
         self.shown = shown

@@ -32,6 +32,7 @@ from torchprof_tui.ui.common.crash_report import print_crash, write_log
 from torchprof_tui.ui.common.garbage_collection import GarbageCollectingApp
 from torchprof_tui.ui.common.help_app import HelpApp
 from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
+from torchprof_tui.ui.common.screen_styles import ScreenStylesApp
 from torchprof_tui.ui.common.terminal_driver import TerminalDriver
 from torchprof_tui.ui.common.themes import THEMES
 from torchprof_tui.ui.diff.comparing_app import ComparingApp
@@ -62,7 +63,7 @@ SWITCH_INTERVAL_SECONDS = 0.0002
 5 ms is as long as most of a frame takes."""
 
 
-class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, LoadingApp, GarbageCollectingApp):
+class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, LoadingApp, GarbageCollectingApp, ScreenStylesApp):
     """The app. `opener`: opens the first trace, already started. `at`: the time or step to show first.
 
     `comparison`: what to compare it with. `connections`: those of the session to ssh hosts. `configuration`: the

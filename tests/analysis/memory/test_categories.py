@@ -13,7 +13,7 @@ import pytest
 
 import torchprof_tui as tt
 from tests.helpers.memory_fixtures import MEMORY, find_mark, open_recording, read_numbers
-from tests.helpers.paths import SHARED_TRACES
+from tests.helpers.paths import SAMPLES, SHARED_TRACES
 from tests.helpers.trace_builder import annotation, cpu, kernel, memory, python, runtime, trace
 from torchprof_tui.analysis.memory.categories import RULES, Category
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory, GroupBy, build_memory_history
@@ -256,8 +256,34 @@ def test_what_is_freed_in_a_backward_pass_is_an_activation() -> None:
     assert decide(*entries, grow(105, 512, 1), memory(320, -512, -1, device=0, address=1)) == ["unknown"]
 
 
+def test_categories_of_the_sample_are_those_of_its_model() -> None:
+    """`train_gpt` in bfloat16 with AdamW: 53 parameters and two states of each, all older than the recording."""
+    width, length, vocabulary, layers = 256, 128, 1024, 4
+    block = [3 * width * width, 3 * width, width * width, *[4 * width * width] * 2, 4 * width, *[width] * 6]
+    counts = [vocabulary * width, length * width, *block * layers, width, width, vocabulary * width]
+    parameters = sum(-(-2 * count // 512) * 512 for count in counts)
+    assert len(counts) == 53
+    history = build_memory_history(tt.open(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz", cache=False)._model)
+    assert history is not None
+    peak = history.devices[0].find_peak()
+    found = {group.label: group.bytes for group in history.devices[0].group_state(peak, GroupBy.CATEGORY)}
+    assert (peak.allocated, peak.reserved) == (137_796_096, 148_897_792)  # as in the file
+    assert (found["parameter"], found["optimizer state"]) == (parameters, 2 * parameters)
+    assert "gradient" not in found  # they are set to None before each forward pass
+
+
 def test_published_timeline_bears_out_the_rules_of_what_is_older() -> None:
-    """HTA's ResNet-50: as many gradients and states as parameters with a gradient; blocks have up to 1 MiB of slack."""
+    """HTA's ResNet-50: as many gradients and states as parameters with a gradient, of the same sizes but for slack.
+
+    The timeline has 102,440,608 bytes of parameters and buffers, 102,228,128 of optimizer states, and 107,868,160 of
+    gradients in each step: 5.5 % more than the states, which is the error of an estimate of gradients by the sizes of
+    parameters. Of the 5,640,032 bytes 3,936 come from rounding to 512 bytes. The others are the rests of nine blocks:
+    of a cached block that is larger than asked for, the allocator splits the rest off only if it is above 1 MiB
+    (`should_split` in torch's CUDACachingAllocator). No rule finds them from sizes: six gradients have 2,359,296 bytes,
+    one of them in a block of that size and the others in blocks of five sizes, up to 3,407,872 bytes. Which cached
+    block was the best fit depends on all allocations before and on their addresses, which the timeline leaves out.
+    Gradients that are allocated in the recording have the size of their block, as in the timeline.
+    """
     if not PUBLISHED.exists():
         pytest.skip("needs the shared traces")
     with gzip.open(PUBLISHED) as file:
@@ -273,7 +299,12 @@ def test_published_timeline_bears_out_the_rules_of_what_is_older() -> None:
     assert len(gradients) == len(states) == 161
     assert not Counter(states) - Counter(parameters)
     assert len(parameters) - len(states) == 106  # the buffers of 53 batch norms
-    slack = np.array(gradients) - np.array(states)
-    assert slack.min() >= 0
-    assert slack.max() <= UNSPLIT
-    assert sum(gradients) <= 1.06 * sum(states)  # what the estimate may be too high by
+    assert (sum(parameters), sum(states), sum(gradients)) == (102_440_608, 102_228_128, 107_868_160)
+    asked = np.array(states)
+    rounded = -(-asked // 512) * 512
+    rests = np.array(gradients) - rounded
+    assert (rounded - asked).sum() == 3936
+    assert sorted(asked[rests > 0]) == [2_359_296] * 5 + [4_194_304] * 3 + [8_388_608]
+    assert rests.min() == 0
+    assert rests.max() == UNSPLIT
+    assert len(set(np.array(gradients)[asked == 2_359_296])) == 6  # so that no rule finds the block from the size

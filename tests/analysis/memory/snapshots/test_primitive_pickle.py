@@ -44,6 +44,25 @@ def test_long_texts_and_shared_values_are_read() -> None:
     assert load_plain_pickle(pickle.dumps({"a": shared, "b": [str(k) for k in range(70_000)]}))["a"] == shared
 
 
+@given(
+    st.lists(st.lists(st.integers(0, 300) | st.lists(st.integers(0, 2**40), min_size=1, max_size=3).map(tuple))),
+    st.sampled_from([0, 300]),
+    st.integers(2, 5),
+)
+def test_items_of_dicts_with_shared_keys_are_read(rows: list[list[Any]], earlier: int, protocol: int) -> None:
+    """Keys that were read before, with integers and tuples as values: the most frequent instructions of a snapshot."""
+    keys = [f"key{number}" for number in range(max(map(len, rows), default=0))]
+    value = [[f"earlier{number}" for number in range(earlier)], [dict(zip(keys, row, strict=False)) for row in rows]]
+    assert load_plain_pickle(pickle.dumps(value, protocol)) == value
+
+
+@pytest.mark.parametrize("start", [b"h\x00", b"j\x00\x00\x00\x00"])
+def test_a_tuple_of_what_was_read_before_is_refused_after_a_key(start: bytes) -> None:
+    refused = b"\x80\x04]\x94}\x94(" + start + b"K\x01" + start + b"\x85u."
+    with pytest.raises(UnsafePickleError, match="TUPLE1"):
+        load_plain_pickle(refused)
+
+
 @pytest.mark.parametrize("opcode", pickletools.opcodes, ids=lambda opcode: opcode.name)
 def test_every_other_instruction_is_refused(opcode: pickletools.OpcodeInfo) -> None:
     """The instruction comes after values that it could work on; nothing of the file may have been carried out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchprof_tui.analysis.memory.categories import Category
@@ -11,6 +12,7 @@ from torchprof_tui.analysis.memory.memory_history import (
     UNACCOUNTED,
     DeviceHistory,
     GroupBy,
+    MemoryHistory,
     MemoryState,
     build_memory_history,
 )
@@ -50,22 +52,41 @@ class PeakChange:
 
 
 def compare_peaks(a: Trace, b: Trace) -> PeakChange | None:
-    """Compare the peaks of the device with A's highest peak; None where a side has no memory recorded of it."""
+    """Compare the peaks of one device; None where no device has memory recorded on both sides. See `_pair_devices`."""
     history_a = build_memory_history(a)
     history_b = history_a if b is a else build_memory_history(b)
-    if history_a is None or history_b is None:
+    pair = None if history_a is None or history_b is None else _pair_devices(history_a, history_b)
+    if pair is None:
         return None
-    device_a = history_a.devices[0]
-    device_b = history_b.find_device(device_a.memory.label)
-    if device_b is None and not device_a.memory.is_cpu and not history_b.devices[0].memory.is_cpu:
-        device_b = history_b.devices[0]  # the same program on another GPU
-    if device_b is None:
-        return None
+    device_a, device_b = pair
     state_a, state_b = device_a.find_peak(), device_b.find_peak()
     sums_a, sums_b = _sum_parts(device_a, state_a), _sum_parts(device_b, state_b)
     parts = [PeakPart(*key, sums_a[key], sums_b[key]) for key in dict.fromkeys([*sums_a, *sums_b])]
     parts.sort(key=lambda part: -abs(part.delta))
     return PeakChange(device_a.memory.label, state_a.allocated, state_b.allocated, tuple(parts))
+
+
+def _pair_devices(a: MemoryHistory, b: MemoryHistory) -> tuple[DeviceHistory, DeviceHistory] | None:
+    """Choose the devices to compare: the same pair for the sides in either order; None for none.
+
+    Of the GPUs that both sides have, that with the highest peak on either side. Without a common one the GPU with the
+    highest peak of each side: the same program on another GPU. Else the CPU.
+    """
+    gpus_a, gpus_b = ([each for each in side.devices if not each.memory.is_cpu] for side in (a, b))
+    if gpus_a and gpus_b:
+        pairs = _list_pairs(gpus_a, gpus_b)
+        return pairs[0] if pairs else (gpus_a[0], gpus_b[0])
+    pairs = _list_pairs(a.devices, b.devices)
+    return pairs[0] if pairs else None
+
+
+def _list_pairs(a: Sequence[DeviceHistory], b: Sequence[DeviceHistory]) -> list[tuple[DeviceHistory, DeviceHistory]]:
+    """List the devices of the same label, those with the highest peak first."""
+    others = {each.memory.label: each for each in b}
+    pairs = [(each, others[each.memory.label]) for each in a if each.memory.label in others]
+    return sorted(
+        pairs, key=lambda pair: (-max(int(each.memory.allocated.max()) for each in pair), pair[0].memory.label)
+    )
 
 
 def _sum_parts(device: DeviceHistory, state: MemoryState) -> Counter[tuple[str, str, str]]:

@@ -12,10 +12,11 @@ from torchprof_tui.analysis.memory.categories import Category, decide_categories
 from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES, DeviceMemory, build_device_memory
 from torchprof_tui.analysis.memory.lifetimes import Lifetimes
 from torchprof_tui.analysis.memory.older_memory import OlderMemory, estimate_older_memory
-from torchprof_tui.analysis.memory.passes import Phase
+from torchprof_tui.analysis.memory.passes import Passes, Phase, find_passes
 from torchprof_tui.analysis.memory.producers import Producers
+from torchprof_tui.analysis.memory.record_owners import find_enclosing_events
 from torchprof_tui.trace.core.arrays import I32, I64, U8
-from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.model.trace import MemoryEvents, Trace
 
 
 class GroupBy(str, Enum):
@@ -211,23 +212,48 @@ class MemoryHistory:
         return None
 
 
+_KEY = "memory history"
+"""Where the history is kept in `Trace.derived`."""
+
 NOTHING = Lifetimes(*(np.zeros(0, np.int64) for _ in range(5)))
 
 
+@dataclass(frozen=True, slots=True)
+class _KeptHistory:
+    """What is kept of a history with its trace: what takes time to find, without a reference to the trace.
+
+    `devices`: the memory of each, and the phase and the category of its k lifetimes, uint8[k] each.
+    """
+
+    passes: Passes
+    owner: I32
+    devices: tuple[tuple[DeviceMemory, U8, U8], ...]
+
+
 def build_memory_history(trace: Trace) -> MemoryHistory | None:
-    """Build the history of all devices; None where no memory was recorded."""
+    """Build the history of all devices; None where no memory was recorded. It is found once for each trace."""
     memory = trace.memory
     if memory is None or not len(memory.time):
         return None
-    producers = Producers(trace, memory)
+    kept = trace.derived.get(_KEY)
+    if not isinstance(kept, _KeptHistory):
+        kept = trace.derived[_KEY] = _find_history(trace, memory)
+    producers = Producers(trace, memory, kept.passes, kept.owner)
+    devices = []
+    for device, phase, category in kept.devices:
+        lifetimes = NOTHING if device.lifetimes is None else device.lifetimes
+        devices.append(DeviceHistory(device, producers, lifetimes, phase, category))
+    return MemoryHistory(trace, tuple(devices))
+
+
+def _find_history(trace: Trace, memory: MemoryEvents) -> _KeptHistory:
+    producers = Producers(trace, memory, find_passes(trace), find_enclosing_events(trace, memory))
     devices = []
     for device in build_device_memory(trace, memory):
         lifetimes = NOTHING if device.lifetimes is None else device.lifetimes
         phase = producers.find_phases(lifetimes.allocated_by)
-        devices.append(
-            DeviceHistory(device, producers, lifetimes, phase, decide_categories(producers, lifetimes, phase))
-        )
-    return MemoryHistory(trace, tuple(devices))
+        devices.append((device, phase, decide_categories(producers, lifetimes, phase)))
+    return _KeptHistory(producers.passes, producers.owner, tuple(devices))
 
 
 def explain_missing_memory(trace: Trace) -> str:

@@ -10,8 +10,7 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.call_sites import CallSites
 from torchprof_tui.analysis.dispatch.frame_names import FrameOrigin, parse_frame
 from torchprof_tui.analysis.dispatch.open_frames import find_open_names
-from torchprof_tui.analysis.memory.passes import Passes, Phase, find_nearest_or_self, find_passes, find_phases
-from torchprof_tui.analysis.memory.record_owners import find_enclosing_events
+from torchprof_tui.analysis.memory.passes import Passes, Phase, find_nearest_or_self, find_phases
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace
@@ -31,12 +30,13 @@ _Factorize = Callable[[I32], tuple[I32, list[str]]]
 
 
 class Producers:
-    """What allocated, for the `[memory]` records of one trace; arrays over all events are computed on first use."""
+    """What allocated, for the `[memory]` records of one trace; arrays over all events are computed on first use.
 
-    def __init__(self, trace: Trace, memory: MemoryEvents) -> None:
-        self.trace, self.memory = trace, memory
-        self.passes: Passes = find_passes(trace)
-        self.owner: I32 = find_enclosing_events(trace, memory)
+    `owner` int32[records]: the innermost event around each record, -1 for none.
+    """
+
+    def __init__(self, trace: Trace, memory: MemoryEvents, passes: Passes, owner: I32) -> None:
+        self.trace, self.memory, self.passes, self.owner = trace, memory, passes, owner
 
     def find_ops(self, records: I64) -> I64:
         """Find the op that allocated, for each record: int64[k] events; -1 for none.

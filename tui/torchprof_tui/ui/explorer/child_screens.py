@@ -1,11 +1,13 @@
 """Factory of the screens that keys of the explorer open, for the current range and rank: table, tree, flame graph, …
 
 All but the small source screen are imported when they are first opened (`app.py` imports them earlier, on a thread
-after the first frame), so that the first frame does not wait for them.
+after the first frame), so that the first frame does not wait for them. A key that is pressed before that thread is done
+imports its screen on a thread as well: the import takes up to half a second while other threads run, and frames go on.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -24,6 +26,25 @@ if TYPE_CHECKING:
     from torchprof_tui.ui.memory.memory_worker import MemoryRead
     from torchprof_tui.ui.table.table_screen import TableScreen
     from torchprof_tui.ui.tree.tree_screen import TreeScreen
+
+
+MODULES = {
+    "guess": "torchprof_tui.ui.guess.guess_screen",
+    "table": "torchprof_tui.ui.table.table_screen",
+    "flame": "torchprof_tui.ui.flame.flame_screen",
+    "memory": "torchprof_tui.ui.memory.memory_screen",
+    "tree": "torchprof_tui.ui.tree.tree_screen",
+}
+"""Module of each screen that is imported late."""
+
+_imported: set[str] = set()
+
+
+async def import_child_screen(name: str) -> None:
+    """Import the module of a screen, on a thread the first time."""
+    if name not in _imported:
+        await asyncio.to_thread(importlib.import_module, MODULES[name])
+        _imported.add(name)
 
 
 class ChildScreens:

@@ -30,6 +30,7 @@ from torchprof_tui.ui.common.messages import (
 )
 from torchprof_tui.ui.common.status_line import format_copy_message
 from torchprof_tui.ui.explorer.background_queries import search_repetitions
+from torchprof_tui.ui.explorer.child_screens import import_child_screen
 from torchprof_tui.ui.explorer.explorer_view import ExplorerView
 from torchprof_tui.ui.explorer.keys import BINDINGS, KEYLESS_COMMANDS
 from torchprof_tui.ui.explorer.layout import PanelSize
@@ -269,22 +270,27 @@ class ExplorerScreen(ExplorerView):
         self._dock.show_panel("path")
         self._prompts.open_what_if()
 
-    def action_guess(self) -> None:
+    async def action_guess(self) -> None:
         if not self.trace.links.gpu_events:
             self._status.show_message("there is nothing to guess: this trace has no GPU work", is_warning=True)
             return
+        await import_child_screen("guess")
         self.app.push_screen(self._child_screens.create_guess_screen())
 
-    def action_table(self) -> None:
+    async def action_table(self) -> None:
+        await import_child_screen("table")
         self.app.push_screen(self._child_screens.create_table_screen(), self._select_returned_event)
 
-    def action_tree(self) -> None:
+    async def action_tree(self) -> None:
+        await import_child_screen("tree")
         self.app.push_screen(self._child_screens.create_tree_screen(), self._select_returned_event)
 
-    def action_flame(self) -> None:
+    async def action_flame(self) -> None:
+        await import_child_screen("flame")
         self.app.push_screen(self._child_screens.create_flame_screen(), self._select_returned_event)
 
-    def action_memory(self) -> None:
+    async def action_memory(self) -> None:
+        await import_child_screen("memory")
         self.app.push_screen(self._child_screens.create_memory_screen(), self._select_returned_event)
 
     def _select_returned_event(self, event: int | None) -> None:

@@ -29,10 +29,15 @@ def _build_grammar() -> re.Pattern[bytes]:
     integers = "|".join(rf"\x8a\x{size:02x}.{{{size}}}" for size in range(MAX_INT_BYTES + 1))
     integer = f"(?:K.|M..|J....|{integers})"
     texts = "|".join(rf"\x8c\x{size:02x}.{{{size}}}" for size in range(_MAX_SHORT_TEXT))
+    # Most of a file are items of dicts: a key that was read before, and a value. An integer is not taken as such where
+    # a tuple may follow, whose integers have to be matched together.
+    value = rf"(?:(?:J....|K.|M..|{integers})(?![\x85JKM\x8a])|h.|j....)"
     instructions = (
-        r"(?:j....)+",  # LONG_BINGET: most of a file are references to values that were read before
-        r"(?:h.)+",  # BINGET
+        rf"h.{value}",
+        rf"j....{value}",
         r"[\x94(\]})Nsaue\x88\x89]+",  # MEMOIZE, MARK, empty list, dict and tuple, None, items, True, False
+        r"(?:j....)+",  # LONG_BINGET
+        r"(?:h.)+",  # BINGET
         rf"{integer}(?:\x85|{integer}(?:\x86|{integer}\x87))",  # TUPLE1, TUPLE2, TUPLE3
         r"[Kq].",  # BININT1, BINPUT
         r"J....",  # BININT

@@ -7,6 +7,8 @@ import gzip
 import zlib
 from array import array
 from collections.abc import Sequence
+from itertools import repeat
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -168,12 +170,11 @@ def _as_frames(value: Any) -> Any:
 
 
 def _build_history(device: int, entries: Sequence[Any]) -> History:
-    other = int(Action.OTHER)
     codes = {name: int(action) for name, action in ACTIONS.items()}
-    names = [entry["action"] for entry in entries]
-    if not all(type(name) is str for name in names):
+    names = list(map(itemgetter("action"), entries))
+    if set(map(type, names)) - {str}:
         raise TypeError("an action is not a text")
-    action: I8 = np.array([codes.get(name, other) for name in names], np.int8)
+    action: I8 = np.array(list(map(codes.get, names, repeat(int(Action.OTHER)))), np.int8)
     free = np.full(len(entries), -1, np.int64)
     for row in np.flatnonzero(action == Action.OOM).tolist():
         left = entries[row].get("device_free", -1)
@@ -185,14 +186,23 @@ def _build_history(device: int, entries: Sequence[Any]) -> History:
         size=_read_sizes(entries, "size"),
         time=_read_integers(entries, "time_us", 0) * 1000,
         free=free,
-        frames=[_as_frames(entry.get("frames")) for entry in entries],
+        frames=_read_frames(entries),
     )
+
+
+def _read_frames(entries: Sequence[Any]) -> list[Any]:
+    """Read the frames of each entry, none where they are no list."""
+    try:
+        frames = list(map(itemgetter("frames"), entries))
+    except KeyError:
+        frames = [entry.get("frames") for entry in entries]
+    return frames if set(map(type, frames)) <= {list} else list(map(_as_frames, frames))
 
 
 def _read_integers(records: Sequence[Any], key: str, missing: int) -> I64:
     """Read a number of each record: int64[k]. Raises TypeError, ValueError, OverflowError for anything else."""
     try:
-        values = [record[key] for record in records]
+        values = list(map(itemgetter(key), records))
     except KeyError:
         values = [record.get(key, missing) for record in records]
     return _as_integers(values)

@@ -87,6 +87,33 @@ def _answer_from_finding(view: ScopeView, pattern_id: str) -> Answer:
     return _fire(view, device.memory, finding, _find_evidence(device, finding), len(checks.devices) > 1)
 
 
+def _register_finding(
+    pattern_id: str,
+    title: str,
+    *,
+    meaning: str,
+    action: str,
+    decided: str,
+    code: str = "",
+    fires_on_absence: bool = False,
+) -> None:
+    """Register a pattern that fires where the finding of its id was made, and needs no other condition."""
+
+    def check(view: ScopeView) -> Answer:
+        return _answer_from_finding(view, pattern_id)
+
+    register_pattern(
+        pattern_id,
+        Section.BEYOND,
+        title,
+        meaning=meaning,
+        action=action,
+        code=code,
+        decided=decided,
+        fires_on_absence=fires_on_absence,
+    )(check)
+
+
 def _fire(view: ScopeView, memory: DeviceMemory, finding: MemoryFinding, rows: I64, is_named: bool) -> Answer:
     events = view.select_in_scope(view.tables.event_table(np.unique(rows))).row
     if not len(events):
@@ -166,9 +193,8 @@ def fragmentation(view: ScopeView) -> Answer:
     return absent_answer()
 
 
-@register_pattern(
+_register_finding(
     "peak-phase",
-    Section.BEYOND,
     "Where in the step memory peaks",
     meaning="the phase of training with most memory allocated: late in forward and early in backward activations "
     "decide the peak, in the optimizer's step its states and temporaries",
@@ -176,13 +202,10 @@ def fragmentation(view: ScopeView) -> Answer:
     code="torchprof-tui memory TRACE --by category",
     decided="A backward pass was recorded, and the peak has 16 MiB or more.",
 )
-def peak_phase(view: ScopeView) -> Answer:
-    return _answer_from_finding(view, "peak-phase")
 
 
-@register_pattern(
+_register_finding(
     "activation-memory",
-    Section.BEYOND,
     "Activations hold the peak",
     meaning="what the forward pass keeps for the backward pass is a large part of the peak; it grows with the batch",
     action="do not keep the activations of each layer: compute them again in the backward pass",
@@ -190,13 +213,10 @@ def peak_phase(view: ScopeView) -> Answer:
     decided="Activations are 30 % of the peak or more, without them the peak would be 16 MiB and 10 % lower, and "
     "nothing is checkpointed. The cost is the time of a forward pass.",
 )
-def activation_memory(view: ScopeView) -> Answer:
-    return _answer_from_finding(view, "activation-memory")
 
 
-@register_pattern(
+_register_finding(
     "temporary-spike",
-    Section.BEYOND,
     "A temporary makes the peak",
     meaning="results of one op that are needed for a short time make the peak: scores of attention, logits, sorted "
     "copies",
@@ -204,8 +224,6 @@ def activation_memory(view: ScopeView) -> Answer:
     decided="Temporaries of one op at the peak, alive for a twentieth of a step (of the recording, without steps) or "
     "less, without which the peak would be 16 MiB and 10 % lower.",
 )
-def temporary_spike(view: ScopeView) -> Answer:
-    return _answer_from_finding(view, "temporary-spike")
 
 
 @register_pattern(
@@ -243,9 +261,8 @@ def allocator_retries(view: ScopeView) -> Answer:
     return fired_answer(answer.seen, answer.events, view.clip(spans).total, answer.remedy, spans=spans)
 
 
-@register_pattern(
+_register_finding(
     "graph-in-inference",
-    Section.BEYOND,
     "Inference keeps a graph for a backward pass",
     meaning="without no_grad each op keeps its inputs for a backward pass that never comes",
     action="run inference without gradients, so that each result is freed when the next layer has used it",
@@ -254,26 +271,20 @@ def allocator_retries(view: ScopeView) -> Answer:
     "as with gradients, and without what they keep the peak would be 16 MiB and 10 % lower.",
     fires_on_absence=True,
 )
-def graph_in_inference(view: ScopeView) -> Answer:
-    return _answer_from_finding(view, "graph-in-inference")
 
 
-@register_pattern(
+_register_finding(
     "optimizer-states",
-    Section.BEYOND,
     "The optimizer's states hold the peak",
     meaning="Adam keeps two values for each parameter, as large as the parameters in 32 bits",
     action="keep them in 8 bits, or shard them over the GPUs",
     code="torch.distributed.optim.ZeroRedundancyOptimizer(params, torch.optim.AdamW)  # or torchao's AdamW8bit",
     decided="States are a quarter of the peak or more, and 8 bits would save 16 MiB and 10 % of it.",
 )
-def optimizer_states(view: ScopeView) -> Answer:
-    return _answer_from_finding(view, "optimizer-states")
 
 
-@register_pattern(
+_register_finding(
     "duplicate-copies",
-    Section.BEYOND,
     "Tensors are held in two precisions",
     meaning="casts inside the model are alive at the peak: autocast keeps a copy of each weight, a cast input is held "
     "beside the input",
@@ -282,13 +293,10 @@ def optimizer_states(view: ScopeView) -> Answer:
     decided="Results of aten::_to_copy inside the passes, no copies between devices, without which the peak would be "
     "16 MiB and 10 % lower.",
 )
-def duplicate_copies(view: ScopeView) -> Answer:
-    return _answer_from_finding(view, "duplicate-copies")
 
 
-@register_pattern(
+_register_finding(
     "kv-cache",
-    Section.BEYOND,
     "The cache of keys and values holds the peak",
     meaning="keys and values of all tokens are kept, and appending with cat holds one of them twice",
     action="allocate the cache once for the longest text, and write the new keys and values into it",
@@ -296,5 +304,3 @@ def duplicate_copies(view: ScopeView) -> Answer:
     decided="In inference with attention: results of cat, 10 % of the peak or more, each alive together with one a "
     "little longer or shorter. Caches that were allocated before the recording are not seen.",
 )
-def kv_cache(view: ScopeView) -> Answer:
-    return _answer_from_finding(view, "kv-cache")
