@@ -230,7 +230,7 @@ def _ask_about_memory_at() -> Iterator[Question]:
 
 
 def _ask_about_paths() -> Iterator[Question]:
-    """Ask about steps that the CPU limits, and about steps that end with the work of one stream, which is on the path."""
+    """Ask about steps that the CPU limits, and about steps whose path is the work of one stream."""
     kind = "critical path"
     for sample in (EAGER, MEMORY):
         step = raws.list_steps(raw_of(sample))[-1]
