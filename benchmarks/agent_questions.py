@@ -251,7 +251,7 @@ def _ask_about_paths() -> Iterator[Question]:
 
 def _read_work(said: Answer) -> float:
     rows = unpack_records(said["segments"])
-    return sum(row["us"] for row in rows if row["kind"].partition(":")[0] in ("kernel", "copy", "memset"))
+    return float(sum(row["us"] for row in rows if row["kind"].partition(":")[0] in ("kernel", "copy", "memset")))
 
 
 def _ask_about_changes() -> Iterator[Question]:

@@ -80,8 +80,8 @@ TOOLS = {
         asks.CriticalPathQuestion,
         Answerer.critical_path,
         "The longest chain of dependencies of a step: its time by kind (dispatch, launch, kernels, waiting for a "
-        "rank), the events with most time on it, and how much later the work off it could end. Only a shorter path makes "
-        "the step shorter. Check replay_error, missing and advice first.",
+        "rank), the events with most time on it, and how much later the work off it could end. Only a shorter path "
+        "makes the step shorter. Check replay_error, missing and advice first.",
     ),
     "memory_at": ToolEntry(
         asks.MemoryAtQuestion,
