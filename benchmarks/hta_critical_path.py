@@ -6,6 +6,7 @@ the sum of the weights on the path in µs.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import sys
 import warnings
@@ -30,11 +31,10 @@ def _drop_columns(frame: Any, *labels: Any, **options: Any) -> Any:
 
 pd.DataFrame.drop = _drop_columns
 
-from hta.trace_analysis import TraceAnalysis  # noqa: E402
-
 if __name__ == "__main__":
     path, annotation, instance = sys.argv[1:]
-    analysis = TraceAnalysis(trace_files={0: path}, trace_dir="")
+    hta = importlib.import_module("hta.trace_analysis")  # after pandas is patched
+    analysis = hta.TraceAnalysis(trace_files={0: path}, trace_dir="")
     graph, is_found = analysis.critical_path_analysis(rank=0, annotation=annotation, instance_id=int(instance))
     if not is_found:
         sys.exit("no critical path was found")
