@@ -1,4 +1,4 @@
-"""60 questions with known answers, each put to the MCP server in one call: share answered, tokens per answer.
+"""76 questions with known answers, each put to the MCP server in one call: share answered, tokens per answer.
 
     python -m benchmarks.agent_questions
 
@@ -33,7 +33,7 @@ from torchprof_tui.commands.mcp.compact_tables import unpack_records
 from torchprof_tui.commands.mcp.server import create_server
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "faults"
-COUNT = 60
+COUNT = 76
 TOLERANCE = 1e-3
 EAGER, COMPILED, MEMORY = "train_gpt_eager", "train_gpt_compile", "train_gpt_stack_memory"
 
@@ -74,8 +74,11 @@ def list_questions(folder: Path) -> list[Question]:
         *_ask_about_tables(),
         *_ask_about_chains(),
         *_ask_about_memory(),
+        *_ask_about_memory_at(),
+        *_ask_about_paths(),
         *_ask_about_changes(),
         *_ask_about_ranks(folder),
+        *_ask_about_fleets(folder),
     ]
     assert len(questions) == COUNT, len(questions)
     return questions
@@ -209,6 +212,48 @@ def _ask_about_memory() -> Iterator[Question]:
         yield _ask(kind, "peak memory? (not recorded)", "memory", sample, read_reason, True)
 
 
+def _ask_about_memory_at() -> Iterator[Question]:
+    kind = "memory at a time"
+    records = raws.list_memory_entries(raw_of(MEMORY), 1)
+    peak = max(records, key=lambda each: each["args"]["Total Allocated"])
+    read_bytes = lambda said: said["at"]["alive_bytes"]  # noqa: E731
+    expected = peak["args"]["Total Allocated"]
+    yield _ask(kind, "bytes allocated at the peak?", "memory_at", MEMORY, read_bytes, expected)
+    time = raws.to_ns(peak["ts"] - raws.find_first_start(raw_of(MEMORY)))
+    yield _ask(kind, "when is the peak?", "memory_at", MEMORY, lambda said: said["at"]["time_ns"], time)
+    middle = records[len(records) // 2]
+    at = f"{raws.to_ns(middle['ts'] - raws.find_first_start(raw_of(MEMORY))) + 1}ns"
+    expected = middle["args"]["Total Allocated"]
+    yield _ask(kind, "bytes allocated in the middle?", "memory_at", MEMORY, read_bytes, expected, at=at)
+    read_reason = lambda said: bool(said.get("cannot_tell"))  # noqa: E731
+    yield _ask(kind, "what is alive? (not recorded)", "memory_at", EAGER, read_reason, True)
+
+
+def _ask_about_paths() -> Iterator[Question]:
+    """Ask about steps that the CPU limits, and about steps whose path is the work of one stream."""
+    kind = "critical path"
+    for sample in (EAGER, MEMORY):
+        step = raws.list_steps(raw_of(sample))[-1]
+        read_step = lambda said: said["duration_us"]  # noqa: E731
+        more = {"step": int(step["name"].partition("#")[2])}
+        yield _ask(
+            kind, "how long is what limits the last step?", "critical_path", sample, read_step, step["dur"], **more
+        )
+    for sample in ("attention_naive", "geglu_mlp_eager"):
+        step = raws.list_steps(raw_of(sample))[-1]
+        end = max(each["ts"] + each["dur"] for _, each in raws.find_launched(raw_of(sample), step))
+        expected = raws.measure_busy(raw_of(sample), step["ts"], end) / 1000
+        more = {"step": int(step["name"].partition("#")[2])}
+        yield _ask(
+            kind, "how much GPU work limits the last step?", "critical_path", sample, _read_work, expected, **more
+        )
+
+
+def _read_work(said: Answer) -> float:
+    rows = unpack_records(said["segments"])
+    return float(sum(row["us"] for row in rows if row["kind"].partition(":")[0] in ("kernel", "copy", "memset")))
+
+
 def _ask_about_changes() -> Iterator[Question]:
     kind = "what changed"
     for a, b in ((EAGER, COMPILED), ("geglu_mlp_eager", "geglu_mlp_compile")):
@@ -233,6 +278,14 @@ def _ask_about_ranks(folder: Path) -> Iterator[Question]:
         read = lambda said: max(said["totals"]["ranks"], key=lambda rank: rank["last"])["rank"]  # noqa: E731
         arguments = {"trace": str(folder / name), "of": "arrivals"}
         yield Question("ranks", f"{name}: which rank comes last most often?", "table", arguments, read, 1, tokens)
+
+
+def _ask_about_fleets(folder: Path) -> Iterator[Question]:
+    """Ask which rank is slow: the fault was injected into rank 1."""
+    for name in ("late_rank", "slow_host_rank"):
+        tokens = sum(raws.read_raw(path).tokens for path in FOLDER.glob(f"{name}.faulty*"))
+        read = lambda said: unpack_records(said["findings"])[0]["ranks"]  # noqa: E731
+        yield Question("fleets", f"{name}: what is wrong?", "fleet", {"trace": str(folder / name)}, read, [1], tokens)
 
 
 def is_equal(found: Any, expected: Any) -> bool:

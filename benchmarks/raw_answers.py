@@ -56,11 +56,11 @@ def sum_by_name(raw: RawTrace, *categories: str) -> dict[str, int]:
     return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
 
-def measure_busy(raw: RawTrace) -> int:
-    """Measure the time in which any GPU work runs: the union of its intervals."""
-    busy, end = 0.0, float("-inf")
+def measure_busy(raw: RawTrace, first: float = float("-inf"), last: float = float("inf")) -> int:
+    """Measure the time between two times (µs) in which any GPU work runs: the union of its intervals, in ns."""
+    busy, end = 0.0, first
     for each in sorted(raw.select(*GPU_WORK), key=lambda each: each["ts"]):
-        stop = each["ts"] + each["dur"]
+        stop = min(each["ts"] + each["dur"], last)
         busy += max(0.0, stop - max(each["ts"], end))
         end = max(end, stop)
     return to_ns(busy)
@@ -89,5 +89,16 @@ def find_single_launch(raw: RawTrace, name: str) -> tuple[int, Entry, Entry]:
 
 def list_memory(raw: RawTrace, device_type: int) -> list[dict[str, Any]]:
     """List the args of [memory] instants of CPUs (0) or GPUs (1)."""
-    instants = [each["args"] for each in raw.entries if each.get("name") == "[memory]"]
-    return [args for args in instants if args.get("Device Type") == device_type]
+    return [each["args"] for each in list_memory_entries(raw, device_type)]
+
+
+def list_memory_entries(raw: RawTrace, device_type: int) -> list[Entry]:
+    """List the [memory] instants of CPUs (0) or GPUs (1) by time."""
+    instants = [each for each in raw.entries if each.get("name") == "[memory]"]
+    chosen = [each for each in instants if each["args"].get("Device Type") == device_type]
+    return sorted(chosen, key=lambda each: float(each["ts"]))
+
+
+def find_first_start(raw: RawTrace) -> float:
+    """Find the start of the first event on a lane in microseconds; the span of the whole recording is none."""
+    return float(min(each["ts"] for each in raw.entries if each.get("ph") == "X" and each.get("cat") != "Trace"))

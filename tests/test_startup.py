@@ -114,3 +114,13 @@ def test_the_loader_is_started_before_the_event_loop_is_imported() -> None:
         "print(sorted({'asyncio', 'numpy', 'textual', 'rich'} & sys.modules.keys()))"
     )
     assert output_of(code) == "[]\n"
+
+
+def test_json_needs_no_rich() -> None:
+    code = (
+        "import importlib, sys\n"
+        "for name in ('critical_path', 'what_if', 'memory', 'check', 'info', 'table', 'chain'):\n"
+        "    importlib.import_module(f'torchprof_tui.commands.{name}.main')\n"
+        "print(sorted({'rich.console', 'rich.table', 'textual'} & sys.modules.keys()))"
+    )
+    assert output_of(code) == "[]\n"

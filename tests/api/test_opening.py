@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 import torchprof_tui as tt
 from tests.helpers.paths import ROOT, SAMPLES
 from tests.helpers.rank_traces import late_rank
+from torchprof_tui.trace.storage import disk_cache
 
 LINEAR = SAMPLES / "linear_eager.pt.trace.json.gz"
 
@@ -31,6 +34,19 @@ def test_the_names_of_the_api_are_imported_on_use() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("True []\n[]\n[]\n", "")
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_the_cache_is_pruned_only_where_it_is_used(tmp_path: Path, cache: bool) -> None:
+    """Measuring thousands of entries takes longer than a small trace."""
+    draft = disk_cache.create_draft("gone")
+    assert draft.lock_descriptor is not None
+    os.close(draft.lock_descriptor)
+    draft.lock_descriptor = None
+    os.utime(draft.folder / "lock", (1, 1))
+    tt.open(shutil.copy(LINEAR, tmp_path), cache=cache)
+    assert draft.folder.exists() != cache
+    shutil.rmtree(draft.folder, ignore_errors=True)
 
 
 def test_every_name_of_the_api_exists() -> None:

@@ -1,6 +1,6 @@
-"""Property: the app shows the numbers that the commands print as JSON: table, verdict, findings, chain, path and diff.
+"""Property: the app shows the numbers that the commands print as JSON: table, verdict, chain, path, what if and diff.
 
-The memory screen has its own test of this: ui/memory/test_memory_screen.py. No screen shows predictions or a fleet.
+The memory screen has its own test of this: ui/memory/test_memory_screen.py. No test compares the fleet screen.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 import torchprof_tui as tt
 from tests.helpers.command_line import read_json_answer
@@ -135,6 +136,26 @@ async def test_the_critical_path(capsys: pytest.CaptureFixture[str], path: Path)
     for each in told["segments"][:5]:
         numbers = (format_share(each["share"]), format_duration(round(each["us"] * 1000)), f"{each['count']:,}")
         assert f"{' '.join(numbers)} {each['kind']}" in said
+
+
+async def test_a_prediction(capsys: pytest.CaptureFixture[str], path: Path) -> None:
+    """Of the step that the command asks about; `P` asks in the app."""
+    change = "cpu=0.5"
+    told = read_json_answer(capsys, "what-if", str(path), "--set", change, "--json")
+    shown = load_trace(str(path), cache=False)
+    async with explorer(shown, SIZE) as (screen, pilot):
+        await settled(pilot)
+        if told["step"] is not None:
+            screen.view_state.select(next(step.event for step in shown.steps if step.name == told["step"]))
+        await pilot.press("P")
+        await settled(pilot)
+        screen._prompts.prompt.query_one(Input).value = change
+        await pilot.press("enter")
+        await settled(pilot)
+        said = read_screen(screen)
+    assert told["after_us"] <= told["before_us"]
+    times = [format_duration(round(told[f"{name}_us"] * 1000)) for name in ("before", "after")]
+    assert all(time in said for time in times)
 
 
 async def test_a_diff(capsys: pytest.CaptureFixture[str]) -> None:

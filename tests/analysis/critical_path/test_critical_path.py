@@ -235,6 +235,26 @@ def test_a_late_first_work_points_to_what_came_before_the_recording() -> None:
     assert path.replay_error == 0
 
 
+def test_work_without_a_recorded_launch_is_on_the_path_after_the_thread_has_ended_its_step() -> None:
+    """As `attention_naive`: both kernels were launched before the recording, the second starts after the step."""
+    _, path, pieces = follow(
+        kernel("running", 0, 50, 1),
+        kernel("waiting", 52, 40, 2),
+        step(1, 5, 30),
+        runtime("cudaLaunchKernel", 10, 2, 3),
+        kernel("first", 94, 10, 3),
+        kernel("later", 200, 10, 4),  # no launch follows on its stream: it may be of a later step
+    )
+    assert pieces == [
+        ("kernel", "running", 45),
+        ("GPU queue", "waiting", 2),
+        ("kernel", "waiting", 40),
+        ("GPU queue", "first", 2),
+        ("kernel", "first", 10),
+    ]
+    assert not path.missing
+
+
 def test_a_stream_is_held_by_work_whose_launch_is_from_before_the_recording() -> None:
     """As `attention_math`: of the last step before the recording the trace holds only the kernel that ran into it."""
     _, path, pieces = follow(

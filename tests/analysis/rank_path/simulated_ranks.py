@@ -1,7 +1,8 @@
 """Simulate a step of several ranks as a slow, obvious loop: the reference for the path through collectives.
 
-All ranks run the same kinds of instructions with their own times. Every start is one microsecond after the last of what
-it waits for, and what decided each time is kept: the path is found by walking back.
+All ranks run the same list of instructions, each with its own durations. An event starts one microsecond after the
+latest end among the events it depends on. The simulation stores that latest event for every start, and walks back over
+these to find the path.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Instruction = tuple[str, tuple[int, ...]]
 
 @dataclass
 class SimulatedRun:
-    """What happened. `path`: (rank, name) of what lies on the path in time order; `duration`: µs of the path."""
+    """The result of a run. `path`: (rank, name) of its events in time order; `duration`: of the path, µs."""
 
     paths: list[Path]
     path: list[tuple[int, str]]
@@ -92,7 +93,7 @@ def simulate_run(program: list[Instruction], ranks: int, folder: Path) -> Simula
             last = choose(arrivals)
             for rank, (start, name) in zip(all_ranks, arrivals, strict=True):
                 if name != last[1]:
-                    before[name] = last[1]  # it waits for the last rank, whatever made it start
+                    before[name] = last[1]  # its end depends on the last rank, not on its own start
                 collective = Collective([start] * ranks, elements=1024 + place)
                 args = Run(ranks, [])._kernel_args(collective, rank.correlation)
                 end = last[0] + takes[0]

@@ -59,6 +59,9 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("chain", {"trace": "t.json", "event": "two\nlines\rback"}),
     *(("diff", {"a": "t.json", "b": "t.json", "by": by}) for by in ("op", "kernel", "class")),
     ("memory", {"trace": "t.json"}),
+    ("memory_at", {"trace": "t.json"}),
+    ("critical_path", {"trace": "t.json", "limit": 1000}),
+    ("critical_path", {"trace": "t.json", "range": "1ms:2ms"}),
     *(("flame", {"trace": "t.json", "by": by, "limit": 1000}) for by in ("stack", "op")),
     ("overview", {}),
 ]

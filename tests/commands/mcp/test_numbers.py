@@ -151,3 +151,68 @@ async def test_a_prediction_is_that_of_what_if(capsys: pytest.CaptureFixture[str
     }
     assert unpack_records(said["path"]) == told["path"]
     assert (said["after_us"], said["replay_error"]) == (api.after / 1000, api.replay_error)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+async def test_a_critical_path_is_that_of_critical_path(capsys: pytest.CaptureFixture[str], spec: str) -> None:
+    said = await Session(["."]).ask("critical_path", trace=spec, max_tokens=MANY)
+    told, trace = repeat(capsys, said["command"]), tt.open(spec)
+    path = trace.critical_path()
+    lists = ("segments", "ranks", "rank_changes", "events", "off_path")
+    assert {key: value for key, value in said.items() if key not in ("command", *lists)} == {
+        key: value for key, value in told.items() if key not in ("schema", *lists)
+    }
+    for name in lists:
+        rows = [drop_null(row, "row") for row in unpack_records(said[name])]
+        assert rows == [drop_null(row) for row in told[name]]
+    for row in unpack_records(said["events"]):
+        event = trace.events[row["row"]]
+        assert (event.name, event.start_ns) == (row["name"], row["start_ns"])
+    assert (said["duration_us"], said["replay_us"]) == (path.duration / 1000, path.replayed / 1000)
+    assert [row["us"] for row in unpack_records(said["segments"])] == [each.time / 1000 for each in path.shares]
+    assert sum(each.time for each in path.shares) == path.duration
+
+
+async def test_events_of_one_rank_have_the_rows_of_all(capsys: pytest.CaptureFixture[str]) -> None:
+    spec = "sample:train_gpt_2ranks"
+    said = await Session(["."]).ask("critical_path", trace=spec, rank=1, step=3)
+    told, events = repeat(capsys, said["command"]), tt.open(spec).events
+    assert told["events"]
+    for row in unpack_records(said["events"]):
+        assert (events[row["row"]].name, row["rank"]) == (row["name"], 1)
+
+
+@pytest.mark.parametrize(("at", "by"), [("peak", "category"), ("5ms", "op"), ("end", "phase")])
+async def test_alive_memory_is_that_of_memory(capsys: pytest.CaptureFixture[str], at: str, by: Any) -> None:
+    spec = "sample:train_gpt_stack_memory"
+    said = await Session(["."]).ask("memory_at", trace=spec, at=at, by=by, max_tokens=MANY)
+    told = repeat(capsys, said["command"])
+    api = tt.open(spec).memory_at(5_000_000 if at == "5ms" else at, by=by)
+    for name in ("groups", "alive", "before_window"):
+        assert [drop_null(row) for row in unpack_records(said[name])] == [drop_null(row) for row in told[name]]
+    for name in ("device", "peak", "at", "categories", "unaccounted_bytes", "before_window_bytes"):
+        assert said[name] == told[name]
+    assert (said["at"]["time_ns"], said["at"]["alive_bytes"]) == (api.time_ns, api.allocated_bytes)
+    assert [(row["label"], row["bytes"]) for row in unpack_records(said["groups"])] == [
+        (each.label, each.bytes) for each in api.groups
+    ]
+
+
+async def test_alive_memory_that_was_not_recorded_cannot_be_told() -> None:
+    said = await Session(["."]).ask("memory_at", trace="sample:train_gpt_eager")
+    assert "profile_memory" in said["cannot_tell"]
+
+
+async def test_a_fleet_is_that_of_fleet(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pyarrow")
+    said = await Session(["."]).ask("fleet", trace="sample:train_gpt_2ranks", max_tokens=MANY)
+    told = repeat(capsys, said["command"])
+    lists = ("findings", "what_if", "slowest_ranks", "slowest_hosts", "slowest_steps")
+    assert said["ranks"] == 2
+    assert {key: value for key, value in said.items() if key not in ("command", *lists)} == {
+        key: value for key, value in told.items() if key not in ("schema", *lists)
+    }
+    for name in lists:
+        assert [drop_null(row, "file") for row in unpack_records(said[name])] == [
+            drop_null(row, "file") for row in told[name]
+        ]

@@ -34,7 +34,7 @@ def open(source: Source | Sequence[Source], *, rank: int | None = None, cache: b
             opened = load_resolved(resolve_specs(specs), connections, ignore_progress, cache)
         except ValueError as error:  # a name with a zero byte
             raise error if isinstance(error, TraceError) else TraceError(str(error)) from error
-    if not opened.cached:
+    if cache and not opened.cached:
         prune_cache()
     trace = Trace(opened.trace, opened.cache_entry)
     return trace if rank is None else trace.select_rank(rank)

@@ -47,7 +47,7 @@ class KindShare:
 
 @dataclass(frozen=True, slots=True)
 class RankShare:
-    """Time of one rank on a path of several, ns; `share` of the path, 0..1; in `count` stretches."""
+    """Time of one rank on a path of several ranks, ns; `share` of the path, 0..1; in `count` contiguous parts."""
 
     rank: int
     time: int
@@ -80,9 +80,9 @@ class CriticalPath:
     `segments` tile the window: their times sum to `duration`. `replayed`: the duration that the unchanged graph
     predicts, never above the recorded one. `event` int32[k], ascending, and `slack` int64[k]: each event of the window
     on threads and streams, and how much later it could end. `inferred`: edges of the path that follow from the order
-    of calls and from times, where nothing recorded says so. `missing`: what the graph lacks, one line each, empty while
-    the replay error and the time of the path that work from before the recording takes are small; `advice`: what to
-    record.
+    of calls and from times because they were not recorded. `missing`: the dependencies that the graph lacks, one line
+    each; empty while the replay error is small and little time of the path is spent in work launched before the
+    recording. `advice`: what to record.
     """
 
     window: StepWindow
@@ -111,7 +111,7 @@ class CriticalPath:
 
     @cached_property
     def shares(self) -> tuple[KindShare, ...]:
-        """Time by kind, and of kernels by class, longest first; the times sum to `duration`."""
+        """Sum the time by kind, of kernels by class, longest first; the times sum to `duration`."""
         segments = self.segments
         waited = np.where(segments.kind == SegmentKind.RANK, segments.rank, NO_RANK)
         key = np.stack([segments.kind, segments.kernel_class, waited], axis=1).astype(np.int64)
@@ -129,7 +129,7 @@ class CriticalPath:
 
     @cached_property
     def rank_shares(self) -> tuple[RankShare, ...]:
-        """Time by rank, longest first; the times sum to `duration`. Empty for one process."""
+        """Sum the time by rank, longest first; the times sum to `duration`. Empty for a path of one process."""
         segments = self.segments
         if not len(segments) or not (segments.rank != NO_RANK).all():
             return ()
@@ -218,8 +218,8 @@ def find_path_of_window(trace: Trace, window: StepWindow) -> CriticalPath:
 def compute_event_slack(trace: Trace, graph: DependencyGraph, nodes: I64, end: int) -> tuple[I32, I64]:
     """Compute the slack of the events of a window: rows int32[k] ascending, ns int64[k].
 
-    `nodes` int64[n]: slack of the nodes; `end`: ns, of the path. An event of a thread shares the slack of the thread's
-    next node: in between the thread is rigid.
+    `nodes` int64[n]: slack of the nodes; `end`: ns, of the path. An event of a thread has the slack of the
+    thread's next node, because CPU time between two nodes is fixed.
     """
     window = graph.window
     events, slacks = [window.work.event], [nodes[graph.work_end]]

@@ -139,15 +139,25 @@ def _select_work(trace: Trace, start: int, cpu_end: int) -> GpuWorkColumns:
     parts: list[I32] = [np.zeros(0, np.int32)]
     for lane in trace.lanes:
         if lane.role is Role.STREAM:
-            rows = np.arange(lane.first, lane.last, dtype=np.int32)
-            parts.append(rows[work_mask(trace.kind[lane.first : lane.last])])
+            rows = np.arange(lane.first, lane.last, dtype=np.int32)[work_mask(trace.kind[lane.first : lane.last])]
+            rows = rows[(trace.start[rows] + trace.duration[rows] > start) & (trace.duration[rows] > 0)]
+            parts.append(rows[_find_latest_launches(trace, rows) < cpu_end])
     event = np.concatenate(parts)
-    begin = trace.start[event]
-    event = event[(begin + trace.duration[event] > start) & (trace.duration[event] > 0)]
     launch = trace.links.launch_of[event]
-    launch_start = np.where(launch >= 0, trace.start[launch], trace.start[event])
-    event, launch = event[launch_start < cpu_end], launch[launch_start < cpu_end]
     begin, last = trace.start[event], trace.start[event] + trace.duration[event]
     launch_start = np.where(launch >= 0, trace.start[launch], begin)
     launch_end = np.where(launch >= 0, trace.start[launch] + trace.duration[launch], begin)
     return GpuWorkColumns(event, trace.lane[event], launch, np.maximum(begin, start), last, launch_start, launch_end)
+
+
+def _find_latest_launches(trace: Trace, rows: I32) -> I64:
+    """Find when each work of a stream was launched, at the latest: int64[k], ns.
+
+    A stream works in order. Work without a recorded launch was launched before it started, and before the next launch
+    of its stream.
+    """
+    launch = trace.links.launch_of[rows]
+    known = np.where(launch >= 0, trace.start[launch], np.iinfo(np.int64).max)
+    following = np.minimum.accumulate(known[::-1])[::-1]
+    latest: I64 = np.where(launch >= 0, known, np.minimum(trace.start[rows], following))
+    return latest

@@ -12,11 +12,11 @@ from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, St
 from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
 from torchprof_tui.commands.check.document import build_document
 from torchprof_tui.commands.check.listing import print_patterns
-from torchprof_tui.commands.check.markdown import format_report
 from torchprof_tui.commands.common.captures import use_captures
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs
+from torchprof_tui.commands.common.text_module import import_text
 from torchprof_tui.commands.common.time_range import parse_time_range
 from torchprof_tui.trace.core.printable import clean
 
@@ -39,11 +39,9 @@ def run(options: argparse.Namespace) -> int:
         undecided = [found.id for found in _find_undecidable(report.findings, wanted)]
         print_document(build_document(report, fired if wanted else None, undecided))
     elif options.markdown:
-        print(format_report(report, options.trace, options.range))
+        print(import_text("check", "markdown").format_report(report, options.trace, options.range))
     else:
-        from torchprof_tui.commands.check.text import print_report  # deferred: JSON needs no rich
-
-        print_report(report, only_problems=options.problems)
+        import_text("check").print_report(report, only_problems=options.problems)
     failed = any(matches_fail_on(found, wanted) for found in report.findings)
     if wanted and not failed:
         _report_undecidable(report.findings, wanted)

@@ -47,7 +47,7 @@ def load_specs(specs: Sequence[str], cache: bool, list_folders: bool = False) ->
     _report_rank_problems(opened.trace)
     if not list_folders:  # `info` prints all of it
         report_partial(opened.trace)
-    if not opened.cached:
+    if cache and not opened.cached:
         prune_cache()
     return opened
 

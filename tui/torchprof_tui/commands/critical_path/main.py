@@ -11,9 +11,9 @@ from torchprof_tui.analysis.rank_path.path_of_run import find_path_of_rank, find
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs, select_rank
+from torchprof_tui.commands.common.text_module import import_text
 from torchprof_tui.commands.common.time_range import parse_time_range
 from torchprof_tui.commands.critical_path.document import build_document
-from torchprof_tui.commands.critical_path.text import print_path
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
         print(
             f"{len(path.rank_shares)} of {len(trace.all_ranks)} ranks on the path; one alone: --rank N", file=sys.stderr
         )
-    print_path(trace, path, options.top)
+    import_text("critical_path").print_path(trace, path, options.top)
     return 0
 
 

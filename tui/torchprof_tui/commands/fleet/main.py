@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 
 from torchprof_tui.analysis.fleet.rank_sketch import RankSketch
-from torchprof_tui.analysis.fleet.report import compare_fleet
 from torchprof_tui.analysis.fleet.sketch_parquet import EXTRA, encode_sketches
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.fleet.cluster import sketch_on_cluster
+from torchprof_tui.commands.fleet.comparison import compare_sketched
 from torchprof_tui.commands.fleet.document import build_document
 from torchprof_tui.commands.fleet.local_pool import sketch_locally
 from torchprof_tui.commands.fleet.sketching import SketchedFleet, SketchMany, sketch_all
@@ -61,12 +61,7 @@ def _print(options: argparse.Namespace, sketched: SketchedFleet) -> int:
             write_atomically(out, encode_sketches(sketched.sketches))
     except OutputError as error:
         raise UsageError(f"--parquet: {error}") from error
-    if all(sketch.rank < 0 for sketch in sketched.sketches):
-        unnumbered = [f"{sketch.file}: no rank number" for sketch in sketched.sketches]
-        lines = [*sketched.lost, *unnumbered]
-        more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
-        raise UsageError(f"{lines[0] if lines else 'no traces'}{more}")
-    document = build_document(compare_fleet(sketched.sketches, sketched.lost), options.top)
+    document = build_document(compare_sketched(sketched), options.top)
     if options.json:
         print_document(document)
     else:

@@ -14,6 +14,8 @@ from torchprof_tui.commands.common.load import select_rank
 from torchprof_tui.commands.common.time_range import parse_time_range
 from torchprof_tui.commands.diff.document import build_document as build_diff_document
 from torchprof_tui.commands.diff.sides import load_comparison
+from torchprof_tui.commands.fleet.comparison import compare_sources
+from torchprof_tui.commands.fleet.document import build_document as build_fleet_document
 from torchprof_tui.commands.mcp import documents
 from torchprof_tui.commands.mcp import questions as asks
 from torchprof_tui.commands.mcp.allowed_folders import AllowedFolders, list_samples
@@ -56,6 +58,10 @@ _DIFF_KEYS = (
     "launches",
     "gpu_work",
 )
+_PATH_LISTS = ("segments", "ranks", "rank_changes", "events", "off_path")
+_MEMORY_LISTS = ("groups", "alive", "before_window")
+_FLEET_LISTS = ("findings", "what_if", "slowest_ranks", "slowest_hosts", "slowest_steps")
+_FEWER_ROWS = "ask with a smaller limit or a larger max_tokens"
 
 
 class Answerer:
@@ -164,7 +170,7 @@ class Answerer:
         table, command = self._ask(opened, "table", [*words, f"--limit={asked.limit}"], documents.build_table)
         answer = {"command": command, **_without(table, "schema", "rows")}
         answer |= pack_records(documents.list_rows_with_events(opened, asked.rank, table["rows"]))
-        return _write(answer, asked, "ask with a smaller limit or a larger max_tokens")
+        return _write(answer, asked, _FEWER_ROWS)
 
     def what_if(self, asked: asks.WhatIfQuestion) -> str:
         opened = self._traces.open(asked.trace)
@@ -173,6 +179,28 @@ class Answerer:
         fields, command = self._ask(opened, "what-if", words, documents.build_what_if)
         answer = {"command": command, **_without(fields, "schema"), "path": pack_records(fields["path"])}
         return _write(answer, asked, "ask with a larger max_tokens")
+
+    def critical_path(self, asked: asks.CriticalPathQuestion) -> str:
+        opened = self._traces.open(asked.trace)
+        words = [opened.spec, *_option("step", asked.step), *_option("range", asked.range)]
+        words += [*_option("rank", asked.rank), f"--top={asked.limit}"]
+        fields, command = self._ask(opened, "critical-path", words, documents.build_critical_path)
+        return _write(_pack_lists(command, fields, _PATH_LISTS), asked, _FEWER_ROWS)
+
+    def memory_at(self, asked: asks.MemoryAtQuestion) -> str:
+        opened = self._traces.open(asked.trace)
+        words = [opened.spec, f"--at={asked.at}", f"--by={asked.by}", *_option("device", asked.device)]
+        words += [*_option("rank", asked.rank), f"--top={asked.limit}"]
+        fields, command = self._ask(opened, "memory", words, documents.build_memory_at)
+        return _write(_pack_lists(command, fields, _MEMORY_LISTS), asked, _FEWER_ROWS)
+
+    def fleet(self, asked: asks.FleetQuestion) -> str:
+        found = self._folders.find_trace(asked.trace)
+        report = compare_sources([found.path])
+        words = [found.spec, f"--top={asked.limit}"]
+        fields = as_fields(build_fleet_document(report, asked.limit))
+        command = format_command("fleet", [*words, "--json"])
+        return _write(_pack_lists(command, fields, _FLEET_LISTS), asked, _FEWER_ROWS)
 
     def chain(self, asked: asks.ChainQuestion) -> str:
         opened = self._traces.open(asked.trace)
@@ -275,6 +303,12 @@ class Answerer:
         options = self._parse(command, words)
         fields = opened.recall((command, *words), lambda: build(opened, options))
         return fields, format_command(command, [*words, "--json"] if as_json else words)
+
+
+def _pack_lists(command: str, fields: Fields, names: Sequence[str]) -> Fields:
+    """Return an answer: the fields of a document, its lists of records as tables."""
+    packed = {name: pack_records(fields[name]) for name in names if name in fields}
+    return {"command": command, **_without(fields, "schema"), **packed}
 
 
 def format_command(command: str, words: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from torchprof_tui.analysis.dispatch.chain import find_chain
 from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
 from torchprof_tui.analysis.flame.flame_export import iterate_folded_lines
 from torchprof_tui.analysis.graphs.captured_chain import find_captured_chain
+from torchprof_tui.analysis.memory.memory_history import build_memory_history, explain_missing_memory
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
 from torchprof_tui.analysis.table.memory_sheet import find_memory_peaks
@@ -25,10 +26,13 @@ from torchprof_tui.commands.common.json_document import as_fields
 from torchprof_tui.commands.common.load import select_rank
 from torchprof_tui.commands.common.partial_input import build_partial
 from torchprof_tui.commands.common.time_range import parse_time_range
+from torchprof_tui.commands.critical_path import document as path_document
+from torchprof_tui.commands.critical_path.main import find_path
 from torchprof_tui.commands.export.flame_scope import fold_chosen
 from torchprof_tui.commands.info import document as info_document
 from torchprof_tui.commands.mcp.event_rows import find_longest_events, find_place_in_time, split_row
 from torchprof_tui.commands.mcp.open_traces import OpenTrace
+from torchprof_tui.commands.memory.main import answer_question as find_alive
 from torchprof_tui.commands.table.main import answer_question
 from torchprof_tui.commands.what_if.main import answer_question as predict_step
 
@@ -104,6 +108,26 @@ def build_chain(asked: OpenTrace, options: argparse.Namespace) -> Fields:
 
 def build_what_if(asked: OpenTrace, options: argparse.Namespace) -> Fields:
     return as_fields(predict_step(asked.trace, options))
+
+
+def build_critical_path(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+    """Build the document of `critical-path --json`, with the row of each event."""
+    times = None if options.range is None else parse_time_range(options.range)
+    trace, rank, path = find_path(asked.trace, options.step, times, options.rank)
+    number = trace.rank if rank is None else rank.number
+    fields = as_fields(path_document.build_document(trace, path, options.top, number))
+    first = 0 if rank is None else rank.first
+    for each, told in zip(path.find_longest(options.top), fields["events"], strict=True):
+        told["row"] = each.event + first
+    return fields
+
+
+def build_memory_at(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+    """Build the document of `memory --json`; of a trace without memory records only why it cannot be told."""
+    trace, _ = select_rank(asked.trace, options.rank)
+    if build_memory_history(trace) is None:
+        return {"cannot_tell": explain_missing_memory(trace), "partial": _list_losses(asked)}
+    return as_fields(find_alive(asked.trace, options))
 
 
 def build_flame(asked: OpenTrace, options: argparse.Namespace) -> Fields:

@@ -101,6 +101,33 @@ class MemoryQuestion(Question, frozen=True, kw_only=True):
     limit: RowLimit = DEFAULT_ROWS
 
 
+class MemoryAtQuestion(Question, frozen=True, kw_only=True):
+    trace: TracePath
+    at: Annotated[str, Meta(description="peak, end, or a time: 12.5ms, 300us")] = "peak"
+    by: Annotated[
+        Literal["category", "op", "module", "line", "phase", "shape"],
+        Meta(description="what is grouped by; category: parameter, gradient, activation …"),
+    ] = "category"
+    device: Annotated[str | None, Meta(description="GPU0, GPU1, …, CPU (default: the GPU with the highest peak)")] = (
+        None
+    )
+    rank: RankNumber = None
+    limit: RowLimit = DEFAULT_ROWS
+
+
+class CriticalPathQuestion(Question, frozen=True, kw_only=True):
+    trace: TracePath
+    step: Annotated[int | None, Meta(description="number of the step (default: the one of median duration)")] = None
+    range: TimeRange = None
+    rank: Annotated[int | None, Meta(description="of several ranks only this one (default: all, joined)")] = None
+    limit: RowLimit = DEFAULT_ROWS
+
+
+class FleetQuestion(Question, frozen=True, kw_only=True):
+    trace: Annotated[str, Meta(description="folder with the traces of all ranks of a job")]
+    limit: RowLimit = DEFAULT_ROWS
+
+
 class FlameQuestion(Question, frozen=True, kw_only=True):
     trace: TracePath
     by: Annotated[Literal["stack", "module", "op"], Meta(description="what the frames are")] = "stack"

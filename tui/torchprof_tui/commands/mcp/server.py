@@ -76,6 +76,23 @@ TOOLS = {
         "How long a step would take with some changes (faster kernels, no .item(), a CUDA graph), and what limits it "
         "then. Check replay_error first: predictions of a step whose replay is off are not to be trusted.",
     ),
+    "critical_path": ToolEntry(
+        asks.CriticalPathQuestion,
+        Answerer.critical_path,
+        "The longest chain of dependencies of a step: its time by kind (dispatch, launch, kernels, waiting for a "
+        "rank), the events with most time on it, and how much later the work off it could end. Only a shorter path "
+        "makes the step shorter. Check replay_error, missing and advice first.",
+    ),
+    "memory_at": ToolEntry(
+        asks.MemoryAtQuestion,
+        Answerer.memory_at,
+        "What is allocated at the peak or at another time, by category, op, module or line; what could be saved.",
+    ),
+    "fleet": ToolEntry(
+        asks.FleetQuestion,
+        Answerer.fleet,
+        "All ranks of a job compared: which host, GPU or rank is slow or late, and what the job would take without it.",
+    ),
     "memory": ToolEntry(asks.MemoryQuestion, Answerer.memory, "Allocations by operator, and the peak of each device."),
     "flame": ToolEntry(
         asks.FlameQuestion, Answerer.flame, "The stacks, modules or ops with the most self GPU or CPU time."

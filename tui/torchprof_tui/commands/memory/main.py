@@ -24,11 +24,10 @@ from torchprof_tui.analysis.memory.snapshots.snapshot_file import is_snapshot_fi
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs, select_rank
+from torchprof_tui.commands.common.text_module import import_text
 from torchprof_tui.commands.memory.arguments import DEFAULT_ROWS
 from torchprof_tui.commands.memory.document import build_snapshot_document, build_trace_document
 from torchprof_tui.commands.memory.records import MemoryTraceDocument
-from torchprof_tui.commands.memory.snapshot_text import print_snapshot
-from torchprof_tui.commands.memory.text import print_state
 from torchprof_tui.trace.core.time_format import parse_time
 from torchprof_tui.trace.model.trace import Trace
 
@@ -61,7 +60,7 @@ def _run_trace(options: argparse.Namespace) -> int:
     history, device, state, by = _choose_state(trace, options)
     if rank is not None and options.rank is None:
         print(f"{rank.label}; another: --rank N", file=sys.stderr)
-    print_state(history, device, state, by, _choose_limit(options))
+    import_text("memory").print_state(history, device, state, by, _choose_limit(options))
     return 0
 
 
@@ -115,7 +114,9 @@ def _run_snapshot(options: argparse.Namespace) -> int:
     if options.json:
         print_document(build_snapshot_document(devices, device, state, SnapshotGroupBy(by), options.top or None))
         return 0
-    print_snapshot(devices, device, state, SnapshotGroupBy(by), _choose_limit(options))
+    import_text("memory", "snapshot_text").print_snapshot(
+        devices, device, state, SnapshotGroupBy(by), _choose_limit(options)
+    )
     return 0
 
 

@@ -13,9 +13,9 @@ from torchprof_tui.analysis.what_if.scenario import ScenarioError, parse_scenari
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs, select_rank
+from torchprof_tui.commands.common.text_module import import_text
 from torchprof_tui.commands.what_if.document import build_document
 from torchprof_tui.commands.what_if.records import WhatIfDocument
-from torchprof_tui.commands.what_if.text import print_forecast
 from torchprof_tui.trace.model.trace import Trace
 
 
@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_document(build_document(trace, forecast, each, ranks))
     else:
-        print_forecast(trace, forecast, each, ranks)
+        import_text("what_if").print_forecast(trace, forecast, each, ranks)
     return 0
 
 

@@ -267,8 +267,19 @@ def _scan_folders() -> Iterator[_FolderInfo]:
         # A folder without a lock file was not made by this program: the user may have named a shared folder by mistake.
         with contextlib.suppress(OSError):
             used = os.stat(os.path.join(folder.path, _LOCK_FILE)).st_mtime
-            size = sum(file.lstat().st_size for file in Path(folder.path).rglob("*"))
+            size = _measure_files(folder.path)
             yield _FolderInfo(Path(folder.path), size, used, folder.name.startswith(_DRAFT_PREFIX))
+
+
+def _measure_files(folder: str) -> int:
+    """Sum the bytes of all files below a folder; links are not followed. Raises OSError."""
+    total = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            total += entry.stat(follow_symlinks=False).st_size
+            if entry.is_dir(follow_symlinks=False):
+                total += _measure_files(entry.path)
+    return total
 
 
 def _remove_folder(info: _FolderInfo) -> int:
