@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,10 +65,10 @@ class GpuWorkTable:
         )
 
     def class_mask(self, *classes: KernelClass) -> Bool:
-        return np.isin(self.kernel_class, [int(kernel_class) for kernel_class in classes])
+        return _mark_values(self.kernel_class, classes)
 
     def kind_mask(self, *kinds: Kind) -> Bool:
-        return np.isin(self.kind, [int(kind) for kind in kinds])
+        return _mark_values(self.kind, kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,14 @@ class StepTable:
         index = self.start.searchsorted(times, side="right") - 1
         inside = (index >= 0) & (times < self.end[np.maximum(index, 0)])
         return np.where(inside, index, -1)
+
+
+def _mark_values(column: U8, wanted: Iterable[int]) -> Bool:
+    """Return which values are among a few: bool[k]."""
+    marked = np.zeros(len(column), dtype=np.bool_)
+    for value in wanted:
+        marked |= column == np.uint8(value)
+    return marked
 
 
 def build_event_table(trace: Trace, events: I64 | I32) -> EventTable:

@@ -45,7 +45,7 @@ from torchprof_tui.analysis.throughput.device_peaks import DevicePeaks, find_pea
 from torchprof_tui.analysis.throughput.roofline import GpuPieces, Roofline, compute_roofline
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import Intervals, union
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, number_distinct, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
@@ -321,7 +321,7 @@ class TraceTables:
         launch = self.work.launch.astype(np.int64)
         linked = launch >= 0
         inner, outer = np.full(len(launch), -1, dtype=np.int64), np.full(len(launch), -1, dtype=np.int64)
-        calls, back = np.unique(launch[linked], return_inverse=True)
+        calls, back = number_distinct(launch[linked], len(self.trace))
         inner[linked] = nearest_ancestor(self.trace, calls)[back]
         outer[linked] = outermost_ancestor(self.trace, calls, self.is_dispatcher_op)[back]
         return inner, outer

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
-from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor, outermost_ancestor
+from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -87,7 +88,7 @@ def find_op_loops(tables: TraceTables) -> OpLoops:
     trace, is_operator = tables.trace, np.asarray(tables.trace.kind) == Kind.OP
     is_operator &= np.array(["::" in name for name in trace.names] or [False], dtype=np.bool_)[trace.name]
     ops = tables.launching_thread_ops
-    ops = ops.select(is_operator[ops.row] & (outermost_ancestor(trace, ops.row, is_operator) < 0))
+    ops = ops.select(is_operator[ops.row] & (find_nearest_ancestor(trace.parent, ops.row, is_operator) < 0))
     repeats = _find_repeats(tables, ops)
     names = [
         tuple(trace.names[name] for name in ops.name[first : first + period].tolist())
@@ -129,7 +130,8 @@ def _number_by_name_and_step(tables: TraceTables, ops: EventTable, regex: str) -
     is_candidate[tables.match_names(regex, Kind.OP).row] = True
     for regex in (OPTIMIZER_STEP_REGEX, DATA_LOADER_REGEX):
         has_owner[tables.match_names(regex).row] = True
-    is_free = is_candidate[ops.row] & (outermost_ancestor(trace, ops.row, has_owner) < 0)
+    is_free = is_candidate[ops.row]
+    is_free[is_free] = find_nearest_ancestor(trace.parent, ops.row[is_free], has_owner) < 0
     lane, step = np.asarray(trace.lane[ops.row]), tables.steps.index_at(ops.start)
     is_other_part = (lane[1:] != lane[:-1]) | (step[1:] != step[:-1])
     part = np.concatenate([[0], np.cumsum(is_other_part)])[: len(ops)]

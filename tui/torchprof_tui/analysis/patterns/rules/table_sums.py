@@ -20,7 +20,7 @@ from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_call_count_remedy, choose_overhead_remedy
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS
-from torchprof_tui.trace.core.arrays import Bool
+from torchprof_tui.trace.core.arrays import Bool, find_largest
 from torchprof_tui.trace.core.time_format import format_duration
 
 
@@ -88,7 +88,7 @@ def compute_bound(view: ScopeView) -> Answer:
         return absent_answer(
             f"kernels run for {format_percent(shares.compute)}, but the launches are not ahead of them"
         )
-    heaviest = work.events.row[np.argsort(-view.work_time, kind="stable")[:20]]
+    heaviest = work.events.row[find_largest(view.work_time, 20)]
     return fired_answer(
         f"kernels run for {format_percent(shares.compute)} of {format_duration(view.window_length)}; the median "
         f"launch is {format_duration(delay)} ahead",
