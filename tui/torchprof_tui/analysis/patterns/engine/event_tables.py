@@ -13,6 +13,12 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
 
+def find_indexes(keep: Bool | I64) -> I64:
+    """Return the indexes that a mask keeps: int64[k], found once for all columns; indexes are returned as they are."""
+    indexes: I64 = np.flatnonzero(keep) if keep.dtype == np.bool_ else np.asarray(keep, dtype=np.int64)
+    return indexes
+
+
 @dataclass(frozen=True, slots=True)
 class EventTable:
     """k events: `row` ascending (so by lane, then start) unless stated otherwise; `start`, `end` in ns."""
@@ -26,6 +32,7 @@ class EventTable:
         return len(self.row)
 
     def select(self, keep: Bool | I64) -> EventTable:
+        keep = find_indexes(keep)
         return EventTable(self.row[keep], self.start[keep], self.end[keep], self.name[keep])
 
     @property
@@ -54,6 +61,7 @@ class GpuWorkTable:
         return len(self.events)
 
     def select(self, keep: Bool | I64) -> GpuWorkTable:
+        keep = find_indexes(keep)
         return GpuWorkTable(
             self.events.select(keep),
             self.kind[keep],

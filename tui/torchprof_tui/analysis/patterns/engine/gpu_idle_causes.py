@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuWorkTable
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuWorkTable, find_indexes
 from torchprof_tui.analysis.patterns.engine.host_activity import HostActivities, ThreadActivity
 from torchprof_tui.analysis.patterns.engine.repeated_steps import RepeatedSteps, find_repeated_steps
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
@@ -131,7 +131,8 @@ class Gaps:
         return len(self.start)
 
     def select(self, keep: Bool | I64) -> Gaps:
-        return Gaps(*(getattr(self, column.name)[keep] for column in fields(self)))
+        indexes = find_indexes(keep)
+        return Gaps(*(getattr(self, column.name)[indexes] for column in fields(self)))
 
     @property
     def cause(self) -> U8:

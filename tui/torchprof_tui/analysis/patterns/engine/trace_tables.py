@@ -120,11 +120,6 @@ class TraceTables:
         """Ops and runtime calls together."""
         return self.event_table(np.sort(np.concatenate([self.ops.row, self.calls.row]), kind="stable"))
 
-    @cached_property
-    def ops_and_annotations(self) -> EventTable:
-        """Ops and annotations together: the events with children worth opening."""
-        return self.event_table(np.sort(np.concatenate([self.ops.row, self.annotations.row]), kind="stable"))
-
     @property
     def annotations(self) -> EventTable:
         """The user's ranges, without steps."""
@@ -295,25 +290,26 @@ class TraceTables:
         """bool[n]: whether the event or any descendant launched GPU work."""
         return mark_with_ancestors(self.trace, self.work.launch[self.work.launch >= 0])
 
-    def _op_mask(self, pattern: str) -> Bool:
+    def mark_ops(self, pattern: str) -> Bool:
+        """Mark the ops whose name matches the pattern at its start: bool[n]."""
         mask = np.zeros(len(self.trace), dtype=np.bool_)
-        mask[self.match_names(pattern, Kind.OP).row] = True
+        self._name_indices[Kind.OP].mark(pattern, mask)
         return mask
 
     @cached_property
     def is_dispatcher_op(self) -> Bool:
         """bool[n]: operators of the dispatcher (`aten::mm`, `torchvision::nms`), no wrappers of autograd or compile."""
-        return self._op_mask(r"(?!autograd::|c10d::|torch::)\w+::\w")
+        return self.mark_ops(r"(?!autograd::|c10d::|torch::)\w+::\w")
 
     @cached_property
     def is_operator_like(self) -> Bool:
         """bool[n]: `aten` ops, and library events named like operators (`torch.distributed.ddp.reducer::…`)."""
-        return self._op_mask(r"(?!autograd::|torch::autograd)[\w.]+::\w")
+        return self.mark_ops(r"(?!autograd::|torch::autograd)[\w.]+::\w")
 
     @cached_property
     def is_clone(self) -> Bool:
         """bool[n]: `aten::clone`, which copies a tensor, possibly into another layout."""
-        return self._op_mask(r"aten::clone$")
+        return self.mark_ops(r"aten::clone$")
 
     @cached_property
     def launching_ops(self) -> tuple[I64, I64]:

@@ -335,9 +335,7 @@ def _find_tiny_kernel_owners(owner: I64, duration: I64) -> I64:
     owners, first, count = np.unique(owner[order], return_index=True, return_counts=True)
     lower_median = duration[order][first + (count - 1) // 2]
     upper_median = duration[order][first + count // 2]
-    tiny_owners: I64 = owners[
-        (lower_median + upper_median) / 2 < thresholds.TINY_KERNEL_MAX.value
-    ]
+    tiny_owners: I64 = owners[(lower_median + upper_median) / 2 < thresholds.TINY_KERNEL_MAX.value]
     return tiny_owners
 
 

@@ -120,17 +120,16 @@ def _find_repeats(tables: TraceTables, ops: EventTable) -> TandemRepeats:
     return TandemRepeats(*columns)
 
 
-def _number_by_name_and_step(tables: TraceTables, ops: EventTable, regex: str) -> I64:
+def _number_by_name_and_step(tables: TraceTables, ops: EventTable, candidates: str) -> I64:
     """Number ops so that two are equal if their names, threads and steps are: int64[k].
 
-    Ops whose names do not match `regex`, and those that belong to no loop, get numbers that no other op has.
+    Ops whose names do not match `candidates`, and those that belong to no loop, get numbers that no other op has.
     """
     trace = tables.trace
-    is_candidate, has_owner = np.zeros(len(trace), dtype=np.bool_), np.zeros(len(trace), dtype=np.bool_)
-    is_candidate[tables.match_names(regex, Kind.OP).row] = True
+    has_owner = np.zeros(len(trace), dtype=np.bool_)
     for regex in (OPTIMIZER_STEP_REGEX, DATA_LOADER_REGEX):
         has_owner[tables.match_names(regex).row] = True
-    is_free = is_candidate[ops.row]
+    is_free = tables.mark_ops(candidates)[ops.row]
     is_free[is_free] = find_nearest_ancestor(trace.parent, ops.row[is_free], has_owner) < 0
     lane, step = np.asarray(trace.lane[ops.row]), tables.steps.index_at(ops.start)
     is_other_part = (lane[1:] != lane[:-1]) | (step[1:] != step[:-1])
