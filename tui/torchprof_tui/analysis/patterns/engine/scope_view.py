@@ -69,7 +69,8 @@ class ScopeView:
 
     @cached_property
     def work(self) -> GpuWorkTable:
-        return self.tables.work.select(self.work_in_scope)
+        work, is_inside = self.tables.work, self.work_in_scope
+        return work if is_inside.all() else work.select(is_inside)
 
     @cached_property
     def work_time(self) -> I64:

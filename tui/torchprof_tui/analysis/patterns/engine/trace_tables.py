@@ -200,7 +200,12 @@ class TraceTables:
     @cached_property
     def compute_intervals(self) -> dict[int, Intervals]:
         """device -> when it computed: kernels and fills, without copies and collectives."""
-        return intervals_by_device(self.work.select(self.work.kind_mask(Kind.KERNEL, Kind.MEMSET)), self.devices)
+        return self._intervals_of_kinds(Kind.KERNEL, Kind.MEMSET)
+
+    def _intervals_of_kinds(self, *kinds: Kind) -> dict[int, Intervals]:
+        is_wanted = self.work.kind_mask(*kinds)
+        work = self.work if is_wanted.all() else self.work.select(is_wanted)
+        return self._busy_by_device if work is self.work else intervals_by_device(work, self.devices)
 
     @cached_property
     def communication(self) -> tuple[CommunicationRecords, Waits]:
@@ -212,7 +217,7 @@ class TraceTables:
 
     @cached_property
     def collective_intervals(self) -> dict[int, Intervals]:
-        return intervals_by_device(self.work.select(self.work.kind_mask(Kind.COLLECTIVE)), self.devices)
+        return self._intervals_of_kinds(Kind.COLLECTIVE)
 
     @cached_property
     def steps(self) -> StepTable:
