@@ -86,11 +86,12 @@ def _climb_levels(parent: I32, nodes: Array, mask: Bool, stop_at_first: bool) ->
         level = _climb_one_level(parent, rows, mask, stop_at_first)
         levels.append(level)
         rows = level.rows[level.goes_on]
-    match = np.full(len(rows), -1, dtype=np.int64)
+    column = np.full(len(rows), -1, dtype=rows.dtype)
     for level in reversed(levels):
-        outer = np.full(len(level.rows), -1, dtype=np.int64)
-        outer[level.goes_on] = match
-        match = np.where(level.is_match & (outer < 0), level.rows, outer)[level.run]
+        outer = np.full(len(level.rows), -1, dtype=level.rows.dtype)
+        outer[level.goes_on] = column
+        column = np.where(level.is_match & (outer < 0), level.rows, outer)[level.run]
+    match = column.astype(np.int64)
     if not len(rows):
         return match, np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     last = np.arange(len(rows))  # index into `rows`, the highest level; -1 for nodes that are finished

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from functools import cached_property
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -24,6 +26,8 @@ from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
+T = TypeVar("T")
+
 
 class ScopeView:
     """View of one scope. `tables` and `gap_finder` are shared by all views of the trace; see `Checker`."""
@@ -32,6 +36,13 @@ class ScopeView:
         self.tables = tables
         self.gap_finder = gap_finder
         self.scope = scope
+        self._computed: dict[Hashable, object] = {}
+
+    def compute_once(self, compute: Callable[[ScopeView], T]) -> T:
+        """Return what a function of this view computes; computed at its first call and kept."""
+        if compute not in self._computed:
+            self._computed[compute] = compute(self)
+        return cast("T", self._computed[compute])
 
     @property
     def trace(self) -> Trace:

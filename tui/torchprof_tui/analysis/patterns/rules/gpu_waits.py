@@ -304,7 +304,8 @@ def tiny_kernels(view: ScopeView) -> Answer:
     is_optimizer_step[tables.match_names(OPTIMIZER_STEP_REGEX).row] = True
     calls, call_index = number_distinct(work.launch[is_kernel], len(view.trace))
     owner = outermost_ancestor(view.trace, calls, is_optimizer_step)
-    owner = np.where(owner >= 0, owner, outermost_ancestor(view.trace, calls, tables.is_dispatcher_op))[call_index]
+    owner = owner[call_index]
+    owner = np.where(owner >= 0, owner, view.outer_op[is_kernel])
     fan_out = np.bincount(call_index)[call_index]
     kernel_events = work.events.select(is_kernel)
     has_own_launch = (owner >= 0) & (fan_out == 1)  # kernels of a graph share one launch

@@ -55,7 +55,7 @@ def optimizer_loop(view: ScopeView) -> Answer:
         return absent_answer("no training in this trace: no backward pass and no optimizer step")
     if not len(np.flatnonzero((work.kind == Kind.KERNEL) & (work.launch >= 0))):
         return cannot_tell_answer(NO_LINKS)
-    found = _count_launches(view)
+    found = view.compute_once(_count_launches)
     looping = found.looping
     if not len(looping):
         kind = "" if not found.has_batched else ", foreach or fused"
@@ -112,7 +112,7 @@ def _count_launches(view: ScopeView) -> _OptimizerLaunches:
 
 def find_looping_steps(view: ScopeView) -> I64:
     """Find the rows of the optimizer steps that update one parameter after the other: int64[k]."""
-    return _count_launches(view).looping
+    return view.compute_once(_count_launches).looping
 
 
 def _find_batched_steps(view: ScopeView, steps: I64, is_step: Bool) -> I64:
