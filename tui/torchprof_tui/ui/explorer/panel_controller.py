@@ -105,7 +105,8 @@ class PanelController:
         if len(self._trace):
             self._rank_index = self._current_rank_index()
             self._debounced_worker.submit("precompute", partial(self._background_queries.precompute, self._rank_index))
-        self._debounced_worker.submit("doctor", self._background_queries.diagnose_trace)
+        else:
+            self._debounced_worker.submit("doctor", self._background_queries.diagnose_trace)
 
     def _current_rank_index(self) -> int:
         ranks = self._trace.merged_ranks
@@ -331,6 +332,8 @@ class PanelController:
 
     def update_trace_findings(self, message: messages.TraceChecked) -> None:
         """Show the verdict, cheatsheet and lane labels of a checked trace; from now on scopes can be checked."""
+        if not self.precomputed:  # after the verdict, which it would delay
+            self._debounced_worker.submit("doctor", self._background_queries.diagnose_trace)
         self.precomputed = True
         self.details_panel.set_steps(self._view_state.current_steps())
         if self._background_queries.annotations is not None:
