@@ -117,7 +117,11 @@ def _opening_rows(trace: Path, runs: int, targets: list[Target], budget: Budget)
     targets.append(Target(f"{title}: reopened, s", cached_seconds, 0.8))
     first = median([run.first_frame_seconds for run in openings])
     targets.append(Target(f"{title}: first frame of the program, s", first, 0.3))
-    return [*rows, "", f"First frame of the program: {first:.2f} s after the start of its process.", ""]
+    early, verdict = (median([getattr(run, name) for run in openings]) for name in ("early_seconds", "verdict_seconds"))
+    times = (
+        f"lanes of the beginning of the trace after {early:.2f}, the verdict {verdict - seconds:.2f} s after all lanes"
+    )
+    return [*rows, "", f"First frame of the program: {first:.2f} s after the start of its process; {times}.", ""]
 
 
 def _title(trace: Path) -> str:

@@ -1,8 +1,10 @@
-"""Measure `check` in two versions of the program, in turn: the whole command from the cache, and a check of each scope.
+"""Measure `check` in two versions of the program, in turn: the whole command from the cache, and its parts.
 
     python -m benchmarks.check TRACE [--against OTHER/tui] [--runs 5]
 
 User and system time of the process, because it varies less than elapsed time on a busy machine; medians of the runs.
+"Verdict before the patterns" is what the screen shows first of a large trace; what is computed for it is not computed
+again by the check after it. Memory: the most that the whole command held, pages of the cache's files included.
 `--against`: the folder that holds another version's package, such as that of a worktree of an earlier commit.
 """
 
@@ -11,12 +13,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.measure import median
@@ -41,9 +43,15 @@ def measure_in_process(trace_path: str) -> dict[str, float]:
     checker = Checker(load_specs([trace_path], cache=True).trace)
     loaded = time.process_time()
     whole = checker.default_scope
+    checker.decide_verdict(whole)
+    decided = time.process_time()
     checker.decide_verdict(whole, checker.check(whole))
     checked = time.process_time()
-    ms = {"imports": imported - started, "first check and verdict": checked - loaded}
+    ms = {
+        "imports": imported - started,
+        "verdict before the patterns": decided - loaded,
+        "patterns and whole verdict": checked - decided,
+    }
     random = np.random.default_rng(0)
     for share in SHARES:
         length = int(whole.length * share)
@@ -57,20 +65,34 @@ def measure_in_process(trace_path: str) -> dict[str, float]:
     return {name: seconds * 1000 for name, seconds in ms.items()}
 
 
-def _run(source: Path, cache: str, arguments: Sequence[str]) -> tuple[float, str]:
-    """Run Python with the package in `source`: (ms of CPU, what it printed)."""
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run of Python: ms of CPU, peak memory in MB, and what it printed."""
+
+    ms: float
+    megabytes: float
+    output: str
+
+
+def _run(source: Path, cache: str, arguments: Sequence[str]) -> _Run:
+    """Run Python with the package in `source`. Raises CalledProcessError."""
     search_path = os.pathsep.join([str(source), str(OWN_SOURCE.parent), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": search_path, "TORCHPROF_TUI_CACHE": cache}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program is not compiled at each start
     environment["PYTHONPYCACHEPREFIX"] = str(Path(cache) / "bytecode")
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, *arguments], env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000, done.stdout
+    command = [sys.executable, *arguments]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        output = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return _Run((usage.ru_utime + usage.ru_stime) * 1000, usage.ru_maxrss / 1024, output)
 
 
 def measure_check(trace: Path, sources: Sequence[Path], runs: int) -> list[dict[str, float]]:
-    """Measure each version in turn, `runs` times after a first that fills the cache: its medians, ms of CPU by name."""
+    """Measure each version in turn, `runs` times after a first that fills the cache: its medians by name."""
     measured: list[dict[str, list[float]]] = [{} for _ in sources]
     command = ["-m", "torchprof_tui", "check", str(trace), "--json"]
     parts = [
@@ -83,8 +105,10 @@ def measure_check(trace: Path, sources: Sequence[Path], runs: int) -> list[dict[
             _run(source, cache, command)
         for _ in range(runs):
             for source, cache, times in zip(sources, caches, measured, strict=True):
-                times.setdefault("whole command, from the cache", []).append(_run(source, cache, command)[0])
-                for name, ms in json.loads(_run(source, cache, parts)[1]).items():
+                whole = _run(source, cache, command)
+                times.setdefault("whole command, from the cache", []).append(whole.ms)
+                times.setdefault("its peak memory, MB", []).append(whole.megabytes)
+                for name, ms in json.loads(_run(source, cache, parts).output).items():
                     times.setdefault(name, []).append(ms)
     return [{name: median(values) for name, values in times.items()} for times in measured]
 

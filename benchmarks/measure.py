@@ -153,11 +153,12 @@ class Terminal:
         self.output += data
         return data
 
-    def wait_for(self, text: bytes, timeout: float) -> float:
-        """Wait for `text`. Returns the seconds from the start of the process. Raises TimeoutError."""
+    def wait_for(self, text: bytes | Sequence[bytes], timeout: float) -> float:
+        """Wait for a text, or one of several. Returns seconds from the start of the process. Raises TimeoutError."""
+        texts = [text] if isinstance(text, bytes) else text
         end = time.perf_counter() + timeout
         while time.perf_counter() < end:
-            if text in self.output:
+            if any(each in self.output for each in texts):
                 return self.last - self.started
             self.read(0.05)
         raise TimeoutError(f"{text!r} never appeared; the end of the output was {bytes(self.output[-2000:])!r}")

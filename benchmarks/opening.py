@@ -29,19 +29,23 @@ EARLY_DRAWN = b"1 cell"
 LANES_DRAWN = b"% of trace"
 """Text of the title when the whole trace is on screen: how busy its GPUs were."""
 
+VERDICT_DRAWN = (b"-bound", b"mixed", b"cpu-only", b"undetermined")
+"""Texts of which one begins the verdict: the regime."""
+
 SMALL = "sample:linear_eager"
 
 
 @dataclass(frozen=True)
 class Opening:
     """One opening: seconds to the first frame of the program (0 from the cache, where it may be that of the lanes), to
-    lanes of the beginning of the trace, and to all lanes; peak memory of all processes.
+    lanes of the beginning of the trace, to all lanes, and to the verdict; peak memory of all processes until all lanes.
     """
 
     first_frame_seconds: float
     early_seconds: float
     seconds: float
     peak_bytes: int
+    verdict_seconds: float
 
 
 def find_program() -> str:
@@ -68,7 +72,8 @@ def open_trace(trace: Path, *, cached: bool = False, timeout: float = 300) -> Op
             first = 0.0 if cached else terminal.wait_for(FIRST_FRAME, timeout)
             early = terminal.wait_for(EARLY_DRAWN, timeout)
             seconds = terminal.wait_for(LANES_DRAWN, timeout)
-        return Opening(first, early, seconds, peak.bytes)
+        verdict = terminal.wait_for(VERDICT_DRAWN, timeout)
+        return Opening(first, early, seconds, peak.bytes, verdict)
     finally:
         terminal.close()
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchprof_tui.trace.core.arrays import sorted_unique
+from torchprof_tui.trace.core.arrays import find_largest, number_distinct, sorted_unique
 
 
 @given(st.lists(st.integers(-5, 5) | st.integers(-(2**31), 2**31 - 1)), st.sampled_from([np.int32, np.int64]))
@@ -22,3 +22,17 @@ def test_distinct_values_ascend_and_keep_their_type(values: list[int], kind: typ
 def test_distinct_values_of_any_shape(shape: tuple[int, ...]) -> None:
     column = np.arange(int(np.prod(shape))).reshape(shape) // 2
     assert sorted_unique(column).tolist() == np.unique(column).tolist()
+
+
+@given(st.lists(st.integers(-5, 5), max_size=30), st.integers(0, 12))
+def test_the_largest_are_those_of_a_stable_sort(values: list[int], count: int) -> None:
+    column = np.array(values, np.int64)
+    assert find_largest(column, count).tolist() == np.argsort(-column, kind="stable")[:count].tolist()
+
+
+@given(st.lists(st.integers(0, 9), max_size=30))
+def test_distinct_rows_are_numbered_as_by_a_sort(values: list[int]) -> None:
+    rows = np.array(values, np.int32)
+    distinct, number = number_distinct(rows, 10)
+    expected, inverse = np.unique(rows, return_inverse=True)
+    assert (distinct.tolist(), number.tolist()) == (expected.tolist(), inverse.tolist())

@@ -10,7 +10,7 @@ from tests.helpers.pattern_traces import healthy
 from tests.helpers.trace_builder import trace
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, range_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
-from torchprof_tui.analysis.patterns.engine.latest_only_checker import LatestOnlyChecker
+from torchprof_tui.analysis.patterns.engine.latest_only_checker import FIRST_VERDICT_NOTE, LatestOnlyChecker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 
 
@@ -49,3 +49,14 @@ def test_a_cancelled_check_stops_before_the_next_pattern(monkeypatch: pytest.Mon
     next_result = checker.check(range_scope(0, 50_000))  # the cancelled check released the lock
     assert next_result is not None
     assert next_result.scope.t1 == 50_000
+
+
+def test_the_first_verdict_has_the_regime_and_share_of_the_whole_check() -> None:
+    checker = LatestOnlyChecker(trace(*healthy()))
+    first = checker.decide_first_verdict()
+    assert first is not None
+    assert first.first.endswith(FIRST_VERDICT_NOTE)
+    assert not first.remedy  # advice would be taken back where a pattern names the cause
+    whole = checker.precompute().result.verdict
+    assert (first.regime, first.busy) == (whole.regime, whole.busy)
+    assert checker.decide_first_verdict() is None

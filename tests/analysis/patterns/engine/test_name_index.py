@@ -33,3 +33,9 @@ def test_matches_are_those_of_every_single_event(pattern: str, kinds: tuple[Kind
     assert found.row.tolist() == expected
     assert found.start.tolist() == tables.trace.start[expected].tolist()
     assert [names[number] for number in found.name.tolist()] == [names[int(tables.trace.name[row])] for row in expected]
+
+
+@pytest.mark.parametrize("pattern", [r"aten::mm$", r"aten::(mm|mul)$", r"aten::", r"nothing"])
+def test_marked_ops_are_those_that_match(pattern: str) -> None:
+    tables = _make_tables()
+    assert np.flatnonzero(tables.mark_ops(pattern)).tolist() == tables.match_names(pattern, Kind.OP).row.tolist()

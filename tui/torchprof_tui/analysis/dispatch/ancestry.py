@@ -8,6 +8,8 @@ levels up by the one 2k levels up.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool, sorted_unique
@@ -55,25 +57,62 @@ def find_outermost_ancestor(parent: I32, nodes: Array, mask: Bool) -> I64:
     return outermost
 
 
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """The parents of a column of nodes, equal ones in a row kept once.
+
+    `run` int32[k]: the index of each node's parent in `rows` int32[m]; `is_match` bool[m]: those with the mask;
+    `goes_on` bool[m]: those whose parents make the next level.
+    """
+
+    run: I32
+    rows: I32
+    is_match: Bool
+    goes_on: Bool
+
+
 def _climb_levels(parent: I32, nodes: Array, mask: Bool, stop_at_first: bool) -> tuple[I64, I64, I64]:
     """Climb up to POINTER_DOUBLING_DEPTH levels from each node.
 
     Returns the last ancestor with `mask` (int64[k], -1 for none), the indices of the nodes that are not finished, and
     the ancestor that each of those reached. A node is finished at its first match if `stop_at_first`, else at the top.
+
+    Nodes in the order of their rows have the same parents in a row: each is climbed from once, so that a level costs a
+    part of the one below it.
     """
-    last_match = np.full(len(nodes), -1, dtype=np.int64)
-    active = np.arange(len(nodes))
-    reached = np.asarray(nodes, dtype=np.int64)
-    for _ in range(POINTER_DOUBLING_DEPTH):
-        reached = parent[reached].astype(np.int64)
-        active, reached = active[reached >= 0], reached[reached >= 0]
-        hit = mask[reached]
-        last_match[active[hit]] = reached[hit]
-        if stop_at_first:
-            active, reached = active[~hit], reached[~hit]
-        if not len(active):
-            break
-    return last_match, active, reached
+    rows = np.asarray(nodes)
+    levels: list[_Level] = []
+    while len(rows) and len(levels) < POINTER_DOUBLING_DEPTH:
+        level = _climb_one_level(parent, rows, mask, stop_at_first)
+        levels.append(level)
+        rows = level.rows[level.goes_on]
+    column = np.full(len(rows), -1, dtype=rows.dtype)
+    for level in reversed(levels):
+        outer = np.full(len(level.rows), -1, dtype=level.rows.dtype)
+        outer[level.goes_on] = column
+        column = np.where(level.is_match & (outer < 0), level.rows, outer)[level.run]
+    match = column.astype(np.int64)
+    if not len(rows):
+        return match, np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    last = np.arange(len(rows))  # index into `rows`, the highest level; -1 for nodes that are finished
+    for level in reversed(levels):
+        ends = np.full(len(level.rows), -1, dtype=np.int64)
+        ends[level.goes_on] = last
+        last = ends[level.run]
+    active = np.flatnonzero(last >= 0)
+    return match, active, rows[last[active]].astype(np.int64)
+
+
+def _climb_one_level(parent: I32, nodes: Array, mask: Bool, stop_at_first: bool) -> _Level:
+    above = np.asarray(parent[nodes])
+    is_first = np.ones(len(above), dtype=np.bool_)
+    np.not_equal(above[1:], above[:-1], out=is_first[1:])
+    rows = above[is_first]
+    goes_on = rows >= 0
+    is_match = goes_on & mask[rows]
+    run = np.cumsum(is_first, dtype=np.int32)
+    run -= 1
+    return _Level(run, rows, is_match, goes_on & ~is_match if stop_at_first else goes_on)
 
 
 def sum_subtrees(parent: I32, values: I64) -> I64:

@@ -34,7 +34,7 @@ from torchprof_tui.analysis.dispatch.line_model import (
     SourceLine as SourceLine,
 )
 from torchprof_tui.analysis.dispatch.open_frames import find_open_names
-from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, find_largest
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import SparseColumn, Trace
 from torchprof_tui.trace.query.navigation import innermost_at
@@ -138,7 +138,7 @@ class SourceLineFinder:
         rows = np.asarray(events, dtype=np.int64)
         rows = rows[(rows >= 0) & (rows < len(self.trace))]
         durations = np.maximum(self.trace.duration[rows], 1)
-        longest = np.argsort(-durations, kind="stable")[:max_events]
+        longest = find_largest(durations, max_events)
         time_by_line: dict[SourceLine | None, int] = defaultdict(int)
         for number, (row, duration) in enumerate(zip(rows[longest].tolist(), durations[longest].tolist(), strict=True)):
             time_by_line[self.find_line(row, read_args=number < MAX_ARG_READS)] += duration

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs, parse_inputs
-from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, number_distinct, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
 
@@ -74,10 +74,11 @@ def _select_pieces(trace: Trace, op: I64 | I32, group: I64, time: I64) -> Bool:
 
 def _choose_chunks(chunk: I64, group: I64, group_time: F64) -> I64:
     """Choose the chunks that show most of the GPU time, at most MAX_CHUNKS: each adds the groups not seen before."""
-    distinct, chunk = np.unique(chunk, return_inverse=True)
+    distinct, chunk_number = number_distinct(chunk + 1, int(chunk.max(initial=-1)) + 2)
+    distinct -= 1  # -1 for an entry before the first chunk
     if len(distinct) <= MAX_CHUNKS:
         return distinct
-    pairs = np.unique(chunk.reshape(-1).astype(np.int64) * len(group_time) + group)
+    pairs = sorted_unique(chunk_number.astype(np.int64) * len(group_time) + group)
     pair_chunk, pair_group = pairs // len(group_time), pairs % len(group_time)
     missing = group_time.copy()
     chosen: list[int] = []

@@ -59,6 +59,27 @@ def sorted_unique(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return ordered[first]
 
 
+def find_largest(values: npt.NDArray[Any], count: int) -> I64:
+    """Find the indexes of the largest values, largest first, equal ones in their order: int64[min(count, n)]."""
+    candidates = np.arange(len(values))
+    if len(values) > count > 0:
+        candidates = np.flatnonzero(values >= np.partition(values, len(values) - count)[len(values) - count])
+    return candidates[np.argsort(-values[candidates], kind="stable")][:count]
+
+
+def number_distinct(rows: npt.NDArray[np.integer[Any]], size: int) -> tuple[I64, I32]:
+    """Number the distinct rows 0..size-1: (they, ascending; the number of each row, int32[k]).
+
+    What `np.unique(rows, return_inverse=True)` returns, without a sort.
+    """
+    is_present = np.zeros(size, np.bool_)
+    is_present[rows] = True
+    distinct = np.flatnonzero(is_present)
+    number = np.empty(size, np.int32)
+    number[distinct] = np.arange(len(distinct), dtype=np.int32)
+    return distinct, number[rows]
+
+
 def block_slices(size: int) -> Iterator[slice]:
     """Yield slices that cover a column of this size.
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # deferred: only the worker threads import these modules
     from torchprof_tui.analysis.graphs.captured_chain import CapturedChain
     from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
+    from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
     from torchprof_tui.analysis.time.range_statistics import RangeStatistics
     from torchprof_tui.trace.sources.program_file import ProgramFile
     from torchprof_tui.ui.explorer.path.path_scope import PathScope
@@ -195,6 +196,14 @@ class ProgramFileRead(Message):
 
     file: ProgramFile | None
     error: str = ""
+
+
+@dataclass
+class VerdictDecided(Message):
+    """The verdict on the whole trace (of the rank at `rank_index`), before its patterns have been checked."""
+
+    verdict: Verdict
+    rank_index: int = 0
 
 
 @dataclass

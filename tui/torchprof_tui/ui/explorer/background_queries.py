@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from textual.message import Message
+
 from torchprof_tui.analysis.repetition.step_list import keep_repeated_steps
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.model.ranks import Rank
@@ -22,6 +24,7 @@ from torchprof_tui.ui.common.messages import (
     RangeRead,
     ScopeChecked,
     TraceChecked,
+    VerdictDecided,
 )
 from torchprof_tui.ui.explorer.lanes.event_labels import EventNotes
 from torchprof_tui.ui.explorer.lanes.gap_labels import GapLabels
@@ -42,10 +45,13 @@ class BackgroundQueries:
     """Answer queries about a trace with messages.
 
     Call the methods on a worker thread, except `cancel` and `whole_trace_scope`, which belong to the UI thread.
+    `report`: receives what is known before a query is answered; called on the worker thread.
     """
 
-    def __init__(self, trace: Trace, gpu_busy: dict[int, Intervals]) -> None:
-        self._trace, self._gpu_busy = trace, gpu_busy
+    def __init__(
+        self, trace: Trace, gpu_busy: dict[int, Intervals], report: Callable[[Message], object] = lambda _: None
+    ) -> None:
+        self._trace, self._gpu_busy, self._report = trace, gpu_busy, report
         self._checkers: dict[int, LatestOnlyChecker] = {}  # by rank
         self._annotation_lock = threading.Lock()
         self._notes: dict[int, str] = {}
@@ -75,14 +81,20 @@ class BackgroundQueries:
         return RangeRead(compute_range_statistics(self._trace, start, end, self._gpu_busy, candidate_steps=steps))
 
     def precompute(self, rank_index: int) -> TraceChecked:
-        """Check the whole trace of one rank (0 without ranks). Afterwards any scope is checked quickly."""
+        """Check the whole trace of one rank (0 without ranks). Afterwards any scope is checked quickly.
+
+        Of a large trace the verdict is reported first: the patterns take several times as long.
+        """
         checker = self._get_checker(rank_index)
+        is_large = len(self._trace) > MAX_EVENTS_RANKED_FIRST
+        if is_large and (verdict := checker.decide_first_verdict()) is not None:
+            self._report(VerdictDecided(verdict, rank_index))
         precomputed = checker.precompute()
         self._annotate_lanes(rank_index, precomputed)
         rank = self._trace.all_ranks[rank_index]
         if not rank.trace.steps:
             search_repetitions(rank)
-        ranked = checker.check(checker.default_scope) if len(self._trace) <= MAX_EVENTS_RANKED_FIRST else None
+        ranked = None if is_large else checker.check(checker.default_scope)
         return TraceChecked(precomputed.result if ranked is None else ranked, rank_index)
 
     def _annotate_lanes(self, rank_index: int, precomputed: PrecomputedCheck) -> None:

@@ -31,6 +31,7 @@ from torchprof_tui.ui.common.messages import (
     RangeRead,
     ScopeChecked,
     TraceChecked,
+    VerdictDecided,
     WhatIfRead,
 )
 from torchprof_tui.ui.common.screen_state import is_removed
@@ -215,6 +216,9 @@ class ExplorerView(Screen[None]):
 
     def on_range_read(self, message: RangeRead) -> None:
         self._panel_controller.update_range(message)
+
+    def on_verdict_decided(self, message: VerdictDecided) -> None:
+        self._panel_controller.update_verdict(message)
 
     def on_trace_checked(self, message: TraceChecked) -> None:
         self._panel_controller.update_trace_findings(message)

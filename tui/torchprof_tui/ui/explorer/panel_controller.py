@@ -13,14 +13,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.query.graph_neighbours import find_graph_neighbours
-from torchprof_tui.ui.common.messages import (
-    ChainRead,
-    DiagnosisReady,
-    EventContextRead,
-    RangeRead,
-    ScopeChecked,
-    TraceChecked,
-)
+from torchprof_tui.ui.common import messages
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.explorer.background_queries import BackgroundQueries
 from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
@@ -93,7 +86,7 @@ class PanelController:
         self.verdict_line = VerdictLine(id="verdict")
         self.scope_mode = ScopeMode.SCREEN
         self.precomputed = False
-        self._background_queries = BackgroundQueries(trace, gpu_busy)
+        self._background_queries = BackgroundQueries(trace, gpu_busy, screen.post_message)
         self._rank_index = 0  # the rank that verdict and cheatsheet are about
         # Of several ranks without GPU times: each has steps of its own.
         busy = list(gpu_busy.values()) if trace.merged_ranks is None else []
@@ -112,7 +105,8 @@ class PanelController:
         if len(self._trace):
             self._rank_index = self._current_rank_index()
             self._debounced_worker.submit("precompute", partial(self._background_queries.precompute, self._rank_index))
-        self._debounced_worker.submit("doctor", self._background_queries.diagnose_trace)
+        else:
+            self._debounced_worker.submit("doctor", self._background_queries.diagnose_trace)
 
     def _current_rank_index(self) -> int:
         ranks = self._trace.merged_ranks
@@ -310,13 +304,13 @@ class PanelController:
 
     # -- results of worker threads -------------------------------------------------------------------------
 
-    def update_doctor(self, message: DiagnosisReady) -> None:
+    def update_doctor(self, message: messages.DiagnosisReady) -> None:
         self.doctor_panel.set_diagnosis(message.diagnosis)
 
-    def update_details(self, message: EventContextRead) -> None:
+    def update_details(self, message: messages.EventContextRead) -> None:
         self.details_panel.set_event_context(message.event, message.context, message.captured)
 
-    def update_chain(self, message: ChainRead) -> None:
+    def update_chain(self, message: messages.ChainRead) -> None:
         if message.chain.event != self._view_state.selected:
             return
         if self.chain_panel.needs_chain(message.chain.event):
@@ -328,11 +322,18 @@ class PanelController:
             self._check_if_scope_changed()
         self.highlight()
 
-    def update_range(self, message: RangeRead) -> None:
+    def update_range(self, message: messages.RangeRead) -> None:
         self.range_panel.set_statistics(message.range)
 
-    def update_trace_findings(self, message: TraceChecked) -> None:
+    def update_verdict(self, message: messages.VerdictDecided) -> None:
+        """Show a verdict before its findings are there."""
+        if message.rank_index == self._rank_index:
+            self.verdict_line.set_verdict(message.verdict, self._rank_label or self._trace.part)
+
+    def update_trace_findings(self, message: messages.TraceChecked) -> None:
         """Show the verdict, cheatsheet and lane labels of a checked trace; from now on scopes can be checked."""
+        if not self.precomputed:  # after the verdict, which it would delay
+            self._debounced_worker.submit("doctor", self._background_queries.diagnose_trace)
         self.precomputed = True
         self.details_panel.set_steps(self._view_state.current_steps())
         if self._background_queries.annotations is not None:
@@ -343,7 +344,7 @@ class PanelController:
         self._update_cheatsheet(message.checked)
         self._check_if_scope_changed()
 
-    def update_scope_findings(self, message: ScopeChecked) -> None:
+    def update_scope_findings(self, message: messages.ScopeChecked) -> None:
         if message.rank_index != self._rank_index:
             return
         requested, scope = self._requested_scope, message.checked.scope

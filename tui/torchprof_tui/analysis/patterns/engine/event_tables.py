@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,12 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
+
+
+def find_indexes(keep: Bool | I64) -> I64:
+    """Return the indexes that a mask keeps: int64[k], found once for all columns; indexes are returned as they are."""
+    indexes: I64 = np.flatnonzero(keep) if keep.dtype == np.bool_ else np.asarray(keep, dtype=np.int64)
+    return indexes
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,7 @@ class EventTable:
         return len(self.row)
 
     def select(self, keep: Bool | I64) -> EventTable:
+        keep = find_indexes(keep)
         return EventTable(self.row[keep], self.start[keep], self.end[keep], self.name[keep])
 
     @property
@@ -53,6 +61,7 @@ class GpuWorkTable:
         return len(self.events)
 
     def select(self, keep: Bool | I64) -> GpuWorkTable:
+        keep = find_indexes(keep)
         return GpuWorkTable(
             self.events.select(keep),
             self.kind[keep],
@@ -64,10 +73,10 @@ class GpuWorkTable:
         )
 
     def class_mask(self, *classes: KernelClass) -> Bool:
-        return np.isin(self.kernel_class, [int(kernel_class) for kernel_class in classes])
+        return _mark_values(self.kernel_class, classes)
 
     def kind_mask(self, *kinds: Kind) -> Bool:
-        return np.isin(self.kind, [int(kind) for kind in kinds])
+        return _mark_values(self.kind, kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +98,14 @@ class StepTable:
         index = self.start.searchsorted(times, side="right") - 1
         inside = (index >= 0) & (times < self.end[np.maximum(index, 0)])
         return np.where(inside, index, -1)
+
+
+def _mark_values(column: U8, wanted: Iterable[int]) -> Bool:
+    """Return which values are among a few: bool[k]."""
+    marked = np.zeros(len(column), dtype=np.bool_)
+    for value in wanted:
+        marked |= column == np.uint8(value)
+    return marked
 
 
 def build_event_table(trace: Trace, events: I64 | I32) -> EventTable:

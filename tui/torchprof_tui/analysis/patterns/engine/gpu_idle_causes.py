@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuWorkTable
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuWorkTable, find_indexes
 from torchprof_tui.analysis.patterns.engine.host_activity import HostActivities, ThreadActivity
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.repeated_steps import RepeatedSteps, find_repeated_steps
@@ -70,7 +70,8 @@ class Gaps:
         return len(self.start)
 
     def select(self, keep: Bool | I64) -> Gaps:
-        return Gaps(*(getattr(self, column.name)[keep] for column in fields(self)))
+        indexes = find_indexes(keep)
+        return Gaps(*(getattr(self, column.name)[indexes] for column in fields(self)))
 
     @property
     def cause(self) -> U8:
@@ -146,11 +147,10 @@ class GapFinder:
     @cached_property
     def known_idle_intervals(self) -> dict[int, Intervals]:
         """device -> when it was idle, as far as that is known: not before its first recorded work where that is not."""
-        gaps = self.gaps.select(~self.gaps.is_profiler & (self.gaps.time[:, IdleCause.LEAD_IN] == 0))
-        return {
-            device: union(gaps.start[gaps.device == device], gaps.end[gaps.device == device])
-            for device in self.tables.devices
-        }
+        gaps = self.gaps
+        is_known = ~gaps.is_profiler & (gaps.time[:, IdleCause.LEAD_IN] == 0)
+        of_device = {device: np.flatnonzero(is_known & (gaps.device == device)) for device in self.tables.devices}
+        return {device: union(gaps.start[indexes], gaps.end[indexes]) for device, indexes in of_device.items()}
 
     @cached_property
     def gaps(self) -> Gaps:
@@ -306,8 +306,10 @@ class GapFinder:
         call_end = np.clip(gaps.call_end, gaps.start, gaps.end)
         for number, activity in enumerate(self.host.threads[1]):
             of_thread = np.flatnonzero(gaps.thread == number)
-            if len(of_thread):
-                time[of_thread] += _measure_activity(activity, gaps.start[of_thread], call_start[of_thread])
+            if len(of_thread) == len(gaps):
+                time = _measure_activity(activity, gaps.start, call_start)
+            elif len(of_thread):
+                time[of_thread] = _measure_activity(activity, gaps.start[of_thread], call_start[of_thread])
         time[rows, gaps.call_cause] += call_end - call_start
         time[rows, gaps.late_cause] += gaps.end - call_end
         time[gaps.is_profiler] = 0

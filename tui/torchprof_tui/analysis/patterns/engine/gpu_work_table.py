@@ -57,13 +57,12 @@ def intervals_by_device(work: GpuWorkTable, devices: Sequence[int]) -> dict[int,
 
 def launch_shapes(trace: Trace, rows: I64) -> I64:
     """Return grid and block of each event, -1 where not recorded: int64[k, 6]."""
-    columns = []
-    for arg in ("grid", "block"):
+    shapes: I64 = np.full((6, len(rows)), -1, np.int64).T  # each column in one piece of memory
+    for number, arg in enumerate(("grid", "block")):
         sparse = trace.args.get(arg)
-        columns.append(
-            np.full((len(rows), 3), -1, np.int64) if sparse is None else sparse.values_at(rows).astype(np.int64)
-        )
-    return np.hstack(columns)
+        if sparse is not None:
+            shapes[:, 3 * number : 3 * number + 3] = sparse.values_at(rows)
+    return shapes
 
 
 def factorize_launches(name: I32, shape: I64) -> I64:

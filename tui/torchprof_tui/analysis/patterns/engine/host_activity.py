@@ -105,7 +105,9 @@ class HostActivities:
         calls = tables.calls
         is_long = calls.duration > thresholds.COLD_CALL_MIN.value
         waits = np.concatenate([self.sync_calls.row, self.blocking_copies.row])
-        is_long &= ~np.isin(calls.row, waits)
+        is_wait = np.zeros(len(tables.trace), dtype=np.bool_)
+        is_wait[waits] = True
+        is_long &= ~is_wait[calls.row]
         if is_long.any():
             medians = _median_by_name(calls, sorted_unique(calls.name[is_long]))
             counts = np.bincount(calls.name, minlength=len(tables.trace.names))
@@ -124,11 +126,16 @@ class HostActivities:
         self_time = np.asarray(trace.self_duration[ops.row])
         is_long = (self_time > thresholds.COLD_CALL_MIN.value) & tables.has_work[ops.row]
         starts, ends = [], []
+        indexes_by_name: dict[int, I64] = {}
         for index in np.flatnonzero(is_long)[:_MAX_COLD_OPS].tolist():
-            of_name = np.flatnonzero(ops.name == ops.name[index])
-            others = np.delete(self_time[of_name], np.flatnonzero(of_name == index))
-            is_first = ops.start[index] == ops.start[of_name].min()
-            if not is_first or not len(others) or self_time[index] < _FIRST_CALL_RATIO * float(np.median(others)):
+            name = int(ops.name[index])
+            if name not in indexes_by_name:
+                indexes_by_name[name] = np.flatnonzero(ops.name == name)
+            of_name = indexes_by_name[name]
+            if len(of_name) == 1 or ops.start[index] != ops.start[of_name].min():
+                continue
+            others = self_time[of_name[of_name != index]]
+            if self_time[index] < _FIRST_CALL_RATIO * float(np.median(others)):
                 continue
             own = _own_time(tables, int(ops.row[index]))
             starts.append(own.starts)

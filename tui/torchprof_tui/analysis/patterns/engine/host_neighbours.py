@@ -10,7 +10,7 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.frame_names import MODULE_CALL_PREFIX, parse_frame
 from torchprof_tui.analysis.patterns.engine.main_thread import MainThread
 from torchprof_tui.analysis.time.intervals import Intervals, union
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, find_largest
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -56,7 +56,7 @@ def find_repeated_call(trace: Trace, main: MainThread, host: Intervals, events: 
     start, began = np.asarray(trace.start[called]), np.asarray(trace.start[events])
     own = (host & union(began, began + trace.duration[events])) - union(start, start + trace.duration[called])
     length = own.ends - own.starts
-    longest = np.argsort(-length, kind="stable")[:_MAX_PIECES]
+    longest = find_largest(length, _MAX_PIECES)
     before = start.searchsorted(own.starts[longest], side="right") - 1
     times: dict[str, list[int]] = defaultdict(list)
     for index, piece in zip(before.tolist(), length[longest].tolist(), strict=True):

@@ -15,7 +15,7 @@ from torchprof_tui.analysis.patterns.engine.launch_places import describe_launch
 from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import Bool
+from torchprof_tui.trace.core.arrays import Bool, find_largest
 
 MAX_GAPS = 50
 """Gaps whose line is looked up at most: each takes some milliseconds in a trace with deep stacks."""
@@ -84,7 +84,8 @@ def list_largest_gaps_of_ranks(views: Sequence[ScopeView], count: int) -> list[t
 
 def _find_longest(gaps: Gaps, count: int) -> list[int]:
     chosen = np.flatnonzero(_mark_idle(gaps))
-    return [int(index) for index in chosen[np.argsort(-gaps.duration[chosen], kind="stable")[:count]]]
+    largest: list[int] = chosen[find_largest(gaps.duration[chosen], count)].tolist()
+    return largest
 
 
 def select_long_gaps(gaps: Iterable[LargestGap], scope_length: int, count: int) -> list[LargestGap]:
@@ -95,8 +96,9 @@ def select_long_gaps(gaps: Iterable[LargestGap], scope_length: int, count: int) 
 
 def _mark_idle(gaps: Gaps) -> Bool:
     """Return the gaps in which a GPU is known to have been idle, not because of the profiler: bool[k]."""
-    is_edge = (gaps.cause == IdleCause.LEAD_IN) | ((gaps.cause == IdleCause.UNKNOWN) & (gaps.next_event < 0))
-    is_idle: Bool = ~is_edge & (gaps.cause != IdleCause.PROFILER)
+    cause = gaps.cause
+    is_edge = (cause == IdleCause.LEAD_IN) | ((cause == IdleCause.UNKNOWN) & (gaps.next_event < 0))
+    is_idle: Bool = ~is_edge & (cause != IdleCause.PROFILER)
     return is_idle
 
 

@@ -18,6 +18,9 @@ from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.analysis.patterns.verdict.wins import predict_wins, rank_by_wins
 from torchprof_tui.trace.model.trace import Trace
 
+FIRST_VERDICT_NOTE = "checking the patterns for what to do …"
+"""What a verdict says instead of its advice until the patterns have been checked."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
@@ -78,6 +81,18 @@ class LatestOnlyChecker:
                 gaps, largest = self._checker.gap_finder.gaps, self._checker.list_largest_gaps()
                 self._precomputed = PrecomputedCheck(self._default_result, gaps, notes, largest)
             return self._precomputed
+
+    def decide_first_verdict(self) -> Verdict | None:
+        """Decide the verdict on the whole trace before its patterns are checked; None once they have been.
+
+        Regime and busy share are those of the whole check. What costs most is said in general: a pattern may name its
+        cause. What to do is left to the whole check.
+        """
+        with self._lock:
+            if self._default_result is not None:
+                return None
+            verdict = self._checker.decide_verdict()
+            return replace(verdict, first=f"{verdict.what or verdict.first} · {FIRST_VERDICT_NOTE}", remedy="")
 
     def cancel(self) -> None:
         """Cancel the running check before its next pattern, so that it does not delay drawing."""

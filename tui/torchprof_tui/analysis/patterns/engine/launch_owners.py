@@ -7,7 +7,7 @@ import numpy as np
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.arrays import I64, Bool, number_distinct
 from torchprof_tui.trace.model.event_kind import Kind
 
 MATH_ATTENTION_REGEX = r"aten::_scaled_dot_product_attention_math$"
@@ -29,7 +29,7 @@ def is_launched_beneath(
         return beneath
     is_owner = np.zeros(len(view.trace), np.bool_)
     is_owner[owners] = True
-    calls, index = np.unique(launch[pieces], return_inverse=True)
+    calls, index = number_distinct(launch[pieces], len(view.trace))
     if calling:
         is_callee = np.zeros(len(view.trace), np.bool_)
         is_callee[view.tables.match_names(calling, Kind.OP).row] = True
@@ -38,7 +38,7 @@ def is_launched_beneath(
         found = (caller >= 0) & is_owner[np.maximum(caller, 0)]
     else:
         found = outermost_ancestor(view.trace, calls, is_owner) >= 0
-    beneath[pieces] = found[index.reshape(-1)]
+    beneath[pieces] = found[index]
     return beneath
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, Bool
 
 _FEW_MATCHES = 16
 """Fewer events than this part of a table are found by the order of names, more by a pass over the table."""
@@ -30,10 +30,21 @@ class NameIndex:
         is_short = len(self._names) <= np.iinfo(np.uint16).max  # numpy sorts 16 bits by radix, in linear time
         return np.argsort(self._table.name.astype(np.uint16 if is_short else np.int32), kind="stable")
 
+    def _find_names(self, pattern: str) -> list[int]:
+        """Find the indexes into `_present` of the names that match the pattern at their start."""
+        matches = re.compile(pattern).match
+        return [index for index, number in enumerate(self._present) if matches(self._names[number])]
+
+    def mark(self, pattern: str, marked: Bool) -> None:
+        """Mark the events whose name matches the pattern at its start, in a column of the trace: bool[n]."""
+        is_chosen = np.zeros(len(self._names), dtype=np.bool_)
+        is_chosen[[self._present[index] for index in self._find_names(pattern)]] = True
+        marked[self._table.row] = is_chosen[self._table.name]
+
     def match(self, pattern: str) -> EventTable:
         """Select the events whose name matches the pattern at its start."""
-        table, matches, bounds = self._table, re.compile(pattern).match, self._bounds
-        chosen = [index for index, number in enumerate(self._present) if matches(self._names[number])]
+        table, bounds = self._table, self._bounds
+        chosen = self._find_names(pattern)
         if len(chosen) == len(self._present):
             return table
         count = sum(bounds[index + 1] - bounds[index] for index in chosen)

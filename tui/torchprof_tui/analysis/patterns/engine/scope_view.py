@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from functools import cached_property
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -25,6 +27,8 @@ from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
+T = TypeVar("T")
+
 
 class ScopeView:
     """View of one scope. `tables` and `gap_finder` are shared by all views of the trace; see `Checker`."""
@@ -33,6 +37,13 @@ class ScopeView:
         self.tables = tables
         self.gap_finder = gap_finder
         self.scope = scope
+        self._computed: dict[Hashable, object] = {}
+
+    def compute_once(self, compute: Callable[[ScopeView], T]) -> T:
+        """Return what a function of this view computes; computed at its first call and kept."""
+        if compute not in self._computed:
+            self._computed[compute] = compute(self)
+        return cast("T", self._computed[compute])
 
     @property
     def trace(self) -> Trace:
@@ -70,7 +81,8 @@ class ScopeView:
 
     @cached_property
     def work(self) -> GpuWorkTable:
-        return self.tables.work.select(self.work_in_scope)
+        work, is_inside = self.tables.work, self.work_in_scope
+        return work if is_inside.all() else work.select(is_inside)
 
     @cached_property
     def work_time(self) -> I64:

@@ -45,7 +45,7 @@ from torchprof_tui.analysis.throughput.device_peaks import DevicePeaks, find_pea
 from torchprof_tui.analysis.throughput.roofline import GpuPieces, Roofline, compute_roofline
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import Intervals, union
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, number_distinct, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
@@ -119,11 +119,6 @@ class TraceTables:
     def ops_and_calls(self) -> EventTable:
         """Ops and runtime calls together."""
         return self.event_table(np.sort(np.concatenate([self.ops.row, self.calls.row]), kind="stable"))
-
-    @cached_property
-    def ops_and_annotations(self) -> EventTable:
-        """Ops and annotations together: the events with children worth opening."""
-        return self.event_table(np.sort(np.concatenate([self.ops.row, self.annotations.row]), kind="stable"))
 
     @property
     def annotations(self) -> EventTable:
@@ -205,7 +200,12 @@ class TraceTables:
     @cached_property
     def compute_intervals(self) -> dict[int, Intervals]:
         """device -> when it computed: kernels and fills, without copies and collectives."""
-        return intervals_by_device(self.work.select(self.work.kind_mask(Kind.KERNEL, Kind.MEMSET)), self.devices)
+        return self._intervals_of_kinds(Kind.KERNEL, Kind.MEMSET)
+
+    def _intervals_of_kinds(self, *kinds: Kind) -> dict[int, Intervals]:
+        is_wanted = self.work.kind_mask(*kinds)
+        work = self.work if is_wanted.all() else self.work.select(is_wanted)
+        return self._busy_by_device if work is self.work else intervals_by_device(work, self.devices)
 
     @cached_property
     def communication(self) -> tuple[CommunicationRecords, Waits]:
@@ -217,7 +217,7 @@ class TraceTables:
 
     @cached_property
     def collective_intervals(self) -> dict[int, Intervals]:
-        return intervals_by_device(self.work.select(self.work.kind_mask(Kind.COLLECTIVE)), self.devices)
+        return self._intervals_of_kinds(Kind.COLLECTIVE)
 
     @cached_property
     def steps(self) -> StepTable:
@@ -295,25 +295,26 @@ class TraceTables:
         """bool[n]: whether the event or any descendant launched GPU work."""
         return mark_with_ancestors(self.trace, self.work.launch[self.work.launch >= 0])
 
-    def _op_mask(self, pattern: str) -> Bool:
+    def mark_ops(self, pattern: str) -> Bool:
+        """Mark the ops whose name matches the pattern at its start: bool[n]."""
         mask = np.zeros(len(self.trace), dtype=np.bool_)
-        mask[self.match_names(pattern, Kind.OP).row] = True
+        self._name_indices[Kind.OP].mark(pattern, mask)
         return mask
 
     @cached_property
     def is_dispatcher_op(self) -> Bool:
         """bool[n]: operators of the dispatcher (`aten::mm`, `torchvision::nms`), no wrappers of autograd or compile."""
-        return self._op_mask(r"(?!autograd::|c10d::|torch::)\w+::\w")
+        return self.mark_ops(r"(?!autograd::|c10d::|torch::)\w+::\w")
 
     @cached_property
     def is_operator_like(self) -> Bool:
         """bool[n]: `aten` ops, and library events named like operators (`torch.distributed.ddp.reducer::…`)."""
-        return self._op_mask(r"(?!autograd::|torch::autograd)[\w.]+::\w")
+        return self.mark_ops(r"(?!autograd::|torch::autograd)[\w.]+::\w")
 
     @cached_property
     def is_clone(self) -> Bool:
         """bool[n]: `aten::clone`, which copies a tensor, possibly into another layout."""
-        return self._op_mask(r"aten::clone$")
+        return self.mark_ops(r"aten::clone$")
 
     @cached_property
     def launching_ops(self) -> tuple[I64, I64]:
@@ -321,7 +322,7 @@ class TraceTables:
         launch = self.work.launch.astype(np.int64)
         linked = launch >= 0
         inner, outer = np.full(len(launch), -1, dtype=np.int64), np.full(len(launch), -1, dtype=np.int64)
-        calls, back = np.unique(launch[linked], return_inverse=True)
+        calls, back = number_distinct(launch[linked], len(self.trace))
         inner[linked] = nearest_ancestor(self.trace, calls)[back]
         outer[linked] = outermost_ancestor(self.trace, calls, self.is_dispatcher_op)[back]
         return inner, outer

@@ -16,7 +16,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
-from torchprof_tui.trace.core.arrays import I64, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, find_largest, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -41,7 +41,7 @@ def canonical_chain(view: ScopeView) -> Answer:
         return cannot_tell_answer(NO_LINKS)
     tables, trace = view.tables, view.trace
     with_op = np.flatnonzero(view.outer_op >= 0)
-    for index in with_op[np.argsort(-view.work_time[with_op], kind="stable")][:_MAX_CHAINS].tolist():
+    for index in with_op[find_largest(view.work_time[with_op], _MAX_CHAINS)].tolist():
         row, launch = int(work.events.row[index]), int(work.launch[index])
         chain = [event for event in reversed(list_ancestors(trace, launch)) if trace.kind[event] != Kind.PYTHON]
         step_index = int(tables.steps.index_at(trace.start[launch : launch + 1])[0])

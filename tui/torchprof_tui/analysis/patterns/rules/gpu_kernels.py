@@ -25,7 +25,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, number_distinct, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -120,8 +120,8 @@ def sdpa_math(view: ScopeView) -> Answer:
     is_math = np.zeros(len(view.trace), dtype=np.bool_)
     is_math[math_ops.row] = True
     launch = view.work.launch
-    calls, call_index = np.unique(np.maximum(launch, 0), return_inverse=True)
-    is_beneath = (outermost_ancestor(view.trace, calls, is_math)[call_index.reshape(-1)] >= 0) & (launch >= 0)
+    calls, call_index = number_distinct(np.maximum(launch, 0), len(view.trace))
+    is_beneath = (outermost_ancestor(view.trace, calls, is_math)[call_index] >= 0) & (launch >= 0)
     work = view.work.events.select(is_beneath)
     ops_in_scope = view.select_in_scope(math_ops)
     if not len(ops_in_scope) and not len(work):

@@ -41,7 +41,7 @@ from torchprof_tui.analysis.patterns.rules.sync_waits import (
     measure_idle_after,
 )
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import I64, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, number_distinct, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -302,12 +302,11 @@ def tiny_kernels(view: ScopeView) -> Answer:
         return cannot_tell_answer(NO_LINKS)
     is_optimizer_step = np.zeros(len(view.trace), dtype=np.bool_)
     is_optimizer_step[tables.match_names(OPTIMIZER_STEP_REGEX).row] = True
-    calls, call_index = np.unique(work.launch[is_kernel], return_inverse=True)
+    calls, call_index = number_distinct(work.launch[is_kernel], len(view.trace))
     owner = outermost_ancestor(view.trace, calls, is_optimizer_step)
-    owner = np.where(owner >= 0, owner, outermost_ancestor(view.trace, calls, tables.is_dispatcher_op))[
-        call_index.reshape(-1)
-    ]
-    fan_out = np.bincount(call_index.reshape(-1))[call_index.reshape(-1)]
+    owner = owner[call_index]
+    owner = np.where(owner >= 0, owner, view.outer_op[is_kernel])
+    fan_out = np.bincount(call_index)[call_index]
     kernel_events = work.events.select(is_kernel)
     has_own_launch = (owner >= 0) & (fan_out == 1)  # kernels of a graph share one launch
     tiny_owners = _find_tiny_kernel_owners(owner[has_own_launch], kernel_events.duration[has_own_launch])
@@ -331,14 +330,13 @@ def tiny_kernels(view: ScopeView) -> Answer:
 
 def _find_tiny_kernel_owners(owner: I64, duration: I64) -> I64:
     """Find the owners of many kernels whose median duration is short, ascending."""
+    is_large = np.bincount(owner, minlength=1) >= thresholds.TINY_KERNEL_MIN_COUNT.value
+    owner, duration = owner[is_large[owner]], duration[is_large[owner]]
     order = np.lexsort((duration, owner))
     owners, first, count = np.unique(owner[order], return_index=True, return_counts=True)
     lower_median = duration[order][first + (count - 1) // 2]
     upper_median = duration[order][first + count // 2]
-    tiny_owners: I64 = owners[
-        (count >= thresholds.TINY_KERNEL_MIN_COUNT.value)
-        & ((lower_median + upper_median) / 2 < thresholds.TINY_KERNEL_MAX.value)
-    ]
+    tiny_owners: I64 = owners[(lower_median + upper_median) / 2 < thresholds.TINY_KERNEL_MAX.value]
     return tiny_owners
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
-from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor, outermost_ancestor
+from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -26,7 +27,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.repetition.tandem_repeats import TandemRepeats, find_tandem_repeats
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import F64, I64
+from torchprof_tui.trace.core.arrays import F64, I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -87,7 +88,7 @@ def find_op_loops(tables: TraceTables) -> OpLoops:
     trace, is_operator = tables.trace, np.asarray(tables.trace.kind) == Kind.OP
     is_operator &= np.array(["::" in name for name in trace.names] or [False], dtype=np.bool_)[trace.name]
     ops = tables.launching_thread_ops
-    ops = ops.select(is_operator[ops.row] & (outermost_ancestor(trace, ops.row, is_operator) < 0))
+    ops = ops.select(is_operator[ops.row] & (find_nearest_ancestor(trace.parent, ops.row, is_operator) < 0))
     repeats = _find_repeats(tables, ops)
     names = [
         tuple(trace.names[name] for name in ops.name[first : first + period].tolist())
@@ -100,10 +101,10 @@ def find_op_loops(tables: TraceTables) -> OpLoops:
 
 def _find_repeats(tables: TraceTables, ops: EventTable) -> TandemRepeats:
     """Find the repeats with ops of layers, which are long, then those without in what is left."""
-    with_layers = find_tandem_repeats(
-        _number_by_name_and_step(tables, ops, _OP_REGEX), int(thresholds.OP_LOOP_LAYER_MIN_ROUNDS.value), _MAX_PERIOD
-    )
-    numbers = _number_by_name_and_step(tables, ops, _SMALL_OP_REGEX)
+    is_candidate = tables.mark_ops(_OP_REGEX)[ops.row] & ~_has_owner(tables, ops)
+    numbers = _number_by_name_and_step(tables, ops, is_candidate)
+    with_layers = find_tandem_repeats(numbers, int(thresholds.OP_LOOP_LAYER_MIN_ROUNDS.value), _MAX_PERIOD)
+    numbers = _number_by_name_and_step(tables, ops, is_candidate & tables.mark_ops(_SMALL_OP_REGEX)[ops.row])
     for start, stop in zip(with_layers.start.tolist(), with_layers.stop.tolist(), strict=True):
         numbers[start:stop] = -1 - np.arange(start, stop)
     small = find_tandem_repeats(numbers, int(thresholds.OP_LOOP_MIN_ROUNDS.value), _MAX_PERIOD)
@@ -119,22 +120,28 @@ def _find_repeats(tables: TraceTables, ops: EventTable) -> TandemRepeats:
     return TandemRepeats(*columns)
 
 
-def _number_by_name_and_step(tables: TraceTables, ops: EventTable, regex: str) -> I64:
+def _has_owner(tables: TraceTables, ops: EventTable) -> Bool:
+    """Return which ops lie in an optimizer step or a call of the data loader: bool[k]."""
+    is_owner = np.zeros(len(tables.trace), dtype=np.bool_)
+    for regex in (OPTIMIZER_STEP_REGEX, DATA_LOADER_REGEX):
+        is_owner[tables.match_names(regex).row] = True
+    if not is_owner.any():
+        return np.zeros(len(ops), dtype=np.bool_)
+    has_owner: Bool = find_nearest_ancestor(tables.trace.parent, ops.row, is_owner) >= 0
+    return has_owner
+
+
+def _number_by_name_and_step(tables: TraceTables, ops: EventTable, is_candidate: Bool) -> I64:
     """Number ops so that two are equal if their names, threads and steps are: int64[k].
 
-    Ops whose names do not match `regex`, and those that belong to no loop, get numbers that no other op has.
+    Ops that are no candidates, bool[k], get numbers that no other op has.
     """
     trace = tables.trace
-    is_candidate, has_owner = np.zeros(len(trace), dtype=np.bool_), np.zeros(len(trace), dtype=np.bool_)
-    is_candidate[tables.match_names(regex, Kind.OP).row] = True
-    for regex in (OPTIMIZER_STEP_REGEX, DATA_LOADER_REGEX):
-        has_owner[tables.match_names(regex).row] = True
-    is_free = is_candidate[ops.row] & (outermost_ancestor(trace, ops.row, has_owner) < 0)
     lane, step = np.asarray(trace.lane[ops.row]), tables.steps.index_at(ops.start)
     is_other_part = (lane[1:] != lane[:-1]) | (step[1:] != step[:-1])
     part = np.concatenate([[0], np.cumsum(is_other_part)])[: len(ops)]
     part_count, name_count = len(ops) + 1, len(trace.names)
-    numbers: I64 = np.where(is_free, part * name_count + ops.name, part_count * name_count + np.arange(len(ops)))
+    numbers: I64 = np.where(is_candidate, part * name_count + ops.name, part_count * name_count + np.arange(len(ops)))
     return numbers.astype(np.int64)
 
 

@@ -23,7 +23,7 @@ from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_NAME_REGE
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.arrays import I64, Bool, number_distinct
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -55,7 +55,7 @@ def optimizer_loop(view: ScopeView) -> Answer:
         return absent_answer("no training in this trace: no backward pass and no optimizer step")
     if not len(np.flatnonzero((work.kind == Kind.KERNEL) & (work.launch >= 0))):
         return cannot_tell_answer(NO_LINKS)
-    found = _count_launches(view)
+    found = view.compute_once(_count_launches)
     looping = found.looping
     if not len(looping):
         kind = "" if not found.has_batched else ", foreach or fused"
@@ -100,9 +100,11 @@ def _count_launches(view: ScopeView) -> _OptimizerLaunches:
     launched = np.flatnonzero((work.kind == Kind.KERNEL) & (work.launch >= 0))
     is_step = np.zeros(len(view.trace), dtype=np.bool_)
     is_step[all_steps.row] = True
-    calls, back = np.unique(work.launch[launched], return_inverse=True)
-    owner = outermost_ancestor(view.trace, calls, is_step)[back.reshape(-1)]
-    owners, counts = np.unique(owner[owner >= 0], return_counts=True)
+    calls, back = number_distinct(work.launch[launched], len(view.trace))
+    owner = outermost_ancestor(view.trace, calls, is_step)[back]
+    counts_of_row = np.bincount(owner[owner >= 0])
+    owners = np.flatnonzero(counts_of_row)
+    counts = counts_of_row[owners]
     batched = _find_batched_steps(view, all_steps.row, is_step)
     looping = owners[(counts >= thresholds.OPTIMIZER_MIN_LAUNCHES.value) & ~np.isin(owners, batched)]
     return _OptimizerLaunches(launched, owner, owners, counts, looping, len(batched) > 0)
@@ -110,7 +112,7 @@ def _count_launches(view: ScopeView) -> _OptimizerLaunches:
 
 def find_looping_steps(view: ScopeView) -> I64:
     """Find the rows of the optimizer steps that update one parameter after the other: int64[k]."""
-    return _count_launches(view).looping
+    return view.compute_once(_count_launches).looping
 
 
 def _find_batched_steps(view: ScopeView, steps: I64, is_step: Bool) -> I64:

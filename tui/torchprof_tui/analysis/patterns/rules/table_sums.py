@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.device_time import measure_shares
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.missing_data import NO_CPU, NO_LINKS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.engine.op_repeats import find_loops_around
 from torchprof_tui.analysis.patterns.engine.pattern import (
@@ -20,7 +23,7 @@ from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_call_count_remedy, choose_overhead_remedy
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS
-from torchprof_tui.trace.core.arrays import Bool
+from torchprof_tui.trace.core.arrays import I64, Bool, find_largest
 from torchprof_tui.trace.core.time_format import format_duration
 
 
@@ -88,7 +91,7 @@ def compute_bound(view: ScopeView) -> Answer:
         return absent_answer(
             f"kernels run for {format_percent(shares.compute)}, but the launches are not ahead of them"
         )
-    heaviest = work.events.row[np.argsort(-view.work_time, kind="stable")[:20]]
+    heaviest = work.events.row[find_largest(view.work_time, 20)]
     return fired_answer(
         f"kernels run for {format_percent(shares.compute)} of {format_duration(view.window_length)}; the median "
         f"launch is {format_duration(delay)} ahead",
@@ -168,12 +171,14 @@ def _find_heaviest_operator(view: ScopeView, total: float) -> tuple[float, Bool]
 def call_count(view: ScopeView) -> Answer:
     if missing_reason := view.missing_ops_reason():
         return cannot_tell_answer(missing_reason)
-    ops = view.select_in_scope(view.tables.ops_and_calls)
-    if not len(ops):
+    tables = (view.ops, view.calls)
+    if not any(len(table) for table in tables):
         return absent_answer("no op in this range")
-    self_time = np.minimum(view.trace.self_duration[ops.row], view.time_in_scope(ops))
-    calls = np.bincount(ops.name)
-    time = np.bincount(ops.name, weights=self_time)
+    calls, time = np.zeros(len(view.trace.names), np.int64), np.zeros(len(view.trace.names))
+    for table in tables:
+        self_time = np.minimum(view.trace.self_duration[table.row], view.time_in_scope(table))
+        calls += np.bincount(table.name, minlength=len(calls))
+        time += np.bincount(table.name, weights=self_time, minlength=len(time))
     steps = max(len(view.steps), 1)
     is_frequent = (calls >= thresholds.CALLS_PER_STEP.value * steps) & (time <= thresholds.CALLS_MEAN_MAX.value * calls)
     is_costly = is_frequent & (time >= thresholds.CALLS_SHARE.value * view.scope.length)
@@ -182,7 +187,7 @@ def call_count(view: ScopeView) -> Answer:
             f"the most frequent one runs {int(calls.max()):,} times{view.format_per_step(int(calls.max()))}"
         )
     costliest = int(np.where(is_costly, time, 0).argmax())
-    of_name = ops.select(ops.name == costliest)
+    of_name = view.tables.event_table(_list_rows_of_name(tables, costliest))
     own_time = min(int(time[costliest]), view.scope.length)
     seen = (
         f"{view.trace.names[costliest]} runs {int(calls[costliest]):,} "
@@ -211,14 +216,16 @@ def call_count(view: ScopeView) -> Answer:
     thresholds=(thresholds.TOTAL_OVER_SELF_RATIO, thresholds.CHILDREN_TOP_ROWS),
 )
 def cost_in_children(view: ScopeView) -> Answer:
-    if not len(view.tables.ops_and_annotations):
+    if not len(view.tables.ops) and not len(view.tables.annotations):
         return cannot_tell_answer(NO_CPU)
-    table = view.select_in_scope(view.tables.ops_and_annotations)
-    if not len(table):
+    tables = (view.ops, view.select_in_scope(view.tables.annotations))
+    if not any(len(table) for table in tables):
         return absent_answer("no op in this range")
     trace = view.trace
-    total = np.bincount(table.name, weights=table.duration)
-    self_time = np.bincount(table.name, weights=trace.self_duration[table.row])
+    total, self_time = np.zeros(len(trace.names)), np.zeros(len(trace.names))
+    for table in tables:
+        total += np.bincount(table.name, weights=table.duration, minlength=len(total))
+        self_time += np.bincount(table.name, weights=trace.self_duration[table.row], minlength=len(total))
     largest = np.argsort(-total, kind="stable")[: int(thresholds.CHILDREN_TOP_ROWS.value)]
     with_costly_children = [
         name_id
@@ -230,5 +237,10 @@ def cost_in_children(view: ScopeView) -> Answer:
     name_id = with_costly_children[0]
     return fired_answer(
         f"{trace.names[name_id]}: total {format_duration(total[name_id])}, self {format_duration(self_time[name_id])}",
-        table.row[table.name == name_id],
+        _list_rows_of_name(tables, name_id),
     )
+
+
+def _list_rows_of_name(tables: Iterable[EventTable], name: int) -> I64:
+    """List the rows of the events of one name in several tables, ascending: int64[k]."""
+    return np.sort(np.concatenate([table.row[table.name == name] for table in tables]), kind="stable")

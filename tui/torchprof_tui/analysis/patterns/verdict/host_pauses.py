@@ -11,7 +11,7 @@ from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.launch_places import describe_launch_place
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, find_largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,9 @@ def find_largest_pause(view: ScopeView) -> HostPause | None:
     is_pause = host_time >= thresholds.HOST_PAUSE_MIN.value
     if not is_pause.any():
         return None
-    pauses = gaps.select(is_pause)
-    host_time = host_time[is_pause]
-    longest = np.argsort(-host_time, kind="stable")[:_MAX_PAUSES]
-    pauses, host_time = pauses.select(longest), host_time[longest]
+    candidates = np.flatnonzero(is_pause)
+    longest = candidates[find_largest(host_time[candidates], _MAX_PAUSES)]
+    pauses, host_time = gaps.select(longest), host_time[longest]
     places = [describe_launch_place(view.tables, event) for event in pauses.next_event.tolist()]
     distinct, number = np.unique(np.array(places), return_inverse=True)
     worst = int(np.bincount(number.reshape(-1), weights=host_time).argmax())

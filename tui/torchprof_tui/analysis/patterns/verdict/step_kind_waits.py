@@ -49,10 +49,10 @@ def find_waiting_kind(view: ScopeView) -> StepKindWaits | None:
     steps: GenerationSteps = view.tables.compute_once(find_generation_steps)
     t0, t1 = view.window
     inside = (steps.start < t1) & (steps.end > t0)
-    idle = view.gap_finder.known_idle_intervals
     kinds = [kind for kind in KINDS if (inside & steps.kind_mask(kind)).any()]
     if len(kinds) < 2:
         return None
+    idle = view.gap_finder.known_idle_intervals
     times = []
     for kind in kinds:
         chosen = inside & steps.kind_mask(kind)

@@ -183,8 +183,8 @@ def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     waiting, work = diagnose_waiting(evidence), diagnose_gpu_work(evidence)
     if waiting is None or regime is Regime.COMPUTE:
         return work
-    lead_in = find_first_step_lead_in(evidence)
-    if lead_in is not None and regime is Regime.MIXED:
+    lead_in = find_first_step_lead_in(evidence) if regime is Regime.MIXED else None
+    if lead_in is not None:
         what = (
             f"{format_percent(lead_in.share_of_idle)} of the idle time is in the first step, then the GPU is "
             f"{format_percent(lead_in.busy_afterwards)} busy; {work.what}"
