@@ -93,6 +93,19 @@ async def test_what_is_listed_sums_to_the_curve_at_any_time() -> None:
         assert position == len(curve) - 1
 
 
+async def test_a_snapshot_that_cannot_be_read_above_another_is_no_failure_of_the_program(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.pickle"
+    broken.write_bytes(pickle.dumps({"segments": 7}))
+    async with opened(SNAPSHOT) as (_, pilot):
+        app: Any = pilot.app
+        app._open(str(broken))
+        await until(pilot, lambda: getattr(app.screen, "path", None) == broken and bool(app.screen._problem))
+        assert app.failure is None
+    async with opened(broken) as (_, pilot):
+        first: Any = pilot.app
+        assert "broken.pickle" in first.failure
+
+
 async def test_a_failed_allocation_is_told_at_once() -> None:
     async with opened(OOM) as (screen, pilot):
         assert screen._status.message == "1 allocation failed: tab shows what was asked for"
