@@ -216,6 +216,20 @@ async def test_what_a_worker_printed_before_it_died_is_the_detail(
     worker.cancel()
 
 
+def test_a_worker_that_cannot_be_started_leaves_no_descriptor_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "missing"))
+    worker = WorkerProcess(Task.DECODE, SAMPLE, str(tmp_path))
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(FileNotFoundError):
+        worker.start()
+    worker.cancel()
+    assert worker._stderr_file is not None
+    worker._stderr_file.close()
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
 def test_the_worker_program_writes_json_lines(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "torchprof_tui.trace.loading.worker_main", "decode", SAMPLE, str(tmp_path)],

@@ -185,6 +185,36 @@ async def test_a_slow_gpu_and_a_slow_cpu_are_told_apart() -> None:
         assert "as fast as the others vary" in usual
 
 
+async def test_the_speed_of_a_group_is_the_factor_in_the_list_of_hosts() -> None:
+    """Of an even number of ranks the median lies between the two middle ones."""
+    async with fleet_screen(make_source(sketch_job()), (240, 60)) as (screen, pilot):
+        hosts = {line.split()[-1]: line for line in await show(screen, pilot, FleetList.HOSTS)}
+        while screen.grouping_name != "host":
+            await press(pilot, "g")
+        for row, host in enumerate(labels(screen)):
+            screen._move_to(row, 0, "")
+            await settled(pilot)
+            speed = " ".join(await show(screen, pilot, FleetList.SPEED))
+            for title in ("GPU", "CPU"):
+                factor = speed.partition(f"its {title} takes ")[2].partition(" the time")[0]
+                assert factor
+                assert factor in hosts[host]
+
+
+async def test_names_of_hosts_are_escaped_wherever_they_are_shown() -> None:
+    hosts = ["a\x1b[2Jb", "a\x1b[2Jb", "other", "other"]
+    sketches = [make_sketch(rank, np.array([10.0, 10.0]), host=host) for rank, host in enumerate(hosts)]
+    async with fleet_screen(make_source(sketches)) as (screen, pilot):
+        while screen.grouping_name != "host":
+            await press(pilot, "g")
+        await press(pilot, "home", "enter")
+        assert screen.inside
+        assert "a·[2Jb: rank" in screen.map.render_line(0).text
+        for widget in screen.query("*"):
+            lines = [widget.render_line(y).text for y in range(widget.size.height)]
+            assert not any("\x1b" in line for line in lines)
+
+
 async def test_rows_fill_as_ranks_come_and_reading_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torchprof_tui.ui.fleet.fleet_worker.MIN_COMPARE_SECONDS", 0.0)
     monkeypatch.setattr("torchprof_tui.ui.fleet.fleet_worker.COMPARE_FACTOR", 0.0)

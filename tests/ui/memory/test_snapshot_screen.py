@@ -20,7 +20,7 @@ from torchprof_tui.analysis.memory.snapshots.snapshot import BlockState
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.cli import main
 from torchprof_tui.trace.loading.resolve import resolve_specs
-from torchprof_tui.ui.memory.snapshot_rows import NO_HISTORY, SnapshotList, draw_segment
+from torchprof_tui.ui.memory.snapshot_rows import HEADERS, NO_HISTORY, SnapshotList, draw_segment
 from torchprof_tui.ui.memory.snapshot_screen import SnapshotScreen
 
 SNAPSHOT, OOM = MEMORY / "snapshot.pickle.gz", MEMORY / "oom.pickle.gz"
@@ -61,6 +61,22 @@ async def test_lists_are_those_of_the_command(capsys: pytest.CaptureFixture[str]
     assert len(segments) == 27
 
 
+async def test_a_list_is_copied_with_its_own_header_while_the_next_one_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with opened(SNAPSHOT) as (screen, pilot):
+        copied: list[str] = []
+        monkeypatch.setattr(screen.app, "copy_to_clipboard", copied.append)
+        screen.action_list(3)  # its rows are not there before the next message is handled
+        screen.action_copy(True)
+        assert screen.shown_list is SnapshotList.SEGMENTS
+        assert copied[0].splitlines()[0].split("\t") == list(HEADERS[SnapshotList.LINE])
+        assert "line" in screen._status.message
+        await settled(pilot)
+        screen.action_copy(True)
+        assert copied[1].splitlines()[0].startswith("size\tin use")
+
+
 async def test_what_is_listed_sums_to_the_curve_at_any_time() -> None:
     async with opened(SNAPSHOT) as (screen, pilot):
         for keys in (("p",), ("home",), ("right", "right"), ("end",)):
@@ -75,6 +91,19 @@ async def test_what_is_listed_sums_to_the_curve_at_any_time() -> None:
             alive = int(device.device.history.size[read.state.alive].sum())  # type: ignore[union-attr]
             assert alive + read.state.older == read.state.requested
         assert position == len(curve) - 1
+
+
+async def test_a_snapshot_that_cannot_be_read_above_another_is_no_failure_of_the_program(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.pickle"
+    broken.write_bytes(pickle.dumps({"segments": 7}))
+    async with opened(SNAPSHOT) as (_, pilot):
+        app: Any = pilot.app
+        app._open(str(broken))
+        await until(pilot, lambda: getattr(app.screen, "path", None) == broken and bool(app.screen._problem))
+        assert app.failure is None
+    async with opened(broken) as (_, pilot):
+        first: Any = pilot.app
+        assert "broken.pickle" in first.failure
 
 
 async def test_a_failed_allocation_is_told_at_once() -> None:

@@ -55,7 +55,7 @@ class GrowingOpener:
 
     def __init__(self) -> None:
         self.label = self.spec = self.path = "/data/run.json"
-        self.cached = self.cache_was_damaged = self.cancelled = False
+        self.cached = self.cache_was_damaged = self.cancelled = self.closed = False
         self.left_out: tuple[str, ...] = ()
         self.receive_early: Callable[[EarlyTrace], None] | None = None
         self._done: asyncio.Future[Trace] | None = None
@@ -89,7 +89,8 @@ class GrowingOpener:
     def cancel(self) -> None:
         self.cancelled = True
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        self.closed = True
 
 
 @asynccontextmanager
@@ -219,6 +220,21 @@ async def test_escape_twice_stops_loading() -> None:
         await until(pilot, lambda: isinstance(app.screen, StartScreen))
         await until(pilot, lambda: opener.cancelled)
         assert app.early_lanes is None
+
+
+async def test_a_trace_that_was_left_before_it_could_be_shown_is_not_shown_later() -> None:
+    async with early_lanes() as (app, opener, pilot):
+        await pilot.press("/", *"ge")
+        opener.finish(make_whole())
+        await until(pilot, lambda: len(app._notifications) > 0)
+        loading = await app.leave_early_lanes()
+        assert loading is not None
+        await loading.action_give_up()
+        await until(pilot, lambda: isinstance(app.screen, StartScreen))
+        await app.workers.wait_for_complete([worker for worker in app.workers if worker.group == "open"])
+        await pilot.pause()
+        assert isinstance(app.screen, StartScreen)
+        assert opener.closed
 
 
 async def test_q_and_ctrl_c_quit() -> None:

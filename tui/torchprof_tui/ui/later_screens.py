@@ -6,7 +6,7 @@ import asyncio
 import gc
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -40,6 +40,9 @@ class SnapshotApp(Protocol):
     failure: str | None
     lanes_ready: asyncio.Event
 
+    @property
+    def screen_stack(self) -> Sequence[Screen[Any]]: ...
+
 
 def create_opening_screen(app: SnapshotApp, opener: TraceOpener) -> Screen[Any]:
     """Create the screen that loads a trace; of a memory snapshot its own screen, and stop reading it as a trace.
@@ -51,7 +54,8 @@ def create_opening_screen(app: SnapshotApp, opener: TraceOpener) -> Screen[Any]:
     asyncio.get_running_loop().run_in_executor(None, opener.cancel)
 
     def settle(problem: str) -> None:
-        app.failure = problem or None
+        if len(app.screen_stack) <= 2:  # above another screen it is not the file that the program was started with
+            app.failure = problem or None
         app.lanes_ready.set()
 
     module = importlib.import_module("torchprof_tui.ui.memory.snapshot_screen")

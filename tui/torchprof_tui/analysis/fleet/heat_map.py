@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal
 
 import numpy as np
 
@@ -60,12 +61,13 @@ def measure_cells(report: FleetReport, measure: Measure) -> F64:
 
 def find_levels(values: F64, measure: Measure, step_time: float) -> I8:
     """Find the level of each value: int8 of the same shape, 0 (usual) to 4, MISSING for NaN."""
-    compared, limits = values, np.array(measure.limits)
+    compared, limits, is_below = values, np.array(measure.limits), measure is Measure.BUSY
     if measure is Measure.STEP_TIME:
         compared = values / max(step_time, 1.0)
-    elif measure is Measure.BUSY:
+    elif is_below:
         compared, limits = -values, -limits
-    levels = np.searchsorted(limits, np.nan_to_num(compared), side="right").astype(np.int8)
+    side: Literal["left", "right"] = "left" if is_below else "right"  # a value equal to its limit: usual, if "below"
+    levels = np.searchsorted(limits, np.nan_to_num(compared), side=side).astype(np.int8)
     levels[~np.isfinite(values)] = MISSING
     return levels
 

@@ -65,6 +65,10 @@ class WorkerProcess:
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
                 pass_fds=[inherited],
             )
+        except OSError:
+            os.close(self._end_pipe)
+            self._end_pipe = -1
+            raise
         finally:
             os.close(inherited)
 

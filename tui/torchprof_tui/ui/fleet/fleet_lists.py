@@ -9,6 +9,7 @@ from enum import Enum
 from rich.cells import cell_len
 
 from torchprof_tui.analysis.fleet.comparison_rows import (
+    find_median,
     list_host_rows,
     list_rank_rows,
     list_step_rows,
@@ -16,7 +17,6 @@ from torchprof_tui.analysis.fleet.comparison_rows import (
     list_what_if_rows,
 )
 from torchprof_tui.analysis.fleet.report import FleetReport
-from torchprof_tui.analysis.fleet.speed import Speed
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
@@ -198,7 +198,7 @@ def _judge_speed(report: FleetReport, members: Sequence[int], who: str) -> str:
     """Judge whether these ranks have a slow GPU or a slow CPU, as the findings do."""
     checker, texts, slow = report.checker, [], []
     for title, speed, is_slow in (("GPU", checker.gpu, checker.slow_gpus), ("CPU", checker.cpu, checker.slow_cpus)):
-        factor = find_factor(speed, members)
+        factor = find_median(speed.factor[list(members)])
         if factor is not None:
             texts.append(f"its {title} takes {format_factor(factor)} the time of the median rank")
         if is_slow[list(members)].mean() > 0.5:
@@ -206,12 +206,6 @@ def _judge_speed(report: FleetReport, members: Sequence[int], who: str) -> str:
     if not texts:
         return f"{who}: unknown, too few of the same kernels and ops"
     return f"{', '.join(texts)}: {' and '.join(slow) or 'as fast as the others vary'}"
-
-
-def find_factor(speed: Speed, members: Sequence[int]) -> float | None:
-    """Find the median factor of ranks (indexes); None where it is unknown."""
-    known = sorted(value for value in speed.factor[list(members)].tolist() if value == value)
-    return known[len(known) // 2] if known else None
 
 
 def format_factor(factor: float | None) -> str:

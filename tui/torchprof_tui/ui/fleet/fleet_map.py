@@ -165,9 +165,9 @@ class FleetMap(PaintedWidget):
             if column * cell >= free and column * cell + len(number) <= len(line):
                 line[column * cell : column * cell + len(number)] = number
                 free = column * cell + len(number) + 2
-        last = f" {content.what}"
         gutter = self._gutter_width
-        runs: list[TextRun] = [(f"{truncate(last, gutter - 1).ljust(gutter - 1)}│", self.palette.muted)]
+        title = truncate(f" {clean(content.what)}", gutter - 1)
+        runs: list[TextRun] = [(f"{title.ljust(gutter - 1)}│", self.palette.muted)]
         at = (self.cursor_step - self._left) * cell
         if 0 <= at < len(line):
             line[at] = "▼"

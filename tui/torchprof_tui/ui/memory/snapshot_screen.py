@@ -305,9 +305,10 @@ class SnapshotScreen(Screen[Any]):
             self._status.show_message("nothing to copy here yet")
             return
         if everything:
-            rows = [HEADERS[self.shown_list], *(row.cells for row in self.read.rows)]
+            copied = self.read.query.shown  # not yet `shown_list` while that is being read
+            rows = [HEADERS[copied], *(row.cells for row in self.read.rows)]
             text = "".join("\t".join(cell.strip() for cell in row) + "\n" for row in rows)
-            label = f"the list: {self.shown_list.value}"
+            label = f"the list: {copied.value}"
         else:
             text = label = self.read.rows[self.rows.cursor].detail
         self.app.copy_to_clipboard(text)

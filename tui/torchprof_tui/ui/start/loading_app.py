@@ -73,9 +73,13 @@ class LoadingApp(App[None]):
         return self.screen is not early or early.is_asking
 
     async def _show_when_free(self, message: LoadingScreen.Opened) -> None:
+        loading = self._loading
         while self._is_in_use(message):
             await asyncio.sleep(POLL_SECONDS)
-        await self.show_trace(message)
+        if loading in self.screen_stack:
+            await self.show_trace(message)
+        else:  # the user has left it, or has opened another trace
+            message.opener.close()
 
     async def on_loading_screen_left(self) -> None:
         if not self.is_shown("LoadingScreen"):
