@@ -1,7 +1,7 @@
 """An app that adds the style sheet of a screen to those it has, without parsing all of them again.
 
 textual parses the style sheets of all widgets again for each screen that is opened for the first time, and applies them
-to every widget of the screens below: two thirds of the time that the memory screen took from its key to its first
+to every widget of the screens below: a large part of the time that the memory screen took from its key to its first
 frame, in which nothing else on screen could move.
 """
 
