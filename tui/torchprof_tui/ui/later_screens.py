@@ -83,19 +83,19 @@ def import_screens() -> None:
     What each import created is collected at once where the app collects only between frames: all of it together would
     take 30 ms after the next frame.
     """
-    for screen in (
-        "table.table",
-        "tree.tree",
-        "flame.flame",
-        "memory.memory",
-        "guess.guess",
-        "diff.diff",
-        "common.help",
-        "start.start",
-        "record.record",
-        "record.recording",
+    for module in (
+        "table.table_screen",
+        "tree.tree_screen",
+        "flame.flame_screen",
+        "memory.memory_screen",
+        "guess.guess_screen",
+        "diff.diff_screen",
+        "common.help_screen",
+        "start.start_screen",
+        "record.form_of_trace",
+        "record.recording_screen",
     ):
-        importlib.import_module(f"torchprof_tui.ui.{screen}_screen")
+        importlib.import_module(f"torchprof_tui.ui.{module}")
         if not gc.isenabled():
             gc.collect(1)
 
