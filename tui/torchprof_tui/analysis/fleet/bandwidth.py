@@ -43,13 +43,13 @@ def measure_groups(matched: MatchedSketches) -> list[GroupBandwidth]:
     size = np.maximum.reduceat(matched.bytes, matched.first[:-1])
     usable = (size >= MIN_BYTES) & (matched.transfer > 0)
     bandwidth = _measure_bus(matched, size)
+    group_of_part = np.repeat(matched.group, np.diff(matched.first))
     found = []
     for group in np.unique(matched.group[usable]).tolist():
         rows = np.flatnonzero(usable & (matched.group == group))
         if len(rows) < MIN_COUNT:
             continue
-        parts = np.concatenate([matched.rank[matched.first[row] : matched.first[row + 1]] for row in rows[:1].tolist()])
-        ranks = tuple(np.unique(parts).tolist())
+        ranks = tuple(np.unique(matched.rank[group_of_part == group]).tolist())
         of_ranks = tuple(sorted({hosts[rank] for rank in ranks}))
         found.append(
             GroupBandwidth(ranks, of_ranks, float(np.median(bandwidth[rows])), int(matched.transfer[rows].sum()))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchprof_tui.analysis.fleet.heat_map import Measure, measure_cells
 from torchprof_tui.analysis.fleet.report import FleetReport
 from torchprof_tui.analysis.fleet.stages import find_slowest_stage
 from torchprof_tui.analysis.fleet.waits import WaitedFor, measure_waits_for
@@ -112,16 +113,15 @@ def list_host_rows(report: FleetReport, limit: int) -> list[HostRow]:
 def list_step_rows(report: FleetReport, limit: int) -> list[StepRow]:
     """List the longest steps."""
     fleet = report.fleet
-    durations, busy_time = fleet.durations, fleet.gather_steps("busy")
-    has_gpu = bool(np.nansum(busy_time))
-    busy, exposed = busy_time / durations, fleet.gather_steps("exposed") / durations
+    durations = fleet.durations
+    busy, exposed = measure_cells(report, Measure.BUSY), measure_cells(report, Measure.EXPOSED)
     return [
         StepRow(
             step,
             float(np.nanmedian(durations[:, step])),
             float(np.nanmax(durations[:, step])),
-            find_median(busy[:, step]) if has_gpu else None,
-            find_median(exposed[:, step]) if has_gpu else None,
+            find_median(busy[:, step]),
+            find_median(exposed[:, step]),
             report.find_cause_of_step(step),
         )
         for step in report.list_slowest_steps(limit)

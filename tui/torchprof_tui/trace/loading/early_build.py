@@ -58,7 +58,10 @@ class EarlyBuild:
         # A forked process has only the thread that forked it; a lock of another thread would never be released in it.
         if not sizes or sys.platform != "linux" or threading.active_count() > 1:
             return
-        parent_alive, self._alive_pipe = os.pipe()  # closes when this process ends, and then the other one ends too
+        try:
+            parent_alive, self._alive_pipe = os.pipe()  # closes when this process ends, and then the other one ends too
+        except OSError:
+            return
         with contextlib.suppress(OSError):  # without a process, nothing is shown early
             self._pid = os.fork()
             if not self._pid:

@@ -20,9 +20,9 @@ def shift_of(part: Trace, whole: Trace) -> int:
 
 
 def find_same_event(part: Trace, event: int, whole: Trace) -> int:
-    """Return the event of `whole` that is `event` of `part`, -1 for none: the same lane, start, name and depth.
+    """Return the event of `whole` that is `event` of `part`, -1 for none: the same lane, start and name.
 
-    The duration may differ, because `part` may end within the event.
+    Of several the one at the nearest depth. The duration may differ, because `part` may end within the event.
     """
     lane_number = match_lanes(part, whole)[int(part.lane[event])]
     if lane_number < 0:

@@ -187,7 +187,7 @@ class FleetScreen(FleetScreenView):
             ranks = set(self.find_cursor()[0])
             is_chosen = ranks <= self.chosen
             self.chosen = self.chosen - ranks if is_chosen else self.chosen | ranks
-            self._status.show_message(f"{len(self.chosen):,} ranks marked; enter opens them, esc unmarks")
+            self._status.show_message(f"ranks marked: {len(self.chosen):,}; enter opens them, esc unmarks")
             self.refresh_view()
 
     def action_open(self) -> None:

@@ -250,7 +250,11 @@ class FleetScreenView(Screen[Any]):
             return
         fleet = report.fleet
         of = f" of {fleet.world_size:,}" if fleet.world_size else ""
-        hosts = f", {len(fleet.host_members):,} hosts" if fleet.host_members else ""
+        hosts = (
+            f", {len(fleet.host_members):,} host{'s' if len(fleet.host_members) > 1 else ''}"
+            if fleet.host_members
+            else ""
+        )
         missing = (
             f" · no trace of {len(fleet.missing_ranks):,} ranks" if fleet.missing_ranks and not self.is_reading else ""
         )

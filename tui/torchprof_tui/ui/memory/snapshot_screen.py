@@ -21,6 +21,7 @@ from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_value
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.row_list import RowList, RowPicked
+from torchprof_tui.ui.common.screen_state import is_removed
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
@@ -99,6 +100,8 @@ class SnapshotScreen(Screen[Any]):
         self._worker.submit("snapshot", partial(read_shown_snapshot, self.path))
 
     def on_resize(self, event: events.Resize) -> None:
+        if is_removed(self):
+            return
         self._arrange(event.size)
         self._refresh_view()
 

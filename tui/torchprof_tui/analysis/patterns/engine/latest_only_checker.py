@@ -113,7 +113,7 @@ class LatestOnlyChecker:
         return None
 
     def _rank_default_result(self) -> CheckResult:
-        """Rank the problems of the whole trace by what their fixes win; predicted once."""
+        """Rank the problems of the whole trace by what their fixes save; predicted once."""
         with self._lock:
             if self._ranked_result is None:
                 assert self._default_result is not None

@@ -21,7 +21,6 @@ from torchprof_tui.analysis.memory.findings.lifetime_findings import MIN_STEPS
 from torchprof_tui.analysis.memory.findings.list_findings import list_memory_findings
 from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding, format_number, format_size
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory, MemoryHistory, build_memory_history
-from torchprof_tui.analysis.memory.passes import Phase
 from torchprof_tui.analysis.patterns.engine.missing_data import NO_ADDRESSES, NO_CALLS, NO_MEMORY
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
@@ -56,9 +55,6 @@ class MemoryChecks:
     @property
     def has_addresses(self) -> bool:
         return any(device.memory.lifetimes is not None for device in self.devices)
-
-    def has_phase(self, *phases: Phase) -> bool:
-        return any(device.producers.passes.has(phase) for device in self.devices for phase in phases)
 
 
 def check_memory(tables: TraceTables) -> MemoryChecks:

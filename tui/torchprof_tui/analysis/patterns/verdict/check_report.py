@@ -96,7 +96,7 @@ class CheckReport:
 def check_trace(trace: Trace, scope: Scope, *, with_wins: bool = True) -> CheckReport:
     """Check the scope: findings, worst first, a verdict per rank, and the largest gaps.
 
-    Problems of a whole trace are ranked by what their fixes win, where that can be predicted and is asked for.
+    Problems of a whole trace are ranked by what their fixes save, where that can be predicted and is asked for.
     """
     if trace.merged_ranks is not None:
         ranks = MultiRankChecker(trace)
