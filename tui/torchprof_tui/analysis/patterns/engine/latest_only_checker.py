@@ -18,7 +18,7 @@ from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.analysis.patterns.verdict.wins import predict_wins, rank_by_wins
 from torchprof_tui.trace.model.trace import Trace
 
-FIRST_VERDICT_NOTE = "checking the patterns for what to do …"
+FIRST_VERDICT_NOTE = "checking the patterns …"
 """What a verdict says instead of its advice until the patterns have been checked."""
 
 
