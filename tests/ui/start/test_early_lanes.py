@@ -12,6 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.helpers.explorer_app import until
+from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
 from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.loading.early_trace import EarlyTrace
@@ -96,11 +97,12 @@ class GrowingOpener:
 @asynccontextmanager
 async def early_lanes(
     early: EarlyTrace | None = None,
+    size: tuple[int, int] = (120, 40),
 ) -> AsyncIterator[tuple[TorchprofApp, GrowingOpener, Pilot[None]]]:
     """Run the app while a trace loads and its beginning is on screen."""
     opener = GrowingOpener()
     app = TorchprofApp(opener, cache=False)
-    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+    async with app.run_test(size=size, notifications=True) as pilot:
         await until(pilot, lambda: opener.receive_early is not None and opener._done is not None)
         opener.show(early or make_part())
         await until(pilot, lambda: isinstance(app.screen, ExplorerScreen))
@@ -137,6 +139,20 @@ async def test_the_beginning_is_on_screen_with_a_sign_and_then_the_whole_trace()
         assert explorer_of(app).view_state.viewport.is_whole
         assert "so far" not in title_of(app)
         assert len(app.screen_stack) == 2
+
+
+@at_every_size
+async def test_goldens(size: tuple[int, int]) -> None:
+    async with early_lanes(size=size) as (app, _, pilot):
+        screen = explorer_of(app)
+        await until(pilot, lambda: screen._panel_controller.precomputed)
+        await pilot.press("right", "down")
+        await until(pilot, lambda: screen._panel_controller.chain_panel.chain is not None)
+        for _ in range(3):
+            await pilot.pause(0.05)  # the worker of the loading screen runs on: only the explorer's own are waited for
+            await until(pilot, lambda: all(worker.is_finished for worker in app.workers if worker.node is screen))
+        await pilot.pause()
+        compare_golden("early-lanes", size, text_on_screen(screen))
 
 
 async def test_view_selection_and_search_stay_where_they_were() -> None:
