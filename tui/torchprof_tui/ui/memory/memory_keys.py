@@ -5,10 +5,10 @@ from __future__ import annotations
 from textual.binding import Binding
 
 from torchprof_tui.ui.common.list_keys import ROW_BINDINGS
-from torchprof_tui.ui.memory.time_keys import TIME_BINDINGS
+from torchprof_tui.ui.memory.time_keys import list_time_bindings
 
 BINDINGS: list[Binding | tuple[str, str] | tuple[str, str, str]] = [
-    *TIME_BINDINGS,
+    *list_time_bindings("memory"),
     Binding("0", "fit_all", "all", id="time.fit-all", tooltip="show the whole trace", show=False),
     Binding("f", "fit", "fit", id="memory.fit", tooltip="fit the lifetime of the allocation to the screen", show=False),
     Binding("left", "step(-1)", "cursor", id="memory.left", tooltip="move the cursor a cell back", show=False),

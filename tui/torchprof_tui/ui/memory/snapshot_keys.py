@@ -5,11 +5,11 @@ from __future__ import annotations
 from textual.binding import Binding
 
 from torchprof_tui.ui.common.list_keys import ROW_BINDINGS
-from torchprof_tui.ui.memory.time_keys import TIME_BINDINGS
+from torchprof_tui.ui.memory.time_keys import list_time_bindings
 
 BINDINGS = [
     Binding("question_mark", "app.help", "help", id="program.help", tooltip="help", show=False),
-    *TIME_BINDINGS,
+    *list_time_bindings("snapshot"),
     Binding("0", "fit_all", "all", id="time.fit-all", tooltip="show the whole history", show=False),
     Binding("left", "step(-1)", "cursor", id="snapshot.left", tooltip="move the cursor a cell back", show=False),
     Binding("right", "step(1)", "cursor", id="snapshot.right", tooltip="move the cursor a cell on", show=False),
