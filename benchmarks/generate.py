@@ -21,6 +21,9 @@ COMPACT_HEAD = b'"traceEvents":['
 
 PHASE = re.compile(rb'"ph": ?"')
 
+COMPACT_METADATA = re.compile(rb',\s*\{[^{}]*"ph": ?"M"[^{}]*(?:\{[^{}]*\}[^{}]*)?\}')
+"""A metadata entry of a compact layout, with the comma before it."""
+
 
 def read_text(path: Path) -> bytes:
     """Read the decompressed text of a trace."""
@@ -35,7 +38,9 @@ def split_text(text: bytes) -> tuple[bytes, bytes, bytes, bytes]:
     if b"\n  ]" not in text:
         compact = COMPACT_HEAD if COMPACT_HEAD in text else HEAD
         start, end = text.index(compact) + len(compact), text.rindex(b"]")
-        return text[:start], text[start:end], b"", text[end:]
+        events = text[start:end].rstrip()
+        names = b"".join(COMPACT_METADATA.findall(events))
+        return text[:start], COMPACT_METADATA.sub(b"", events), names, text[end:]
     start = text.index(HEAD) + len(HEAD)
     end = text.rindex(b"\n  ]")
     metadata = text.find(b'\n  {\n    "name": "process_name", "ph": "M"', start, end)
