@@ -51,6 +51,21 @@ def test_a_cancelled_check_stops_before_the_next_pattern(monkeypatch: pytest.Mon
     assert next_result.scope.t1 == 50_000
 
 
+def test_a_check_cancelled_at_its_last_pattern_decides_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    checker = LatestOnlyChecker(trace(*healthy()))
+
+    def check_and_cancel(self: Checker, scope: Scope, **_: object) -> list[Finding]:
+        checker.cancel()
+        return []
+
+    def fail(*_: object) -> None:
+        pytest.fail("a verdict that nobody will see was decided")
+
+    monkeypatch.setattr(Checker, "check", check_and_cancel)
+    monkeypatch.setattr(Checker, "decide_verdict", fail)
+    assert checker.check(range_scope(0, 40_000)) is None
+
+
 def test_the_first_verdict_has_the_regime_and_share_of_the_whole_check() -> None:
     checker = LatestOnlyChecker(trace(*healthy()))
     first = checker.decide_first_verdict()

@@ -95,7 +95,7 @@ class LatestOnlyChecker:
             return replace(verdict, first=f"{verdict.what or verdict.first} · {FIRST_VERDICT_NOTE}", remedy="")
 
     def cancel(self) -> None:
-        """Cancel the running check before its next pattern, so that it does not delay drawing."""
+        """Cancel the running check before its next pattern or its verdict, so that it does not delay drawing."""
         self._latest = None
 
     def check(self, scope: Scope) -> CheckResult | None:
@@ -124,5 +124,6 @@ class LatestOnlyChecker:
 
     def _check(self, scope: Scope, raise_if_cancelled: Callable[[], object] = lambda: None) -> CheckResult:
         findings = self._checker.check(scope, raise_if_cancelled=raise_if_cancelled)
+        raise_if_cancelled()
         verdict = self._checker.decide_verdict(scope, findings)
         return CheckResult(scope, [finding.with_event_offset(self._offset) for finding in findings], verdict)
