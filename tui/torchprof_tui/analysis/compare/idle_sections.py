@@ -51,7 +51,7 @@ def measure_gaps_in_section(view: ScopeView, cause: IdleCause, section: str | No
         return time
     sections, time = _find_sections(view), np.zeros_like(time)
     for device in sorted_unique(gaps.device).tolist():
-        inside = view.gap_finder.find_cause_intervals(gaps, cause, device) & sections.get(section, NO_INTERVALS)
+        inside = view.gap_finder.list_cause_intervals(gaps, cause, device) & sections.get(section, NO_INTERVALS)
         of_device = gaps.device == device
         time[of_device] = inside.measure_before(gaps.end[of_device]) - inside.measure_before(gaps.start[of_device])
     return time
@@ -62,7 +62,7 @@ def _measure_sections(side: SideAnalysis, cause: IdleCause) -> tuple[float, dict
     view, gaps = side.view, side.view.gaps
     devices = sorted_unique(gaps.device).tolist()
     unit = side.side.step_count * max(len(devices), 1)
-    idle = [view.gap_finder.find_cause_intervals(gaps, cause, device) for device in devices]
+    idle = [view.gap_finder.list_cause_intervals(gaps, cause, device) for device in devices]
     return sum(each.total for each in idle) / unit, {
         name: sum((each & intervals).total for each in idle) / unit for name, intervals in _find_sections(view).items()
     }

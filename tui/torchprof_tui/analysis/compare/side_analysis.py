@@ -83,7 +83,7 @@ class SideAnalysis:
         """bool[work]: work that was launched in the compared steps; work in the span without steps."""
         tables = self.checker.tables
         if not self.side.steps:
-            return self.view.work_in_scope
+            return self.view.overlap_mask(tables.work.events.start, tables.work.events.end)
         launch = tables.work.launch
         start = np.where(launch >= 0, self.trace.start[np.maximum(launch, 0)], tables.work.events.start)
         inside: Bool = (start >= self.side.window[0]) & (start < self.side.window[1])

@@ -59,6 +59,20 @@ def sorted_unique(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return ordered[first]
 
 
+def is_among(rows: npt.NDArray[np.integer[Any]], wanted: npt.NDArray[np.integer[Any]]) -> Bool:
+    """Return which rows are among the wanted ones: bool[k]. Both are event numbers or -1, so a table of flags is small.
+
+    np.isin sorts or hashes such numbers, which takes longer and holds the GIL.
+    """
+    if not len(wanted) or not len(rows):
+        return np.zeros(len(rows), np.bool_)
+    first, last = int(wanted.min()), int(wanted.max())
+    flags = np.zeros(last - first + 3, np.bool_)  # the first and the last flag stand for the rows before and after
+    flags[wanted - np.int64(first - 1)] = True
+    found: Bool = flags[np.clip(rows, first - 1, last + 1) - np.int64(first - 1)]
+    return found
+
+
 def find_largest(values: npt.NDArray[Any], count: int) -> I64:
     """Find the indexes of the largest values, largest first, equal ones in their order: int64[min(count, n)]."""
     candidates = np.arange(len(values))

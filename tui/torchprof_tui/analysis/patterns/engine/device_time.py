@@ -54,7 +54,11 @@ class DeviceTimeShares:
 
 
 def measure_shares(view: ScopeView) -> DeviceTimeShares:
-    """Measure the shares of a scope; all 0 where it has no window or no GPU."""
+    """Measure the shares of a scope, once; all 0 where it has no window or no GPU."""
+    return view.compute_once(_measure_shares)
+
+
+def _measure_shares(view: ScopeView) -> DeviceTimeShares:
     tables = view.tables
     device_time = view.device_time
     if device_time <= 0:
@@ -71,7 +75,11 @@ def measure_shares(view: ScopeView) -> DeviceTimeShares:
 
 
 def exposed_intervals(view: ScopeView) -> dict[int, Intervals]:
-    """Return when a collective ran in the window while nothing else computed, by device."""
+    """Return when a collective ran in the window while nothing else computed, by device; found once."""
+    return view.compute_once(_find_exposed)
+
+
+def _find_exposed(view: ScopeView) -> dict[int, Intervals]:
     t0, t1 = view.window
     tables = view.tables
     return {

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.analysis.patterns.engine.overlap_index import OverlapIndex
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
 
-def find_indexes(keep: Bool | I64) -> I64:
-    """Return the indexes that a mask keeps: int64[k], found once for all columns; indexes are returned as they are."""
-    indexes: I64 = np.flatnonzero(keep) if keep.dtype == np.bool_ else np.asarray(keep, dtype=np.int64)
-    return indexes
+def find_indexes(keep: Bool | I64) -> I64 | slice:
+    """Return the indexes that a mask keeps, found once for all columns; indexes are returned as they are: int64[k].
+
+    A slice where a mask keeps neighbours, which needs no copy of the columns.
+    """
+    if keep.dtype != np.bool_:
+        return np.asarray(keep, dtype=np.int64)
+    return as_slice(np.flatnonzero(keep))
 
 
-@dataclass(frozen=True, slots=True)
+def as_slice(ascending: I64) -> I64 | slice:
+    """Return the slice of these ascending indexes where they have no gap, else the indexes: int64[k]."""
+    count = len(ascending)
+    if count and int(ascending[-1]) - int(ascending[0]) == count - 1:
+        return slice(int(ascending[0]), int(ascending[-1]) + 1)
+    return ascending
+
+
+@dataclass(frozen=True, eq=False)
 class EventTable:
     """k events: `row` ascending (so by lane, then start) unless stated otherwise; `start`, `end` in ns."""
 
@@ -32,8 +46,30 @@ class EventTable:
         return len(self.row)
 
     def select(self, keep: Bool | I64) -> EventTable:
-        keep = find_indexes(keep)
+        return self.take(find_indexes(keep))
+
+    def select_overlapping(self, t0: int, t1: int) -> EventTable:
+        """Select the events that overlap [t0, t1), ns; an event without duration counts as 1 ns."""
+        return self.take(as_slice(self.overlap_index.find(t0, t1)))
+
+    def take(self, keep: I64 | slice) -> EventTable:
+        """Take the rows of a slice, or of indexes int64[k]."""
         return EventTable(self.row[keep], self.start[keep], self.end[keep], self.name[keep])
+
+    @cached_property
+    def overlap_index(self) -> OverlapIndex:
+        """Finds the events that overlap a range; made at the first range and kept with the table."""
+        return OverlapIndex(self.start, self.end)
+
+    @cached_property
+    def _derived(self) -> dict[Hashable, EventTable]:
+        return {}
+
+    def derive_once(self, key: Hashable, derive: Callable[[], EventTable]) -> EventTable:
+        """Return a table made from this one, computed at its first use and kept as long as this table."""
+        if key not in self._derived:
+            self._derived[key] = derive()
+        return self._derived[key]
 
     @property
     def duration(self) -> I64:
@@ -61,9 +97,12 @@ class GpuWorkTable:
         return len(self.events)
 
     def select(self, keep: Bool | I64) -> GpuWorkTable:
-        keep = find_indexes(keep)
+        return self.take(find_indexes(keep))
+
+    def take(self, keep: I64 | slice) -> GpuWorkTable:
+        """Take the rows of a slice, or of indexes int64[k]."""
         return GpuWorkTable(
-            self.events.select(keep),
+            self.events.take(keep),
             self.kind[keep],
             self.lane[keep],
             self.device[keep],

@@ -112,6 +112,7 @@ class GapFinder:
     def __init__(self, tables: TraceTables) -> None:
         self.tables = tables
         self.host = HostActivities(tables)
+        self._cause_intervals: dict[tuple[IdleCause, int], Intervals] = {}
 
     @cached_property
     def repeated_steps(self) -> RepeatedSteps:
@@ -174,8 +175,14 @@ class GapFinder:
         time[is_cut] = self._measure_pieces(clipped.select(is_cut))
         return clipped
 
-    def find_cause_intervals(self, gaps: Gaps, cause: IdleCause, device: int) -> Intervals:
-        """Return when a device was idle for one cause: the pieces behind the column of `Gaps.time`."""
+    def find_cause_intervals(self, cause: IdleCause, device: int) -> Intervals:
+        """Return when a device was idle for one cause in the whole trace; clip it to a scope. Kept."""
+        if (cause, device) not in self._cause_intervals:
+            self._cause_intervals[cause, device] = self.list_cause_intervals(self.gaps, cause, device)
+        return self._cause_intervals[cause, device]
+
+    def list_cause_intervals(self, gaps: Gaps, cause: IdleCause, device: int) -> Intervals:
+        """Return when a device was idle for one cause in these gaps: the pieces behind the column of `Gaps.time`."""
         kept = np.flatnonzero((gaps.device == device) & (gaps.time[:, cause] > 0))
         start, end, thread = gaps.start[kept], gaps.end[kept], gaps.thread[kept]
         if cause is IdleCause.PROFILER:

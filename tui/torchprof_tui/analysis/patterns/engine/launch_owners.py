@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from torchprof_tui.analysis.patterns.engine.launch_ancestors import find_launch_ancestors, mark_matches
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.trace.core.arrays import I64, Bool, number_distinct
+from torchprof_tui.trace.core.arrays import I64, Bool, is_among
 from torchprof_tui.trace.model.event_kind import Kind
 
 MATH_ATTENTION_REGEX = r"aten::_scaled_dot_product_attention_math$"
@@ -27,18 +28,13 @@ def is_launched_beneath(
     owners = view.tables.match_names(pattern, kind).row
     if not len(pieces) or not len(owners):
         return beneath
-    is_owner = np.zeros(len(view.trace), np.bool_)
-    is_owner[owners] = True
-    calls, index = number_distinct(launch[pieces], len(view.trace))
-    if calling:
-        is_callee = np.zeros(len(view.trace), np.bool_)
-        is_callee[view.tables.match_names(calling, Kind.OP).row] = True
-        callee = outermost_ancestor(view.trace, calls, is_callee)
-        caller = np.where(callee >= 0, view.trace.parent[np.maximum(callee, 0)], -1)
-        found = (caller >= 0) & is_owner[np.maximum(caller, 0)]
-    else:
-        found = outermost_ancestor(view.trace, calls, is_owner) >= 0
-    beneath[pieces] = found[index]
+    if not calling:
+        above = find_launch_ancestors(view.tables, mark_matches, pattern, kind)[view.work_in_scope]
+        beneath[pieces] = above[pieces] >= 0
+        return beneath
+    callee = find_launch_ancestors(view.tables, mark_matches, calling, Kind.OP)[view.work_in_scope][pieces]
+    caller = np.where(callee >= 0, view.trace.parent[np.maximum(callee, 0)], -1)
+    beneath[pieces] = is_among(caller, owners)
     return beneath
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuWorkTable, StepTable
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuWorkTable, StepTable, as_slice
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
@@ -33,15 +33,23 @@ T = TypeVar("T")
 class ScopeView:
     """View of one scope. `tables` and `gap_finder` are shared by all views of the trace; see `Checker`."""
 
-    def __init__(self, tables: TraceTables, gap_finder: GapFinder, scope: Scope) -> None:
+    def __init__(
+        self,
+        tables: TraceTables,
+        gap_finder: GapFinder,
+        scope: Scope,
+        raise_if_cancelled: Callable[[], object] = lambda: None,
+    ) -> None:
         self.tables = tables
         self.gap_finder = gap_finder
         self.scope = scope
+        self.raise_if_cancelled = raise_if_cancelled
         self._computed: dict[Hashable, object] = {}
 
     def compute_once(self, compute: Callable[[ScopeView], T]) -> T:
         """Return what a function of this view computes; computed at its first call and kept."""
         if compute not in self._computed:
+            self.raise_if_cancelled()
             self._computed[compute] = compute(self)
         return cast("T", self._computed[compute])
 
@@ -56,13 +64,15 @@ class ScopeView:
 
     def select_in_scope(self, table: EventTable) -> EventTable:
         """Select the events that overlap the scope."""
-        return table if self.scope.is_whole_trace else table.select(self.overlap_mask(table.start, table.end))
+        self.raise_if_cancelled()
+        return table if self.scope.is_whole_trace else table.select_overlapping(self.scope.t0, self.scope.t1)
 
     def match_names(self, pattern: str, *kinds: Kind) -> EventTable:
         return self.select_in_scope(self.tables.match_names(pattern, *kinds))
 
     def covered_time(self, table: EventTable) -> int:
         """Return the ns of the scope that these events cover; overlaps count once, so at most the scope's length."""
+        self.raise_if_cancelled()
         return self.clip(union(table.start, table.end)).total
 
     def clip(self, times: Intervals) -> Intervals:
@@ -74,15 +84,16 @@ class ScopeView:
         return inside
 
     @cached_property
-    def work_in_scope(self) -> Bool:
-        """bool[all work]: which pieces overlap the scope."""
-        rows = self.tables.work.events
-        return self.overlap_mask(rows.start, rows.end)
+    def work_in_scope(self) -> I64 | slice:
+        """Which pieces of all work overlap the scope: a slice, or their indexes, int64[k]."""
+        return as_slice(self.tables.work.events.overlap_index.find(self.scope.t0, self.scope.t1))
 
     @cached_property
     def work(self) -> GpuWorkTable:
-        work, is_inside = self.tables.work, self.work_in_scope
-        return work if is_inside.all() else work.select(is_inside)
+        self.raise_if_cancelled()
+        work, inside = self.tables.work, self.work_in_scope
+        is_all = isinstance(inside, slice) and inside.stop - inside.start == len(work)
+        return work if is_all else work.take(inside)
 
     @cached_property
     def work_time(self) -> I64:
@@ -139,6 +150,7 @@ class ScopeView:
 
     @cached_property
     def gaps(self) -> Gaps:
+        self.raise_if_cancelled()
         return self.gap_finder.clip(*self.window)
 
     def time_in_window(self, times: dict[int, Intervals]) -> int:

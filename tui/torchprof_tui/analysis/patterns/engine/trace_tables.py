@@ -271,7 +271,8 @@ class TraceTables:
         return sorted_unique(np.concatenate([lanes, making_calls, np.array(same_thread, np.int64)]))
 
     def select_on_launch_lanes(self, table: EventTable) -> EventTable:
-        return self.select_on_lanes(table, self.launch_lanes)
+        """Select the events of the threads that launched GPU work; selected once for each table."""
+        return table.derive_once("launch lanes", lambda: self.select_on_lanes(table, self.launch_lanes))
 
     def select_on_lanes(self, table: EventTable, lanes: I64) -> EventTable:
         """Select the events of these lanes."""

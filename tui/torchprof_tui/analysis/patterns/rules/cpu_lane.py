@@ -10,8 +10,13 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.evidence import sort_places
+from torchprof_tui.analysis.patterns.engine.launch_ancestors import (
+    find_launch_ancestors,
+    mark_clones,
+    mark_operator_like,
+)
 from torchprof_tui.analysis.patterns.engine.missing_data import NO_CALLS, NO_CPU, NO_GPU, NO_LINKS
-from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor, outermost_ancestor
+from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
@@ -28,7 +33,7 @@ from torchprof_tui.analysis.patterns.rules.first_step_growth import explain_grow
 from torchprof_tui.analysis.patterns.rules.generation_steps import find_comparable_steps
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_hidden_copy_remedy
 from torchprof_tui.analysis.time.blocking_calls import SYNC_CALL_REGEX
-from torchprof_tui.trace.core.arrays import Bool
+from torchprof_tui.trace.core.arrays import I32, Bool, is_among
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -317,21 +322,21 @@ def hidden_copy(view: ScopeView) -> Answer:
     copies = np.flatnonzero(is_device_copy | _layout_copy_mask(view))
     if not len(copies):
         return absent_answer("no device-to-device copy")
-    copying_op = outermost_ancestor(view.trace, np.maximum(view.work.launch[copies], 0), view.tables.is_operator_like)
+    copying_op = find_launch_ancestors(view.tables, mark_operator_like)[view.work_in_scope][copies]
     has_op = (view.work.launch[copies] >= 0) & (copying_op >= 0)
     if not has_op.any():
         return cannot_tell_answer("device-to-device copies ran, but the ops that launched them are unknown")
     copies, copying_op = copies[has_op], copying_op[has_op]
-    is_hidden = np.array([view.tables.name(int(op)) not in EXPLICIT_COPY_OPS for op in copying_op])
-    hidden, copying_op = copies[is_hidden], copying_op[is_hidden]
+    names = view.trace.name[copying_op]
+    is_hidden = np.array([name not in EXPLICIT_COPY_OPS for name in view.trace.names], np.bool_)[names]
+    hidden, names = copies[is_hidden], names[is_hidden]
     if not len(hidden):
         return absent_answer("the program itself requested all device-to-device copies")
     rows = view.work.events.select(hidden)
-    op_names = [view.tables.name(int(op)) for op in copying_op]
-    main_op = max(sorted(set(op_names)), key=op_names.count)
+    main_op, count = _find_most_frequent(view, names)
     copy_time = view.covered_time(rows)
     summary = (
-        f"{main_op} copied {op_names.count(main_op)}×{view.format_per_step(op_names.count(main_op))}; "
+        f"{main_op} copied {count}×{view.format_per_step(count)}; "
         f"hidden copies take {format_duration(copy_time)} on the GPU"
     )
     share = int(view.time_in_scope(rows).sum()) / max(view.window_length * len(view.tables.devices), 1)
@@ -340,12 +345,18 @@ def hidden_copy(view: ScopeView) -> Answer:
     return fired_answer(summary, rows.row, copy_time, choose_hidden_copy_remedy(main_op))
 
 
+def _find_most_frequent(view: ScopeView, names: I32) -> tuple[str, int]:
+    """Find the most frequent of these name numbers, of equal ones the first in the alphabet: (its text, its count)."""
+    count = np.bincount(names)
+    return min(view.trace.names[name] for name in np.flatnonzero(count == count.max()).tolist()), int(count.max())
+
+
 def device_copy_mask(view: ScopeView) -> Bool:
     """Return which work is a copy within one device's memory: bool[work]."""
     work = view.work
     is_copy = work.kind == Kind.COPY
     device_copies = view.tables.filter_by_name(work.events.select(is_copy), _is_device_copy)
-    mask: Bool = is_copy & np.isin(work.events.row, device_copies.row)
+    mask: Bool = is_copy & is_among(work.events.row, device_copies.row)
     return mask
 
 
@@ -357,7 +368,7 @@ def _layout_copy_mask(view: ScopeView) -> Bool:
     tables, work = view.tables, view.work
     mask: Bool = work.class_mask(KernelClass.COPY) & (work.kind == Kind.KERNEL) & (work.launch >= 0)
     candidates = np.flatnonzero(mask)
-    mask[candidates] = outermost_ancestor(view.trace, work.launch[candidates], tables.is_clone) >= 0
+    mask[candidates] = find_launch_ancestors(tables, mark_clones)[view.work_in_scope][candidates] >= 0
     return mask
 
 

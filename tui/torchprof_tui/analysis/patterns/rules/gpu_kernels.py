@@ -12,8 +12,8 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.launch_ancestors import find_launch_ancestors, mark_matches
 from torchprof_tui.analysis.patterns.engine.missing_data import NO_CALLS, NO_LINKS
-from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -25,7 +25,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, number_distinct, sorted_unique
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -34,6 +34,8 @@ VIEW_OP_REGEX = (
     r"|_unsafe_view|_reshape_alias|view_as|expand_as|unbind|split|chunk|flatten|unflatten|movedim|swapaxes|T|mT)$"
 )
 """Ops that rewrite a tensor's shape and strides; whether one launched work is decided from its subtree."""
+
+_MATH_REGEX = r"aten::_scaled_dot_product_attention_math"
 
 _MAX_KERNELS_READ = 12
 """The heaviest kernels, whose args are read from the file for one check; each costs a few milliseconds once."""
@@ -114,15 +116,11 @@ def sdpa_math(view: ScopeView) -> Answer:
     if missing_reason := view.missing_ops_reason():
         return cannot_tell_answer(missing_reason)
     tables = view.tables
-    math_ops = tables.match_names(r"aten::_scaled_dot_product_attention_math", Kind.OP)
+    math_ops = tables.match_names(_MATH_REGEX, Kind.OP)
     if not len(math_ops):
         return absent_answer()
-    is_math = np.zeros(len(view.trace), dtype=np.bool_)
-    is_math[math_ops.row] = True
-    launch = view.work.launch
-    calls, call_index = number_distinct(np.maximum(launch, 0), len(view.trace))
-    is_beneath = (outermost_ancestor(view.trace, calls, is_math)[call_index] >= 0) & (launch >= 0)
-    work = view.work.events.select(is_beneath)
+    above = find_launch_ancestors(tables, mark_matches, _MATH_REGEX, Kind.OP)[view.work_in_scope]
+    work = view.work.events.select(above >= 0)
     ops_in_scope = view.select_in_scope(math_ops)
     if not len(ops_in_scope) and not len(work):
         return absent_answer("not in this range")
@@ -152,7 +150,8 @@ def sdpa_fused(view: ScopeView) -> Answer:
     kernels = view.work.events.select(view.work.class_mask(KernelClass.ATTENTION) & (view.work.kind == Kind.KERNEL))
     if not len(kernels):
         return absent_answer()
-    backends = sorted({decode_kernel_name(view.tables.name(int(row))).family for row in kernels.row})
+    names = np.flatnonzero(np.bincount(kernels.name))
+    backends = sorted({decode_kernel_name(view.trace.names[name]).family for name in names.tolist()})
     return fired_answer(
         f"{', '.join(backends)}: {format_count(len(kernels), 'kernel')}, {format_duration(view.covered_time(kernels))}",
         kernels.row,

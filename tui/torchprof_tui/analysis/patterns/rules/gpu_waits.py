@@ -11,6 +11,7 @@ from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.evidence import find_event_places, sort_places
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
+from torchprof_tui.analysis.patterns.engine.launch_ancestors import find_launch_ancestors, mark_matches
 from torchprof_tui.analysis.patterns.engine.launch_owners import find_owner_ops
 from torchprof_tui.analysis.patterns.engine.missing_data import (
     NO_CALLS,
@@ -41,7 +42,7 @@ from torchprof_tui.analysis.patterns.rules.sync_waits import (
     measure_idle_after,
 )
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import I64, number_distinct, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, is_among, number_distinct, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -300,11 +301,9 @@ def tiny_kernels(view: ScopeView) -> Answer:
     is_kernel = (work.kind == Kind.KERNEL) & (work.launch >= 0)
     if not is_kernel.any():
         return cannot_tell_answer(NO_LINKS)
-    is_optimizer_step = np.zeros(len(view.trace), dtype=np.bool_)
-    is_optimizer_step[tables.match_names(OPTIMIZER_STEP_REGEX).row] = True
-    calls, call_index = number_distinct(work.launch[is_kernel], len(view.trace))
-    owner = outermost_ancestor(view.trace, calls, is_optimizer_step)
-    owner = owner[call_index]
+    _, call_index = number_distinct(work.launch[is_kernel], len(view.trace))
+    steps = find_launch_ancestors(tables, mark_matches, OPTIMIZER_STEP_REGEX)
+    owner = steps[view.work_in_scope][is_kernel].astype(np.int64)
     owner = np.where(owner >= 0, owner, view.outer_op[is_kernel])
     fan_out = np.bincount(call_index)[call_index]
     kernel_events = work.events.select(is_kernel)
@@ -313,7 +312,7 @@ def tiny_kernels(view: ScopeView) -> Answer:
     tiny_owners = tiny_owners[~np.isin(tiny_owners, find_looping_steps(view))]  # `optimizer-loop` counts these
     if not len(tiny_owners):
         return absent_answer()
-    is_tiny = has_own_launch & np.isin(owner, tiny_owners)
+    is_tiny = has_own_launch & is_among(owner, tiny_owners)
     owners_in_scope = view.select_in_scope(tables.event_table(tiny_owners))
     tiny_events = kernel_events.select(is_tiny)
     kernels_by_owner = np.bincount(np.searchsorted(tiny_owners, owner[is_tiny]))

@@ -13,6 +13,7 @@ import numpy as np
 from torchprof_tui.analysis.memory.device_memory import DeviceMemory
 from torchprof_tui.analysis.memory.findings.allocator_findings import (
     EXPANDABLE,
+    RetryCalls,
     find_retry_calls,
     find_scattered_growth,
     measure_unused,
@@ -222,6 +223,10 @@ _register_finding(
 )
 
 
+def _find_retries(tables: TraceTables) -> RetryCalls:
+    return find_retry_calls(tables.trace)
+
+
 @register_pattern(
     "allocator-retries",
     Section.BEYOND,
@@ -234,10 +239,10 @@ _register_finding(
     severity=Severity.PROBLEM,
 )
 def allocator_retries(view: ScopeView) -> Answer:
-    tables, trace = view.tables, view.trace
+    tables = view.tables
     if not len(tables.calls):
         return cannot_tell_answer(NO_CALLS)
-    candidates = find_retry_calls(trace)
+    candidates = tables.compute_once(_find_retries)
     if not len(candidates.ops):
         return absent_answer()
     checks = tables.compute_once(check_memory)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.launch_ancestors import find_launch_ancestors, mark_matches
 from torchprof_tui.analysis.patterns.engine.missing_data import NO_LINKS
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
@@ -22,8 +23,9 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_NAME_REGEX, OptimizerKind
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import I64, Bool, number_distinct
+from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -96,16 +98,13 @@ class _OptimizerLaunches:
 
 def _count_launches(view: ScopeView) -> _OptimizerLaunches:
     tables, work = view.tables, view.work
-    all_steps = tables.match_names(OPTIMIZER_NAME_REGEX)
     launched = np.flatnonzero((work.kind == Kind.KERNEL) & (work.launch >= 0))
-    is_step = np.zeros(len(view.trace), dtype=np.bool_)
-    is_step[all_steps.row] = True
-    calls, back = number_distinct(work.launch[launched], len(view.trace))
-    owner = outermost_ancestor(view.trace, calls, is_step)[back]
+    owners_of_work = find_launch_ancestors(tables, mark_matches, OPTIMIZER_NAME_REGEX)
+    owner = owners_of_work[view.work_in_scope][launched].astype(np.int64)
     counts_of_row = np.bincount(owner[owner >= 0])
     owners = np.flatnonzero(counts_of_row)
     counts = counts_of_row[owners]
-    batched = _find_batched_steps(view, all_steps.row, is_step)
+    batched = tables.compute_once(_find_batched_steps)
     looping = owners[(counts >= thresholds.OPTIMIZER_MIN_LAUNCHES.value) & ~np.isin(owners, batched)]
     return _OptimizerLaunches(launched, owner, owners, counts, looping, len(batched) > 0)
 
@@ -115,10 +114,11 @@ def find_looping_steps(view: ScopeView) -> I64:
     return view.compute_once(_count_launches).looping
 
 
-def _find_batched_steps(view: ScopeView, steps: I64, is_step: Bool) -> I64:
+def _find_batched_steps(tables: TraceTables) -> I64:
     """Find the optimizer steps with foreach or fused ops inside."""
-    batched_ops = view.tables.match_names(r"aten::_(foreach|fused)_", Kind.OP)
-    owner = outermost_ancestor(view.trace, batched_ops.row, is_step)
+    steps = tables.match_names(OPTIMIZER_NAME_REGEX).row
+    batched_ops = tables.match_names(r"aten::_(foreach|fused)_", Kind.OP)
+    owner = outermost_ancestor(tables.trace, batched_ops.row, mark_matches(tables, OPTIMIZER_NAME_REGEX))
     batched: I64 = steps[np.isin(steps, owner)]
     return batched
 

@@ -23,7 +23,7 @@ from torchprof_tui.analysis.patterns.verdict.own_time import GENERAL_PATTERN_IDS
 from torchprof_tui.analysis.patterns.verdict.tree_lines import part_sort_key
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, is_among
 from torchprof_tui.trace.model.event_kind import Kind
 
 COMPUTE, COPIES, EXPOSED, OUTSIDE = "compute", "copies", "exposed_communication", "outside"
@@ -88,7 +88,9 @@ def build_time_tree(view: ScopeView, findings: Sequence[Finding] = ()) -> TimeTr
     for cause, time in gaps.time_by_cause().items():
         is_explained = bool(claims) and cause not in _UNEXPLAINED
         idle = {
-            device: view.gap_finder.find_cause_intervals(gaps, cause, device) if is_explained else NO_INTERVALS
+            device: view.gap_finder.find_cause_intervals(cause, device).clip(*view.window)
+            if is_explained
+            else NO_INTERVALS
             for device in tables.devices
         }
         parts.append(TimePart(cause.id, f"idle: {cause.label}", time, claims.claim(idle, of_gpu=False)))
@@ -158,6 +160,7 @@ class _Claims:
         """
         remaining, parts = dict(intervals), []
         for claim in self._spans:
+            self._view.raise_if_cancelled()
             finding, spans, time = claim.finding, claim.gpu if of_gpu else claim.host, 0
             for device, left in remaining.items():
                 explained = left & spans if len(left) and len(spans) else NO_INTERVALS
@@ -173,7 +176,8 @@ class _Claims:
         work = self._view.work
         pattern_of_work = np.full(len(work), -1, dtype=np.int64)
         for number, claim in enumerate(self._spans):
-            is_evidence = np.isin(work.events.row, claim.finding.answer.events) & (pattern_of_work < 0)
+            self._view.raise_if_cancelled()
+            is_evidence = is_among(work.events.row, claim.finding.answer.events) & (pattern_of_work < 0)
             pattern_of_work[is_evidence] = number
         by_class = np.bincount(work.kernel_class, weights=time, minlength=len(KernelClass))
         parts = []
@@ -205,6 +209,7 @@ class _Spans:
 
 def _find_spans(view: ScopeView, finding: Finding) -> _Spans:
     """Find when the time of a fired pattern was lost: as its answer says, else during its evidence."""
+    view.raise_if_cancelled()
     evidence = view.tables.event_table(finding.answer.events)
     on_gpu = work_mask(np.asarray(view.trace.kind[evidence.row]))
     gpu, host = evidence.select(on_gpu), evidence.select(~on_gpu)

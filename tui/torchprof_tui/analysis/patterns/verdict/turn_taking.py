@@ -28,7 +28,7 @@ def measure_turn_taking(view: ScopeView) -> float:
     gaps = view.gaps
     held, elsewhere = 0, 0
     for device in devices:
-        waiting = view.gap_finder.find_cause_intervals(gaps, IdleCause.QUEUED, device)
+        waiting = view.gap_finder.list_cause_intervals(gaps, IdleCause.QUEUED, device)
         held += waiting.total
         elsewhere += (waiting & (together - busy[device])).total
     return elsewhere / view.device_time if elsewhere >= thresholds.TURNS_SHARE.value * held else 0.0

@@ -1,0 +1,93 @@
+"""What is found once for a whole trace and selected for a range equals what is found in the range itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.random import default_rng
+
+from tests.helpers.paths import SAMPLES
+from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
+from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, as_slice
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.launch_ancestors import find_launch_ancestors, mark_clones, mark_matches
+from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
+from torchprof_tui.analysis.patterns.engine.overlap_index import OverlapIndex
+from torchprof_tui.trace.core.arrays import I64, is_among
+from torchprof_tui.trace.loading.load_in_process import load_trace
+
+NAMES = ["train_gpt_eager", "train_gpt_starved", "multi_stream_overlap", "generate_graph"]
+
+
+@pytest.fixture(params=NAMES)
+def checker(request: pytest.FixtureRequest) -> Checker:
+    return Checker(load_trace(str(SAMPLES / f"{request.param}.pt.trace.json.gz"), cache=False))
+
+
+def ranges(checker: Checker) -> list[tuple[int, int]]:
+    """List random ranges of a trace, long and short, and some that reach beyond it."""
+    t0, t1 = checker.trace.span
+    random = default_rng(7)
+    ends = random.integers(t0 - 10, t1 + 10, (30, 2))
+    short = [
+        (int(start), int(start) + int(length)) for start, length in zip(ends[:, 0], range(1, 2000, 67), strict=True)
+    ]
+    return [(int(start), int(end) + 1) for start, end in np.sort(ends, axis=1)] + short
+
+
+@pytest.mark.parametrize("count", [0, 1, 511, 512, 513, 1024, 5000])
+def test_blocks_find_what_a_mask_finds(count: int) -> None:
+    random = default_rng(count)
+    start = np.sort(random.integers(0, 10_000, count))
+    start[count // 2 :] = np.sort(random.integers(0, 10_000, count - count // 2))  # a second lane
+    end = start + random.integers(0, 40, count)
+    end[::97] += 3000
+    index = OverlapIndex(start, end)
+    for t0, t1 in [*random.integers(-100, 11_000, (60, 2)).tolist(), (4000, 4001), (0, 10_000), (20_000, 30_000)]:
+        expected = np.flatnonzero((start < t1) & (np.maximum(end, start + 1) > t0))
+        np.testing.assert_array_equal(index.find(t0, t1), expected)
+
+
+def test_neighbours_are_taken_as_a_slice() -> None:
+    assert as_slice(np.array([3, 4, 5])) == slice(3, 6)
+    for indexes in (np.array([3, 5]), np.zeros(0, np.int64)):
+        assert as_slice(indexes) is indexes
+    rows: I64 = np.arange(10)
+    table = EventTable(rows, rows * 10, rows * 10 + 5, rows.astype(np.int32))
+    assert table.select(rows > 6).row.tolist() == [7, 8, 9]
+    assert table.select_overlapping(20, 31).row.tolist() == [2, 3]
+    assert table.select_overlapping(6, 8).row.tolist() == []
+
+
+def test_rows_among_others() -> None:
+    random = default_rng(3)
+    for size in (0, 1, 50):
+        rows, wanted = random.integers(-1, 400, 300), random.integers(-1, 300, size)
+        np.testing.assert_array_equal(is_among(rows, wanted), np.isin(rows, wanted))
+        np.testing.assert_array_equal(is_among(rows[:0], wanted), np.zeros(0, np.bool_))
+
+
+def test_causes_of_all_gaps_clipped_are_those_of_the_clipped_gaps(checker: Checker) -> None:
+    finder = checker.gap_finder
+    for t0, t1 in ranges(checker):
+        gaps = finder.clip(t0, t1)
+        for cause in IdleCause:
+            for device in checker.tables.devices:
+                expected = finder.list_cause_intervals(gaps, cause, device)
+                found = finder.find_cause_intervals(cause, device).clip(t0, t1)
+                np.testing.assert_array_equal(found.starts, expected.starts)
+                np.testing.assert_array_equal(found.ends, expected.ends)
+
+
+def test_ancestors_of_all_launches_selected_are_those_of_the_scope(checker: Checker) -> None:
+    tables = checker.tables
+    for t0, t1 in ranges(checker):
+        view = checker.view(range_scope(t0, t1))
+        launch = view.work.launch
+        for found, mask in (
+            (find_launch_ancestors(tables, mark_clones), tables.is_clone),
+            (find_launch_ancestors(tables, mark_matches, r"aten::\w+"), mark_matches(tables, r"aten::\w+")),
+        ):
+            expected = np.where(launch >= 0, outermost_ancestor(view.trace, np.maximum(launch, 0), mask), -1)
+            np.testing.assert_array_equal(found[view.work_in_scope], expected)
