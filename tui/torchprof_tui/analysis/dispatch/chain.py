@@ -18,7 +18,7 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.ancestry import is_ancestor_or_self
 from torchprof_tui.analysis.dispatch.autograd import find_autograd_partners
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.arrays import I32, I64, sorted_unique
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -154,7 +154,7 @@ class Chain:
         """int32[k]: all events of the chain, ascending, to highlight on the lanes."""
         hops = np.array([hop.event for hop in self.hops], dtype=np.int32)
         launches = self.work.launches[self.work.launches >= 0]
-        return np.unique(np.concatenate([hops, self.work.events, launches]))
+        return sorted_unique(np.concatenate([hops, self.work.events, launches]))
 
 
 class ChainFinder:

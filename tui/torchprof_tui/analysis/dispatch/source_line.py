@@ -57,6 +57,10 @@ GAP_SAMPLES = 64
 BACKWARD_ENGINE_PREFIX = "autograd::engine::evaluate_function"
 
 
+MAX_KEPT_LINES = 20_000
+"""Lines that a finder keeps: the checks of neighbouring ranges ask for those of the same events."""
+
+
 @dataclass(slots=True)
 class _Candidates:
     """What a climb through ancestors has found so far, each the innermost of its sort."""
@@ -75,6 +79,8 @@ class SourceLineFinder:
         self._frames: dict[int, Frame | None] = {}  # by name
         self._annotation_origins: dict[int, AnnotationOrigin] = {}  # by name
         self._forward_ops: dict[int, int] = {}  # by the outermost backward event
+        self._frame_lines: dict[int, SourceLine] = {}  # by event: those that frames name
+        self._choices = 0  # lines that were searched for without a user frame
         self._fruitless_reads = 0  # ops in turn whose args have no stack
 
     def find_line(self, event: int, read_args: bool = True) -> SourceLine | None:
@@ -82,10 +88,19 @@ class SourceLineFinder:
 
         `read_args`: in a trace without frames, read the stack or modules in the args of the op from the file.
         """
-        trace = self.trace
-        launch = int(trace.links.launch_of[event])
+        launch = int(self.trace.links.launch_of[event])
         event = launch if launch >= 0 else event
-        path = self._list_path(event)
+        if event in self._frame_lines:
+            return self._frame_lines[event]
+        choices = self._choices
+        line = self._search_line(self._list_path(event), read_args)
+        if line is not None and choices == self._choices:  # what args say is read again: reading may be given up
+            if len(self._frame_lines) >= MAX_KEPT_LINES:
+                self._frame_lines.clear()
+            self._frame_lines[event] = line
+        return line
+
+    def _search_line(self, path: list[int], read_args: bool) -> SourceLine | None:
         user, found, backward = self._climb(path)
         if user is not None:
             return build_frame_line(user, found.library)
@@ -211,6 +226,7 @@ class SourceLineFinder:
 
     def _choose(self, found: _Candidates, path: list[int], read_args: bool) -> SourceLine | None:
         """Choose the line of a path without a user frame."""
+        self._choices += 1
         if found.library is not None:
             return build_frame_line(found.library)
         from_args = self._read_recorded_line(path) if read_args and not self._has_frames else None

@@ -13,9 +13,13 @@ from textual.timer import Timer
 DEBOUNCE_SECONDS = 0.02
 """Delay without changes before work begins, so that held-down keys never queue work."""
 
-MAX_DEBOUNCE_SECONDS = 0.25
-"""Upper limit of the delay. Work that took long is delayed by as long as it last took, up to this: while keys are
-pressed no thread competes with the frames, and after the last key the result takes at most twice as long."""
+MAX_DEBOUNCE_SECONDS = 0.04
+"""Upper limit of the delay after a single change. Work that took long is delayed by as long as it last took, up to
+this, which is longer than the interval of keys that are held down."""
+
+MAX_REPEAT_SECONDS, REPEAT_FACTOR = 0.08, 1.5
+"""Changes that follow each other within this time are delayed by this multiple of their interval, so that no thread
+competes with the frames of keys that are pressed quickly. Single keys come at longer intervals."""
 
 
 class DebouncedWorker:
@@ -25,12 +29,18 @@ class DebouncedWorker:
         self._screen = screen
         self._timers: dict[str, Timer] = {}
         self._last_seconds: dict[str, float] = {}  # how long the last work took, by subject
+        self._changed: dict[str, float] = {}  # when it was debounced last, by subject
 
     def debounce(self, subject: str, call: Callable[[], None]) -> None:
         """Call `call` on the UI thread once the subject has not been debounced again for its delay."""
         if subject in self._timers:
             self._timers[subject].stop()
         delay = min(max(self._last_seconds.get(subject, 0.0), DEBOUNCE_SECONDS), MAX_DEBOUNCE_SECONDS)
+        now = perf_counter()
+        interval = now - self._changed.get(subject, -MAX_REPEAT_SECONDS)
+        self._changed[subject] = now
+        if interval < MAX_REPEAT_SECONDS and delay > DEBOUNCE_SECONDS:
+            delay = max(delay, REPEAT_FACTOR * interval)
         self._timers[subject] = self._screen.set_timer(delay, call)
 
     def submit(self, subject: str, work: Callable[[], Message | None]) -> None:

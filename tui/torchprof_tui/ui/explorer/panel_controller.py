@@ -160,7 +160,7 @@ class PanelController:
                 self._gutter.flag_lanes({int(self._trace.lane[event]) for event in events}, finding.is_significant)
             else:
                 edges = find_graph_neighbours(self._trace, self._view_state.selected)
-                self._timeline.highlighted = [*chain.events, *edges.events] if chain is not None else ()
+                self._timeline.highlighted = [*chain.events.tolist(), *edges.events] if chain is not None else ()
                 self._gutter.flag_lanes(())
         if chain is None or finding is not None:
             self._timeline.show_link(-1, -1)

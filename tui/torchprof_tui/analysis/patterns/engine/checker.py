@@ -103,28 +103,17 @@ class Checker:
         """The scope used unless one is given: the whole trace, of a slice the range it was cut to."""
         return check_scope.default_scope(self.trace)
 
-    def view(self, scope: Scope) -> ScopeView:
-        return ScopeView(self.tables, self.gap_finder, scope)
+    def view(self, scope: Scope, raise_if_cancelled: Callable[[], object] = lambda: None) -> ScopeView:
+        """Return the view of a scope; `raise_if_cancelled` is called before each step that may take milliseconds."""
+        return ScopeView(self.tables, self.gap_finder, scope, raise_if_cancelled)
 
-    def check(
-        self,
-        scope: Scope | None = None,
-        ids: Iterable[str] | None = None,
-        raise_if_cancelled: Callable[[], object] = lambda: None,
-    ) -> list[Finding]:
+    def check(self, scope: Scope | None = None, ids: Iterable[str] | None = None) -> list[Finding]:
         """Check all patterns (or those of `ids`) and return their findings, worst first.
 
         Order: problems by time at stake, then notices, artefacts, undecidable patterns, absent ones. Raises KeyError
-        for an unknown id. `raise_if_cancelled` is called before each pattern; an exception that it raises ends the
-        check.
+        for an unknown id.
         """
-        view = self.view(scope or self.default_scope)
-        patterns = PATTERNS.values() if ids is None else [PATTERNS[pattern_id] for pattern_id in ids]
-        findings = []
-        for pattern in patterns:
-            raise_if_cancelled()
-            findings.append(_evaluate_pattern(pattern, view))
-        return sorted(findings, key=severity_sort_key)
+        return check_view(self.view(scope or self.default_scope), ids)
 
     def decide_verdict(self, scope: Scope | None = None, findings: Sequence[Finding] = ()) -> Verdict:
         """Decide regime, busy share and advice of a scope; its `findings` make the advice more specific."""
@@ -145,6 +134,16 @@ class Checker:
     def precompute(self) -> None:
         """Compute what all scopes share, so that the first viewport is checked as fast as later ones."""
         self.check()
+
+
+def check_view(view: ScopeView, ids: Iterable[str] | None = None) -> list[Finding]:
+    """Check all patterns (or those of `ids`) in a scope and return their findings, worst first: see `Checker.check`."""
+    patterns = PATTERNS.values() if ids is None else [PATTERNS[pattern_id] for pattern_id in ids]
+    findings = []
+    for pattern in patterns:
+        view.raise_if_cancelled()
+        findings.append(_evaluate_pattern(pattern, view))
+    return sorted(findings, key=severity_sort_key)
 
 
 def _evaluate_pattern(pattern: Pattern, view: ScopeView) -> Finding:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.analysis.patterns.engine.checker import Checker, check_view
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import build_rank_checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
-from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
 from torchprof_tui.analysis.patterns.verdict.wins import predict_wins, rank_by_wins
 from torchprof_tui.trace.model.trace import Trace
 
@@ -123,7 +123,8 @@ class LatestOnlyChecker:
             return self._ranked_result
 
     def _check(self, scope: Scope, raise_if_cancelled: Callable[[], object] = lambda: None) -> CheckResult:
-        findings = self._checker.check(scope, raise_if_cancelled=raise_if_cancelled)
-        raise_if_cancelled()
-        verdict = self._checker.decide_verdict(scope, findings)
+        view = self._checker.view(scope, raise_if_cancelled)
+        findings = check_view(view)
+        view.raise_if_cancelled()
+        verdict = decide_verdict(view, findings)
         return CheckResult(scope, [finding.with_event_offset(self._offset) for finding in findings], verdict)

@@ -15,7 +15,7 @@ from textual import events
 from textual.geometry import Size
 from textual.strip import Strip
 
-from torchprof_tui.trace.core.arrays import I32, Bool
+from torchprof_tui.trace.core.arrays import I32, Bool, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.level_of_detail import Cells
@@ -116,11 +116,14 @@ class Timeline(PaintedWidget):
 
     @highlighted.setter
     def highlighted(self, events: Iterable[int]) -> None:
-        after = np.unique(np.fromiter(events, dtype=np.int32))
+        after = sorted_unique(np.fromiter(events, dtype=np.int32))
         before = self._decoration.highlighted
         if not np.array_equal(before, after):
             self._decoration = replace(self._decoration, highlighted=after)
-            changed = np.setxor1d(before, after)
+            if abs(len(after) - len(before)) > MAX_FORCED_HIGHLIGHTS:  # at least as many differ
+                self.repaint()
+                return
+            changed = np.setxor1d(before, after, assume_unique=True)
             if len(changed) <= MAX_FORCED_HIGHLIGHTS:
                 self._repaint_events(changed.tolist())
             else:
