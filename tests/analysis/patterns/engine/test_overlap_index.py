@@ -14,7 +14,7 @@ from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.launch_ancestors import find_launch_ancestors, mark_clones, mark_matches
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.overlap_index import OverlapIndex
-from torchprof_tui.trace.core.arrays import I64, is_among
+from torchprof_tui.trace.core.arrays import I64, argsort_stable, is_among
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
 NAMES = ["train_gpt_eager", "train_gpt_starved", "multi_stream_overlap", "generate_graph"]
@@ -58,6 +58,13 @@ def test_neighbours_are_taken_as_a_slice() -> None:
     assert table.select(rows > 6).row.tolist() == [7, 8, 9]
     assert table.select_overlapping(20, 31).row.tolist() == [2, 3]
     assert table.select_overlapping(6, 8).row.tolist() == []
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 5), (-(10**12), 10**12), (-(2**62), 2**62)])
+def test_stable_order(low: int, high: int) -> None:
+    for count in (0, 1, 2, 3, 1000):
+        values = default_rng(count).integers(low, high, count)
+        np.testing.assert_array_equal(argsort_stable(values), np.argsort(values, kind="stable"))
 
 
 def test_rows_among_others() -> None:

@@ -59,6 +59,26 @@ def sorted_unique(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return ordered[first]
 
 
+def argsort_stable(values: I64) -> I64:
+    """Return the indexes that sort int64[n], equal values in their order.
+
+    Where both fit into 63 bits, each value is packed with its index: numpy sorts plain numbers several times as fast as
+    it finds their order. Of values in few sorted runs np.argsort is faster.
+    """
+    if len(values) < 2:
+        return np.arange(len(values))
+    first, last = int(values.min()), int(values.max())
+    bits = len(values).bit_length()
+    if (last - first).bit_length() + bits > 63:
+        return np.argsort(values, kind="stable")
+    packed: I64 = values - np.int64(first)
+    packed <<= np.int64(bits)
+    packed |= np.arange(len(values))
+    packed.sort()
+    packed &= np.int64((1 << bits) - 1)
+    return packed
+
+
 def is_among(rows: npt.NDArray[np.integer[Any]], wanted: npt.NDArray[np.integer[Any]]) -> Bool:
     """Return which rows are among the wanted ones: bool[k]. Both are event numbers or -1, so a table of flags is small.
 

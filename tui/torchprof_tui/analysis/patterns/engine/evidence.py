@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, argsort_stable
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.time.intervals import Intervals
@@ -43,7 +43,7 @@ class EvidencePlaces:
 def sort_places(start: I64, end: I64, event: I64, cost: I64, are_gaps: bool) -> EvidencePlaces:
     """Build places from int64[k] each (ns; rows), in any order."""
     is_by_start = not (start[1:] < start[:-1]).any()  # most are, and one sort is enough
-    order = np.argsort(-cost, kind="stable") if is_by_start else np.lexsort((start, -cost))
+    order = argsort_stable(-cost) if is_by_start else np.lexsort((start, -cost))
     return EvidencePlaces(start[order], end[order], event[order].astype(np.int64), cost[order], are_gaps)
 
 

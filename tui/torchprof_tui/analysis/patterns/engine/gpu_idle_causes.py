@@ -93,13 +93,13 @@ class Gaps:
         won: I64 = self.duration - self.time[:, _NOT_THE_PROGRAM].sum(axis=1)
         return won
 
-    def program_time_by_cause(self) -> dict[IdleCause, int]:
-        """Sum `program_time` (ns) by cause; causes without any are left out."""
-        return {cause: time for cause, time in self.time_by_cause().items() if cause not in _NOT_THE_PROGRAM}
+    def program_time_by_cause(self, keep: Bool | I64 | None = None) -> dict[IdleCause, int]:
+        """Sum `program_time` (ns) by cause, of some gaps if given; causes without any are left out."""
+        return {cause: time for cause, time in self.time_by_cause(keep).items() if cause not in _NOT_THE_PROGRAM}
 
-    def time_by_cause(self) -> dict[IdleCause, int]:
-        """Sum idle time (ns) by cause; causes without any are left out."""
-        total = self.time.sum(axis=0)
+    def time_by_cause(self, keep: Bool | I64 | None = None) -> dict[IdleCause, int]:
+        """Sum idle time (ns) by cause, of some gaps if given; causes without any are left out."""
+        total = (self.time if keep is None else self.time[find_indexes(keep)]).sum(axis=0)
         return {cause: int(total[cause]) for cause in IdleCause if total[cause]}
 
 

@@ -250,7 +250,7 @@ def idle_gap(view: ScopeView) -> Answer:
         late_steps = sorted_unique(late_steps[late_steps >= 0])
         if len(late_steps) < max(2, thresholds.IDLE_STEPS_SHARE.value * len(view.steps)):
             return absent_answer(f"such gaps in {len(late_steps)} of {len(view.steps)} steps only")
-    time_by_cause = gaps.select(long_gaps).program_time_by_cause()
+    time_by_cause = gaps.program_time_by_cause(long_gaps)
     cause_text = ", ".join(
         f"{cause.label} {format_percent(time_by_cause[cause] / view.device_time)}"
         for cause in sorted(time_by_cause, key=lambda cause: -time_by_cause[cause])[:3]
