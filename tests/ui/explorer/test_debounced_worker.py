@@ -9,7 +9,12 @@ import pytest
 from textual.message import Message
 
 from torchprof_tui.ui.explorer import debounced_worker
-from torchprof_tui.ui.explorer.debounced_worker import DEBOUNCE_SECONDS, MAX_DEBOUNCE_SECONDS, DebouncedWorker
+from torchprof_tui.ui.explorer.debounced_worker import (
+    DEBOUNCE_SECONDS,
+    MAX_DEBOUNCE_SECONDS,
+    MAX_REPEAT_SECONDS,
+    DebouncedWorker,
+)
 
 
 class Timer:
@@ -51,9 +56,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     ("took", "answered", "waits"),
     [
         (0.001, True, DEBOUNCE_SECONDS),
-        (0.1, True, 0.1),
+        (0.03, True, 0.03),
         (3.0, True, MAX_DEBOUNCE_SECONDS),
-        (0.1, False, 0.1),
+        (0.03, False, 0.03),
     ],
 )
 def test_work_waits_as_long_as_it_took(clock: list[float], took: float, answered: bool, waits: float) -> None:
@@ -66,6 +71,7 @@ def test_work_waits_as_long_as_it_took(clock: list[float], took: float, answered
 
     worker.submit("check", work)
     screen.fire_timer()
+    clock[0] += MAX_REPEAT_SECONDS
     assert len(screen.posted) == answered
     worker.submit("check", work)
     worker.submit("another", work)
@@ -75,7 +81,7 @@ def test_work_waits_as_long_as_it_took(clock: list[float], took: float, answered
 def test_cancelled_work_does_not_shorten_the_delay(clock: list[float]) -> None:
     screen = Screen()
     worker = DebouncedWorker(screen)  # type: ignore[arg-type]
-    answers: list[tuple[float, Message | None]] = [(0.2, Message()), (0.01, None), (0.03, Message())]
+    answers: list[tuple[float, Message | None]] = [(0.035, Message()), (0.01, None), (0.03, Message())]
 
     def work() -> Message | None:
         took, message = answers.pop(0)
@@ -85,5 +91,25 @@ def test_cancelled_work_does_not_shorten_the_delay(clock: list[float]) -> None:
     for _ in range(3):
         worker.submit("check", work)
         screen.fire_timer()
+        clock[0] += MAX_REPEAT_SECONDS
     worker.submit("check", work)
-    assert screen.waits == [DEBOUNCE_SECONDS, 0.2, 0.2, 0.03]
+    assert screen.waits == [DEBOUNCE_SECONDS, 0.035, 0.035, 0.03]
+
+
+@pytest.mark.parametrize(
+    ("interval", "waits"), [(0.01, MAX_DEBOUNCE_SECONDS), (0.06, 0.09), (MAX_REPEAT_SECONDS, MAX_DEBOUNCE_SECONDS)]
+)
+def test_repeated_keys_wait_longer_than_their_interval(clock: list[float], interval: float, waits: float) -> None:
+    screen = Screen()
+    worker = DebouncedWorker(screen)  # type: ignore[arg-type]
+
+    def work() -> None:
+        clock[0] += 1.0
+
+    worker.submit("check", work)
+    screen.fire_timer()
+    clock[0] += 1.0
+    worker.submit("check", work)
+    clock[0] += interval
+    worker.submit("check", work)
+    assert screen.waits[-1] == pytest.approx(waits)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pytest
 
 from tests.helpers.pattern_traces import healthy
 from tests.helpers.trace_builder import trace
+from torchprof_tui.analysis.patterns.engine import latest_only_checker
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, range_scope
-from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.latest_only_checker import FIRST_VERDICT_NOTE, LatestOnlyChecker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 
 
 def test_the_latest_scope_is_checked_as_by_the_checker() -> None:
@@ -24,45 +26,65 @@ def test_the_latest_scope_is_checked_as_by_the_checker() -> None:
     ]
 
 
-def test_a_cancelled_check_stops_before_the_next_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
-    checker = LatestOnlyChecker(trace(*healthy()))
-    check = Checker.check
-    checked_scopes = []
+def cancel_at(checker: LatestOnlyChecker, call: int, monkeypatch: pytest.MonkeyPatch) -> list[Scope]:
+    """Cancel the check at this call of `raise_if_cancelled`, counted from 1. Returns the scopes of all calls."""
+    view, calls = Checker.view, []
 
-    def check_and_cancel(
-        self: Checker,
-        scope: Scope,
-        ids: Iterable[str] | None = None,
-        raise_if_cancelled: Callable[[], object] = lambda: None,
-    ) -> list[Finding]:
-        def cancel_before_third() -> None:
-            raise_if_cancelled()
-            checked_scopes.append(scope)
-            if len(checked_scopes) == 3:
+    def view_and_cancel(
+        self: Checker, scope: Scope, raise_if_cancelled: Callable[[], object] = lambda: None
+    ) -> ScopeView:
+        def raise_or_cancel() -> None:
+            calls.append(scope)
+            if len(calls) == call:
                 checker.cancel()
+            raise_if_cancelled()
 
-        return check(self, scope, ids, cancel_before_third)
+        return view(self, scope, raise_or_cancel)
 
-    monkeypatch.setattr(Checker, "check", check_and_cancel)
-    assert checker.check(range_scope(0, 40_000)) is None
-    assert len(checked_scopes) == 3
+    monkeypatch.setattr(Checker, "view", view_and_cancel)
+    return calls
+
+
+def test_a_cancelled_check_stops_at_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    checker = LatestOnlyChecker(trace(*healthy()))
+    with monkeypatch.context() as patched:
+        calls = cancel_at(checker, 3, patched)
+        assert checker.check(range_scope(0, 40_000)) is None
+        assert len(calls) == 3
     next_result = checker.check(range_scope(0, 50_000))  # the cancelled check released the lock
     assert next_result is not None
     assert next_result.scope.t1 == 50_000
 
 
+def test_a_check_cancelled_anywhere_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept of a cancelled check does not change later ones, wherever it stopped, in the verdict as well."""
+    scope = range_scope(0, 40_000)
+    expected = LatestOnlyChecker(trace(*healthy())).check(scope)
+    assert expected is not None
+    checker = LatestOnlyChecker(trace(*healthy()))
+    for call in range(1, 10_000):
+        with monkeypatch.context() as patched:
+            cancel_at(checker, call, patched)
+            result = checker.check(scope)
+        if result is not None:
+            break
+    assert call > len(PATTERNS)
+    assert [finding.answer.seen for finding in result.findings] == [found.answer.seen for found in expected.findings]
+    assert repr(result.verdict) == repr(expected.verdict)
+
+
 def test_a_check_cancelled_at_its_last_pattern_decides_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     checker = LatestOnlyChecker(trace(*healthy()))
 
-    def check_and_cancel(self: Checker, scope: Scope, **_: object) -> list[Finding]:
+    def check_and_cancel(view: ScopeView) -> list[Finding]:
         checker.cancel()
         return []
 
     def fail(*_: object) -> None:
-        pytest.fail("a verdict that nobody will see was decided")
+        pytest.fail("a verdict was decided that no panel shows")
 
-    monkeypatch.setattr(Checker, "check", check_and_cancel)
-    monkeypatch.setattr(Checker, "decide_verdict", fail)
+    monkeypatch.setattr(latest_only_checker, "check_view", check_and_cancel)
+    monkeypatch.setattr(latest_only_checker, "decide_verdict", fail)
     assert checker.check(range_scope(0, 40_000)) is None
 
 

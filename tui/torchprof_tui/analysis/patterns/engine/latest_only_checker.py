@@ -95,7 +95,7 @@ class LatestOnlyChecker:
             return replace(verdict, first=f"{verdict.what or verdict.first} · {FIRST_VERDICT_NOTE}", remedy="")
 
     def cancel(self) -> None:
-        """Cancel the running check before its next pattern or its verdict, so that it does not delay drawing."""
+        """Cancel the running check before its next step of some milliseconds, so that it does not delay drawing."""
         self._latest = None
 
     def check(self, scope: Scope) -> CheckResult | None:
