@@ -1,10 +1,10 @@
-"""Measure how far the cheatsheet follows a resting view, by zoom, and the frames of arrow keys: in two versions, in turn.
+"""Measure what the cheatsheet takes to follow a resting view, by zoom, and arrow keys: in two versions, in turn.
 
     python -m benchmarks.following TRACE [--against OTHER/tui] [--runs 3]
 
-Each run opens the trace from the cache in a pseudo-terminal of 200x50, visits 6 places at each of 12 zoom levels, and
-moves the selection with 48 arrow keys, one after the other. Then it presses `w` 24 times, each after the screen has been
-still for a second: the time from the key to the last byte is what the cheatsheet takes to follow.
+Each run opens the trace from the cache in a pseudo-terminal of 200x50, pans at each of 12 zoom levels, and moves the
+selection with 48 arrow keys. Then it presses `w` 24 times, each after the screen has been still for a second: the time
+from the key to the last byte is what the cheatsheet takes to follow.
 """
 
 from __future__ import annotations
