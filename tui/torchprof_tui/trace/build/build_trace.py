@@ -44,7 +44,7 @@ _FLAT_ROLES = (Role.STREAM, Role.SYNC, Role.ASYNC)
 """Lanes on which events overlap without belonging to each other."""
 
 
-_SWITCH_INTERVAL_SECONDS = 0.0005
+_SWITCH_INTERVAL_SECONDS = 0.0001
 """Longest wait for the GIL of the threads that nest and index while this one goes on."""
 
 

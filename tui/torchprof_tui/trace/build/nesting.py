@@ -74,8 +74,8 @@ def nest_lanes(
         np.add(batch.parent, np.int32(events.start), out=batch.parent, where=batch.parent >= 0)
         if parts.row[lanes].any():
             sizes = np.diff(bounds)
-            np.add(batch.row, np.repeat(parts.row[lanes], sizes), out=batch.row, casting="unsafe")
-            enclosing = np.repeat(parts.parent[lanes], sizes)
+            np.add(batch.row, _repeat_by_lane(parts.row[lanes], sizes), out=batch.row, casting="unsafe")
+            enclosing = _repeat_by_lane(parts.parent[lanes], sizes)
             np.copyto(batch.parent, enclosing, where=batch.parent < 0, casting="unsafe")
         row[events], parent[events] = batch.row, batch.parent
         crossed[number] = batch.crossed + np.int32(events.start)
@@ -102,7 +102,7 @@ def _nest_batch(first: I64, flat: Bool, start: I64, duration: I64) -> Nesting:
     row = np.zeros(n, np.int32)
     parent = np.full(n, -1, np.int32)
     begin, end = _concatenate_lane_axes(first, start, duration)
-    is_flat = np.repeat(flat, np.diff(first))
+    is_flat = np.zeros(n, np.bool_) if not flat.any() else np.repeat(flat, np.diff(first))
     flat_events = np.flatnonzero(is_flat)
     row[flat_events] = allocate_rows(begin[flat_events], end[flat_events])
     nested = np.flatnonzero(~is_flat)
@@ -199,6 +199,11 @@ def allocate_rows(start: I64, end: I64) -> I32:
     return row
 
 
+def _repeat_by_lane(values: I64, sizes: I64) -> I64:
+    """Repeat the value of each lane for its events; a view for one lane, because np.repeat holds the GIL."""
+    return np.broadcast_to(values, int(sizes[0])) if len(sizes) == 1 else np.repeat(values, sizes)
+
+
 def _empty_indexes() -> I32:
     return np.zeros(0, np.int32)
 
@@ -222,7 +227,7 @@ def _concatenate_lane_axes(first: I64, start: I64, duration: I64) -> tuple[I64, 
     end = start + np.maximum(duration, 1)
     sizes = np.diff(first)
     filled = np.flatnonzero(sizes)
-    if not len(filled):
+    if len(filled) < 2:
         return start, end
     bounds = first[filled]
     lows = start[bounds]
