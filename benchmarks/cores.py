@@ -2,6 +2,7 @@
 
     python -m benchmarks.cores [--events 5000000] [--cores 1,2,4,8,16] [--runs 3] [--trace TRACE] [--out cores.md]
                                [--layout kineto|lines|one-line] [--sizes 1000000,10000000,50000000] [--keep]
+                               [--threads 16]
 
 Without TRACE, a sample trace is repeated until it has that many events, and its .gz is made beside it. Each run is a
 process of its own that may use only so many cores (`sched_setaffinity`), takes the file from the page cache, and ends
@@ -11,7 +12,8 @@ one core did alone (`growth.estimate_serial_seconds`), and its share of the time
 core and against two; the peak memory of all processes. Then the longest stages of the build on the most cores.
 
 With --sizes, each size is opened on the most cores instead: how time and memory grow (`growth.py`). `--layout`: as
-torch 2.15 writes a trace (`layouts.py`). Generated files are removed afterwards, unless --keep is given.
+torch 2.15 writes a trace (`layouts.py`). `--threads`: instead of `thread_tasks.MAX_THREADS`. Generated files are removed
+afterwards, unless --keep is given.
 """
 
 from __future__ import annotations
@@ -60,6 +62,9 @@ _STAGES = (
 )
 """Functions that `build_trace` calls, whose time is measured."""
 
+_THREADS = "CORES_THREADS"
+"""Environment variable of the processes that are measured: `--threads`."""
+
 Result = dict[str, Any]
 
 
@@ -90,6 +95,7 @@ def _time_stages(build_module: Any, decode_classes: Sequence[tuple[type, str]], 
 def _run_once(trace: str) -> Result:
     """Decode and store a trace in this process. Returns seconds; `lanes_at` is a time of the system's clock."""
     from torchprof_tui.trace.build import build_trace as build_module  # deferred: part of what is measured
+    from torchprof_tui.trace.core import thread_tasks
     from torchprof_tui.trace.core.core_count import count_cores
     from torchprof_tui.trace.core.process_state import pause_garbage_collection
     from torchprof_tui.trace.decode.column_builder import ColumnBuilder
@@ -99,6 +105,7 @@ def _run_once(trace: str) -> Result:
     from torchprof_tui.trace.sources.open import open_source
     from torchprof_tui.trace.storage.trace_store import TraceWriter
 
+    thread_tasks.MAX_THREADS = int(os.environ.get(_THREADS, thread_tasks.MAX_THREADS))
     stages: dict[str, float] = {}
     methods = [(EntryDecoder, "decode_list"), (ParallelDecoder, "append_parts"), (ColumnBuilder, "finish")]
     _time_stages(build_module, [*methods, (EntryDecoder, "text_index"), (_Worker, "read_columns")], stages)
@@ -253,11 +260,14 @@ def main() -> None:
     parser.add_argument("--layout", choices=("kineto", "lines", "one-line"), default="kineto")
     parser.add_argument("--sizes")
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--threads", type=int)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         print(json.dumps(_run_once(options.child)))
         return
+    if options.threads:
+        os.environ[_THREADS] = str(options.threads)
     most = len(os.sched_getaffinity(0))
     cores = [count for count in map(int, options.cores.split(",")) if count <= most]
     if options.sizes:

@@ -29,7 +29,7 @@ from typing import cast
 import numpy as np
 
 from torchprof_tui.trace.build.lane_parts import divide_lanes
-from torchprof_tui.trace.build.pushed_events import CutEvents, find_pushed_events
+from torchprof_tui.trace.build.pushed_events import CutEvents, find_pushed_events, sum_pushed_rows
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, block_slices
 from torchprof_tui.trace.core.thread_tasks import run_slices, run_tasks
 
@@ -280,12 +280,10 @@ def _nest_crossing_events(start: I64, end: I64, open_before: I32) -> Nesting:
     cut_end = end.copy()
     cut_end[crossed] = start[crossing]
     depth, above = _nest_without_crossings(start, cut_end)
-    pushed, rows = find_pushed_events(CutEvents(start, end, cut_end, depth, above), crossed, crossing, open_before)
+    events = CutEvents(start, end, cut_end, depth, above)
+    pushed, rows = find_pushed_events(events, crossed, crossing, open_before)
     if len(pushed):
-        step = np.zeros(len(start) + 1, np.int32)
-        np.add.at(step, pushed, rows)
-        np.subtract.at(step, np.searchsorted(start, cut_end[pushed], side="left"), rows)
-        depth += np.cumsum(step[:-1], dtype=np.int32)
+        depth += sum_pushed_rows(events, pushed, rows)
     index = np.arange(len(start), dtype=np.int32)
     return Nesting(depth, np.where(above == index, np.int32(-1), above), crossed, crossing)
 

@@ -61,17 +61,16 @@ def find_pushed_events(events: CutEvents, crossed: I32, crossing: I32, open_befo
     may_be_pushed |= is_crossed
     candidates = np.flatnonzero(may_be_pushed)
     by_order = np.sort(crossed)
-    looked_at = is_crossed.copy()
-    row = events.depth
     place = partial(_place_events, events, _find_next_siblings(events.depth, events.above), pushable, is_crossed)
+    looked_at = is_crossed.copy()
+    looked_at[_find_held(events, candidates, by_order, events.depth)] = True
     for _ in range(_MAX_ROUNDS):
-        held = _find_held(events, candidates, by_order, row)
+        pushed, rows = place(looked_at)
+        held = _find_held(events, candidates, by_order, events.depth + sum_pushed_rows(events, pushed, rows))
         held = held[~looked_at[held]]
-        if row is not events.depth and not len(held):
+        if not len(held):  # placing any other event would have changed nothing
             return pushed, rows
         looked_at[held] = True
-        pushed, rows = place(looked_at)
-        row = events.depth + sum_pushed_rows(events, pushed, rows)
     return place(may_be_pushed)
 
 
@@ -80,7 +79,8 @@ def sum_pushed_rows(events: CutEvents, pushed: I64, rows: I64) -> I32:
     step = np.zeros(len(events.start) + 1, np.int32)
     np.add.at(step, pushed, rows)
     np.subtract.at(step, np.searchsorted(events.start, events.cut_end[pushed], side="left"), rows)
-    return np.cumsum(step[:-1], dtype=np.int32)
+    sums: I32 = np.cumsum(step[:-1], dtype=np.int32)
+    return sums
 
 
 def _find_held(events: CutEvents, candidates: I64, crossed: I32, row: I32) -> I64:
@@ -93,7 +93,8 @@ def _find_held(events: CutEvents, candidates: I64, crossed: I32, row: I32) -> I6
     holders, holder_end = holders[order], events.end[crossed[order]]
     last = np.searchsorted(holders, row[candidates].astype(np.int64) << 32 | candidates) - 1
     is_held = (last >= 0) & (holders[last] >> 32 == row[candidates]) & (holder_end[last] > events.start[candidates])
-    return candidates[is_held]
+    held: I64 = candidates[is_held]
+    return held
 
 
 def _place_events(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import compress
 from operator import itemgetter
 from typing import Any
@@ -16,9 +17,11 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Array, take_chunked
+from torchprof_tui.trace.core.background import submit
 from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.growable_array import ArrayFiller, ArrayFinisher, GrowableArray
 from torchprof_tui.trace.core.problems import NOT_AN_OBJECT, TOO_MANY_CATEGORIES, ProblemTally, excerpt
+from torchprof_tui.trace.core.thread_tasks import MIN_SLICE_SIZE
 from torchprof_tui.trace.decode.arg_columns import (
     OP_ARGS,
     PYTHON_ARGS,
@@ -304,11 +307,12 @@ class ColumnBuilder:
     def finish(self) -> RawEvents:
         """Return the columns; nothing can be appended afterwards."""
         signatures = self._signatures
+        wait_for_ids = submit(partial(self._ids.finish, self._count)) if self._count >= MIN_SLICE_SIZE else None
         phase, category, track, overflow_count = signatures.columns(self._signature.finish())
         if overflow_count:
             self._tally.add(TOO_MANY_CATEGORIES, f"more than {MAX_CATEGORIES} of them", overflow_count)
         name, names = self._names.finish(self._name.finish())
-        id_codes, ids = self._ids.finish(self._count)
+        id_codes, ids = self._ids.finish(self._count) if wait_for_ids is None else wait_for_ids()
         args = {}
         for arg, (entries, value_column) in self._args.items():
             values = value_column.finish()

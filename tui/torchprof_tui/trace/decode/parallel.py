@@ -194,7 +194,7 @@ class ParallelDecoder:
         entry_decoder.columns.make_room([result.decoded_part.columns for result in results])
         for worker, result in zip(self._workers, results, strict=True):
             entry_decoder.append_part(result.decoded_part, worker.note_column, worker.blocks_path)
-        run_tasks([worker.read_columns for worker in self._workers])
+        run_tasks([worker.read_columns for worker in self._workers], count_cores())
         for worker in self._workers:
             worker.reap()
         report(entry_decoder.entry_count)
