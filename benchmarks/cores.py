@@ -12,8 +12,8 @@ one core did alone (`growth.estimate_serial_seconds`), and its share of the time
 core and against two; the peak memory of all processes. Then the longest stages of the build on the most cores.
 
 With --sizes, each size is opened on the most cores instead: how time and memory grow (`growth.py`). `--layout`: as
-torch 2.15 writes a trace (`layouts.py`). `--threads`: instead of `thread_tasks.MAX_THREADS`. Generated files are removed
-afterwards, unless --keep is given.
+torch 2.15 writes a trace (`layouts.py`). `--threads`: instead of `thread_tasks.MAX_THREADS`. Generated files are
+removed afterwards, unless --keep is given.
 """
 
 from __future__ import annotations

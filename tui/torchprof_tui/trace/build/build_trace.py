@@ -117,10 +117,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     _copy_names_and_correlations(raw, columns)
     counts = accounting.build_counts(decoded, entries, metadata.count_by_category(raw, entries))
     del entries
-    links = wait_for_links()
-    lanes.wait_for_nesting()
-    _free_columns(raw, "phase", "category", "time", "track", "id")
-    first = lanes.first
+    links, first = _finish_links(raw, lanes, wait_for_links), lanes.first
     del lanes
     # Lay out.
     series += memory_series
@@ -278,6 +275,14 @@ def _link_events(raw: RawEvents, columns: EventColumns, lanes: NestedLanes, allo
         gpu_events=int(np.count_nonzero(is_gpu_work(columns.kind))),
         linked_gpu_events=len(work_order),
     )
+
+
+def _finish_links(raw: RawEvents, lanes: NestedLanes, wait_for_links: Callable[[], Links]) -> Links:
+    """Wait for the links and the nesting, and free the last raw columns."""
+    links = wait_for_links()
+    lanes.wait_for_nesting()
+    _free_columns(raw, "phase", "category", "time", "track", "id")
+    return links
 
 
 def _link_by_flows(raw: RawEvents, columns: EventColumns, lanes: NestedLanes) -> FlowLinks:
