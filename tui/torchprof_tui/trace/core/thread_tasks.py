@@ -197,6 +197,19 @@ def cumulate_parallel(column: I64) -> None:
     run_tasks([partial(shift, number) for number in range(len(before))])
 
 
+def accumulate_max_parallel(column: I64) -> None:
+    """Compute the maximum of each value and all before it, in place."""
+    parts = split_range(len(column))
+    run_tasks([partial(np.maximum.accumulate, column[part], out=column[part]) for part in parts])
+    before = list(itertools.accumulate((int(column[part.stop - 1]) for part in parts[:-1]), max))
+
+    def raise_part(number: int) -> None:
+        part = parts[number + 1]
+        np.maximum(column[part], before[number], out=column[part])
+
+    run_tasks([partial(raise_part, number) for number in range(len(before))])
+
+
 def _wrap_int64(number: int) -> int:
     return (number + 2**63) % 2**64 - 2**63
 
