@@ -21,7 +21,7 @@ from torchprof_tui.trace.core.background import submit
 from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.growable_array import ArrayFiller, ArrayFinisher, GrowableArray
 from torchprof_tui.trace.core.problems import NOT_AN_OBJECT, TOO_MANY_CATEGORIES, ProblemTally, excerpt
-from torchprof_tui.trace.core.thread_tasks import MIN_SLICE_SIZE
+from torchprof_tui.trace.core.thread_tasks import MIN_SLICE_SIZE, run_tasks
 from torchprof_tui.trace.decode.arg_columns import (
     OP_ARGS,
     PYTHON_ARGS,
@@ -273,14 +273,15 @@ class ColumnBuilder:
 
     def make_room(self, parts: list[ColumnsPart]) -> None:
         """Make room for these parts, before the first is appended."""
-        for column in (self._signature, self._name, self._time, self._duration, self._correlation):
-            column.make_room(sum(part.count for part in parts))
-        self._ids.make_room([part.ids for part in parts])
+        total = sum(part.count for part in parts)
+        columns = [(column, total) for column in (self._signature, self._name, self._time, self._duration)]
+        columns.append((self._correlation, total))
         for name in dict.fromkeys(name for part in parts for name in part.arg_counts):
             counts = [part.arg_counts.get(name, (0, 0)) for part in parts]
-            for column, count in zip(self._get_or_create_arg(name), map(sum, zip(*counts, strict=True)), strict=True):
-                column.make_room(count)
+            columns += zip(self._get_or_create_arg(name), map(sum, zip(*counts, strict=True)), strict=True)
+        self._ids.make_room([part.ids for part in parts])
         self._counters.make_room([part.counters for part in parts])
+        run_tasks([partial(column.make_room, count) for column, count in columns])  # each copies what it has
 
     def append_part(self, part: ColumnsPart, fill: ArrayFiller) -> None:
         """Append the entries of a part that another process decoded. Its new values get the codes that they would have
