@@ -1,8 +1,8 @@
 """Compare predictions with pairs that were recorded in turns: `python -m benchmarks.what_if_rounds FOLDER [NAME]`
 
-FOLDER holds NAME.VARIANT.rK.pt.trace.json.gz (of several ranks a folder NAME.VARIANT.rK): variant `a` before a change
-and `b` after it, recorded one after the other, three times. Prints a Markdown table with the medians over the rounds,
-and the error of each round.
+FOLDER holds NAME.VARIANT.rK.pt.trace.json[.gz] (of several ranks a folder NAME.VARIANT.rK): variant `a` before a change
+and `b` after it, recorded one after the other, three times, as `record_what_if.py` does. Pairs that
+are missing are left out. Prints a Markdown table with the medians over the rounds, and the error of each round.
 """
 
 from __future__ import annotations
@@ -37,6 +37,39 @@ PAIRS = (
     ("bf16_medium", "a", "classes"),
     ("bf16_llama", "a", "classes"),
     ("late_rank", "a", "late-rank=0"),
+    ("graph_resnet_infer", "a", "launch=graph"),
+    ("graph_bert_infer", "a", "launch=graph"),
+    ("graph_vit_train", "a", "launch=graph"),
+    ("item_resnet", "a", "sync=0"),
+    ("item_blocks_vit", "a", "sync=0"),
+    ("item_gpt2_large", "a", "sync=0"),
+    ("clip_gpt2", "a", "sync=0"),
+    ("workers_resnet", "a", "dataloader=0"),
+    ("workers_resnet_short", "a", "dataloader=0"),
+    ("adam_resnet", "a", "optimizer=fused"),
+    ("adam_resnet", "a2", "optimizer=fused"),
+    ("adam_gpt2", "a", "optimizer=fused"),
+    ("adam_gpt2", "a2", "optimizer=fused"),
+    ("bf16_resnet", "a", "classes"),
+    ("bf16_gpt2", "a", "classes"),
+    ("bf16_bert_infer", "a", "classes"),
+    ("graph_convnext_infer", "a", "launch=graph"),
+    ("graph_swin_infer", "a", "launch=graph"),
+    ("graph_efficientnet_train", "a", "launch=graph"),
+    ("compile_mobilenet_infer", "a", "compile"),
+    ("compile_swin", "a", "compile"),
+    ("compile_transformers_llama", "a", "compile"),
+    ("compile_efficientnet", "a", "compile"),
+    ("compile_bert_train", "a", "compile"),
+    ("compile_t5", "a", "compile"),
+    ("compile_qwen_infer", "a", "compile"),
+    ("compile_regnet", "a", "compile"),
+    ("compile_densenet_infer", "a", "compile"),
+    ("compile_bert_infer", "a", "compile"),
+    ("compile_vit", "a", "compile"),
+    ("compile_convnext_infer", "a", "compile"),
+    ("compile_gpt2", "a", "compile"),
+    ("compile_resnet", "a", "compile"),
 )
 """Name, variant before the change, scenario; `b` is the variant after it."""
 
@@ -52,7 +85,7 @@ def main() -> None:
     print("|---" * 7 + "|")
     errors = []
     for name, variant, scenario in PAIRS:
-        if name.startswith(options.name):
+        if name.startswith(options.name) and _find(options.folder, f"{name}.{variant}.r0").exists():
             found = [_compare(options.folder, name, variant, scenario, number) for number in range(ROUNDS)]
             was, predicted, now = (float(np.median(column)) for column in zip(*found, strict=True))
             errors.append(abs(predicted / now - 1))
@@ -74,8 +107,8 @@ def _compare(folder: Path, name: str, variant: str, scenario: str, number: int) 
 
 
 def _find(folder: Path, name: str) -> Path:
-    path = folder / f"{name}.pt.trace.json.gz"
-    return path if path.exists() else folder / name
+    paths = [folder / f"{name}{suffix}" for suffix in (".pt.trace.json.gz", ".pt.trace.json", "")]
+    return next((path for path in paths if path.exists()), paths[-1])
 
 
 if __name__ == "__main__":

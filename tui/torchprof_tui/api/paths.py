@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath
 from torchprof_tui.analysis.critical_path.step_window import WindowError
-from torchprof_tui.analysis.patterns.verdict.pattern_scenarios import expand_patterns
+from torchprof_tui.analysis.patterns.verdict.pattern_scenarios import RemedyFinder
 from torchprof_tui.analysis.rank_path.path_of_run import find_path_of_rank, find_path_of_run
 from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
 from torchprof_tui.analysis.what_if.rank_join import build_step_model
@@ -43,6 +43,6 @@ def predict_step(trace: Trace, scenarios: Sequence[str], step: int | None) -> Fo
     try:
         parsed = [parse_scenario(text) for text in scenarios]
         model = build_step_model(trace, step)
-        return Forecaster(model).predict(expand_patterns(trace, parsed))
+        return Forecaster(model).predict(RemedyFinder(trace).expand(parsed))
     except (WindowError, ScenarioError) as error:
         raise TraceError(f"{trace.label}: {error}") from error

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from torchprof_samples import find
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope, step_scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
-from torchprof_tui.analysis.patterns.verdict import wins
+from torchprof_tui.analysis.patterns.verdict import pattern_scenarios, wins
 from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
-from torchprof_tui.analysis.patterns.verdict.pattern_scenarios import expand_patterns
+from torchprof_tui.analysis.patterns.verdict.pattern_scenarios import RemedyFinder
 from torchprof_tui.analysis.patterns.verdict.wins import Wins, find_remedy, predict_wins, rank_by_wins
 from torchprof_tui.analysis.what_if.scenario import ScenarioKind, parse_scenario
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -93,8 +94,24 @@ def test_evidence_that_would_be_gone_is_named_by_row(starved: Trace) -> None:
     for finding, remedy in found:
         if remedy is not None and remedy.kind is ScenarioKind.EVENT:
             assert remedy.rows == tuple(finding.answer.events.tolist())
-    (expanded,) = expand_patterns(starved, [parse_scenario("pattern=input-starved")])
+    (expanded,) = RemedyFinder(starved).expand([parse_scenario("pattern=input-starved")])
     assert (expanded.kind, expanded.text) == (ScenarioKind.DATALOADER, "pattern=input-starved")
+
+
+def test_a_trace_is_checked_once_for_all_patterns(starved: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = []
+
+    def count(*args: Any, **more: Any) -> Any:
+        checked.append(args)
+        return check_trace(*args, **more)
+
+    monkeypatch.setattr(pattern_scenarios, "check_trace", count)
+    finder = RemedyFinder(starved)
+    assert finder.expand([parse_scenario("sync=0")])[0].kind is ScenarioKind.SYNC
+    assert not checked
+    for _ in range(2):
+        finder.expand([parse_scenario("pattern=input-starved")])
+    assert len(checked) == 1
 
 
 def test_of_the_same_win_the_cause_comes_before_the_summary() -> None:

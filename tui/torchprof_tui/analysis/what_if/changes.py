@@ -10,8 +10,9 @@ from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind
 from torchprof_tui.analysis.critical_path.segments import SegmentKind
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.what_if.back_to_back import GONE
+from torchprof_tui.analysis.what_if.compiled_step import compile_step
 from torchprof_tui.analysis.what_if.late_rank import find_late_rank
-from torchprof_tui.analysis.what_if.merged_launches import compile_step, fuse_optimizer, launch_as_graph
+from torchprof_tui.analysis.what_if.merged_launches import fuse_optimizer, launch_as_graph
 from torchprof_tui.analysis.what_if.rank_changes import RankChanges
 from torchprof_tui.analysis.what_if.scenario import OVERLAPPED, Scenario, ScenarioError, ScenarioKind
 from torchprof_tui.analysis.what_if.selections import select_inside

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from torchprof_tui.analysis.critical_path.step_window import WindowError
-from torchprof_tui.analysis.patterns.verdict.pattern_scenarios import expand_patterns
+from torchprof_tui.analysis.patterns.verdict.pattern_scenarios import RemedyFinder
 from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
 from torchprof_tui.analysis.what_if.rank_join import build_step_model
 from torchprof_tui.analysis.what_if.scenario import ScenarioError, parse_scenario
@@ -41,7 +41,7 @@ def predict(
     try:
         scenarios = [parse_scenario(text) for text in sets]
         model = build_step_model(trace, step)
-        scenarios = expand_patterns(trace, scenarios)
+        scenarios = RemedyFinder(trace).expand(scenarios)
         forecaster = Forecaster(model)
         forecast = forecaster.predict(scenarios)
         each = [forecaster.predict([scenario]) for scenario in scenarios]

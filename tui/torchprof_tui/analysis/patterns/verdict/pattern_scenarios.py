@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
@@ -13,23 +14,31 @@ from torchprof_tui.analysis.what_if.scenario import Scenario, ScenarioError, Sce
 from torchprof_tui.trace.model.trace import Trace
 
 
-def expand_patterns(trace: Trace, scenarios: Sequence[Scenario]) -> list[Scenario]:
-    """Replace `pattern=ID` by the scenario of its remedy. Raises ScenarioError where it was not found."""
-    if not any(scenario.kind is ScenarioKind.PATTERN for scenario in scenarios):
-        return list(scenarios)
-    found = {finding.id: finding for finding in check_trace(trace, default_scope(trace), with_wins=False).findings}
-    return [_expand(scenario, found) for scenario in scenarios]
+class RemedyFinder:
+    """Finds the scenarios of a trace's patterns. The trace is checked once, when the first pattern is asked for."""
 
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
 
-def _expand(scenario: Scenario, found: dict[str, Finding]) -> Scenario:
-    if scenario.kind is not ScenarioKind.PATTERN:
-        return scenario
-    name = scenario.subject
-    if name not in PATTERNS:
-        raise ScenarioError(f"{scenario.text!r}: no pattern {name!r}; `check --list` names them")
-    if name not in found or not found[name].has_fired:
-        raise ScenarioError(f"{scenario.text!r}: `check` did not find it in this trace")
-    remedy = find_remedy(found[name])
-    if remedy is None:
-        raise ScenarioError(f"{scenario.text!r}: no scenario describes its remedy; change kernels or ops yourself")
-    return remedy
+    def expand(self, scenarios: Sequence[Scenario]) -> list[Scenario]:
+        """Replace `pattern=ID` by the scenario of its remedy. Raises ScenarioError where it was not found."""
+        return [
+            self._find_remedy(scenario) if scenario.kind is ScenarioKind.PATTERN else scenario for scenario in scenarios
+        ]
+
+    @cached_property
+    def _findings(self) -> dict[str, Finding]:
+        report = check_trace(self._trace, default_scope(self._trace), with_wins=False)
+        return {finding.id: finding for finding in report.findings}
+
+    def _find_remedy(self, scenario: Scenario) -> Scenario:
+        name = scenario.subject
+        if name not in PATTERNS:
+            raise ScenarioError(f"{scenario.text!r}: no pattern {name!r}; `check --list` names them")
+        finding = self._findings.get(name)
+        if finding is None or not finding.has_fired:
+            raise ScenarioError(f"{scenario.text!r}: `check` did not find it in this trace")
+        remedy = find_remedy(finding)
+        if remedy is None:
+            raise ScenarioError(f"{scenario.text!r}: no scenario describes its remedy; change kernels or ops yourself")
+        return remedy

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchprof_tui.analysis.critical_path.step_window import WindowError
-from torchprof_tui.analysis.patterns.verdict.pattern_scenarios import expand_patterns
+from torchprof_tui.analysis.patterns.verdict.pattern_scenarios import RemedyFinder
 from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
 from torchprof_tui.analysis.what_if.rank_join import build_step_model
 from torchprof_tui.analysis.what_if.scenario import ScenarioError, parse_scenario
@@ -50,12 +50,16 @@ def describe_step_time(forecast: Forecast) -> str:
 
 
 class ForecastReader:
-    """Predicts steps of a trace; keeps the graph of the last one. Used by one worker thread at a time."""
+    """Predicts steps of a trace; used by one worker thread at a time.
+
+    Keeps the graph of the last step, and what was found in the trace.
+    """
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._step: int | None = None
         self._forecaster: Forecaster | None = None
+        self._remedies = RemedyFinder(trace)
 
     def read(self, step: int | None, text: str, is_final: bool) -> WhatIfRead:
         """Predict step number `step` with the scenarios of a text, or say why that cannot be."""
@@ -63,7 +67,7 @@ class ForecastReader:
             scenarios = [parse_scenario(part.strip()) for part in split_scenarios(text)]
             if self._forecaster is None or step != self._step:
                 self._forecaster, self._step = Forecaster(build_step_model(self._trace, step)), step
-            expanded = expand_patterns(self._trace, scenarios)
+            expanded = self._remedies.expand(scenarios)
             forecast = self._forecaster.predict(expanded)
             each = (forecast,) if len(expanded) == 1 else tuple(self._forecaster.predict([one]) for one in expanded)
         except (WindowError, ScenarioError) as error:
