@@ -65,6 +65,8 @@ def find_pushed_events(events: CutEvents, crossed: I32, crossing: I32, open_befo
     looked_at = is_crossed.copy()
     looked_at[_find_held(events, candidates, by_order, events.depth)] = True
     for _ in range(_MAX_ROUNDS):
+        if 2 * np.count_nonzero(looked_at) > len(candidates):
+            break  # several rounds would take longer than one with all candidates
         pushed, rows = place(looked_at)
         held = _find_held(events, candidates, by_order, events.depth + sum_pushed_rows(events, pushed, rows))
         held = held[~looked_at[held]]
