@@ -2,16 +2,19 @@
 
     python -m benchmarks.cores [--events 5000000] [--cores 1,2,4,8,16] [--runs 3] [--trace TRACE] [--out cores.md]
                                [--layout kineto|lines|one-line] [--sizes 1000000,10000000,50000000] [--keep]
+                               [--threads 16]
 
 Without TRACE, a sample trace is repeated until it has that many events, and its .gz is made beside it. Each run is a
 process of its own that may use only so many cores (`sched_setaffinity`), takes the file from the page cache, and ends
 after the columns are written. Columns of the table, as medians: seconds to decode; to build (sort, nest, link); from
 the start of the process to all lanes (drawing index included); to write what is left; how much of building and indexing
-one core did alone (`growth.estimate_serial_seconds`), and its share of the time to all lanes; efficiency against one
-core and against two; the peak memory of all processes. Then the longest stages of the build on the most cores.
+one core did alone (`growth.estimate_serial_seconds`), and its share of the time to all lanes; how often a thread waited
+there, mostly for the GIL (voluntary context switches); efficiency against one core and against two; the peak memory of
+all processes. Then the longest stages of the build on the most cores.
 
 With --sizes, each size is opened on the most cores instead: how time and memory grow (`growth.py`). `--layout`: as
-torch 2.15 writes a trace (`layouts.py`). Generated files are removed afterwards, unless --keep is given.
+torch 2.15 writes a trace (`layouts.py`). `--threads`: instead of `thread_tasks.MAX_THREADS`. Generated files are
+removed afterwards, unless --keep is given.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import functools
 import gzip
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -60,6 +64,9 @@ _STAGES = (
 )
 """Functions that `build_trace` calls, whose time is measured."""
 
+_THREADS = "CORES_THREADS"
+"""Environment variable of the processes that are measured: `--threads`."""
+
 Result = dict[str, Any]
 
 
@@ -90,6 +97,7 @@ def _time_stages(build_module: Any, decode_classes: Sequence[tuple[type, str]], 
 def _run_once(trace: str) -> Result:
     """Decode and store a trace in this process. Returns seconds; `lanes_at` is a time of the system's clock."""
     from torchprof_tui.trace.build import build_trace as build_module  # deferred: part of what is measured
+    from torchprof_tui.trace.core import thread_tasks
     from torchprof_tui.trace.core.core_count import count_cores
     from torchprof_tui.trace.core.process_state import pause_garbage_collection
     from torchprof_tui.trace.decode.column_builder import ColumnBuilder
@@ -99,16 +107,18 @@ def _run_once(trace: str) -> Result:
     from torchprof_tui.trace.sources.open import open_source
     from torchprof_tui.trace.storage.trace_store import TraceWriter
 
+    thread_tasks.MAX_THREADS = int(os.environ.get(_THREADS, thread_tasks.MAX_THREADS))
     stages: dict[str, float] = {}
     methods = [(EntryDecoder, "decode_list"), (ParallelDecoder, "append_parts"), (ColumnBuilder, "finish")]
     _time_stages(build_module, [*methods, (EntryDecoder, "text_index"), (_Worker, "read_columns")], stages)
     with tempfile.TemporaryDirectory() as folder, pause_garbage_collection():
         source = open_source(trace)
         processes = choose_process_count(source)
-        marks, cpu = [time.monotonic()], [0.0]
+        marks, cpu, waits = [time.monotonic()], [0.0], [0]
         decoded = decode_trace(source, Path(folder), defer_blocks=True)
         marks.append(time.monotonic())
         cpu.append(time.process_time())
+        waits.append(resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw)
         with TraceWriter(Path(folder)) as writer:
             built = build_module.build_trace(decoded, trace, writer.allocate)
             del decoded
@@ -116,6 +126,7 @@ def _run_once(trace: str) -> Result:
             built = build_module.add_row_index(built, writer.allocate)
             marks.append(time.monotonic())
             cpu.append(time.process_time())
+            waits.append(resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw)
             writer.finish(built)
         marks.append(time.monotonic())
         events = len(built.start)
@@ -129,6 +140,7 @@ def _run_once(trace: str) -> Result:
         "index": index,
         "store": store,
         "serial": estimate_serial_seconds(build + index, cpu[-1] - cpu[-2], count_cores()),
+        "waits": waits[-1] - waits[-2],
         "lanes_at": marks[3],
         "stages": stages,
     }
@@ -139,7 +151,7 @@ def measure(trace: Path, cores: Sequence[int], runs: int) -> list[Result]:
     results = []
     for count in cores:
         found = [_measure_run(trace, count) for _ in range(runs)]
-        keys = ("decode", "build", "index", "store", "serial", "lanes", "memory")
+        keys = ("decode", "build", "index", "store", "serial", "waits", "lanes", "memory")
         result = {**found[0], **{key: median([run[key] for run in found]) for key in keys}}
         result["stages"] = {
             name: median([run["stages"].get(name, 0.0) for run in found]) for name in found[0]["stages"]
@@ -174,9 +186,9 @@ def format_table(name: str, results: Sequence[Result]) -> str:
     lines = [
         f"### {name}, {results[0]['events']:,} events",
         "",
-        "| cores | processes | decode s | build s | index s | lanes s | store s | serial s | share | efficiency to 1 "
-        "| to 2 | peak GB |",
-        "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| cores | processes | decode s | build s | index s | lanes s | store s | serial s | share | waits "
+        "| efficiency to 1 | to 2 | peak GB |",
+        "|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     seconds = {result["cores"]: result["lanes"] for result in results}
     for result in results:
@@ -187,7 +199,7 @@ def format_table(name: str, results: Sequence[Result]) -> str:
             for base in (1, 2)
         ]
         times = [f"{result[key]:.2f}" for key in ("decode", "build", "index", "lanes", "store", "serial")]
-        times.append(f"{result['serial'] / result['lanes']:.2f}")
+        times += [f"{result['serial'] / result['lanes']:.2f}", f"{result['waits']:,.0f}"]
         cells = [result["cores"], result["processes"], *times, *shares, f"{result['memory'] / 1e9:.2f}"]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     fewest, most = results[0], results[-1]
@@ -253,11 +265,14 @@ def main() -> None:
     parser.add_argument("--layout", choices=("kineto", "lines", "one-line"), default="kineto")
     parser.add_argument("--sizes")
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--threads", type=int)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         print(json.dumps(_run_once(options.child)))
         return
+    if options.threads:
+        os.environ[_THREADS] = str(options.threads)
     most = len(os.sched_getaffinity(0))
     cores = [count for count in map(int, options.cores.split(",")) if count <= most]
     if options.sizes:

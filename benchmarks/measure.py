@@ -6,6 +6,7 @@ cache of mapped files. The browser is measured in the same way.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -46,8 +47,8 @@ def list_process_tree(root: int) -> list[int]:
 
 
 def memory_bytes(processes: Sequence[int]) -> int:
-    """RssAnon + RssShmem of these processes."""
-    total = 0
+    """RssAnon + RssShmem of these processes, and the files in memory that they have open."""
+    total = _memory_files_bytes(processes)
     for process in processes:
         try:
             status = Path(f"/proc/{process}/status").read_text()
@@ -57,6 +58,19 @@ def memory_bytes(processes: Sequence[int]) -> int:
             if line.startswith(("RssAnon:", "RssShmem:")):
                 total += int(line.split()[1]) * 1024
     return total
+
+
+def _memory_files_bytes(processes: Sequence[int]) -> int:
+    """Size in memory of the files that these processes made by `memfd_create`, each once; they are not mapped."""
+    sizes: dict[int, int] = {}
+    for process in processes:
+        with contextlib.suppress(OSError):
+            for link in Path(f"/proc/{process}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if os.readlink(link).startswith("/memfd:"):
+                        stat = link.stat()
+                        sizes[stat.st_ino] = stat.st_blocks * 512
+    return sum(sizes.values())
 
 
 def read_once(trace: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers import slow_reference
-from torchprof_tui.trace.build import nesting
+from torchprof_tui.trace.build import nesting, pushed_events
 from torchprof_tui.trace.build.lane_parts import divide_lanes
 from torchprof_tui.trace.build.row_allocator import RowAllocator
 from torchprof_tui.trace.core import thread_tasks
@@ -152,6 +152,21 @@ def test_everything_crosses_everything(flat: bool) -> None:
     assert rows == list(range(n))
     assert set(parents) == {-1}
     assert own[0] == n
+
+
+@pytest.mark.parametrize("crossing_share", [0.0, 0.02, 0.2, 1.0])
+def test_events_in_free_rows_need_not_be_looked_at(monkeypatch: pytest.MonkeyPatch, crossing_share: float) -> None:
+    """Rows are the same whether only events in held rows are placed, in rounds, or all that may be pushed down."""
+    random = np.random.default_rng(7)
+    lane: Lane = [(0, 10**6)]
+    for start in range(0, 200_000, 50):
+        lane += [(start, 45), (start + 2, 20), (start + 3, 4), (start + 10, 8), (start + 30, 10), (start + 32, 3)]
+        if random.random() < crossing_share:
+            lane += [(start + int(random.integers(0, 45)), int(random.integers(20, 3000)))]
+    lanes = [in_order(lane)]
+    rounds = nested(lanes)
+    monkeypatch.setattr(pushed_events, "_MAX_ROUNDS", 0)
+    assert rounds == nested(lanes)
 
 
 def test_a_million_deep() -> None:

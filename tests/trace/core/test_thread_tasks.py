@@ -9,6 +9,7 @@ import pytest
 
 from torchprof_tui.trace.core import thread_tasks
 from torchprof_tui.trace.core.thread_tasks import (
+    accumulate_max_parallel,
     bincount_parallel,
     cumulate_parallel,
     find_indexes,
@@ -68,6 +69,9 @@ def test_parallel_columns_are_those_of_numpy(monkeypatch: pytest.MonkeyPatch, th
         assert found.dtype == np.int32
         assert np.array_equal(found, np.flatnonzero(chosen))
         assert np.array_equal(bincount_parallel(column % 7, 9), np.bincount(column % 7, minlength=9))
+        latest = column.copy()
+        accumulate_max_parallel(latest)
+        assert np.array_equal(latest, np.maximum.accumulate(column))
         expected = np.cumsum(column)
         cumulate_parallel(column)
         assert np.array_equal(column, expected)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import gzip
 import itertools
 import os
@@ -185,13 +185,26 @@ def test_a_process_that_dies_while_it_sends_columns(
     assert (parts.joined, parts.not_verified) == (0, 2)
 
 
-def test_a_system_with_small_pipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: AppendedParts) -> None:
+def test_a_system_without_files_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: AppendedParts
+) -> None:
     def refuse(*_: object) -> int:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    monkeypatch.setattr(os, "memfd_create", refuse)
     assert_same(write_trace(tmp_path, kineto_text(400)), 2000)
     assert (parts.joined, parts.not_verified) == (2, 0)
+
+
+def test_one_process_decodes_everything_if_there_is_no_room_for_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: AppendedParts
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", refuse)
+    assert_same(write_trace(tmp_path, kineto_text(400)), 2000)
+    assert (parts.joined, parts.not_verified) == (0, 2)
 
 
 def test_a_replaced_file_is_not_reopened(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ _FLAT_ROLES = (Role.STREAM, Role.SYNC, Role.ASYNC)
 """Lanes on which events overlap without belonging to each other."""
 
 
-_SWITCH_INTERVAL_SECONDS = 0.0005
+_SWITCH_INTERVAL_SECONDS = 0.0001
 """Longest wait for the GIL of the threads that nest and index while this one goes on."""
 
 
@@ -110,14 +110,14 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
         lanes = _merge_lanes(raw, lane_order, columns, lanes)
         accounting.add_problem(TOO_MANY_LANES, *lane_merging.describe_merged_lanes(lane_order))
     wait_for_self_durations = _start_self_durations(lanes.wait_for_nesting, columns)
-    # Link.
+    # Link, in the background as well.
+    wait_for_links = submit(partial(_link_events, raw, columns, lanes, allocate))
     memory, memory_series = wait_for_memory()
     args = collect_sparse_columns(raw, lanes.event_of, len(columns), entries, allocate)
     _copy_names_and_correlations(raw, columns)
     counts = accounting.build_counts(decoded, entries, metadata.count_by_category(raw, entries))
     del entries
-    links = _link_events(raw, columns, lanes, allocate)
-    first = lanes.first
+    links, first = _finish_links(raw, lanes, wait_for_links), lanes.first
     del lanes
     # Lay out.
     series += memory_series
@@ -160,6 +160,16 @@ def _assign_lanes(
     Launches are linked here because the order of lanes depends on them.
     """
     category = take_parallel(raw.category, drawn.ordinals)
+    is_driver = np.array([name.lower().endswith("_driver") for name in raw.categories] or [False])
+    wait_for_launches = submit(
+        lambda: launch_links.link_launches(
+            raw.correlation,
+            drawn.ordinals,
+            drawn.kind == Kind.RUNTIME,
+            take_parallel(is_driver, category),
+            is_gpu_work(drawn.kind),
+        )
+    )
     slot, pending_lanes = assign_lanes(
         EventTracks(
             raw.tracks,
@@ -173,14 +183,7 @@ def _assign_lanes(
         lambda indexes: lookup_sparse_arg(raw.args.get("stream"), drawn.ordinals[indexes]),
         {pid for pid, _ in raw.tracks if track_metadata.is_accelerator(pid)},
     )
-    is_driver = np.array([name.lower().endswith("_driver") for name in raw.categories] or [False])
-    launch = launch_links.link_launches(
-        raw.correlation,
-        drawn.ordinals,
-        drawn.kind == Kind.RUNTIME,
-        take_parallel(is_driver, category),
-        is_gpu_work(drawn.kind),
-    )
+    launch = wait_for_launches()
     launched = np.zeros(len(slot), np.bool_)
     launched[launch[find_indexes(lambda block: launch[block] >= 0, len(launch))]] = True
     calls = find_indexes(lambda block: launched[block], len(launched))
@@ -260,14 +263,9 @@ def _copy_names_and_correlations(raw: RawEvents, columns: EventColumns) -> None:
 
 
 def _link_events(raw: RawEvents, columns: EventColumns, lanes: NestedLanes, allocate: ColumnAllocator) -> Links:
-    """Link launches to their GPU work, and forward to backward events where that was not done before a merge.
-
-    Waits for the nesting, and frees the last raw columns.
-    """
+    """Link launches to their GPU work, and forward to backward events where that was not done before a merge."""
     flow_links = lanes.flow_links or _link_by_flows(raw, columns, lanes)
     work_order, work_first = launch_links.group_work_by_launch(columns.launch_of, allocate)
-    lanes.wait_for_nesting()
-    _free_columns(raw, "phase", "category", "time", "track", "id")
     return Links(
         launch_of=columns.launch_of,
         work_order=work_order,
@@ -277,6 +275,14 @@ def _link_events(raw: RawEvents, columns: EventColumns, lanes: NestedLanes, allo
         gpu_events=int(np.count_nonzero(is_gpu_work(columns.kind))),
         linked_gpu_events=len(work_order),
     )
+
+
+def _finish_links(raw: RawEvents, lanes: NestedLanes, wait_for_links: Callable[[], Links]) -> Links:
+    """Wait for the links and the nesting, and free the last raw columns."""
+    links = wait_for_links()
+    lanes.wait_for_nesting()
+    _free_columns(raw, "phase", "category", "time", "track", "id")
+    return links
 
 
 def _link_by_flows(raw: RawEvents, columns: EventColumns, lanes: NestedLanes) -> FlowLinks:

@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.thread_tasks import accumulate_max_parallel, find_indexes, run_blocks
 
 _MAX_DEPTH = 12
 """Levels of enclosing events that are looked through; each reads the times of the lane once."""
@@ -63,8 +64,13 @@ def _count_enclosing(start: I64, duration: I64) -> int:
     """Count the events at the beginning of a lane that each end no earlier than all events after them."""
     head = min(len(start), 1 << 12)
     end = start[:head] + np.maximum(duration[:head], 1)
-    rest = int((start[head:] + np.maximum(duration[head:], 1)).max(initial=int(end[-1]))) if head < len(start) else 0
-    latest = np.maximum.accumulate(np.append(end[1:], rest or int(end[-1]))[::-1])[::-1]  # end of all events after it
+    ends = [int(end[-1])]
+
+    def find_latest(block: slice) -> None:
+        ends.append(int((start[head:][block] + np.maximum(duration[head:][block], 1)).max()))
+
+    run_blocks(find_latest, len(start) - head)
+    latest = np.maximum.accumulate(np.append(end[1:], max(ends))[::-1])[::-1]  # end of all events after it
     shorter = np.flatnonzero(end < latest)
     count = int(shorter[0]) if len(shorter) else head
     return min(count, len(start) - 1)
@@ -72,9 +78,14 @@ def _count_enclosing(start: I64, duration: I64) -> int:
 
 def _find_cuts(start: I64, duration: I64, size: int) -> list[int]:
     """Find where parts of at least `size` events can end: indexes of events before which all others have ended."""
-    open_until = start + np.maximum(duration, 1)
-    np.maximum.accumulate(open_until, out=open_until)
-    fresh = np.flatnonzero(start[1:] >= open_until[:-1]) + 1
+    open_until = np.empty_like(start)
+
+    def compute_end(block: slice) -> None:
+        np.add(start[block], np.maximum(duration[block], 1), out=open_until[block])
+
+    run_blocks(compute_end, len(start))
+    accumulate_max_parallel(open_until)
+    fresh = find_indexes(lambda block: start[1:][block] >= open_until[:-1][block], len(start) - 1) + 1
     cuts: list[int] = []
     last = 0
     while True:

@@ -29,7 +29,7 @@ from typing import cast
 import numpy as np
 
 from torchprof_tui.trace.build.lane_parts import divide_lanes
-from torchprof_tui.trace.build.pushed_events import CutEvents, find_pushed_events
+from torchprof_tui.trace.build.pushed_events import CutEvents, find_pushed_events, sum_pushed_rows
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, block_slices
 from torchprof_tui.trace.core.thread_tasks import run_slices, run_tasks
 
@@ -74,8 +74,8 @@ def nest_lanes(
         np.add(batch.parent, np.int32(events.start), out=batch.parent, where=batch.parent >= 0)
         if parts.row[lanes].any():
             sizes = np.diff(bounds)
-            np.add(batch.row, np.repeat(parts.row[lanes], sizes), out=batch.row, casting="unsafe")
-            enclosing = np.repeat(parts.parent[lanes], sizes)
+            np.add(batch.row, _repeat_by_lane(parts.row[lanes], sizes), out=batch.row, casting="unsafe")
+            enclosing = _repeat_by_lane(parts.parent[lanes], sizes)
             np.copyto(batch.parent, enclosing, where=batch.parent < 0, casting="unsafe")
         row[events], parent[events] = batch.row, batch.parent
         crossed[number] = batch.crossed + np.int32(events.start)
@@ -102,7 +102,7 @@ def _nest_batch(first: I64, flat: Bool, start: I64, duration: I64) -> Nesting:
     row = np.zeros(n, np.int32)
     parent = np.full(n, -1, np.int32)
     begin, end = _concatenate_lane_axes(first, start, duration)
-    is_flat = np.repeat(flat, np.diff(first))
+    is_flat = np.zeros(n, np.bool_) if not flat.any() else np.repeat(flat, np.diff(first))
     flat_events = np.flatnonzero(is_flat)
     row[flat_events] = allocate_rows(begin[flat_events], end[flat_events])
     nested = np.flatnonzero(~is_flat)
@@ -199,6 +199,11 @@ def allocate_rows(start: I64, end: I64) -> I32:
     return row
 
 
+def _repeat_by_lane(values: I64, sizes: I64) -> I64:
+    """Repeat the value of each lane for its events; a view for one lane, because np.repeat holds the GIL."""
+    return np.broadcast_to(values, int(sizes[0])) if len(sizes) == 1 else np.repeat(values, sizes)
+
+
 def _empty_indexes() -> I32:
     return np.zeros(0, np.int32)
 
@@ -222,7 +227,7 @@ def _concatenate_lane_axes(first: I64, start: I64, duration: I64) -> tuple[I64, 
     end = start + np.maximum(duration, 1)
     sizes = np.diff(first)
     filled = np.flatnonzero(sizes)
-    if not len(filled):
+    if len(filled) < 2:
         return start, end
     bounds = first[filled]
     lows = start[bounds]
@@ -275,12 +280,10 @@ def _nest_crossing_events(start: I64, end: I64, open_before: I32) -> Nesting:
     cut_end = end.copy()
     cut_end[crossed] = start[crossing]
     depth, above = _nest_without_crossings(start, cut_end)
-    pushed, rows = find_pushed_events(CutEvents(start, end, cut_end, depth, above), crossed, crossing, open_before)
+    events = CutEvents(start, end, cut_end, depth, above)
+    pushed, rows = find_pushed_events(events, crossed, crossing, open_before)
     if len(pushed):
-        step = np.zeros(len(start) + 1, np.int32)
-        np.add.at(step, pushed, rows)
-        np.subtract.at(step, np.searchsorted(start, cut_end[pushed], side="left"), rows)
-        depth += np.cumsum(step[:-1], dtype=np.int32)
+        depth += sum_pushed_rows(events, pushed, rows)
     index = np.arange(len(start), dtype=np.int32)
     return Nesting(depth, np.where(above == index, np.int32(-1), above), crossed, crossing)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -26,6 +27,12 @@ _BLOCK = 1 << 14
 _SMALL_DEPTH = 1 << 16
 
 _NEVER = 2**63
+
+_MAX_SCANNED_ROWS = 16
+"""Rows in which a free one is searched one by one; beyond, a tree of the rows is kept."""
+
+_MAX_ROUNDS = 4
+"""Rounds of placing only events in rows that are held, as far as known; then all that may be pushed are placed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,36 +54,80 @@ def find_pushed_events(events: CutEvents, crossed: I32, crossing: I32, open_befo
     pushable = open_before > events.depth  # an event is open that is no ancestor
     is_crossed = np.zeros(len(pushable), np.bool_)
     is_crossed[crossed] = True
-    looked_at = np.zeros(len(pushable), np.bool_)
-    looked_at[1:] = events.depth[1:] > events.depth[:-1]  # first children
-    looked_at[crossing] = True
-    looked_at &= pushable
-    looked_at |= is_crossed
-    placement = _Placement(events, pushable, looked_at)
-    later = placement.later
+    may_be_pushed = np.zeros(len(pushable), np.bool_)
+    may_be_pushed[1:] = events.depth[1:] > events.depth[:-1]  # first children
+    may_be_pushed[crossing] = True
+    may_be_pushed &= pushable
+    may_be_pushed |= is_crossed
+    candidates = np.flatnonzero(may_be_pushed)
+    by_order = np.sort(crossed)
+    place = partial(_place_events, events, _find_next_siblings(events.depth, events.above), pushable, is_crossed)
+    looked_at = is_crossed.copy()
+    looked_at[_find_held(events, candidates, by_order, events.depth)] = True
+    for _ in range(_MAX_ROUNDS):
+        if 2 * np.count_nonzero(looked_at) > len(candidates):
+            break  # several rounds would take longer than one with all candidates
+        pushed, rows = place(looked_at)
+        held = _find_held(events, candidates, by_order, events.depth + sum_pushed_rows(events, pushed, rows))
+        held = held[~looked_at[held]]
+        if not len(held):  # placing any other event would have changed nothing
+            return pushed, rows
+        looked_at[held] = True
+    return place(may_be_pushed)
+
+
+def sum_pushed_rows(events: CutEvents, pushed: I64, rows: I64) -> I32:
+    """Sum up by how many rows each event is pushed down, with the events that enclose it: int32[n]."""
+    step = np.zeros(len(events.start) + 1, np.int32)
+    np.add.at(step, pushed, rows)
+    np.subtract.at(step, np.searchsorted(events.start, events.cut_end[pushed], side="left"), rows)
+    sums: I32 = np.cumsum(step[:-1], dtype=np.int32)
+    return sums
+
+
+def _find_held(events: CutEvents, candidates: I64, crossed: I32, row: I32) -> I64:
+    """Find the candidates that begin in a row which the last crossed event there still holds. `crossed`: ascending.
+
+    `row` int32[n]: the row of each event.
+    """
+    holders = row[crossed].astype(np.int64) << 32 | crossed
+    order = np.argsort(holders)
+    holders, holder_end = holders[order], events.end[crossed[order]]
+    last = np.searchsorted(holders, row[candidates].astype(np.int64) << 32 | candidates) - 1
+    is_held = (last >= 0) & (holders[last] >> 32 == row[candidates]) & (holder_end[last] > events.start[candidates])
+    held: I64 = candidates[is_held]
+    return held
+
+
+def _place_events(
+    events: CutEvents, next_sibling: I32, pushable: Bool, is_crossed: Bool, looked_at: Bool
+) -> tuple[I64, I64]:
+    """Find the events that are pushed down among those `looked_at` and the siblings after a pushed one."""
+    placement = _Placement(events, next_sibling, pushable, looked_at)
+    later, held_until = placement.later, placement.held_until
     # The common case, an event in a row that is free, is handled here, because a call would take most of the time.
-    for event, begins, deep, hold in _iterate_events(events, is_crossed, looked_at):
+    for event, begins, deep, hold, ends in _iterate_events(events, is_crossed, looked_at):
         if later and later[0] < event:
             placement.place_siblings(event)
         if placement.shift_end <= begins:
             placement.leave_enclosing(begins)
         row = deep + placement.shift
-        if row < placement.held_rows and placement.held_until[row] > begins:
+        if row < len(held_until) and held_until[row] > begins:
             row = placement.push(event, row, begins)
         if hold:
-            placement.hold(row, int(events.end[event]))
+            placement.hold(row, ends)
     placement.place_siblings(len(pushable))
     pushed, rows = np.array(placement.pushed, np.int64), np.array(placement.rows, np.int64)
     order = np.argsort(pushed)
     return pushed[order], rows[order]
 
 
-def _iterate_events(events: CutEvents, is_crossed: Bool, looked_at: Bool) -> Iterator[tuple[int, int, int, bool]]:
-    """Yield the events to look at: index, start, depth, whether it is crossed."""
+def _iterate_events(events: CutEvents, is_crossed: Bool, looked_at: Bool) -> Iterator[tuple[int, int, int, bool, int]]:
+    """Yield the events to look at: index, start, depth, whether it is crossed, end."""
     selected = np.flatnonzero(looked_at)
     for first in range(0, len(selected), _BLOCK):
         block = selected[first : first + _BLOCK]
-        columns = (events.start, events.depth, is_crossed)
+        columns = (events.start, events.depth, is_crossed, events.end)
         yield from zip(block.tolist(), *(column[block].tolist() for column in columns), strict=True)
 
 
@@ -85,21 +136,19 @@ class _Placement:
 
     `pushed`, `rows`: the events that were pushed down, and how far. `later`: a heap of events to look at that follow
     one of those. `shift`: how far the next event is pushed down with the events that enclose it, if it begins before
-    `shift_end`. `held_until`: until when each of the first `held_rows` rows is held by a crossed event.
+    `shift_end`. `held_until`: until when each of the first rows is held by a crossed event.
     """
 
-    def __init__(self, events: CutEvents, pushable: Bool, looked_at: Bool) -> None:
+    def __init__(self, events: CutEvents, next_sibling: I32, pushable: Bool, looked_at: Bool) -> None:
         self.pushed: list[int] = []
         self.rows: list[int] = []
         self.later: list[int] = []
         self.shift, self.shift_end = 0, _NEVER
         self.held_until: list[int] = []
-        self.held_rows = 0
         self._events = events
-        self._pushable = pushable
-        self._looked_at = looked_at
-        self._next_sibling = _find_next_siblings(events.depth, events.above)
-        self._held = RowAllocator()
+        self._waits = pushable & ~looked_at
+        self._next_sibling = next_sibling
+        self._held: RowAllocator | None = None  # the same as `held_until`, once a free row was far from one that is not
         self._enclosing: list[tuple[int, int]] = [(_NEVER, 0)]  # (end, shift) of the pushed events that enclose it
 
     def leave_enclosing(self, now: int) -> None:
@@ -110,23 +159,34 @@ class _Placement:
 
     def push(self, event: int, row: int, begins: int) -> int:
         """Push an event down from a row that is held. Returns its row."""
-        free = self._held.find_free_row(row, begins)
+        free = self._find_free_row(row, begins)
         self.pushed.append(event)
         self.rows.append(free - row)
         self.shift, self.shift_end = self.shift + free - row, int(self._events.cut_end[event])
         self._enclosing.append((self.shift_end, self.shift))
         sibling = int(self._next_sibling[event])
-        if sibling >= 0 and self._pushable[sibling] and not self._looked_at[sibling]:
+        if sibling >= 0 and self._waits[sibling]:
             heapq.heappush(self.later, sibling)
         return free
 
+    def _find_free_row(self, row: int, now: int) -> int:
+        """Find the first row from a held one on that is not held."""
+        if self._held is None:
+            for free in range(row + 1, row + _MAX_SCANNED_ROWS):
+                if free >= len(self.held_until) or self.held_until[free] <= now:
+                    return free
+            self._held = RowAllocator()
+            for held, until in enumerate(self.held_until):
+                self._held.hold_row(held, until)
+        return self._held.find_free_row(row, now)
+
     def hold(self, row: int, until: int) -> None:
         """Hold the row of a crossed event."""
-        self._held.hold_row(row, until)
-        missing = row + 1 - self.held_rows
+        if self._held is not None:
+            self._held.hold_row(row, until)
+        missing = row + 1 - len(self.held_until)
         if missing > 0:
             self.held_until += [-_NEVER] * missing
-            self.held_rows = row + 1
         self.held_until[row] = until
 
     def place_siblings(self, before: int) -> None:
@@ -136,7 +196,7 @@ class _Placement:
             begins = int(self._events.start[event])
             self.leave_enclosing(begins)
             row = int(self._events.depth[event]) + self.shift
-            if row < self.held_rows and self.held_until[row] > begins:
+            if row < len(self.held_until) and self.held_until[row] > begins:
                 self.push(event, row, begins)
 
 

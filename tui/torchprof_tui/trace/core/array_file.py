@@ -1,20 +1,24 @@
-"""Keep the long arrays of a decoder in files, for traces that are large for the memory of the machine.
+"""Keep the long arrays of a decoder in files: for traces that are large for the memory of the machine, and to pass them
+from one process to another.
 
 The files have no names: whatever ends the process, nothing is left of them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from torchprof_tui.trace.core.arrays import Array
 from torchprof_tui.trace.core.core_count import read_cgroup_memory
 from torchprof_tui.trace.core.errors import DISK_FULL_ERRNOS
 
@@ -61,6 +65,36 @@ class ArrayFile:
             if error.errno in DISK_FULL_ERRNOS:
                 raise
             return None
+
+
+def create_shared_file() -> FileIO:
+    """Create a file without a name, for a process and those that it forks; in memory unless arrays are kept in files.
+
+    Raises OSError.
+    """
+    if _folder is None and hasattr(os, "memfd_create"):
+        with contextlib.suppress(OSError):  # a sandbox may not have it
+            return FileIO(os.memfd_create("torchprof-tui"), "r+")
+    return tempfile.TemporaryFile(dir=_folder, buffering=0)
+
+
+def write_array(file: FileIO, array: Array, offset: int) -> None:
+    """Write an array at an offset of a file. Raises OSError."""
+    data = array.view(np.uint8).data
+    while data.nbytes:
+        written = os.pwrite(file.fileno(), data, offset)
+        data, offset = data[written:], offset + written
+
+
+def read_array(file: FileIO, array: Array, offset: int) -> bool:
+    """Read an array from an offset of a file; False if the file ends before. Raises OSError."""
+    data = array.view(np.uint8).data
+    while data.nbytes:
+        count = os.preadv(file.fileno(), [data], offset)
+        if not count:
+            return False
+        data, offset = data[count:], offset + count
+    return True
 
 
 def read_available_memory() -> int | None:

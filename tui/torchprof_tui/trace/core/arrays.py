@@ -19,7 +19,7 @@ F32 = npt.NDArray[np.float32]
 Bool = npt.NDArray[np.bool_]
 Array = npt.NDArray[np.generic]
 
-_BLOCK_SIZE = 1 << 16
+_BLOCK_SIZE = 1 << 17
 
 
 def take_chunked(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,13 +38,14 @@ def allocate_in_memory(name: str, shape: Shape, dtype: npt.DTypeLike) -> npt.NDA
 class ColumnFile:
     """New file of columns. `layout`: name → (offset, dtype, shape) of each column in it; `size`: bytes.
 
-    All methods raise OSError if the disk is full.
+    All methods raise OSError if the disk is full. Several threads may call `allocate`.
     """
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w+b")
         self.layout: dict[str, tuple[int, str, tuple[int, ...]]] = {}
         self.size = 0
+        self._allocating = threading.Lock()
 
     def allocate(self, name: str, shape: Shape, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """Allocate a column: mapped and in `layout` if it is long and the file system allows it, else in memory."""
@@ -52,6 +54,12 @@ class ColumnFile:
         # Without allocated blocks, a full disk would raise SIGBUS on a write to the mapping.
         if size < _MIN_MAPPED_BYTES or not hasattr(os, "posix_fallocate"):
             return allocate_in_memory(name, shape, dtype)
+        with self._allocating:
+            mapped = self._map_column(name, size, shape, dtype)
+        return allocate_in_memory(name, shape, dtype) if mapped is None else np.frombuffer(mapped, dtype).reshape(shape)
+
+    def _map_column(self, name: str, size: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> mmap.mmap | None:
+        """Map a column of so many bytes at the end of the file; None where the file system cannot do that."""
         offset = self.size + -self.size % mmap.ALLOCATIONGRANULARITY
         try:
             os.posix_fallocate(self._file.fileno(), offset, size)
@@ -59,11 +67,10 @@ class ColumnFile:
         except OSError as error:
             if error.errno in DISK_FULL_ERRNOS:
                 raise
-            # The file system cannot allocate or map blocks.
-            return allocate_in_memory(name, shape, dtype)
+            return None  # the file system cannot allocate or map blocks
         self.layout[name] = (offset, np.dtype(dtype).str, shape)
         self.size = offset + size
-        return np.frombuffer(mapped, dtype).reshape(shape)
+        return mapped
 
     def write(self, name: str, array: Array) -> None:
         """Append a column that is in memory."""

@@ -25,7 +25,8 @@ from torchprof_tui.trace.core.factorize import bincount_chunked
 MIN_SLICE_SIZE = 1 << 18
 """Elements for which another thread pays."""
 
-MAX_THREADS = 16
+MAX_THREADS = 8
+"""More threads wait longer for the GIL than they save, and each has temporary memory of its own."""
 
 _BLOCK = 1 << 16
 
@@ -88,13 +89,13 @@ def keep_threads() -> Iterator[None]:
 
 
 def run_tasks(tasks: Sequence[Callable[[], object]], threads: int | None = None) -> None:
-    """Run all tasks on at most so many threads (None: the cores), including this one, in their order.
+    """Run all tasks in their order on at most so many threads, including this one; None: the cores, up to MAX_THREADS.
 
     Once a task has failed no further one begins; its exception is raised when all threads have ended with it.
     """
-    count = min(len(tasks), MAX_THREADS)
-    if count > 1:  # counting cores takes longer than a short task
-        count = min(count, count_cores() if threads is None else threads)
+    count = min(len(tasks), MAX_THREADS if threads is None else threads)
+    if count > 1 and threads is None:  # counting cores takes longer than a short task
+        count = min(count, count_cores())
     kept = _kept if count > 1 else None
     if count > 1 and kept is None:
         with keep_threads():
@@ -194,6 +195,19 @@ def cumulate_parallel(column: I64) -> None:
         np.add(column[part], _wrap_int64(before[number]), out=column[part])
 
     run_tasks([partial(shift, number) for number in range(len(before))])
+
+
+def accumulate_max_parallel(column: I64) -> None:
+    """Compute the maximum of each value and all before it, in place."""
+    parts = split_range(len(column))
+    run_tasks([partial(np.maximum.accumulate, column[part], out=column[part]) for part in parts])
+    before = list(itertools.accumulate((int(column[part.stop - 1]) for part in parts[:-1]), max))
+
+    def raise_part(number: int) -> None:
+        part = parts[number + 1]
+        np.maximum(column[part], before[number], out=column[part])
+
+    run_tasks([partial(raise_part, number) for number in range(len(before))])
 
 
 def _wrap_int64(number: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import compress
 from operator import itemgetter
 from typing import Any
@@ -16,9 +17,11 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Array, take_chunked
+from torchprof_tui.trace.core.background import submit
 from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.growable_array import ArrayFiller, ArrayFinisher, GrowableArray
 from torchprof_tui.trace.core.problems import NOT_AN_OBJECT, TOO_MANY_CATEGORIES, ProblemTally, excerpt
+from torchprof_tui.trace.core.thread_tasks import MIN_SLICE_SIZE, run_tasks
 from torchprof_tui.trace.decode.arg_columns import (
     OP_ARGS,
     PYTHON_ARGS,
@@ -270,14 +273,15 @@ class ColumnBuilder:
 
     def make_room(self, parts: list[ColumnsPart]) -> None:
         """Make room for these parts, before the first is appended."""
-        for column in (self._signature, self._name, self._time, self._duration, self._correlation):
-            column.make_room(sum(part.count for part in parts))
-        self._ids.make_room([part.ids for part in parts])
+        total = sum(part.count for part in parts)
+        columns = [(column, total) for column in (self._signature, self._name, self._time, self._duration)]
+        columns.append((self._correlation, total))
         for name in dict.fromkeys(name for part in parts for name in part.arg_counts):
             counts = [part.arg_counts.get(name, (0, 0)) for part in parts]
-            for column, count in zip(self._get_or_create_arg(name), map(sum, zip(*counts, strict=True)), strict=True):
-                column.make_room(count)
+            columns += zip(self._get_or_create_arg(name), map(sum, zip(*counts, strict=True)), strict=True)
+        self._ids.make_room([part.ids for part in parts])
         self._counters.make_room([part.counters for part in parts])
+        run_tasks([partial(column.make_room, count) for column, count in columns])  # each copies what it has
 
     def append_part(self, part: ColumnsPart, fill: ArrayFiller) -> None:
         """Append the entries of a part that another process decoded. Its new values get the codes that they would have
@@ -304,11 +308,12 @@ class ColumnBuilder:
     def finish(self) -> RawEvents:
         """Return the columns; nothing can be appended afterwards."""
         signatures = self._signatures
+        wait_for_ids = submit(partial(self._ids.finish, self._count)) if self._count >= MIN_SLICE_SIZE else None
         phase, category, track, overflow_count = signatures.columns(self._signature.finish())
         if overflow_count:
             self._tally.add(TOO_MANY_CATEGORIES, f"more than {MAX_CATEGORIES} of them", overflow_count)
         name, names = self._names.finish(self._name.finish())
-        id_codes, ids = self._ids.finish(self._count)
+        id_codes, ids = self._ids.finish(self._count) if wait_for_ids is None else wait_for_ids()
         args = {}
         for arg, (entries, value_column) in self._args.items():
             values = value_column.finish()

@@ -8,8 +8,10 @@ process that decodes the text before it can verify that: its own text begins whe
 as whole entries up to the comma at the split point, a parser of the whole document would be between two entries there
 too. If it does not, or if anything is damaged, one process decodes everything again.
 
-Each process has an `EntryDecoder` as this process has. Its result, a `PartResult` and then the columns, comes back
-through a pipe; each column is read into its final position after the entries of this process.
+Each process has an `EntryDecoder` as this process has. It writes its columns to a file in memory and then sends a
+`PartResult` through a pipe. Threads of this process read each column into its final position after the entries of this
+process, and free its memory in the file. (A pipe would hold a part of a column at a time, and each read ends with a
+wait for the GIL.)
 
 Threads would not do: about half of the work holds the GIL. The processes are forked, which takes two milliseconds;
 starting Python and importing numpy takes two hundred.
@@ -18,7 +20,6 @@ starting Python and importing numpy takes two hundred.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import os
 import pickle
@@ -31,8 +32,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
+from torchprof_tui.trace.core.array_file import create_shared_file, read_array, write_array
 from torchprof_tui.trace.core.arrays import Array
 from torchprof_tui.trace.core.core_count import count_cores, lower_priority
 from torchprof_tui.trace.core.growable_array import ArrayFinisher
@@ -65,8 +65,7 @@ _COMPRESSED_PART_SHARE = 0.85
 _MAX_TRAILING_BYTES = 16 << 20
 """Text after the list that a process sends; Kineto writes a hundred bytes there."""
 
-_PIPE_BYTES = 1 << 20
-"""Capacity of a pipe: the larger, the less often reader and writer block."""
+_READ_BYTES = 1 << 20
 
 _PROGRESS_STRUCT = struct.Struct("<qq")
 _REPORT_SECONDS = 0.05
@@ -194,7 +193,7 @@ class ParallelDecoder:
         entry_decoder.columns.make_room([result.decoded_part.columns for result in results])
         for worker, result in zip(self._workers, results, strict=True):
             entry_decoder.append_part(result.decoded_part, worker.note_column, worker.blocks_path)
-        run_tasks([worker.read_columns for worker in self._workers])
+        run_tasks([worker.read_columns for worker in self._workers], count_cores())
         for worker in self._workers:
             worker.reap()
         report(entry_decoder.entry_count)
@@ -230,6 +229,7 @@ class _Worker:
         self._finished = self._appended = False
         self._columns: list[tuple[Array, ArrayFinisher | None]] = []
         self._pid = 0
+        self._columns_file = create_shared_file()
         self._progress_pipe, self._progress_out = os.pipe()
         result_pipe, self._result_out = os.pipe()
         os.set_blocking(self._progress_pipe, False)
@@ -263,7 +263,12 @@ class _Worker:
         threading.Thread(target=_exit_with_parent, args=(parent_alive,), daemon=True).start()
         result, columns = _decode_part(source, blocks, begin, self.part, self._progress_out)
         os.close(self._progress_out)  # tells the parent that decoding is complete
-        _send_result(self._result_out, result, columns)
+        offset = 0
+        for column in columns:
+            write_array(self._columns_file, column, offset)
+            offset += column.nbytes
+        with os.fdopen(self._result_out, "wb") as file:
+            pickle.dump(result, file, protocol=5)
 
     def close_outputs(self) -> None:
         """Close the ends of the pipes that only the worker writes to."""
@@ -288,7 +293,7 @@ class _Worker:
         return self._finished
 
     def read_result(self) -> PartResult | None:
-        """Read its result without the columns, None if it failed. The process ends once its columns have been read."""
+        """Read its result without the columns, None if it failed. The process ends then."""
         with contextlib.suppress(EOFError, pickle.UnpicklingError):
             result: PartResult = pickle.load(self._result_file)  # from our own forked process
             return result
@@ -299,10 +304,13 @@ class _Worker:
         self._columns.append((column, then))
 
     def read_columns(self) -> None:
-        """Read the columns, on any thread. Raises SplitNotVerifiedError if the process sends less than that."""
-        for column, then in self._columns:
-            if self._result_file.readinto(column.view(np.uint8).data) != column.nbytes:
+        """Read the columns, on any thread. Raises SplitNotVerifiedError if the process wrote less, OSError."""
+        offset = sum(column.nbytes for column, _ in self._columns)
+        for column, then in reversed(self._columns):
+            offset -= column.nbytes
+            if not read_array(self._columns_file, column, offset):
                 raise SplitNotVerifiedError
+            os.ftruncate(self._columns_file.fileno(), offset)  # frees the memory
             if then is not None:
                 then(column)
         self._columns.clear()
@@ -321,11 +329,12 @@ class _Worker:
                 os.kill(self._pid, signal.SIGKILL)
         self.close_outputs()
         with contextlib.suppress(OSError):
-            while self._result_file.read(_PIPE_BYTES):  # until a process that is not our child has ended
+            while self._result_file.read(_READ_BYTES):  # until a process that is not our child has ended
                 pass
         self.reap()
         os.close(self._progress_pipe)
         self._result_file.close()
+        self._columns_file.close()
         if self.blocks_path is not None:
             self.blocks_path.unlink(missing_ok=True)
 
@@ -383,13 +392,3 @@ def _decode_part(
 def _prepend_block(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
     yield first
     yield from blocks
-
-
-def _send_result(out: int, result: PartResult, columns: Iterator[Array]) -> None:
-    """Write the result, then the columns as they are in memory; the parent reads each into its final array."""
-    with contextlib.suppress(OSError, AttributeError):  # the limit may be lower, or the option unknown
-        fcntl.fcntl(out, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-    with os.fdopen(out, "wb") as file:
-        pickle.dump(result, file, protocol=5)
-        for column in columns:
-            file.write(column.view(np.uint8).data)

@@ -26,7 +26,7 @@ ValueLookup = Callable[[I64], I64]
 
 _BLOCK_BITS = 4
 _BLOCK_SIZE = 1 << _BLOCK_BITS
-_BUILD_CHUNK_BLOCKS = 4096  # blocks per step of the build: their 512 KB of values fit the processor's cache
+_BUILD_CHUNK_BLOCKS = 8192  # blocks per step of the build: 1 MB of values
 
 
 def _build_lowest_bit_table() -> U8:
@@ -36,6 +36,8 @@ def _build_lowest_bit_table() -> U8:
         table[1 << bit :: 2 << bit] = bit
     return table
 
+
+_BITS = (1 << np.arange(_BLOCK_SIZE)).astype(np.uint16)[:, None]
 
 _LOWEST_BIT = _build_lowest_bit_table()
 
@@ -138,13 +140,13 @@ def _build_masks(values: I64) -> U16:
             part = np.concatenate([part, np.full(padding, np.iinfo(np.int64).min)])
         columns = np.ascontiguousarray(part.reshape(-1, _BLOCK_SIZE).T)
         masks = np.zeros((_BLOCK_SIZE, columns.shape[1]), dtype=np.uint16)
-        for index in range(_BLOCK_SIZE):
-            mask = masks[index]
-            for earlier in range(index):
-                mask |= (columns[earlier] >= columns[index]).astype(np.uint16) << np.uint16(earlier)
-            if index:
-                mask &= masks[index - 1]
-            mask |= np.uint16(1 << index)
+        masks[0] = 1
+        for index in range(1, _BLOCK_SIZE):
+            # All earlier values at once: with several threads, each call of numpy costs a wait for the GIL.
+            bits = np.multiply(columns[:index] >= columns[index], _BITS[:index], dtype=np.uint16)
+            np.bitwise_or.reduce(bits, axis=0, out=masks[index])
+            masks[index] &= masks[index - 1]
+            masks[index] |= _BITS[index]
         out[first : first + masks.size] = masks.T.ravel()
 
     chunks = range(0, len(out), _BUILD_CHUNK_BLOCKS << _BLOCK_BITS)
