@@ -14,6 +14,7 @@ import numpy as np
 
 from torchprof_tui.analysis.collectives.communication_records import CommunicationRecords
 from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.model.communication_kernels import Operation
 from torchprof_tui.trace.model.trace import Trace
 
@@ -30,15 +31,15 @@ class Owner(str, Enum):
     DEEP_EP = "DeepEP"
 
 
-_FSDP1 = re.compile(r"FullyShardedDataParallel")
-_FSDP2 = re.compile(r"FSDP::|fsdp::|FSDPState|fully_shard")
-_DDP = re.compile(r"AccumulateGrad|DistributedDataParallel|distributed[.:]+(ddp[.:]+)?reducer")
-_TENSOR_PARALLEL = re.compile(
+_FSDP1 = compile_later(r"FullyShardedDataParallel")
+_FSDP2 = compile_later(r"FSDP::|fsdp::|FSDPState|fully_shard")
+_DDP = compile_later(r"AccumulateGrad|DistributedDataParallel|distributed[.:]+(ddp[.:]+)?reducer")
+_TENSOR_PARALLEL = compile_later(
     r"Redistribute|DTensor|_c10d_functional|ModelParallelRegion|tensor_parallel", re.IGNORECASE
 )
-_EMBEDDINGS = re.compile(r"KJT|All2All_|sparse_data_dist|all2all_data|embedding", re.IGNORECASE)
-_ALL_TO_ALL = re.compile(r"all_?to_?all", re.IGNORECASE)
-_BACKWARD = re.compile(r"autograd::engine|Backward\d*$")
+_EMBEDDINGS = compile_later(r"KJT|All2All_|sparse_data_dist|all2all_data|embedding", re.IGNORECASE)
+_ALL_TO_ALL = compile_later(r"all_?to_?all", re.IGNORECASE)
+_BACKWARD = compile_later(r"autograd::engine|Backward\d*$")
 
 _SERVING_LIBRARIES = frozenset(
     {"vLLM", "SGLang", "TensorRT-LLM", "FlashInfer", "AITER", "quick all-reduce", "custom all-reduce"}

@@ -6,18 +6,17 @@ so, only the times and who ran backward ops do.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind, GraphColumns
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 
-_BACKWARD = re.compile(r"autograd::engine::evaluate_function|\w+Backward\d*$|CompiledFunctionBackward")
+_BACKWARD = compile_later(r"autograd::engine::evaluate_function|\w+Backward\d*$|CompiledFunctionBackward")
 
 
 def find_autograd_lanes(trace: Trace, main: int, start: int, end: int) -> list[int]:

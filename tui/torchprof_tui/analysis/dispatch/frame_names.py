@@ -12,6 +12,8 @@ import sys
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
+from torchprof_tui.trace.core.late_regex import compile_later
+
 
 class FrameOrigin(IntEnum):
     """Who wrote the code of a frame."""
@@ -58,12 +60,12 @@ MODULE_CALL_PREFIX = "nn.Module: "
 MODULE_CODE = "<module>"
 """What Python calls the code of a file outside its functions."""
 
-_FRAME = re.compile(r"(?P<file>.+?)\((?P<line>\d{1,9})\): (?P<function>.*)", re.DOTALL)
+_FRAME = compile_later(r"(?P<file>.+?)\((?P<line>\d{1,9})\): (?P<function>.*)", re.DOTALL)
 
 _INTERACTIVE = ("<ipython-input-", "<stdin>")
 """Names that Python gives to the user's own code in notebooks and at a prompt; other `<…>` names are generated code."""
 
-_TORCH = re.compile(
+_TORCH = compile_later(
     r"(^|[/\\])(torch[/\\](_|nn|optim|autograd|utils|distributed|distributions|profiler|cuda|cpu|xpu|mps|mtia|jit|fx|"
     r"func|functional|library|overrides|serialization|storage|random|ao|amp|backends|compiler|export|futures|hub|masked|"
     r"multiprocessing|nested|onnx|package|quantization|sparse|special|testing|signal|fft|linalg|accelerator|types|"
@@ -73,9 +75,9 @@ _TORCH = re.compile(
 )
 """Folders of torch, Triton, and this project's recorder, wherever they are installed or checked out."""
 
-_GENERATED = re.compile(r"torchinductor_|torch_compile_debug|[/\\]triton_cache[/\\]|[/\\]\.triton[/\\]")
-_INSTALLED = re.compile(r"(^|[/\\])(site-packages|dist-packages)[/\\]")
-_PYTHON_HOME = re.compile(r"[/\\][Pp]ython-?\d(\.?\d+)*[/\\]")
+_GENERATED = compile_later(r"torchinductor_|torch_compile_debug|[/\\]triton_cache[/\\]|[/\\]\.triton[/\\]")
+_INSTALLED = compile_later(r"(^|[/\\])(site-packages|dist-packages)[/\\]")
+_PYTHON_HOME = compile_later(r"[/\\][Pp]ython-?\d(\.?\d+)*[/\\]")
 """`/usr/lib/python3.12/…`: after `_INSTALLED` has been tested, the standard library."""
 
 _STANDARD_PACKAGES_TEXT = """
@@ -104,13 +106,13 @@ uvloop vllm wandb webdataset wrapt xformers xgrammar yaml zmq zstandard triton t
 _LIBRARIES = frozenset(_LIBRARIES_TEXT.split())
 """Names under which installed packages import; relative files below them belong to no user."""
 
-_TORCH_ANNOTATIONS = re.compile(
+_TORCH_ANNOTATIONS = compile_later(
     r"Optimizer\.(step|zero_grad)#|enumerate\(DataLoader\)#|.*DataLoaderIter\.__next__|"
     r"nccl:|gloo:|mpi:|ucc:|xccl:|hccl:|"
     r"DistributedDataParallel\.|FullyShardedDataParallel\.|FSDP(::|\.)|DataParallel\.forward|fsdp::|Checkpoint|"
     r"record_param_comms|torch\.distributed|\[pl\]\[profile\]"
 )
-_INTERNAL_ANNOTATIONS = re.compile(
+_INTERNAL_ANNOTATIONS = compile_later(
     r"ProfilerStep#|Torch-Compiled Region|TorchDynamo|## Call CompiledFxGraph|Pregraph bytecode|AOTDispatcher |"
     r"CompiledFunction|CachingAutotuner|.*\(dynamo_timed\)|PyTorch Profiler|c10d::|_c10d_functional::"
 )

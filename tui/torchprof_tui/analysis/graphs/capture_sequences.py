@@ -16,18 +16,19 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
 
-_BEGIN_CAPTURE = re.compile(r"StreamBeginCapture")
-_END_CAPTURE = re.compile(r"StreamEndCapture")
-_NODE_CALL = re.compile(r"(Launch.*Kernel|Memcpy|Memset)", re.IGNORECASE)
-_NO_NODE_CALL = re.compile(r"GraphLaunch|Graph(Add|Exec)|PointerGet", re.IGNORECASE)
-_DRIVER_HELPER = re.compile(r"(memcpy|memset)\d+(?:_\w+)?$")
+_BEGIN_CAPTURE = compile_later(r"StreamBeginCapture")
+_END_CAPTURE = compile_later(r"StreamEndCapture")
+_NODE_CALL = compile_later(r"(Launch.*Kernel|Memcpy|Memset)", re.IGNORECASE)
+_NO_NODE_CALL = compile_later(r"GraphLaunch|Graph(Add|Exec)|PointerGet", re.IGNORECASE)
+_DRIVER_HELPER = compile_later(r"(memcpy|memset)\d+(?:_\w+)?$")
 """Kernels of CUDA's driver, as `memcpy32_post`: what small copies and fills become in a graph."""
 
-_BATCH = re.compile(r"capture_(\d+)(?:_|$)")
+_BATCH = compile_later(r"capture_(\d+)(?:_|$)")
 
 MAX_STEPS = 4
 """Steps of an eager trace that are compared with a replay, the last ones: the first may be warm-up."""

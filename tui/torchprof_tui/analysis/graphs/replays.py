@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
-_GRAPH_LAUNCH = re.compile(r"GraphLaunch")
-_SPLIT_CALL = re.compile(r"enqueueCommand|memcpy|memset", re.IGNORECASE)
+_GRAPH_LAUNCH = compile_later(r"GraphLaunch")
+_SPLIT_CALL = compile_later(r"enqueueCommand|memcpy|memset", re.IGNORECASE)
 """Calls that may cause several pieces of GPU work without a graph."""
 
 

@@ -11,7 +11,6 @@ A *slot* is the number of a lane before lanes are put in order.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Container
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, U8, U16, Bool
 from torchprof_tui.trace.core.factorize import factorize
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.thread_tasks import bincount_parallel, find_indexes, take_parallel
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import Role
@@ -37,8 +37,8 @@ _MAX_DEVICES = 4096
 MAX_DEVICE = int(np.iinfo(np.int32).max)
 """A larger number, as in a damaged file, is no device: tables of GPU work keep 32 bits of it."""
 
-_DEVICE_NUMBER = re.compile(r"[0-9]{1,9}")
-_LAST_NUMBER = re.compile(r"-?[0-9]{1,18}$")
+_DEVICE_NUMBER = compile_later(r"[0-9]{1,9}")
+_LAST_NUMBER = compile_later(r"-?[0-9]{1,18}$")
 
 SPANS, MARKS = "spans", "marks"
 """Tids that this module gives to the profiler's two lanes beside its overhead, under the pid "profiler"."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
+from torchprof_tui.trace.core.late_regex import compile_later
 
 _BYTES_OF_UNIT = {"": 1, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,3})?) ?(MB|GB|TB|)\Z")
+_SIZE = compile_later(r"([0-9]{1,15}(?:\.[0-9]{1,3})?) ?(MB|GB|TB|)\Z")
 
 
 def parse_byte_size(text: str) -> int:

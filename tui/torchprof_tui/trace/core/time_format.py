@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
+from torchprof_tui.trace.core.late_regex import compile_later
 
 _UNITS = (("s", 9), ("ms", 6), ("µs", 3), ("ns", 0))
 _SCALES = {"s": 9, "ms": 6, "us": 3, "µs": 3, "μs": 3, "ns": 0}  # µ: the micro sign and the Greek letter
-_TIME = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?\s*([a-zµμ]*)")
+_TIME = compile_later(r"([+-]?)([0-9]*)(?:\.([0-9]*))?\s*([a-zµμ]*)")
 
 MAX_TIME = 2**62
 """ns, 146 years: a longer time that a user writes means the end of the trace, and sums of two times fit 64 bits."""

@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Meta
 
 from torchprof_tui.trace.core.errors import UnreadableFileError
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.printable import clean
 
 MAX_TEXT = 4096
@@ -45,9 +46,9 @@ Seconds = Annotated[float, Meta(ge=0, le=MAX_UNIX_SECONDS)]
 
 T = TypeVar("T")
 
-_WHERE = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<where>.*)`)?$", re.DOTALL)
-_EXPECTED = re.compile(r"Expected `(?P<type>[a-z]+)[^`]*`(?P<rest>.*)", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(?P<name>\w+)`")
+_WHERE = compile_later(r"^(?P<what>.*?)(?: - at `\$\.?(?P<where>.*)`)?$", re.DOTALL)
+_EXPECTED = compile_later(r"Expected `(?P<type>[a-z]+)[^`]*`(?P<rest>.*)", re.DOTALL)
+_MISSING = compile_later(r"Object missing required field `(?P<name>\w+)`")
 _KINDS = {
     "int": "a whole number",
     "float": "a number",

@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.problems import excerpt
 from torchprof_tui.trace.json_text.repair import parse_values
 
@@ -47,22 +48,22 @@ _MAGIC = {
     b"\xfe\xff": "UTF-16 text; convert it to UTF-8",
 }
 
-_NSIGHT_SIGN = re.compile(rb"NVIDIA (?:Nsight Systems|Tegra System Profiler)( Stream)?|QuadD")
+_NSIGHT_SIGN = compile_later(rb"NVIDIA (?:Nsight Systems|Tegra System Profiler)( Stream)?|QuadD")
 
-_PLANE = re.compile(
+_PLANE = compile_later(
     rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f]"  # XSpace.planes, and its size
     rb"(?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?"  # XPlane.id, left out where it is 0
     rb"\x12[\x01-\x7f](?:/host:|/device:|#Chip|Task Environment)",  # XPlane.name
     re.DOTALL,
 )
 
-_CHAKRA_METADATA = re.compile(rb"[\x04-\x7f]\x0a[\x03-\x20][0-9]+\.[0-9]+\.[0-9]+")
+_CHAKRA_METADATA = compile_later(rb"[\x04-\x7f]\x0a[\x03-\x20][0-9]+\.[0-9]+\.[0-9]+")
 """The first message of a Chakra protobuf: its size, then the version."""
 
-_PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_PICKLE = compile_later(rb"\x80[\x02-\x05]")
 _SNAPSHOT_KEYS = (b"device_traces", b"segments", b"external_annotations")
 
-_REPORT_NAME = re.compile(r"\.(?:nsys-rep|qdrep)$", re.IGNORECASE)
+_REPORT_NAME = compile_later(r"\.(?:nsys-rep|qdrep)$", re.IGNORECASE)
 
 
 def describe_file(head: bytes, name: str = "") -> str:

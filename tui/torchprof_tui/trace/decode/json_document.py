@@ -8,6 +8,7 @@ from typing import Any
 
 from torchprof_tui.trace.core.bounded_json import is_nested_too_deeply, limit_nesting
 from torchprof_tui.trace.core.errors import NOT_A_TRACE, TraceError
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.problems import (
     CUT_SHORT,
     NESTED_TOO_DEEPLY,
@@ -37,10 +38,10 @@ _MAX_LISTED_KEYS = 8
 _SCAN_SIZES = (1024, 16 * 1024, 256 * 1024)
 """Bytes of a value that are scanned at a time: most end within the first, few need more."""
 
-_SEPARATORS = re.compile(rb"[\s,]*")
-_KEY = re.compile(rb'"((?:[^"\\]|\\.){0,4096})"\s*:\s*', re.DOTALL)
-_TRUNCATED_KEY = re.compile(rb'"(?:[^"\\]|\\.)*\\?(?:"\s*)?', re.DOTALL)
-_TRACE_EVENTS_KEY = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
+_SEPARATORS = compile_later(rb"[\s,]*")
+_KEY = compile_later(rb'"((?:[^"\\]|\\.){0,4096})"\s*:\s*', re.DOTALL)
+_TRUNCATED_KEY = compile_later(rb'"(?:[^"\\]|\\.)*\\?(?:"\s*)?', re.DOTALL)
+_TRACE_EVENTS_KEY = compile_later(rb'(?<!\\)"traceEvents"\s*:\s*\[')
 _TRACE_EVENTS_OVERLAP = 64  # bytes at the end of a block that may belong to a match in the next one
 
 

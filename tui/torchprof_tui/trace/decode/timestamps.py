@@ -6,7 +6,6 @@ Above that, as in traces that count from the epoch, the digits are parsed again 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from decimal import Decimal
 from itertools import compress
@@ -16,6 +15,7 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
 from torchprof_tui.trace.core.bounded_json import dump_bounded
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.problems import BAD_DURATION, BAD_TIME, ROUNDED_TIME, ProblemTally, excerpt
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME
 
@@ -25,8 +25,8 @@ EXACT_MICROSECONDS = 2.0**43
 _MAX_MICROSECONDS = 2.0**62 / 1000
 """146 years. Beyond, sums of times would overflow int64."""
 
-_TS_DIGITS = re.compile(rb'"ts"\s*:\s*"?(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)')
-_THREE_DECIMALS = re.compile(rb"(?:-?\d+\.\d{3} )*\Z")
+_TS_DIGITS = compile_later(rb'"ts"\s*:\s*"?(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)')
+_THREE_DECIMALS = compile_later(rb"(?:-?\d+\.\d{3} )*\Z")
 
 
 def nanoseconds(microseconds: F64) -> I64:

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.problems import (
     REPAIRED_BACKSLASH,
     REPAIRED_COMMA,
@@ -70,7 +71,7 @@ def repair_piece(piece: bytes) -> tuple[list[Any], RepairKinds] | None:
     return None
 
 
-_UNDECODED_BYTE = re.compile(r"[\ud800-\udfff]")
+_UNDECODED_BYTE = compile_later(r"[\ud800-\udfff]")
 
 
 def escape_invalid_bytes(text: str, kinds: RepairKinds) -> str:
@@ -81,10 +82,10 @@ def escape_invalid_bytes(text: str, kinds: RepairKinds) -> str:
     return _UNDECODED_BYTE.sub(lambda match: f"\\\\x{ord(match.group()) & 0xFF:02x}", text)
 
 
-_VALID_ESCAPES = re.compile(r'[^\\]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^\\]*)*')
-_SUSPECT = re.compile(r"[\\\x00-\x1f]")
-_CONTROL = re.compile(r"[\x00-\x1f]")
-_LONE_SURROGATE = re.compile(
+_VALID_ESCAPES = compile_later(r'[^\\]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^\\]*)*')
+_SUSPECT = compile_later(r"[\\\x00-\x1f]")
+_CONTROL = compile_later(r"[\x00-\x1f]")
+_LONE_SURROGATE = compile_later(
     r"\\\\"  # an escaped backslash: the text after it is literal
     r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a whole pair
     r"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
@@ -132,8 +133,8 @@ def repair_surrogates(body: str, kinds: RepairKinds) -> str:
 
 
 _NOT_FINITE = r"[-+]?(?:nan|inf(?:inity)?|1\.#\w+)(?:\(\w*\))?|-?\d+(?:\.\d+)?e\+?\d{3,}|-?\d{309,}(?:\.\d+)?"
-_NOT_FINITE_WORD = re.compile(_NOT_FINITE, re.IGNORECASE)
-_TOKEN = re.compile(
+_NOT_FINITE_WORD = compile_later(_NOT_FINITE, re.IGNORECASE)
+_TOKEN = compile_later(
     # A string without an end is matched up to the end of the text: tried again at each quote in it, it would cost the
     # square of its length.
     rf'"(?P<string>[^"\\]*(?:\\.[^"\\]*)*)(?P<end>"?)|(?P<number>(?<![\w.])(?:{_NOT_FINITE})(?![\w.]))|(?P<comma>,(?=\s*[,\]}}]))',
@@ -158,15 +159,15 @@ def repair_tokens(text: str, kinds: RepairKinds) -> str:
     return _TOKEN.sub(replace, text)
 
 
-_SPACE = re.compile(r"\s*")
-_WORD = re.compile(r'[^\s,:{}\[\]"]+')
-_KEY = re.compile(r'"([^"\\\n]*)"\s*:')
-_KEY_MISSING_A_QUOTE = re.compile(r'"?(?P<key>[A-Za-z_][\w .%/()#-]*)(?P<quote>"?)\s*')  # then a colon; see below
+_SPACE = compile_later(r"\s*")
+_WORD = compile_later(r'[^\s,:{}\[\]"]+')
+_KEY = compile_later(r'"([^"\\\n]*)"\s*:')
+_KEY_MISSING_A_QUOTE = compile_later(r'"?(?P<key>[A-Za-z_][\w .%/()#-]*)(?P<quote>"?)\s*')  # then a colon; see below
 _NEXT_KEY = r'(?:"[^"\\\n]*"|[A-Za-z_][\w .%/()#-]*")\s*:'
-_ENDS_IN_OBJECT = re.compile(rf'"\s*(?:,+\s*{_NEXT_KEY}|(?:,+\s*)?\}}\s*[,}}\]])')
-_ENDS_IN_LIST = re.compile(r'"\s*(?:,+\s*(?:["\[{\d-]|true|false|null|nan|inf)|(?:,+\s*)?\])', re.IGNORECASE)
-_KEY_INSIDE_STRING = re.compile(r',\s*"[^"\\\n]*"\s*:')  # a string that contains further keys lost its closing quote
-_BARE_QUOTE = re.compile(r'\\.|(")', re.DOTALL)
+_ENDS_IN_OBJECT = compile_later(rf'"\s*(?:,+\s*{_NEXT_KEY}|(?:,+\s*)?\}}\s*[,}}\]])')
+_ENDS_IN_LIST = compile_later(r'"\s*(?:,+\s*(?:["\[{\d-]|true|false|null|nan|inf)|(?:,+\s*)?\])', re.IGNORECASE)
+_KEY_INSIDE_STRING = compile_later(r',\s*"[^"\\\n]*"\s*:')  # a string that contains further keys lost its closing quote
+_BARE_QUOTE = compile_later(r'\\.|(")', re.DOTALL)
 
 
 def repair_quotes(text: str, kinds: RepairKinds) -> str | None:

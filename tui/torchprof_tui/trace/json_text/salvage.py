@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 from torchprof_tui.trace.core.bounded_json import is_nested_too_deeply, limit_nesting
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.problems import REPAIRED_COMMA
 from torchprof_tui.trace.json_text.repair import RepairKinds, is_truncated, parse_values, repair_piece
 from torchprof_tui.trace.json_text.scan import scan_structure
@@ -55,8 +56,8 @@ def salvage(text: bytes) -> SalvageResult:
     return _Salvager(text).run()
 
 
-_ENTRY_LEAD = re.compile(rb'\s?\{"[^"\\\n]{1,64}"|\s*\{\s*"')
-_FIRST_KEY = re.compile(rb'\s*\{\s*"([^"\\\n]{1,64})"\s*:')
+_ENTRY_LEAD = compile_later(rb'\s?\{"[^"\\\n]{1,64}"|\s*\{\s*"')
+_FIRST_KEY = compile_later(rb'\s*\{\s*"([^"\\\n]{1,64})"\s*:')
 _USUAL_FIRST_KEYS = frozenset((b"ph", b"name", b"cat", b"pid", b"tid", b"ts"))
 
 
@@ -95,8 +96,8 @@ _MIN_RUN_BYTES, _MAX_RUN_BYTES = 64 * 1024, 4 << 20
 _MAX_SCANNED_SHARE = 128
 """Most bytes scanned for the ends of entries, in bytes of text: text of beginnings only has an end nowhere."""
 
-_SEPARATOR_SPACE = re.compile(rb"[\s,]*")
-_CLOSING_CANDIDATE = re.compile(rb'\}\s*(?:,\s*)?(\])(?=\s*(?:(?:\}\s*)?\Z|,\s*"[^"\\\n]*"\s*:))')
+_SEPARATOR_SPACE = compile_later(rb"[\s,]*")
+_CLOSING_CANDIDATE = compile_later(rb'\}\s*(?:,\s*)?(\])(?=\s*(?:(?:\}\s*)?\Z|,\s*"[^"\\\n]*"\s*:))')
 
 
 class _Salvager:
@@ -110,7 +111,7 @@ class _Salvager:
         self._bound_index = 0
         self._scan_budget = _MAX_SCANNED_SHARE * len(text)  # bytes
         first = _FIRST_KEY.match(text)
-        self._usual_start = re.compile(rb',\s*\{\s*"%b"\s*:' % re.escape(first[1] if first else b"ph"))
+        self._usual_start = compile_later(rb',\s*\{\s*"%b"\s*:' % re.escape(first[1] if first else b"ph"))
 
     def run(self) -> SalvageResult:
         while self._offset < len(self._text) and self._result.close_offset < 0:

@@ -8,12 +8,12 @@ anything: it is listed in `problems`.
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.core.errors import TraceError, UnreadableFileError
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.capture_details import read_capture_details
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -39,8 +39,8 @@ MAX_SMALL, MAX_SMALL_BYTES = 64, 4 << 20
 MAX_BYTES = 512 << 20
 """Size of a file that is opened without being named by the user."""
 
-_BATCH_OF_STEP = re.compile(r"generation_(\d+)|\bbs=(\d+)")
-_BATCH_IN_NAME = re.compile(r"(?:^|_)bs_?(\d+)(?:_|\.|$)")
+_BATCH_OF_STEP = compile_later(r"generation_(\d+)|\bbs=(\d+)")
+_BATCH_IN_NAME = compile_later(r"(?:^|_)bs_?(\d+)(?:_|\.|$)")
 
 
 class CaptureFiles:

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from torchprof_tui.trace.core.late_regex import compile_later
+
 SYNCHRONIZING_OPERATIONS = ("allreduce", "allgather", "reducescatter", "alltoall", "barrier", "sendrecv")
 """Operations that no rank leaves before the last one has entered: each needs data from every other. NCCL's kernel of
 an all-to-all is called SendRecv."""
@@ -57,7 +59,7 @@ _HINTS = (
 _REDUCES = r"(all_?reduce|cross_device_reduce|reduce_?scatter|all_?gather)"
 
 _LIBRARIES: tuple[tuple[str, re.Pattern[str], bool], ...] = tuple(
-    (library, re.compile(pattern, re.IGNORECASE), has_process_group)
+    (library, compile_later(pattern, re.IGNORECASE), has_process_group)
     for library, pattern, has_process_group in (
         ("NCCL", r"nccl", True),
         ("RCCL", r"(rccl|msccl(?!pp))", True),
@@ -93,7 +95,7 @@ _LIBRARIES: tuple[tuple[str, re.Pattern[str], bool], ...] = tuple(
 """(library, start of the qualified function, has a process group); the first match counts."""
 
 _OPERATIONS: tuple[tuple[Operation, re.Pattern[str]], ...] = tuple(
-    (operation, re.compile(pattern, re.IGNORECASE))
+    (operation, compile_later(pattern, re.IGNORECASE))
     for operation, pattern in (
         (Operation.OTHER, r"get_dispatch_layout|initialize|^lamport_init"),
         (Operation.NOTIFY, r"notify|prepare_?dispatch|prepare_?combine|(wait|put)_signal|signal_(wait|op)"),
@@ -134,10 +136,10 @@ def classify_operation(text: str) -> Operation:
     return next((operation for operation, pattern in _OPERATIONS if pattern.search(word)), Operation.OTHER)
 
 
-_LENGTH = re.compile(r"L?([0-9]{1,4})")
+_LENGTH = compile_later(r"L?([0-9]{1,4})")
 """The length before an identifier; `L` marks a function of internal linkage."""
 
-_BRACKETS = re.compile(r"[<>()]")
+_BRACKETS = compile_later(r"[<>()]")
 
 
 def extract_function(name: str) -> str:

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
+from torchprof_tui.trace.core.late_regex import compile_later
+
 UNKNOWN = -1
 """A number that the annotation does not say."""
 
@@ -76,16 +78,18 @@ class ServingStepName:
 
 _PREFIXES = ("execute_", "step[", "prefill[", "decode[", "eager_decode[", "[Executor] _forward_step")
 _NUMBER = r"(\d{1,12})(?!\d)"
-_VLLM = re.compile(rf"execute_(?:\d{{1,12}}_)?context_{_NUMBER}(?:\((\w*)\))?(?:_generation_{_NUMBER}(?:\((\w*)\))?)?")
-_VLLM_GROUP = re.compile(rf"(?:sq)?{_NUMBER}(?:sk{_NUMBER})?(?:sq|$)")
-_VLLM_REQUESTS = re.compile(rf"execute_new_{_NUMBER}_cached_{_NUMBER}")
-_SGLANG = re.compile(r"step\[\s*(\w+)((?:\s+\w+=\S+)*)\s*\]")
-_ATOM = re.compile(r"(prefill|decode|eager_decode)\[(.*)\]")
-_TENSORRT_LLM = re.compile(
+_VLLM = compile_later(
+    rf"execute_(?:\d{{1,12}}_)?context_{_NUMBER}(?:\((\w*)\))?(?:_generation_{_NUMBER}(?:\((\w*)\))?)?"
+)
+_VLLM_GROUP = compile_later(rf"(?:sq)?{_NUMBER}(?:sk{_NUMBER})?(?:sq|$)")
+_VLLM_REQUESTS = compile_later(rf"execute_new_{_NUMBER}_cached_{_NUMBER}")
+_SGLANG = compile_later(r"step\[\s*(\w+)((?:\s+\w+=\S+)*)\s*\]")
+_ATOM = compile_later(r"(prefill|decode|eager_decode)\[(.*)\]")
+_TENSORRT_LLM = compile_later(
     rf"\[Executor\] _forward_step(?: {_NUMBER})?: {_NUMBER} ctx reqs, (?:{_NUMBER} ctx tokens, )?{_NUMBER} gen reqs"
 )
-_VALUE = re.compile(rf"\b(\w+)={_NUMBER}(?:/{_NUMBER})?")
-_CONTEXT_LENGTHS = re.compile(r"\bctx=(?:\[([\d, ]+)\](\.\.\.)?|(\d{1,12}))")
+_VALUE = compile_later(rf"\b(\w+)={_NUMBER}(?:/{_NUMBER})?")
+_CONTEXT_LENGTHS = compile_later(r"\bctx=(?:\[([\d, ]+)\](\.\.\.)?|(\d{1,12}))")
 
 _SGLANG_KINDS = {
     "EXTEND": StepKind.PREFILL,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -19,6 +18,7 @@ from collections.abc import Sequence
 from typing import IO
 
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.sources.ssh_command import (
     SOCKET_FOLDER,
     SshConfig,
@@ -45,7 +45,7 @@ _TERMINATE_SECONDS = 2.0
 
 _MAX_STDERR_BYTES = 1 << 16
 
-_USABLE_FOLDER = re.compile(r"/[\w./-]{0,60}")
+_USABLE_FOLDER = compile_later(r"/[\w./-]{0,60}")
 """Folders for sockets: ssh expands `%` and splits at blanks, and a socket's path may have about 100 bytes."""
 
 _RUN_WATCHED = r"""

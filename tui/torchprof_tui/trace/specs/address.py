@@ -10,14 +10,17 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.specs.rank_names import rank_in_name
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(://|::)")
-_HOST_PATH = re.compile(r"(?P<host>(?:[^/:@\[\]]+@)?(?:\[[0-9A-Za-z:.%_-]+\]|[^/:@\[\]\s]+)):(?P<path>.*)", re.DOTALL)
-_WINDOWS_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
-_HOME = re.compile(r"~([A-Za-z0-9_.-]*)(?:/|$)")
-_GLOB_MAGIC = re.compile(r"[*?\[]")
-_URL_GLOB_MAGIC = re.compile(r"[*\[]")
+_URL = compile_later(r"[A-Za-z][A-Za-z0-9+.-]*(://|::)")
+_HOST_PATH = compile_later(
+    r"(?P<host>(?:[^/:@\[\]]+@)?(?:\[[0-9A-Za-z:.%_-]+\]|[^/:@\[\]\s]+)):(?P<path>.*)", re.DOTALL
+)
+_WINDOWS_DRIVE = compile_later(r"[A-Za-z]:[\\/]")
+_HOME = compile_later(r"~([A-Za-z0-9_.-]*)(?:/|$)")
+_GLOB_MAGIC = compile_later(r"[*?\[]")
+_URL_GLOB_MAGIC = compile_later(r"[*\[]")
 
 
 TRACE_SUFFIXES = (
@@ -30,7 +33,7 @@ TRACE_SUFFIXES = (
 LOCAL_TRACE_SUFFIXES = (*TRACE_SUFFIXES, ".sqlite")
 """The same on this machine, where exports of Nsight Systems open as well."""
 
-_KEY_AVERAGES = re.compile(r"\.key_averages\.json(\.\w+)?$")
+_KEY_AVERAGES = compile_later(r"\.key_averages\.json(\.\w+)?$")
 
 
 def is_key_averages_file(name: str) -> bool:

@@ -10,8 +10,8 @@
 from __future__ import annotations
 
 import os
-import re
 
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.specs.address import LOCAL_TRACE_SUFFIXES, ListedTrace, is_key_averages_file
 from torchprof_tui.trace.specs.rank_files import read_trace_head
 
@@ -23,8 +23,8 @@ MAX_ENTRIES = 20_000
 
 _ASCEND_OUTPUT = "ASCEND_PROFILER_OUTPUT"
 _ASCEND_TRACE = "trace_view.json"
-_ASCEND_FOLDER = re.compile(r"_ascend_(?:pt|ms)$")
-_ASCEND_INFO = re.compile(r"profiler_info_([0-9]{1,6})\.json")
+_ASCEND_FOLDER = compile_later(r"_ascend_(?:pt|ms)$")
+_ASCEND_INFO = compile_later(r"profiler_info_([0-9]{1,6})\.json")
 
 _SKIPPED_FOLDERS = frozenset({"capture_traces", "node_modules", "__pycache__", "site-packages"})
 """Captures of graphs are no recordings of their own; the others hold no traces."""

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.specs.address import LOCAL_TRACE_SUFFIXES, ListedTrace, is_remote
 from torchprof_tui.trace.specs.rank_names import rank_in_name, says_position
 from torchprof_tui.trace.specs.runs_by_name import group_recordings
@@ -25,8 +26,8 @@ SQLITE_MAGIC = b"SQLite format 3\0"
 
 NO_TRACE_IN_FOLDER = "a folder, with no .json or .json.gz trace in it; name a trace file"
 
-_DISTRIBUTED_INFO = re.compile(rb'"distributedInfo"\s*:\s*\{')
-_TRACE_MARKER = re.compile(rb'"traceEvents"|"ph"\s*:\s*"')
+_DISTRIBUTED_INFO = compile_later(rb'"distributedInfo"\s*:\s*\{')
+_TRACE_MARKER = compile_later(rb'"traceEvents"|"ph"\s*:\s*"')
 
 
 class NotRanksError(ValueError):

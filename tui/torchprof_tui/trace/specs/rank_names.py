@@ -14,23 +14,25 @@ from __future__ import annotations
 
 import re
 
-_RANK = re.compile(r"(?<![a-z])(?:rank|worker|r)[-_.]?([0-9]{1,6})(?![0-9])", re.IGNORECASE)
+from torchprof_tui.trace.core.late_regex import compile_later
 
-_TENSOR_PARALLEL_RANK = re.compile(r"(?<![A-Za-z0-9])TP-([0-9]{1,6})(?![0-9])")
+_RANK = compile_later(r"(?<![a-z])(?:rank|worker|r)[-_.]?([0-9]{1,6})(?![0-9])", re.IGNORECASE)
+
+_TENSOR_PARALLEL_RANK = compile_later(r"(?<![A-Za-z0-9])TP-([0-9]{1,6})(?![0-9])")
 """SGLang counts all GPUs of a pipeline stage by their tensor-parallel rank, also with DP attention and experts."""
 
-_PIPELINE_RANK = re.compile(r"(?<![A-Za-z0-9])PP-[0-9]")
+_PIPELINE_RANK = compile_later(r"(?<![A-Za-z0-9])PP-[0-9]")
 """With several stages, TP is the rank within one: only `distributedInfo` has the rank of the process."""
 
-_PARALLEL_POSITION = re.compile(r"(?<![A-Za-z])((?:TP|DP|PP|EP|CP|DCP|PCP|SP)-?)[0-9]{1,6}(?![0-9])", re.IGNORECASE)
+_PARALLEL_POSITION = compile_later(r"(?<![A-Za-z])((?:TP|DP|PP|EP|CP|DCP|PCP|SP)-?)[0-9]{1,6}(?![0-9])", re.IGNORECASE)
 
-_GENERIC_NAME = re.compile(r"trace(?:_view)?\.(?:json(?:\.\w+)?|trace(?:\.gz)?)")
+_GENERIC_NAME = compile_later(r"trace(?:_view)?\.(?:json(?:\.\w+)?|trace(?:\.gz)?)")
 """A file name that is the same for all ranks: the folder has the rank."""
 
-_TIMESTAMP = re.compile(r"[0-9]{9,}(?:\.[0-9]+(?![0-9]))?")
+_TIMESTAMP = compile_later(r"[0-9]{9,}(?:\.[0-9]+(?![0-9]))?")
 """Seconds (since 2001), with a fraction or in finer units, which TensorBoard's trace handler and SGLang write."""
 
-_ASCEND_FOLDER = re.compile(r"[^/]*_ascend_(?:pt|ms)(?=/)")
+_ASCEND_FOLDER = compile_later(r"[^/]*_ascend_(?:pt|ms)(?=/)")
 
 
 def find_rank_digits(spec: str) -> tuple[int, int] | None:

@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.specs.rank_names import find_rank_digits, find_timestamps, says_position, wildcard_rank
 
-_GLOB_MAGIC = re.compile(r"[*?\[\]]")
+_GLOB_MAGIC = compile_later(r"[*?\[\]]")
 
-_STAGE = re.compile(r"-(DECODE|EXTEND|PREFILL)(?=[-_.])", re.IGNORECASE)
+_STAGE = compile_later(r"-(DECODE|EXTEND|PREFILL)(?=[-_.])", re.IGNORECASE)
 """SGLang records prefill and decode apart, with `--profile-by-stage`: two recordings of the same ranks."""
 
-_RANK_FOLDER = re.compile(r"(?:rank|worker)[-_.]?[0-9]{1,6}", re.IGNORECASE)
-_ASCEND_TAIL = re.compile(r"(?:^|/)[^/]*_ascend_(?:pt|ms)(?:/ASCEND_PROFILER_OUTPUT)?$")
+_RANK_FOLDER = compile_later(r"(?:rank|worker)[-_.]?[0-9]{1,6}", re.IGNORECASE)
+_ASCEND_TAIL = compile_later(r"(?:^|/)[^/]*_ascend_(?:pt|ms)(?:/ASCEND_PROFILER_OUTPUT)?$")
 
 _PERFETTO_COPY = "perfetto_trace.json.gz"
 """JAX writes the recording a second time under this name, where a link to Perfetto was wanted."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
@@ -13,6 +12,7 @@ from torchprof_tui.analysis.compare.step_selection import (
     parse_step_numbers,
     split_sides,
 )
+from torchprof_tui.trace.core.late_regex import compile_later
 
 FORMS = "path, sample:, host:path · step 3/4 · rank 0/3"
 """The accepted forms, for the hint of the empty prompt."""
@@ -26,7 +26,7 @@ def suggest_forms(text: str) -> str:
     return SHORT_FORMS if text else FORMS
 
 
-_CHOICE = re.compile(r"(?:^|\s)(steps?|ranks?)\s+#?([\d.#/]+)\s*$")
+_CHOICE = compile_later(r"(?:^|\s)(steps?|ranks?)\s+#?([\d.#/]+)\s*$")
 
 
 @dataclass(frozen=True, slots=True)

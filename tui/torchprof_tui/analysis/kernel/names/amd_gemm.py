@@ -11,9 +11,10 @@ import re
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName
+from torchprof_tui.trace.core.late_regex import compile_later
 
-_TENSILE = re.compile(r"(?:Custom_)?Cijk_(?P<a>A[il][il]k)_(?P<b>B[lj][lj]k)_(?P<types>[A-Za-z0-9]+)_")
-_POST_REDUCTION = re.compile(r"Cijk_[A-Z0-9a-z]+_\w*?(?:PostGSU|_GA)")
+_TENSILE = compile_later(r"(?:Custom_)?Cijk_(?P<a>A[il][il]k)_(?P<b>B[lj][lj]k)_(?P<types>[A-Za-z0-9]+)_")
+_POST_REDUCTION = compile_later(r"Cijk_[A-Z0-9a-z]+_\w*?(?:PostGSU|_GA)")
 _LETTERS = {
     "F8": "fp8 e4m3",
     "B8": "fp8 e5m2",

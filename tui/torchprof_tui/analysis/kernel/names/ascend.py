@@ -6,10 +6,9 @@ graph. `AiCpu` marks operators that run on the NPU's control processors, much sl
 
 from __future__ import annotations
 
-import re
-
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, join_parts
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName
+from torchprof_tui.trace.core.late_regex import compile_later
 
 _K = KernelClass
 _OPERATORS: dict[str, tuple[KernelClass, str, str | None]] = {
@@ -76,7 +75,7 @@ _OPERATORS: dict[str, tuple[KernelClass, str, str | None]] = {
 _MATRIX_UNIT = (KernelClass.GEMM, KernelClass.CONV, KernelClass.ATTENTION)
 """Classes whose operators use the NPU's matrix ("cube") unit."""
 
-_NUMBERED = re.compile(r"^(?P<op>[A-Z]\w*?)(?:V[1-4])?(?P<node>\d+)?$")
+_NUMBERED = compile_later(r"^(?P<op>[A-Z]\w*?)(?:V[1-4])?(?P<node>\d+)?$")
 
 
 def decode(name: str, parsed: QualifiedName) -> KernelName | None:

@@ -19,14 +19,15 @@ from torchprof_tui.analysis.kernel.names.syntax import (
     parse_qualified_name,
 )
 from torchprof_tui.analysis.kernel.names.xmma import ELEMENT_TYPES, parse_sm_arch
+from torchprof_tui.trace.core.late_regex import compile_later
 
 FORWARD, BACKWARD = "forward", "backward"
 
-_EFFICIENT = re.compile(
+_EFFICIENT = compile_later(
     r"fmha_cutlass(?P<way>[FB])_(?P<type>bf16|f16|f32)_(?P<alignment>aligned|notaligned)_(?P<m>\d+)x(?P<n>\d+)_"
     r"(?P<rest>\w*?)_?(?P<arch>sm\d+)$"
 )
-_CUDNN = re.compile(
+_CUDNN = compile_later(
     r"cudnn_generated_fort_native_sdpa_(?P<arch>sm\d+[a-z]?)_(?P<kind>flash|\w+?)_(?P<way>fprop|bprop)_"
     r"(?P<mma>wgmma|wmma|mma|umma)?_?(?P<type>bf16|f16|f8)?.*?_knob_(?P<knob>\d+)_(?P<tile>\d+x\d+x\d+)"
 )
@@ -55,20 +56,20 @@ _TRITON_STEPS = {
     "_fwd_kernel_stage2": "combine",
 }
 """Steps without a matrix product; all other Triton attention kernels multiply with `tl.dot`, on matrix units."""
-_MERGE = re.compile(r"^(?:Persistent)?(?:VariableLength)?MergeStates?(?:InPlace)?Kernel|^merge_attn_states_kernel")
-_DELTA_RULE = re.compile(
+_MERGE = compile_later(r"^(?:Persistent)?(?:VariableLength)?MergeStates?(?:InPlace)?Kernel|^merge_attn_states_kernel")
+_DELTA_RULE = compile_later(
     r"^_?(?:chunk|fused_recurrent|fused_sigmoid_gating|recompute_w_u|selective|state_passing|chunk_scan|chunk_state)\w*?"
     r"(?:delta_rule|gla|_fwd_kernel_o|w_u_fwd|scan_fwd|scan_update|state_fwd|state_passing_fwd|dot_kkt)"
 )
 """Linear attention and state-space models: flash-linear-attention and Mamba."""
 _TRTLLM_ELEMENTS = {"E4m3": "fp8 e4m3", "Bfloat16": "bf16", "Fp16": "fp16", "E2m1": "fp4 e2m1"}
-_TRTLLM = re.compile(
+_TRTLLM = compile_later(
     r"fmhaSm(?P<arch>\d+[a-z]?)Kernel_Q(?:kv)?(?P<type>E4m3|Bfloat16|Fp16)(?:K\w*?)??O(?P<out>E4m3|Bfloat16|Fp16|E2m1)"
     r"(?:HQk(?P<qk>\d+)HV\d+|H(?P<head>\d+))?"
 )
-_FMHA_V2 = re.compile(r"fmha_v2_(?:flash_attention_)?(?P<type>bf16|fp16|fp32|e4m3)\w*?_sm(?P<arch>\d+)")
-_AITER = re.compile(r"(?:aiter::)?_?(?P<kind>fmha_(?P<way>fwd|bwd)|mla_|pa_)\w*")
-_TILE_OF_TRTLLM = re.compile(r"Q(\d+)Kv(\d+)")
+_FMHA_V2 = compile_later(r"fmha_v2_(?:flash_attention_)?(?P<type>bf16|fp16|fp32|e4m3)\w*?_sm(?P<arch>\d+)")
+_AITER = compile_later(r"(?:aiter::)?_?(?P<kind>fmha_(?P<way>fwd|bwd)|mla_|pa_)\w*")
+_TILE_OF_TRTLLM = compile_later(r"Q(\d+)Kv(\d+)")
 _CUDNN_STEPS = {
     "fmha_reduce_head": "sums over heads after cuDNN's attention backward",
     "compute_dot_do_o_specialized": "the dO · O sums that start cuDNN's attention backward",

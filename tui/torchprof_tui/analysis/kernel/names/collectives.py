@@ -7,6 +7,7 @@ import re
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, join_parts
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes
 from torchprof_tui.analysis.kernel.names.xmma import ELEMENT_TYPES
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.model.communication_kernels import WAITING_OPERATIONS, Operation, classify_communication
 
 _COLLECTIVES = {
@@ -41,7 +42,7 @@ _DTYPES = {
     "u32": "uint32",
     **ELEMENT_TYPES,
 }
-_STAGE = re.compile(r"([12])_?stage|(one|two)_?shot", re.IGNORECASE)
+_STAGE = compile_later(r"([12])_?stage|(one|two)_?shot", re.IGNORECASE)
 _STAGE_TEXTS = {"1": "1 stage", "2": "2 stages", "one": "one shot", "two": "two shots"}
 
 

@@ -14,23 +14,24 @@ import re
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, join_parts
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName
 from torchprof_tui.analysis.kernel.names.xmma import format_compute_unit
+from torchprof_tui.trace.core.late_regex import compile_later
 
 _LIBRARY = "Composable Kernel"
 _DIRECTIONS = {"fwd": "forward", "bwd_data": "backward, data", "bwd_weight": "backward, weights"}
 _SHORT = {"forward": "fwd", "backward, data": "bwd data", "backward, weights": "bwd weights", "backward": "bwd"}
-_CONV = re.compile(r"(?:^|_)(?:conv\w*?_(fwd|bwd_data|bwd_weight)(?:_|$)|\w*_(bwd_weight|bwd_data)$)")
-_GEMM = re.compile(r"^kernel_\w*gemm|^kernel_moe_|^GemmKernel|^\w*GemmKernel$|^UniversalGemm")
+_CONV = compile_later(r"(?:^|_)(?:conv\w*?_(fwd|bwd_data|bwd_weight)(?:_|$)|\w*_(bwd_weight|bwd_data)$)")
+_GEMM = compile_later(r"^kernel_\w*gemm|^kernel_moe_|^GemmKernel|^\w*GemmKernel$|^UniversalGemm")
 _TILE_KERNELS: tuple[tuple[re.Pattern[str], KernelClass, str, str | None], ...] = (
-    (re.compile(r"^Fmha(?:Fwd|BatchPrefill)\w*Combine"), KernelClass.ATTENTION, "attention combine", "forward"),
-    (re.compile(r"^Fmha(?:Fwd|BatchPrefill|PagedKV)"), KernelClass.ATTENTION, "attention", "forward"),
-    (re.compile(r"^FmhaBwdDQDKDV"), KernelClass.ATTENTION, "attention", "backward"),
-    (re.compile(r"^FmhaBwd"), KernelClass.ATTENTION, "attention step", "backward"),
-    (re.compile(r"^GroupedConvolution\w*Forward|^GroupedConvFwd"), KernelClass.CONV, "conv", "forward"),
-    (re.compile(r"^GroupedConvolutionBackwardData"), KernelClass.CONV, "conv", "backward, data"),
-    (re.compile(r"^GroupedConvolutionBackwardWeight"), KernelClass.CONV, "conv", "backward, weights"),
-    (re.compile(r"^(?:\w*Gemm\w*Kernel|FusedMoeGemmKernel|FlatmmKernel)$"), KernelClass.GEMM, "gemm", None),
-    (re.compile(r"^MoeSorting"), KernelClass.SORT, "expert sort", None),
-    (re.compile(r"^TopkSoftmax"), KernelClass.SORT, "top-k", None),
+    (compile_later(r"^Fmha(?:Fwd|BatchPrefill)\w*Combine"), KernelClass.ATTENTION, "attention combine", "forward"),
+    (compile_later(r"^Fmha(?:Fwd|BatchPrefill|PagedKV)"), KernelClass.ATTENTION, "attention", "forward"),
+    (compile_later(r"^FmhaBwdDQDKDV"), KernelClass.ATTENTION, "attention", "backward"),
+    (compile_later(r"^FmhaBwd"), KernelClass.ATTENTION, "attention step", "backward"),
+    (compile_later(r"^GroupedConvolution\w*Forward|^GroupedConvFwd"), KernelClass.CONV, "conv", "forward"),
+    (compile_later(r"^GroupedConvolutionBackwardData"), KernelClass.CONV, "conv", "backward, data"),
+    (compile_later(r"^GroupedConvolutionBackwardWeight"), KernelClass.CONV, "conv", "backward, weights"),
+    (compile_later(r"^(?:\w*Gemm\w*Kernel|FusedMoeGemmKernel|FlatmmKernel)$"), KernelClass.GEMM, "gemm", None),
+    (compile_later(r"^MoeSorting"), KernelClass.SORT, "expert sort", None),
+    (compile_later(r"^TopkSoftmax"), KernelClass.SORT, "top-k", None),
 )
 """Kernels of ck_tile, whose entry function is a template over the kernel's class."""
 

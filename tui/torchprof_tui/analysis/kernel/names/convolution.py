@@ -8,6 +8,7 @@ from torchprof_tui.analysis.kernel.names import xmma
 from torchprof_tui.analysis.kernel.names.architectures import ARCHITECTURES
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes
+from torchprof_tui.trace.core.late_regex import compile_later
 
 FORWARD, BACKWARD_DATA, BACKWARD_WEIGHTS = "forward", "backward, data", "backward, weights"
 _DIRECTIONS = {
@@ -18,30 +19,30 @@ _DIRECTIONS = {
     "bwd": BACKWARD_DATA,
     "wrw": BACKWARD_WEIGHTS,
 }
-_LAYOUT = re.compile(r"_(nhwc|nchw|ndhwc|ncdhw|nhwckrsc|nchwkcrs)(?=_|$)")
+_LAYOUT = compile_later(r"_(nhwc|nchw|ndhwc|ncdhw|nhwckrsc|nchwkcrs)(?=_|$)")
 
-_CUTLASS = re.compile(
+_CUTLASS = compile_later(
     r"cutlass_tensorop_(?:(?P<input>bf16|f16|tf32)_)?[shi](?P<shape>\d{3,6})(?P<direction>fprop|dgrad|wgrad)"
     r"_\w+?_(?:(?P<output>bf16|f16|f32|tf32)_)?(?P<m>\d+)x(?P<n>\d+)_(?P<k>\d+)x(?P<stages>\d+)_(?P<layout>nhwc|nchw)"
 )
-_CASK = re.compile(
+_CASK = compile_later(
     r"(?:cudnn_(?:infer_|train_|ops_|cnn_)?)?(?P<arch>[a-z]+)_(?:(?P<type>fp16|bf16|fp32|int8|int8x4)_)?"
     r"(?P<acc>[shdi])(?P<shape>884|1688|8816|16816|16832)?cudnn_(?P<rest>.*)"
 )
 """`s` and `h` give the accumulator; digits after it are the shape of a tensor core instruction."""
-_HMMA = re.compile(
+_HMMA = compile_later(
     r"(?i)(?:cudnn_(?:infer_|train_)?)?(?P<arch>volta|turing|ampere)_hmma_implicit_gemm_(?P<way>fprop|dgrad|wgrad)_"
     r"fp(?:16|32)_(?P<layout>nhwc|nchw)_(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)"
 )
-_IGEMM = re.compile(
+_IGEMM = compile_later(
     r"igemm_(?P<direction>fwd|bwd|wrw)_gtc(?P<x>x\d?)?_(?P<layout>nhwc|nchw)_(?P<type>bf16|fp16|fp32|int8)_"
     r".*?bt(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)"
 )
-_ENGINE = re.compile(
+_ENGINE = compile_later(
     r"(?:dgrad|wgrad)(?:2d)?_(?:alg\w*_)?(?:nd_)?(?:float_)?engine|(?:dgrad|wgrad|conv)2d_(?:c1_k1_\w+|grouped_direct_kernel|alg\w+)"
     r"|(?:implicit|explicit|precomputed)_convolve(?:Nd)?_[sh]gemm|winograd3x3Kernel"
 )
-_MIOPEN = re.compile(r"(?:miopen\w*AsmConv|gcnAsmConv|MIOpenConv|MIOpenCv|mloConv|Conv_Winograd|naive_conv_)")
+_MIOPEN = compile_later(r"(?:miopen\w*AsmConv|gcnAsmConv|MIOpenConv|MIOpenCv|mloConv|Conv_Winograd|naive_conv_)")
 _HELPERS = {
     "computeOffsetsKernel": "computes offsets for a cuDNN convolution",
     "computeBOffsetsKernel": "computes offsets for a cuDNN convolution",

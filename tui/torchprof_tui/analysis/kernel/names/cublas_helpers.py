@@ -6,8 +6,9 @@ import re
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, join_parts
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_float_dtypes
+from torchprof_tui.trace.core.late_regex import compile_later
 
-_GEMV = re.compile(r"gemv|gemvx|gemvNSP|gemv2[TN]")
+_GEMV = compile_later(r"gemv|gemvx|gemvNSP|gemv2[TN]")
 _HELPERS = {
     "splitKreduce_kernel": "adds up the partial products of a split-K GEMM",
     "globalKernel": "applies the epilogue of a cuBLASLt GEMM",

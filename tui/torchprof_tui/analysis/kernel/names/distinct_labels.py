@@ -7,11 +7,11 @@ details; else the words of the recorded names that differ, such as a template ar
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from torchprof_tui.analysis.kernel.names.model import KernelName, format_tile
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.trace.core.late_regex import compile_later
 
 _CPP_SIGNS = ("<", "::", "(")
 """One of these is in every undecoded C++ name that is worth shortening to its base name."""
@@ -20,7 +20,7 @@ _DETAIL_FORMATS = {"elements per load": "{} per load", "split-K": "split-K", "cl
 _SKIPPED_DETAILS = ("types", "layout letters", "not decoded", "kind")
 """Details that say what another field says, or that have no meaning for a reader."""
 
-_WORD = re.compile(r"[A-Za-z_]+(?:\d+[A-Za-z_]+)*|\d+")
+_WORD = compile_later(r"[A-Za-z_]+(?:\d+[A-Za-z_]+)*|\d+")
 """A word of a recorded name; a number at its end is a word of its own (Inductor numbers its kernels)."""
 
 _MAX_COMPARED_WORDS = 400

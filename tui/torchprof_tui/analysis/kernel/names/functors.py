@@ -9,7 +9,6 @@ affixes such as "kernel"; the data type is the template argument or the innermos
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from torchprof_tui.analysis.kernel.names.syntax import (
@@ -18,6 +17,7 @@ from torchprof_tui.analysis.kernel.names.syntax import (
     parse_lambda_dtypes,
     parse_qualified_name,
 )
+from torchprof_tui.trace.core.late_regex import compile_later
 
 _WRAPPERS = {
     "BinaryFunctor": "",
@@ -31,11 +31,11 @@ _WRAPPERS = {
     "TernaryOpListFunctor": "",
     "func_wrapper_t": "",
 }
-_KERNEL_SUFFIX = re.compile(
+_KERNEL_SUFFIX = compile_later(
     r"(_?cuda_kernel|_?kernel_cuda|_?kernel_impl|_?cuda_out|_kernel_gpu|_gpu|CUDAKernelImpl|KernelImplInternal|KernelImpl"
     r"|CUDAKernel|_kernel|_cuda|Functor|_functor|Ops|Op|_struct)$"
 )
-_PREFIX = re.compile(r"^(CUDAFunctorOnSelf_|CUDAFunctorOnOther_|CUDAFunctor_|launch_|cuda_)")
+_PREFIX = compile_later(r"^(CUDAFunctorOnSelf_|CUDAFunctorOnOther_|CUDAFunctor_|launch_|cuda_)")
 _STD_OPERATIONS = {
     "multiplies": "mul",
     "divides": "div",
@@ -44,8 +44,8 @@ _STD_OPERATIONS = {
     "less": "less",
     "greater": "greater",
 }
-_WORD_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_TRAILING_BACKWARD = re.compile(r"_(backward|grad)$")
+_WORD_BOUNDARY = compile_later(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_TRAILING_BACKWARD = compile_later(r"_(backward|grad)$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,13 @@ import re
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, join_parts
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes
+from torchprof_tui.trace.core.late_regex import compile_later
 
 _Rule = tuple[re.Pattern[str], KernelClass, str, str, "str | None"]
 
 
 def _compile_rules(*rules: tuple[str, KernelClass, str, str, str | None]) -> tuple[_Rule, ...]:
-    return tuple((re.compile(pattern), kind, library, word, way) for pattern, kind, library, word, way in rules)
+    return tuple((compile_later(pattern), kind, library, word, way) for pattern, kind, library, word, way in rules)
 
 
 _K = KernelClass

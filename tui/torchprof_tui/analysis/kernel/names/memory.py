@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName
+from torchprof_tui.trace.core.late_regex import compile_later
 
-_MEMCPY = re.compile(r"Memcpy (?P<way>[HDP]to[HDP])(?: \((?P<source>[\w ]+?) -> (?P<target>[\w ]+?)\))?")
-_ROCM_COPY = re.compile(r"Copy(?P<source>Host|Device)To(?P<target>Host|Device)")
+_MEMCPY = compile_later(r"Memcpy (?P<way>[HDP]to[HDP])(?: \((?P<source>[\w ]+?) -> (?P<target>[\w ]+?)\))?")
+_ROCM_COPY = compile_later(r"Copy(?P<source>Host|Device)To(?P<target>Host|Device)")
 _COPY_ENDS = {"H": "host", "D": "device", "P": "peer device"}
 _COPY_END_LETTERS = {"host": "H", "device": "D"}
 

@@ -25,6 +25,7 @@ from torchprof_tui.analysis.kernel.names.architectures import ARCHITECTURES
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes
 from torchprof_tui.analysis.kernel.names.xmma import ELEMENT_TYPES
+from torchprof_tui.trace.core.late_regex import compile_later
 
 _CUDA_CORE_LETTERS = {"s": "fp32", "d": "fp64", "h": "fp16", "c": "complex64", "z": "complex128", "gc": "complex64"}
 _ACCUMULATORS = {"s": "fp32", "h": "fp16", "d": "fp64", "i": "int32", "c": "complex64", "z": "complex128"}
@@ -32,20 +33,20 @@ _NVJET_ELEMENTS = {"t": "bf16", "h": "fp16", "s": "fp32", "q": "fp8 e4m3", "o": 
 _NVJET_EPILOGUES = {"bias": "bias", "badd": "adds a matrix (beta)"}
 _EPILOGUES = {"relu": "ReLU", "bias": "bias", "gelu": "GELU", "sigmoid": "sigmoid", "silu": "SiLU"}
 
-_NVJET = re.compile(
+_NVJET = compile_later(
     r"nvjet(?:_(?P<arch>sm\d+[a-z]?))?_(?P<types>[a-z]+)_(?P<tile>\d+x\d+)_(?P<step>\d+)x(?P<stages>\d+)_(?P<rest>.*)"
 )
-_TENSOR_OP = re.compile(r"^(?P<acc>[shdicz])(?P<shape>\d{3,6})(?P<math>tf32|bf16|f16)?gemm$")
-_CUDA_CORE = re.compile(r"^(?P<type>gc|[sdhcz])gemm$")
-_COLLECTIVE_TILE = re.compile(
+_TENSOR_OP = compile_later(r"^(?P<acc>[shdicz])(?P<shape>\d{3,6})(?P<math>tf32|bf16|f16)?gemm$")
+_CUDA_CORE = compile_later(r"^(?P<type>gc|[sdhcz])gemm$")
+_COLLECTIVE_TILE = compile_later(
     r"CollectiveMma<.*?cute::tuple<(?:cute::)?C<(\d+)>, ?(?:cute::)?C<(\d+)>, ?(?:cute::)?C<(\d+)> ?>"
     r"(?=, (?:cutlass::(?:bfloat16|half|tfloat32|float_e\w+)_t|float|double|signed|unsigned|int|__))"
 )
 """The tile is the shape before an element type; the cluster shape, of the same form, precedes it."""
 _NAMED_TYPES = (("gemm_fp8", "fp8 e4m3"), ("gemmfp8", "fp8 e4m3"), ("gemmfp4", "fp4 e2m1"), ("gemm_fp4", "fp4 e2m1"))
 _SPLIT_K = ("split-K", "yes")
-_SIZE = re.compile(r"^\d+x\d+$")
-_LAYOUT = re.compile(r"^[nt]{2}$")
+_SIZE = compile_later(r"^\d+x\d+$")
+_LAYOUT = compile_later(r"^[nt]{2}$")
 
 
 def decode(name: str, parsed: QualifiedName) -> KernelName | None:
@@ -194,7 +195,7 @@ class _ClassicFields:
 
 
 def _compile_words(words: Iterable[str]) -> re.Pattern[str]:
-    return re.compile(rf"(?:{'|'.join(words)})$")
+    return compile_later(rf"(?:{'|'.join(words)})$")
 
 
 _CLASSIC_RULES: tuple[tuple[re.Pattern[str], Callable[[_ClassicFields, re.Match[str]], None]], ...] = (
@@ -205,8 +206,8 @@ _CLASSIC_RULES: tuple[tuple[re.Pattern[str], Callable[[_ClassicFields, re.Match[
     (_SIZE, _ClassicFields.read_size),
     (_LAYOUT, _ClassicFields.read_layout),
     (_compile_words(_EPILOGUES), _ClassicFields.read_epilogue),
-    (re.compile(r"align(\d+)$"), _ClassicFields.read_alignment),
-    (re.compile(r"sliced(.*)"), _ClassicFields.read_slices),
+    (compile_later(r"align(\d+)$"), _ClassicFields.read_alignment),
+    (compile_later(r"sliced(.*)"), _ClassicFields.read_slices),
     (_compile_words(("splitK", "splitk")), _ClassicFields.read_split_k),
 )
 """What a word of a classic name says. The patterns exclude each other."""

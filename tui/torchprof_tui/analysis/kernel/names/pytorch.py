@@ -18,6 +18,7 @@ from torchprof_tui.analysis.kernel.names.syntax import (
     parse_qualified_name,
     parse_template_arguments,
 )
+from torchprof_tui.trace.core.late_regex import compile_later
 
 _ELEMENTWISE = {
     "vectorized_elementwise_kernel": ("vectorized elementwise", 1),
@@ -61,7 +62,7 @@ _NORM = "norm"
 
 _K = KernelClass
 _RULES: tuple[tuple[re.Pattern[str], KernelClass, str, str | None], ...] = tuple(
-    (re.compile(pattern), kind, word, way)
+    (compile_later(pattern), kind, word, way)
     for pattern, kind, word, way in (
         (r"(vectorized_layer_norm|LayerNormForwardCUDAKernel|cuApplyLayerNorm)", _K.NORM, "layer norm", _FORWARD),
         (r"layer_norm_grad_input_kernel", _K.NORM, "layer norm", _BACKWARD),

@@ -15,6 +15,7 @@ import re
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName
+from torchprof_tui.trace.core.late_regex import compile_later
 
 _TRTLLM_TYPES = {
     "MxE4m3": "mxfp8 e4m3",
@@ -31,34 +32,34 @@ _TRTLLM_TYPES = {
     "Int8": "int8",
 }
 _TYPE = "|".join(_TRTLLM_TYPES)
-_TRTLLM = re.compile(
+_TRTLLM = compile_later(
     rf"(?P<kind>[bB]mm|[gG]emm)_(?P<out>{_TYPE})_(?P<a>{_TYPE})(?P<b>{_TYPE})?_(?P<acc>Fp32|Fp16|Int32)_"
 )
-_TILE = re.compile(r"_t(\d+)x(\d+)x(\d+)")
-_STAGES = re.compile(r"_s(\d+)(?=[x_])")
-_SM = re.compile(r"_sm(\d+[a-z]?)(?:_|$)")
+_TILE = compile_later(r"_t(\d+)x(\d+)x(\d+)")
+_STAGES = compile_later(r"_s(\d+)(?=[x_])")
+_SM = compile_later(r"_sm(\d+[a-z]?)(?:_|$)")
 _ACTIVATIONS = {"swiGlu": "swiGlu", "geGlu": "geGlu", "relu2": "ReLU²", "silu": "SiLU", "gelu": "GELU"}
 
-_DEEP_GEMM = re.compile(
+_DEEP_GEMM = compile_later(
     r"^(?:sm(?P<arch>\d+)_)?(?P<grouped>m_grouped_)?(?P<type>fp8_fp4|fp8_nt|fp8|bf16|fp4|tf32)_(?P<rest>.*)$"
 )
 _ELEMENTS = {"fp8": "fp8 e4m3", "fp8_nt": "fp8 e4m3", "bf16": "bf16", "fp4": "fp4 e2m1", "tf32": "tf32"}
-_FP8_GEMM = re.compile(r"(?i)^(?:sm\d+_)?fp8_\w*gemm\w*$")
+_FP8_GEMM = compile_later(r"(?i)^(?:sm\d+_)?fp8_\w*gemm\w*$")
 _OTHERS: tuple[tuple[re.Pattern[str], str | None, tuple[str, ...], bool | None, str], ...] = (
-    (re.compile(r"^_?w8a8_(?:triton_)?block_(?:scaled_mm|fp8_matmul)"), "vLLM", ("fp8 e4m3",), True, "block-scaled"),
-    (re.compile(r"^_?w8a8_block_int8_matmul"), "vLLM", ("int8",), True, "block-scaled"),
-    (re.compile(r"^(?:scaled_mm_kernel|_scaled_mm)"), None, (), None, "scaled"),
-    (re.compile(r"^bf16gemm_"), "AITER", ("bf16",), True, ""),
-    (re.compile(r"^f4gemm_"), "AITER", ("fp4 e2m1",), True, "block-scaled"),
-    (re.compile(r"^[Ii]8gemm_"), "AITER", ("int8",), True, ""),
-    (re.compile(r"^f8_block_scale|^fp8gemm_"), "AITER", ("fp8 e4m3",), True, "block-scaled"),
-    (re.compile(r"^f?moe_(?:stage[12]_)?(?:bf16|fp8|fp16|int8|xbf16|f8|f4)|^fmoe_"), "AITER", (), True, "experts"),
-    (re.compile(r"^wvSplitKQ|^wv_splitkq"), "vLLM", ("fp8 e4m3",), None, "skinny"),
-    (re.compile(r"^wvSplitK|^LLGemm|^LLMM"), "vLLM", (), None, "skinny"),
-    (re.compile(r"^_?lora_(?:shrink|expand)|^_?sgmv_|^_?bgmv_|^_sgemm_lora_|^_qkv_lora_b_"), None, (), None, "LoRA"),
-    (re.compile(r"^(?:dsv3_)?(?:fused_a_gemm|router_gemm)_kernel"), None, (), True, "skinny"),
-    (re.compile(r"^tinygemm_kernel|^tinygemm_m16n8k16"), None, (), True, "skinny"),
-    (re.compile(r"^_?(?:batched_)?(?:grouped|persistent|fused)_(?:matmul|gemm)_kernel"), None, (), None, ""),
+    (compile_later(r"^_?w8a8_(?:triton_)?block_(?:scaled_mm|fp8_matmul)"), "vLLM", ("fp8 e4m3",), True, "block-scaled"),
+    (compile_later(r"^_?w8a8_block_int8_matmul"), "vLLM", ("int8",), True, "block-scaled"),
+    (compile_later(r"^(?:scaled_mm_kernel|_scaled_mm)"), None, (), None, "scaled"),
+    (compile_later(r"^bf16gemm_"), "AITER", ("bf16",), True, ""),
+    (compile_later(r"^f4gemm_"), "AITER", ("fp4 e2m1",), True, "block-scaled"),
+    (compile_later(r"^[Ii]8gemm_"), "AITER", ("int8",), True, ""),
+    (compile_later(r"^f8_block_scale|^fp8gemm_"), "AITER", ("fp8 e4m3",), True, "block-scaled"),
+    (compile_later(r"^f?moe_(?:stage[12]_)?(?:bf16|fp8|fp16|int8|xbf16|f8|f4)|^fmoe_"), "AITER", (), True, "experts"),
+    (compile_later(r"^wvSplitKQ|^wv_splitkq"), "vLLM", ("fp8 e4m3",), None, "skinny"),
+    (compile_later(r"^wvSplitK|^LLGemm|^LLMM"), "vLLM", (), None, "skinny"),
+    (compile_later(r"^_?lora_(?:shrink|expand)|^_?sgmv_|^_?bgmv_|^_sgemm_lora_|^_qkv_lora_b_"), None, (), None, "LoRA"),
+    (compile_later(r"^(?:dsv3_)?(?:fused_a_gemm|router_gemm)_kernel"), None, (), True, "skinny"),
+    (compile_later(r"^tinygemm_kernel|^tinygemm_m16n8k16"), None, (), True, "skinny"),
+    (compile_later(r"^_?(?:batched_)?(?:grouped|persistent|fused)_(?:matmul|gemm)_kernel"), None, (), None, ""),
 )
 """(pattern over the function, library, types, on tensor cores, what is special): first match wins."""
 

@@ -6,15 +6,16 @@ are not demangled: only their identifiers are extracted in order, which is suffi
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
+from torchprof_tui.trace.core.late_regex import compile_later
+
 _DEPTH_CHANGE = {"<": 1, "(": 1, "{": 1, "[": 1, ">": -1, ")": -1, "}": -1, "]": -1, "->": 0}
-_BRACKET = re.compile(r"->|[<>(){}\[\]]")
-_SEPARATOR_PATTERNS = {separator: re.compile(rf"->|[<>(){{}}\[\]]|{separator}") for separator in ("::", ",", " ")}
-_OPENING_BRACKET = re.compile(r"[<(]")
-_KERNEL_DESCRIPTOR = re.compile(r"(\.kd| \[clone [^\]]*\])+$")
-_LITERAL = re.compile(r"^(?:\([^)]*\))?(-?\d+)(?:[uUlL]*)$")
+_BRACKET = compile_later(r"->|[<>(){}\[\]]")
+_SEPARATOR_PATTERNS = {separator: compile_later(rf"->|[<>(){{}}\[\]]|{separator}") for separator in ("::", ",", " ")}
+_OPENING_BRACKET = compile_later(r"[<(]")
+_KERNEL_DESCRIPTOR = compile_later(r"(\.kd| \[clone [^\]]*\])+$")
+_LITERAL = compile_later(r"^(?:\([^)]*\))?(-?\d+)(?:[uUlL]*)$")
 
 DTYPES = {
     "float": "fp32",
@@ -167,11 +168,11 @@ def parse_lambda_dtypes(text: str) -> tuple[str, ...]:
     return parse_dtypes(_split_outside_brackets(inner[: end if end >= 0 else len(inner)], ","))
 
 
-_SOURCE_NAME = re.compile(r"(?<![\dSTF])(?<!L[bhijlmstxy])(\d+)(?=[A-Za-z_])")
+_SOURCE_NAME = compile_later(r"(?<![\dSTF])(?<!L[bhijlmstxy])(\d+)(?=[A-Za-z_])")
 """The length before an identifier; not the digits of a literal (`Li64E`), a substitution or a parameter."""
 
 
-_DIGITS = re.compile(r"\d+")
+_DIGITS = compile_later(r"\d+")
 _MAX_LENGTH_DIGITS = 9
 """Digits of a length: names are shorter, and Python refuses to convert thousands of digits to an integer."""
 

@@ -12,8 +12,9 @@ import re
 from torchprof_tui.analysis.kernel.names.aten_ops import COMPOUND_OPS
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName
+from torchprof_tui.trace.core.late_regex import compile_later
 
-_INDUCTOR = re.compile(
+_INDUCTOR = compile_later(
     r"triton_(?P<kind>poi|red|per|tem|for|spl|mix|[a-z0-9]{3})_fused(?:_(?P<ops>.*?))??(?:_(?P<number>\d+))?$"
 )
 _LOOP_KINDS = {
@@ -25,7 +26,7 @@ _LOOP_KINDS = {
     "spl": "split scan",
     "mix": "mixed-order reduction",
 }
-_MATMUL_OGS = re.compile(
+_MATMUL_OGS = compile_later(
     r"_matmul_ogs_(?P<layout>[NT]{3})_(?P<a>\w+?)x(?P<b>\w+?)x(?P<w>\w+?)_(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)x(?P<split>\d+)"
     r"(?:_(?P<epilogue>\w+))?$"
 )

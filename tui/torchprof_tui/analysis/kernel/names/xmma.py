@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from torchprof_tui.trace.core.late_regex import compile_later
+
 ELEMENT_TYPES = {
     "f16": "fp16",
     "fp16": "fp16",
@@ -25,10 +27,10 @@ ELEMENT_TYPES = {
     "e5m2": "fp8 e5m2",
 }
 _TYPE = r"(?:bf16|tf32|f16|f32|f64|i8|i32|e4m3|e5m2)"
-_TYPES = re.compile(rf"_({_TYPE})({_TYPE})_({_TYPE})({_TYPE})_")
-_TILE = re.compile(r"tilesize(\d+)x(\d+)x(\d+)")
-_STAGES = re.compile(r"_stage(\d+)")
-_INSTRUCTION = re.compile(r"_tensor(\d+x\d+x\d+)")
+_TYPES = compile_later(rf"_({_TYPE})({_TYPE})_({_TYPE})({_TYPE})_")
+_TILE = compile_later(r"tilesize(\d+)x(\d+)x(\d+)")
+_STAGES = compile_later(r"_stage(\d+)")
+_INSTRUCTION = compile_later(r"_tensor(\d+x\d+x\d+)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ not plain.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ import numpy as np
 import orjson
 
 from torchprof_tui.trace.core.arrays import Bool
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.decode.arg_columns import CORRELATION, OP_ARGS, PYTHON_ARGS, TRIPLE_ARGS
 from torchprof_tui.trace.decode.interning import (
     GROUP_COUNTER,
@@ -38,11 +38,11 @@ RUN_MARK = b"\x01"
 
 _HEAD_KEYS = ("ph", "cat", "name", "pid", "tid")
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
-_INTEGER = re.compile(rb"(?<![.\d])1([0-9]{4})1")
-_EXPONENT = re.compile(rb"\d[eE]")
-_MARKERS = re.compile(r"1([0-9]{4})1")
-_DECIMAL = re.compile(r"-?1([0-9]{4})1\.1([0-9]{4})1")
+_STRING = compile_later(rb'"(?:[^"\\]|\\.)*"')
+_INTEGER = compile_later(rb"(?<![.\d])1([0-9]{4})1")
+_EXPONENT = compile_later(rb"\d[eE]")
+_MARKERS = compile_later(r"1([0-9]{4})1")
+_DECIMAL = compile_later(r"-?1([0-9]{4})1\.1([0-9]{4})1")
 
 
 TIME, DURATION, ID, VALUE = "ts", "dur", "id", "value"
