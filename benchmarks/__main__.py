@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import drawing, generate, opening, perfetto, stages
-from benchmarks.measure import median
+from benchmarks.measure import median, write_bytecode
 from benchmarks.responsiveness import measure_longest_pause
 from benchmarks.table import measure_table
 
@@ -214,6 +214,7 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help="also 5 M events (1.6 GB), made of TRACE")
     parser.add_argument("--out", type=Path, help="also write the report there")
     options = parser.parse_args()
+    write_bytecode()
     trace, runs = options.trace, options.runs
     targets: list[Target] = []
     compressed = _compress(trace)

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.measure import write_bytecode
 from tests.helpers.paths import SHARED_TRACES
 
 HTA_CASES = SHARED_TRACES / "public" / "facebookresearch+HolisticTraceAnalysis"
@@ -102,6 +103,7 @@ def main() -> None:
     options = parser.parse_args()
     if not options.hta:
         parser.error("--hta PYTHON: an interpreter with HolisticTraceAnalysis")
+    write_bytecode()
     print("| case | here, not cached | here, cached | HTA | times, not cached | times, cached |")
     print("|---" * 6 + "|")
     for case in list_cases(options.big):

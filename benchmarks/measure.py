@@ -14,6 +14,7 @@ import select
 import signal
 import statistics
 import struct
+import sys
 import termios
 import threading
 import time
@@ -117,6 +118,16 @@ class PeakMemory:
             self.samples.append((now - start, memory_bytes(processes)))
             self.bytes = max(self.bytes, self.samples[-1][1])
             self._stop.wait(SAMPLE_SECONDS)
+
+
+def write_bytecode() -> None:
+    """Have this process and those that it starts keep the bytecode of modules, as that of an installed program is kept.
+
+    Where PYTHONDONTWRITEBYTECODE is set, each start would compile this program's modules: 0.1 s before the first frame,
+    and pauses of the event loop while a thread imports.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from torchprof_tui.ui.start.start_screen import StartScreen
 
 SWITCH_INTERVAL_SECONDS = 0.0002
-"""Seconds after which a background thread must release the GIL for the frame that is being painted. Python's default of
-5 ms is as long as most of a frame takes."""
+"""Seconds after which a background thread, also one that imports modules, must release the GIL for the frame that is
+being painted. Python's default of 5 ms is as long as most of a frame takes."""
 
 
 class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, LoadingApp, GarbageCollectingApp, ScreenStylesApp):
@@ -125,6 +125,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, LoadingApp, GarbageCol
         self._original_environment = dict(os.environ)  # for recordings: the app changes some of it for itself
 
     def on_mount(self) -> None:
+        self._switch_interval.enter_context(use_switch_interval(SWITCH_INTERVAL_SECONDS))
         # The app's own empty screen always stays below: only a screen that was pushed can be switched.
         self.push_screen(self._create_first_screen())
         note_phase("first screen", columns=self.size.width, lines=self.size.height)
@@ -191,7 +192,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, LoadingApp, GarbageCol
 
     def prepare_for_lanes(self) -> None:
         self.freeze_program()
-        self._defer_interruptions()
+        self.defer_garbage_collection()
 
     async def show_trace(self, message: LoadingScreen.Opened) -> None:
         previous, self._current_opener = self._current_opener, message.opener
@@ -341,13 +342,9 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, LoadingApp, GarbageCol
             if problem:
                 self.notify(problem, title="--at", severity="warning", markup=False)
         self.start_pending_comparison(screen.trace)
-        self._defer_interruptions()
+        self.defer_garbage_collection()
         note_phase("lanes on screen")
         self.lanes_ready.set()
-
-    def _defer_interruptions(self) -> None:
-        self._switch_interval.enter_context(use_switch_interval(SWITCH_INTERVAL_SECONDS))
-        self.defer_garbage_collection()
 
     def on_unmount(self) -> None:
         """Close the trace, because a thread that waits for its worker would delay the exit.

@@ -27,6 +27,7 @@ from torchprof_tui.program.config_file import apply_configuration, load_configur
 from torchprof_tui.program.phase_log import close_log, note_phase, open_log
 from torchprof_tui.trace.core.core_count import JOBS, MAX_JOBS
 from torchprof_tui.trace.core.errors import format_error, is_expected
+from torchprof_tui.trace.core.process_state import freeze_imported_objects, start_without_collections
 
 PROGRAM = "torchprof-tui"
 
@@ -103,6 +104,8 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit status: 0 done, 1 the answer is no, 2 wrong call or input, 128 + signal."""
+    if arguments is None:  # not called by a test
+        start_without_collections()
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     replace_closed_streams()
@@ -158,7 +161,9 @@ def _run_command(words: list[str]) -> int:
         _reject_unknown_command(options.trace)  # the first check does not see words behind options
     if name in TRACE_COMMANDS and name != "open":  # `open` may start a recording, which inherits the environment
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each thread takes 40 MB of address space for nothing
-    status: int = importlib.import_module(f"torchprof_tui.commands.{get_package(name)}.main").run(options)
+    command = importlib.import_module(f"torchprof_tui.commands.{get_package(name)}.main")
+    freeze_imported_objects()
+    status: int = command.run(options)
     return status
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchprof_tui.trace.core.arrays import find_largest, number_distinct, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, find_largest, is_in, number_distinct, sorted_unique
 
 
 @given(st.lists(st.integers(-5, 5) | st.integers(-(2**31), 2**31 - 1)), st.sampled_from([np.int32, np.int64]))
@@ -36,3 +36,14 @@ def test_distinct_rows_are_numbered_as_by_a_sort(values: list[int]) -> None:
     distinct, number = number_distinct(rows, 10)
     expected, inverse = np.unique(rows, return_inverse=True)
     assert (distinct.tolist(), number.tolist()) == (expected.tolist(), inverse.tolist())
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("high", [5, 1_000, 2_000_000_000])
+def test_is_in_finds_the_same_as_numpy(high: int, dtype: type) -> None:
+    rng = np.random.default_rng(3)
+    values: I64 = rng.integers(-1, high, 500).astype(dtype)
+    chosen: I64 = rng.integers(-1, high, 300).astype(dtype)
+    for others in (chosen, values[::2], chosen[:1], chosen[:0]):
+        assert is_in(values, others).tolist() == np.isin(values, others).tolist()
+    assert is_in(values[:0], chosen).tolist() == []

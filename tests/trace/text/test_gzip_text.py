@@ -33,7 +33,7 @@ from torchprof_tui.trace.query.read_entries import read_entries
 from torchprof_tui.trace.sources import source
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.storage.trace_store import open_trace
-from torchprof_tui.trace.text import block_writer, gzip_text
+from torchprof_tui.trace.text import block_writer
 from torchprof_tui.trace.text.block_text import BlockText
 from torchprof_tui.trace.text.gzip_text import GzipFileVersion, GzipText
 from torchprof_tui.trace.text.plain_text import PlainText
@@ -291,7 +291,7 @@ def test_unreadable_file_raises_lookup_error(tmp_path: Path, gzip_path: Path, mo
         raise TraceError(f"{spec}: no permission")
 
     text = build_deferred(gzip_path, tmp_path / "columns")
-    monkeypatch.setattr(gzip_text, "open_source", refuse)
+    monkeypatch.setattr("torchprof_tui.trace.sources.open.open_source", refuse)
     with pytest.raises(LookupError, match="no permission"):
         text.read_entry(7, parse_chunk)
 

@@ -123,6 +123,11 @@ def update_recent_and_prune(spec: str) -> None:
 
 
 def import_explorer() -> None:
-    """Import numpy and the explorer's modules, in a thread, while the worker decodes."""
+    """Import numpy and the explorer's modules, in a thread, while the worker decodes.
+
+    Where the app collects only between frames, what was imported is excluded from collections.
+    """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     importlib.import_module("torchprof_tui.ui.explorer.explorer_screen")
+    if not gc.isenabled():
+        gc.freeze()

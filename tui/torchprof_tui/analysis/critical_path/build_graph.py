@@ -23,7 +23,7 @@ from torchprof_tui.analysis.critical_path.launch_edges import (
 from torchprof_tui.analysis.critical_path.queue_room import add_queue_room
 from torchprof_tui.analysis.critical_path.step_window import NO_EVENT, StepWindow
 from torchprof_tui.analysis.critical_path.wait_edges import add_blocking_calls, add_stream_waits
-from torchprof_tui.trace.core.arrays import I32, I64, U8
+from torchprof_tui.trace.core.arrays import I32, I64, U8, is_in, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 MAX_TYPICAL_DELAY = 20_000
@@ -68,7 +68,7 @@ def build_graph(trace: Trace, window: StepWindow) -> BuiltGraph:
 def _join(columns: GraphColumns) -> DependencyGraph:
     """Join the columns to a graph in topological order."""
     window, work = columns.window, columns.window.work
-    lanes = np.unique(columns.join_points()[0])
+    lanes = sorted_unique(columns.join_points()[0])
     columns.add_points(lanes, np.full(len(lanes), window.start, np.int64))
     cpu_lane, cpu_time, index = columns.join_points()
     count = len(work)
@@ -92,8 +92,8 @@ def _join(columns: GraphColumns) -> DependencyGraph:
     forward = from_node < to_node
     dropped = int(np.count_nonzero(~forward))
     kind, from_node, to_node, event = kind[forward], from_node[forward], to_node[forward], event[forward]
-    rootless = np.setdiff1d(number[:count], to_node)
-    rootless = rootless[rootless > first].astype(np.int32)
+    nodes = sorted_unique(number[:count])
+    rootless = nodes[~is_in(nodes, to_node) & (nodes > first)].astype(np.int32)
     kind = np.concatenate([kind, np.full(len(rootless), EdgeKind.BEFORE, np.uint8)])
     from_node = np.concatenate([from_node, np.full(len(rootless), first, np.int32)])
     to_node = np.concatenate([to_node, rootless])

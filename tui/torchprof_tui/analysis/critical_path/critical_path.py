@@ -21,7 +21,7 @@ from torchprof_tui.analysis.critical_path.segments import (
     describe_kind,
 )
 from torchprof_tui.analysis.critical_path.step_window import StepWindow, select_step, select_window
-from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.arrays import I32, I64, is_in
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 
@@ -115,12 +115,14 @@ class CriticalPath:
         segments = self.segments
         waited = np.where(segments.kind == SegmentKind.RANK, segments.rank, NO_RANK)
         key = np.stack([segments.kind, segments.kernel_class, waited], axis=1).astype(np.int64)
-        distinct, index, counts = np.unique(key, axis=0, return_inverse=True, return_counts=True)
-        times = np.zeros(len(distinct), np.int64)
-        np.add.at(times, index.reshape(-1), segments.end - segments.start)
+        _, first, index, counts = np.unique(
+            _pack_columns(key), return_index=True, return_inverse=True, return_counts=True
+        )
+        times = np.zeros(len(first), np.int64)
+        np.add.at(times, index, segments.end - segments.start)
         found = []
         for (number, kernel_class, rank), time, count in zip(
-            distinct.tolist(), times.tolist(), counts.tolist(), strict=True
+            key[first].tolist(), times.tolist(), counts.tolist(), strict=True
         ):
             kind = SegmentKind(number)
             label = describe_kind(kind, kernel_class, rank)
@@ -164,7 +166,7 @@ class CriticalPath:
     def sum_off_path(self, trace: Trace, count: int) -> list[OffPathWork]:
         """Sum the GPU work that is not on the path by name, most time first, at most `count` names."""
         events, slack = self.window.work.event, self.slack_of_events(self.window.work.event)
-        off = ~np.isin(events, self.path_events[0])
+        off = ~is_in(events, self.path_events[0])
         events, slack = events[off], slack[off]
         names, index, counts = np.unique(trace.name[events], return_inverse=True, return_counts=True)
         times, least = np.zeros(len(names), np.int64), np.full(len(names), self.duration, np.int64)
@@ -181,6 +183,14 @@ class CriticalPath:
         """Return how much later an event could end, ns; None for events that are not part of the window."""
         index = int(self.event.searchsorted(np.int32(event)))
         return int(self.slack[index]) if index < len(self.event) and self.event[index] == event else None
+
+
+def _pack_columns(columns: I64) -> I64:
+    """Pack the columns of integers int64[n, k], of small ranges, into one that has the order of the rows: int64[n]."""
+    packed = np.zeros(len(columns), np.int64)
+    for column in columns.T if len(columns) else ():
+        packed = packed * (column.max() - column.min() + 1) + (column - column.min())
+    return packed
 
 
 def find_critical_path(

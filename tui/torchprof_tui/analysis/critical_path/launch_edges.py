@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind, GraphColumns
-from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 SHORT_GAP = 10_000
@@ -50,7 +50,7 @@ def add_earlier_edges(graph: GraphColumns, trace: Trace) -> None:
     edge leaves the end of the stream's work before, else the start of the window.
     """
     window, work = graph.window, graph.window.work
-    rows = [_find_first_launched(trace, lane) for lane in np.unique(work.lane).tolist()]
+    rows = [_find_first_launched(trace, lane) for lane in sorted_unique(work.lane).tolist()]
     first = np.flatnonzero(np.isin(work.event, rows) & work.is_launched)
     if not len(first):
         return

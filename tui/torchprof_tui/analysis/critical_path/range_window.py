@@ -21,6 +21,7 @@ from torchprof_tui.analysis.critical_path.step_window import (
 )
 from torchprof_tui.analysis.repetition.repetitions import find_repetitions
 from torchprof_tui.analysis.repetition.step_list import REPETITION
+from torchprof_tui.trace.core.arrays import sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.steps import Step
 from torchprof_tui.trace.model.trace import Trace
@@ -60,7 +61,7 @@ def _find_lane(trace: Trace, start: int, end: int) -> int:
     if overlaps and max(overlaps) > 0:
         return int(trace.lane[trace.steps[overlaps.index(max(overlaps))].event])
     launches = trace.links.launch_of
-    launches = np.unique(launches[launches >= 0])
+    launches = sorted_unique(launches[launches >= 0])
     launches = launches[(trace.start[launches] >= start) & (trace.start[launches] < end)]
     if not len(launches):
         return find_main_lane(trace)

@@ -14,7 +14,8 @@ from torchprof_tui.analysis.critical_path.thread_timeline import build_timeline
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.time.blocking_calls import SYNC_CALL_REGEX
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, is_in, sorted_unique
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -57,9 +58,9 @@ LABELS = {
 NO_CLASS = 255
 NO_RANK = -1
 
-_LAUNCH = re.compile(r".*(Launch|Memcpy|Memset)")
-_INPUT = re.compile(r"enumerate\(DataLoader\)#|.*DataLoader.*__next__")
-_SYNC = re.compile(SYNC_CALL_REGEX)
+_LAUNCH = compile_later(r".*(Launch|Memcpy|Memset)")
+_INPUT = compile_later(r"enumerate\(DataLoader\)#|.*DataLoader.*__next__")
+_SYNC = compile_later(SYNC_CALL_REGEX)
 _HOST_KINDS = (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON, Kind.OTHER)
 
 
@@ -91,7 +92,7 @@ def build_segments(trace: Trace, graph: DependencyGraph, path: I64, host_lanes: 
     on_cpu = np.isin(kind, (EdgeKind.THREAD, EdgeKind.HAND_OVER))
     lane = np.where(kind == EdgeKind.THREAD, graph.node_lane[graph.target[path]], graph.window.lane)
     parts = [_build_gpu_parts(trace, graph, path[~on_cpu], start[~on_cpu])]
-    for number in np.unique(lane[on_cpu]).tolist():
+    for number in sorted_unique(lane[on_cpu]).tolist():
         chosen = on_cpu & (lane == number)
         timeline = build_timeline(trace, number, graph.window.start, graph.window.end)
         begin, until, event, _ = timeline.split(start[chosen], end[chosen])
@@ -163,7 +164,7 @@ def _is_below_input(trace: Trace, rows: I32) -> Bool:
     current = rows.astype(np.int64)
     while (current >= 0).any():
         alive = current >= 0
-        below[alive] |= np.isin(trace.name[current[alive]], used)
+        below[alive] |= is_in(trace.name[current[alive]], used)
         current[below] = -1
         alive = current >= 0
         current[alive] = trace.parent[current[alive]]

@@ -13,7 +13,8 @@ import numpy as np
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind, GraphColumns
 from torchprof_tui.analysis.critical_path.launch_edges import SHORT_GAP, find_last_ended
 from torchprof_tui.analysis.time.blocking_calls import SYNC_CALL_REGEX
-from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, is_in, sorted_unique
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
@@ -21,7 +22,7 @@ from torchprof_tui.trace.model.trace import Trace
 STREAM_WAIT_REGEX = r"(cuda|cu|hip|musa)StreamWaitEvent"
 RECORD_REGEX = r"(cuda|cu|hip|musa)EventRecord"
 _COPY_CALL_REGEX = r".*Memcpy"
-_DEVICE_CALL = re.compile(r"Device|Ctx")
+_DEVICE_CALL = compile_later(r"Device|Ctx")
 
 OWN_TIME = 5_000
 """ns that a blocking call takes at most by itself, when the work that it waits for has already ended."""
@@ -51,7 +52,7 @@ class SyncEvents:
 
 def select_calls(trace: Trace, regex: str, start: int, end: int) -> I32:
     """Select the runtime calls of these names that overlap the time from `start` to `end`: int32[k] by start."""
-    pattern = re.compile(regex)
+    pattern = compile_later(regex)
     wanted = np.array([pattern.match(name) is not None for name in trace.names], np.bool_)
     parts: list[I32] = [np.zeros(0, np.int32)]
     for lane in trace.lanes:
@@ -94,7 +95,7 @@ def add_stream_waits(graph: GraphColumns, trace: Trace) -> I32:
     source = _find_launched_before(graph, syncs.source_lane[known], trace.start[syncs.record[known]])
     target = _find_launched_after(graph, syncs.waiting_lane[known], trace.start[syncs.call[known]])
     _add_event_edges(graph, EdgeKind.EVENT, source, target)
-    unknown: I32 = calls[~np.isin(calls, syncs.call)]
+    unknown: I32 = calls[~is_in(calls, syncs.call)]
     _add_waits_by_order(graph, trace, unknown)
     _add_waits_by_time(graph, trace, unknown)
     inside: I32 = unknown[trace.start[unknown] >= window.start]
@@ -183,17 +184,17 @@ def add_blocking_calls(graph: GraphColumns, trace: Trace) -> int:
     for kind, chosen in ((EdgeKind.SYNC, is_named), (EdgeKind.SYNC_BY_ORDER, ~is_named & ~for_device)):
         _add_sync_edges(graph, trace, kind, source[has_ended & chosen], calls[has_ended & chosen])
     _add_device_waits(graph, trace, calls[for_device])
-    own = np.flatnonzero(np.isin(work.launch, copying) & (work.end <= work.launch_end) & work.is_launched)
+    own = np.flatnonzero(is_in(work.launch, copying) & (work.end <= work.launch_end) & work.is_launched)
     _add_sync_edges(graph, trace, EdgeKind.SYNC, own, work.launch[own])
     is_wait = has_ended & (work.end[source] > begin) if len(work) else has_ended
-    is_unknown = ~is_wait & (trace.duration[calls] > _LONG_CALL) & ~np.isin(calls, work.launch[own])
+    is_unknown = ~is_wait & (trace.duration[calls] > _LONG_CALL) & ~is_in(calls, work.launch[own])
     return int(np.count_nonzero(is_unknown))
 
 
 def _add_device_waits(graph: GraphColumns, trace: Trace, calls: I32) -> None:
     """Add edges to calls that wait for a whole device from the last work that each stream was given before."""
     work = graph.window.work
-    lanes = np.unique(work.lane).astype(np.int64)
+    lanes = sorted_unique(work.lane).astype(np.int64)
     if not len(calls) or not len(lanes):
         return
     call, lane = np.repeat(calls, len(lanes)), np.tile(lanes, len(calls))

@@ -15,7 +15,7 @@ from torchprof_tui.analysis.repetition.kernel_sequence import KernelSequence, ch
 from torchprof_tui.analysis.repetition.nested_runs import NestedRun, find_nested_runs
 from torchprof_tui.analysis.repetition.pattern_groups import RunGroup, find_variants, group_runs, list_differences
 from torchprof_tui.analysis.repetition.step_list import REPETITION, REPETITIONS_KEY
-from torchprof_tui.trace.core.arrays import F64, I32, I64
+from torchprof_tui.trace.core.arrays import F64, I32, I64, sorted_unique
 from torchprof_tui.trace.model.trace import Step, Trace
 
 MAX_DIFFERENCES = 16
@@ -141,7 +141,7 @@ def find_repetitions(trace: Trace) -> Repetitions:
         _build_pattern(trace, sequence, values, [runs[index] for index in group.runs], group, label)
         for group, label in zip(groups, labels, strict=True)
     )
-    found = Repetitions(sequence, patterns, _choose_unit(patterns), len(np.unique(values)) > 1)
+    found = Repetitions(sequence, patterns, _choose_unit(patterns), len(sorted_unique(values)) > 1)
     trace.derived[REPETITIONS_KEY] = found
     return found
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from torchprof_tui.analysis.repetition.gram_links import U64, GramLinks
 from torchprof_tui.analysis.repetition.periodic_runs import TOLERANCE_DIVISOR, PeriodicRun
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, sorted_unique
 
 MIN_LIKENESS = 0.7
 """Share of the values of a neighbour of one period that must belong to grams of the run."""
@@ -137,7 +137,7 @@ def _count_repetitions(odd: I64, regular: I64, repetitions: int, default: int) -
 def _list_grams(run: PeriodicRun, links: GramLinks) -> U64:
     """List the grams of a run, ascending. Two of its repetitions have all that recur, for runs of very many."""
     stop = min(run.stop, run.start + max(2, MAX_GRAMS // run.period) * run.period)
-    return np.unique(links.hash[run.start : max(stop - links.length + 1, run.start)])
+    return sorted_unique(links.hash[run.start : max(stop - links.length + 1, run.start)])
 
 
 def _align_to_end(run: PeriodicRun, low: int, links: GramLinks) -> PeriodicRun:

@@ -9,7 +9,7 @@ import numpy as np
 from torchprof_tui.analysis.critical_path.dependency_graph import DependencyGraph, EdgeKind
 from torchprof_tui.analysis.critical_path.segments import classify_cpu
 from torchprof_tui.analysis.critical_path.thread_timeline import build_timeline
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 
@@ -38,7 +38,7 @@ def split_cpu_time(trace: Trace, graph: DependencyGraph, host_lanes: list[int]) 
     chosen: Bool = (graph.edge_kind == EdgeKind.THREAD) & (end > start)
     lane = graph.node_lane[graph.target]
     parts = []
-    for number in np.unique(lane[chosen]).tolist():
+    for number in sorted_unique(lane[chosen]).tolist():
         edges = np.flatnonzero(chosen & (lane == number))
         timeline = build_timeline(trace, number, graph.window.start, graph.window.end)
         begin, until, event, owner = timeline.split(start[edges], end[edges])

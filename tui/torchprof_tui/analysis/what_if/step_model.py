@@ -11,7 +11,7 @@ from torchprof_tui.analysis.critical_path.dependency_graph import DependencyGrap
 from torchprof_tui.analysis.critical_path.step_window import StepWindow, select_step, select_window
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.what_if.cpu_pieces import CpuPieces, split_cpu_time
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 
@@ -123,7 +123,7 @@ def _find_own_work(trace: Trace, window: StepWindow) -> Bool:
     """
     work = window.work
     own: Bool = work.launch_start >= window.start
-    for lane in np.unique(work.lane[~work.is_launched]).tolist():
+    for lane in sorted_unique(work.lane[~work.is_launched]).tolist():
         rows = slice(trace.lanes[lane].first, trace.lanes[lane].last)
         launched = np.flatnonzero(trace.links.launch_of[rows] >= 0)
         first = int(trace.start[rows.start + launched[0]]) if len(launched) else window.start

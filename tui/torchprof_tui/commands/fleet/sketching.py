@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchprof_tui.analysis.fleet.rank_sketch import SKETCH_VERSION, RankSketch
@@ -31,7 +31,7 @@ def _never() -> bool:
     return False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class SketchedFleet:
     """The sketches by file, one line for each file without, and how many came from the cache."""
 
@@ -94,4 +94,4 @@ def _decode(trace: ListedTrace, data: bytes) -> RankSketch | None:
     except (TraceError, ValueError):
         return None
     rank = sketch.rank if sketch.rank >= 0 or trace.rank is None else trace.rank
-    return dataclasses.replace(sketch, file=trace.spec, rank=rank)
+    return replace(sketch, file=trace.spec, rank=rank)

@@ -1,11 +1,12 @@
 """Interpreter settings that hold for the whole process: the switch interval and the garbage collector.
 
-Both are changed only through these context managers, which restore the previous value, so that nested uses and tests
-do not disturb each other.
+In the middle of a process both are changed only through the context managers, which restore the previous value, so that
+nested uses and tests do not disturb each other.
 """
 
 from __future__ import annotations
 
+import atexit
 import gc
 import sys
 from collections.abc import Iterator
@@ -41,3 +42,19 @@ def pause_garbage_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def start_without_collections() -> None:
+    """Disable the cyclic collector at the start of a process, until `freeze_imported_objects`.
+
+    At the end, no collection visits what is left: the process gives its memory back as a whole.
+    """
+    gc.disable()
+    atexit.register(gc.freeze)
+
+
+def freeze_imported_objects() -> None:
+    """Exclude all objects so far from collections, and enable the collector, where it is disabled."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from pathlib import Path
 
 from torchprof_tui.trace.core.home_folder import find_home
@@ -50,7 +49,7 @@ def replace_file(path: str | os.PathLike[str], data: bytes, mode: int = 0o666) -
 
     The temporary name does not contain the file's name, so it is never longer than the file system takes.
     """
-    draft = os.path.join(os.path.dirname(path), f".draft-{os.getpid()}-{secrets.token_hex(4)}")
+    draft = os.path.join(os.path.dirname(path), f".draft-{os.getpid()}-{os.urandom(4).hex()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     try:
         with open(descriptor, "wb") as file:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import F64, I32, I64, Array, take_chunked
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Array, sorted_unique, take_chunked
 from torchprof_tui.trace.core.background import submit
 from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.growable_array import ArrayFiller, ArrayFinisher, GrowableArray
@@ -199,7 +199,7 @@ class ColumnBuilder:
 
     def _add_args(self, entries: list[Entry], groups: I32) -> None:
         chunk = ChunkArgColumns(len(entries))
-        if groups.max() > GROUP_OTHER and len(np.unique(groups)) > _MAX_GROUPS:
+        if groups.max() > GROUP_OTHER and len(sorted_unique(groups)) > _MAX_GROUPS:
             groups = np.minimum(groups, GROUP_OTHER)
         for group in np.flatnonzero(np.bincount(groups)).tolist():
             if group == GROUP_NONE:

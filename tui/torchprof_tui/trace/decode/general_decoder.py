@@ -9,6 +9,7 @@ outlives its chunk. In large files, chunks of plain entries in Kineto's own layo
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,6 @@ from torchprof_tui.trace.decode.chunker import CHUNK_BYTES, TextWindow
 from torchprof_tui.trace.decode.entry_decoder import EntryDecoder
 from torchprof_tui.trace.decode.json_document import JsonDocument
 from torchprof_tui.trace.decode.parallel import ParallelDecoder, SplitNotVerifiedError, choose_process_count
-from torchprof_tui.trace.decode.perfetto_protobuf.packet_chunks import looks_like_packets
-from torchprof_tui.trace.decode.perfetto_protobuf.protobuf_decoder import ProtobufDecoder
 from torchprof_tui.trace.decode.text_limits import choose_text_limits
 from torchprof_tui.trace.model.raw_events import DecodedTrace, RawEvents
 from torchprof_tui.trace.sources.source import Source
@@ -41,6 +40,11 @@ ProgressCallback = Callable[[int, int | None, int], None]
 """Called after every chunk with the bytes read so far (as stored), the size of the file (None: unknown), entries."""
 
 TEXT_FILE = "text.blocks"
+
+_PROTOBUF = "torchprof_tui.trace.decode.perfetto_protobuf"
+
+_PACKET_TAG = b"\n"
+"""The first byte of a Perfetto trace, as a number 10; JSON may begin with it, too."""
 
 _MIN_TEMPLATE_BYTES = 16 << 20
 """Text size from which the template decoder pays: parsing some hundred templates first takes about 50 ms."""
@@ -85,7 +89,7 @@ def decode_trace(
     including this one; None: as many as pay. `defer_blocks`: leave the text of a local gzip file compressed as it is,
     for `TextIndex.split_into_blocks` to split later.
     """
-    if looks_like_packets(source.peek()):
+    if _has_packets(source):
         return _decode_packets(source, text_dir, progress)
     use_templates = _should_use_templates(source) if use_templates is None else use_templates
     process_count = (choose_process_count(source) if use_templates else 1) if process_count is None else process_count
@@ -117,11 +121,19 @@ def decode_trace(
             decoder.close()
 
 
+def _has_packets(source: Source) -> bool:
+    """Tell whether a source is a Perfetto trace."""
+    head = source.peek()
+    # Imported by name, as the decoder below: JSON does not need it.
+    return head[:1] == _PACKET_TAG and importlib.import_module(f"{_PROTOBUF}.packet_chunks").looks_like_packets(head)
+
+
 def _decode_packets(source: Source, text_dir: Path, progress: ProgressCallback | None) -> DecodedTrace:
     with pause_garbage_collection():
-        decoder = ProtobufDecoder(source, text_dir, progress)
+        decoder = importlib.import_module(f"{_PROTOBUF}.protobuf_decoder").ProtobufDecoder(source, text_dir, progress)
         try:
-            return decoder.run()
+            decoded: DecodedTrace = decoder.run()
+            return decoded
         finally:
             decoder.close()
 

@@ -5,6 +5,7 @@ Imports numpy and all decoders: import it where a trace is not in the cache.
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,11 +16,14 @@ from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.loading.errors import StorageFullError
 from torchprof_tui.trace.loading.open_or_build import BuildResult
 from torchprof_tui.trace.loading.progress import Phase, Progress, Report
-from torchprof_tui.trace.sources.nsight.nsight_source import is_nsight_export, open_nsight_export
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.specs.address import is_remote
+from torchprof_tui.trace.specs.rank_files import SQLITE_MAGIC
 from torchprof_tui.trace.storage.disk_cache import is_cached, is_in_cache_folder
 from torchprof_tui.trace.storage.trace_store import TraceWriter
+
+NSIGHT_MODULE = "torchprof_tui.trace.sources.nsight.nsight_source"
+"""Imported by name where a source is an SQLite file: it imports sqlite3."""
 
 
 def decode_and_store(
@@ -56,8 +60,8 @@ def _decode_and_store(
 
     with pause_garbage_collection():
         source = open_source(spec)
-        if is_nsight_export(source):
-            source = open_nsight_export(source)
+        if source.head and SQLITE_MAGIC.startswith(source.head):
+            source = importlib.import_module(NSIGHT_MODULE).open_nsight_export(source)
         report(latest)
         if source.identity is not None and is_in_cache_folder(folder) and is_cached(source.identity):
             source.close()

@@ -5,8 +5,8 @@ Prints nothing: what went wrong with ranks is in the trace (`merged_ranks.lost`,
 
 from __future__ import annotations
 
+import importlib
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -85,7 +85,7 @@ def _load_in_workers(resolved: ResolvedInput, report: Report, cache: bool) -> Op
     try:
         opener.start()
         if is_in_loop:  # in a notebook, whose thread runs a loop already
-            with ThreadPoolExecutor(1) as pool:
+            with importlib.import_module("concurrent.futures").ThreadPoolExecutor(1) as pool:  # imports logging
                 trace = pool.submit(load).result()
         else:
             trace = load()

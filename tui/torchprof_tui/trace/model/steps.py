@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, I64, U8
+from torchprof_tui.trace.core.arrays import I32, I64, U8, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.serving_names import UNKNOWN, ServingStepName, parse_step_name
 
@@ -57,7 +57,7 @@ def find_serving_steps(names: list[str], kind: U8, name: I32, lane: I32, start: 
     of equal ones at the same time on several threads the longest.
     """
     annotations = np.flatnonzero(kind == Kind.ANNOTATION)
-    used = np.unique(name[annotations])
+    used = sorted_unique(name[annotations])
     is_step = np.array([parse_step_name(names[index]) is not None for index in used.tolist()], np.bool_)
     events = annotations[np.isin(name[annotations], used[is_step])]
     end_of_lane: dict[int, int] = {}

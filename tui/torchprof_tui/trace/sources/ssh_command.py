@@ -6,7 +6,7 @@ environment, so that worker processes find it.
 
 from __future__ import annotations
 
-import hashlib
+import importlib
 import os
 import stat
 import subprocess
@@ -103,7 +103,9 @@ def shared_socket(path: SshPath) -> str | None:
 
 def socket_name(path: SshPath) -> str:
     """Name the control socket of a host: short, because a socket's path may have about 100 bytes."""
-    return hashlib.sha256(f"{path.host}\0{path.port or ''}".encode(errors="surrogateescape")).hexdigest()[:8]
+    hashlib = importlib.import_module("hashlib")  # loads all of OpenSSL, and most traces are local
+    name: str = hashlib.sha256(f"{path.host}\0{path.port or ''}".encode(errors="surrogateescape")).hexdigest()[:8]
+    return name
 
 
 def build_ssh_command(script: str, targets: Sequence[SshPath], keep_open: bool = False) -> list[str]:

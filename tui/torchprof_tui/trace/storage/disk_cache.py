@@ -15,7 +15,6 @@ import atexit
 import contextlib
 import errno
 import fcntl
-import hashlib
 import os
 import shutil
 import stat
@@ -29,6 +28,11 @@ from pathlib import Path
 from torchprof_tui import __version__
 from torchprof_tui.trace.core.byte_size import parse_byte_size
 from torchprof_tui.trace.core.user_files import find_home_folder
+
+try:
+    from _blake2 import blake2b  # hashlib loads all of OpenSSL
+except ImportError:
+    from hashlib import blake2b
 
 FORMAT_VERSION = 2
 """Version of the folders; the columns in them have a version of their own, which `trace_store.open_trace` checks."""
@@ -362,4 +366,4 @@ def _file_key(spec: str) -> str | None:
 
 def _digest(identity: str) -> str:
     text = f"{identity}\0{FORMAT_VERSION}\0{__version__}"
-    return hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=12).hexdigest()
+    return blake2b(text.encode(errors="surrogateescape"), digest_size=12).hexdigest()

@@ -6,22 +6,24 @@ screen (`GzipText.split_into_blocks`). Until then each read decompresses the fil
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I64, U32
 from torchprof_tui.trace.core.checksum import checksum_array
 from torchprof_tui.trace.core.errors import TraceChangedError, TraceError
-from torchprof_tui.trace.sources.open import open_source
-from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.text.block_text import BlockText
 from torchprof_tui.trace.text.block_writer import BlockWriter
 from torchprof_tui.trace.text.text_index import CHANGED_MESSAGE, FileText, ParseChunk
+
+if TYPE_CHECKING:
+    from torchprof_tui.trace.sources.source import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,8 @@ class GzipText(FileText):
         """
         self._check_unchanged()
         try:
-            source = open_source(str(self.path))
+            # Imported by name: blocks, which most texts have, need no source.
+            source: Source = importlib.import_module("torchprof_tui.trace.sources.open").open_source(str(self.path))
             source.unpack_all = True  # the size limit was passed, or lifted, when the file was decoded
             yield from _read_text_spans(source, self.offset, self.length, chunks)
         except TraceError as error:

@@ -6,10 +6,11 @@ because a slice's end is another packet.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -17,19 +18,18 @@ import orjson
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.core.checksum import crc32
 from torchprof_tui.trace.core.errors import TraceChangedError
-from torchprof_tui.trace.perfetto_protobuf.packet_context import PacketContext, make_location
-from torchprof_tui.trace.perfetto_protobuf.packet_entries import Entry, convert_packet
-from torchprof_tui.trace.perfetto_protobuf.wire_format import WireError, parse_fields, parse_varint
 from torchprof_tui.trace.text.block_text import BlockText
 from torchprof_tui.trace.text.plain_text import PlainText
 from torchprof_tui.trace.text.text_index import CHANGED_MESSAGE, FileText, ParseChunk, read_spans
+
+if TYPE_CHECKING:
+    from torchprof_tui.trace.perfetto_protobuf.packet_context import PacketContext
+    from torchprof_tui.trace.perfetto_protobuf.packet_entries import Entry
 
 CONTEXT_FILE = "packets.json"
 
 _NO_VALUE = -(2**63) + 1
 """Below and at this number a time or a duration is missing (`model/raw_events.py`)."""
-
-_SEQUENCE_FIELD = 10
 
 
 @dataclass
@@ -114,7 +114,7 @@ class PacketText(FileText):
             ordinal = first + index
             position = int(self.position[ordinal])
             if position not in converted:
-                converted[position] = _convert_at(context, chunk, text, position)
+                converted[position] = self._conversion.convert_at(context, chunk, text, position)
             before = 0  # entries of the same packet are neighbours
             while index > before and self.position[ordinal - before - 1] == position:
                 before += 1
@@ -128,13 +128,18 @@ class PacketText(FileText):
             entries.append(entry)
         return entries
 
+    @property
+    def _conversion(self) -> Any:
+        """What converts packets, imported by name: other texts have none."""
+        return importlib.import_module("torchprof_tui.trace.text.packet_conversion")
+
     def _load_context(self) -> tuple[PacketContext, list[Entry]]:
         if self._context is None:
             data = self.context_path.read_bytes()
             if crc32(data) != self.context_checksum:
                 raise TraceChangedError("the cache entry of this trace is damaged: open the trace again")
             fields = orjson.loads(data)
-            self._context = PacketContext.from_json(fields["context"]), fields["entries"]
+            self._context = self._conversion.PacketContext.from_json(fields["context"]), fields["entries"]
         return self._context
 
 
@@ -143,18 +148,6 @@ def write_context(path: Path, context: PacketContext, entries: list[Entry]) -> i
     data = orjson.dumps({"context": context.to_json(), "entries": entries}, option=orjson.OPT_NON_STR_KEYS)
     path.write_bytes(data)
     return crc32(data)
-
-
-def _convert_at(context: PacketContext, chunk: int, text: bytes, position: int) -> list[Entry]:
-    """Convert the packet at a position of a chunk. Raises TraceChangedError where there is none."""
-    try:
-        size, begin = parse_varint(text, position + 1)
-        packet = text[begin : begin + size]
-        sequence = next((value for number, value in parse_fields(packet) if number == _SEQUENCE_FIELD), 0)
-        table = context.find_table(sequence if isinstance(sequence, int) else 0, make_location(chunk, position))
-        return convert_packet(packet, context.tables[table], context.tracks, context.resolved.find_ids).entries
-    except WireError as error:
-        raise TraceChangedError(CHANGED_MESSAGE) from error
 
 
 def _dump_entry(entry: Entry, time: int) -> bytes:

@@ -37,6 +37,10 @@ REDRAW_SECONDS = 0.1
 MIN_ESTIMATE_SECONDS = 0.3
 """Seconds of loading before the time left is shown: an earlier estimate would vary too much."""
 
+FIRST_WRITE_SECONDS = 0.005
+"""Seconds in which the writer thread has written the first frame. Only then the threads start that import modules: they
+would hold the GIL against it."""
+
 BAR_CELLS = 40
 
 EXPORT_HINT = "this program opens traces of torch.profiler: prof.export_chrome_trace('trace.json.gz')"
@@ -115,6 +119,7 @@ class LoadingScreen(Screen[None]):
         self._started_at = time.monotonic()
         self._failed = False
         self._has_begun = False
+        self._is_painted = asyncio.Event()
 
     def compose(self) -> ComposeResult:
         with Vertical(id="loading"):
@@ -127,6 +132,7 @@ class LoadingScreen(Screen[None]):
     def on_mount(self) -> None:
         self._show_progress()
         self._timer = self.set_interval(REDRAW_SECONDS, self._show_progress)
+        self.call_after_refresh(self._is_painted.set)
         self.run_worker(self._load(), exclusive=True, group="load")
 
     async def action_give_up(self) -> None:
@@ -146,6 +152,8 @@ class LoadingScreen(Screen[None]):
         return self.opener.spec not in ("", "-")
 
     async def _load(self) -> None:
+        await self._is_painted.wait()
+        await asyncio.sleep(FIRST_WRITE_SECONDS)
         self._has_begun = True
         preparation = None if self._prepare is None else asyncio.create_task(asyncio.to_thread(self._prepare))
         if preparation is not None and isinstance(self.opener, ShowsEarly):

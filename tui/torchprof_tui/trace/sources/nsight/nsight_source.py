@@ -30,7 +30,6 @@ from torchprof_tui.trace.sources.nsight.kineto_text import (
     KinetoText,
 )
 from torchprof_tui.trace.sources.source import Source
-from torchprof_tui.trace.specs.rank_files import SQLITE_MAGIC
 
 HEADER_KEY = "nsightSystems"
 """Key of the text that says what it was made from."""
@@ -92,11 +91,6 @@ class NsightSource(Source):
         if unread:
             named = ", ".join(f"{table} ({count:,})" for table, count in unread.items())
             yield Problem(UNREAD_TABLE, sum(unread.values()), named)
-
-
-def is_nsight_export(source: Source) -> bool:
-    """Tell whether a source begins as an SQLite file does."""
-    return SQLITE_MAGIC.startswith(source.head) and len(source.head) > 0
 
 
 def open_nsight_export(source: Source) -> NsightSource:
