@@ -6,6 +6,7 @@ import asyncio
 import gc
 import importlib
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from torchprof_tui.ui.common.compare_asked import CompareAsked
     from torchprof_tui.ui.diff.diff_screen import DiffScreen
     from torchprof_tui.ui.start.start_screen import StartScreen
+
+EXPLORER = "torchprof_tui.ui.explorer.explorer_screen"
 
 
 def create_start_screen(
@@ -125,9 +128,11 @@ def update_recent_and_prune(spec: str) -> None:
 def import_explorer() -> None:
     """Import numpy and the explorer's modules, in a thread, while the worker decodes.
 
-    Where the app collects only between frames, what was imported is excluded from collections.
+    Where the app collects only between frames, what was imported is excluded from collections; only the first time,
+    because later a trace would be excluded with it and never be freed.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    importlib.import_module("torchprof_tui.ui.explorer.explorer_screen")
-    if not gc.isenabled():
+    is_new = EXPLORER not in sys.modules
+    importlib.import_module(EXPLORER)
+    if is_new and not gc.isenabled():
         gc.freeze()
