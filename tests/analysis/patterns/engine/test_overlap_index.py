@@ -14,7 +14,7 @@ from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.launch_ancestors import find_launch_ancestors, mark_clones, mark_matches
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.overlap_index import OverlapIndex
-from torchprof_tui.trace.core.arrays import I64, argsort_stable, is_among
+from torchprof_tui.trace.core.arrays import I64, argsort_stable, is_in
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
 NAMES = ["train_gpt_eager", "train_gpt_starved", "multi_stream_overlap", "generate_graph"]
@@ -71,8 +71,8 @@ def test_rows_among_others() -> None:
     random = default_rng(3)
     for size in (0, 1, 50):
         rows, wanted = random.integers(-1, 400, 300), random.integers(-1, 300, size)
-        np.testing.assert_array_equal(is_among(rows, wanted), np.isin(rows, wanted))
-        np.testing.assert_array_equal(is_among(rows[:0], wanted), np.zeros(0, np.bool_))
+        np.testing.assert_array_equal(is_in(rows, wanted), np.isin(rows, wanted))
+        np.testing.assert_array_equal(is_in(rows[:0], wanted), np.zeros(0, np.bool_))
 
 
 def test_causes_of_all_gaps_clipped_are_those_of_the_clipped_gaps(checker: Checker) -> None:

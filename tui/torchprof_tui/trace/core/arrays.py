@@ -22,7 +22,7 @@ Array = npt.NDArray[np.generic]
 _BLOCK_SIZE = 1 << 17
 
 _MAX_TABLE_RATIO = 6
-"""Range of integers up to which np.isin uses a table, as a multiple of how many there are."""
+"""Range of integers up to which a table of flags pays, as a multiple of how many there are."""
 
 
 def take_chunked(
@@ -82,29 +82,20 @@ def argsort_stable(values: I64) -> I64:
     return packed
 
 
-def is_among(rows: npt.NDArray[np.integer[Any]], wanted: npt.NDArray[np.integer[Any]]) -> Bool:
-    """Return which rows are among the wanted ones: bool[k]. Both are event numbers or -1, so a table of flags is small.
-
-    np.isin sorts or hashes such numbers, which takes longer and holds the GIL.
-    """
-    if not len(wanted) or not len(rows):
-        return np.zeros(len(rows), np.bool_)
-    first, last = int(wanted.min()), int(wanted.max())
-    flags = np.zeros(last - first + 3, np.bool_)  # the first and the last flag stand for the rows before and after
-    flags[wanted - np.int64(first - 1)] = True
-    found: Bool = flags[np.clip(rows, first - 1, last + 1) - np.int64(first - 1)]
-    return found
-
-
-def is_in(values: npt.NDArray[Any], chosen: npt.NDArray[Any]) -> Bool:
+def is_in(values: npt.NDArray[np.integer[Any]], chosen: npt.NDArray[np.integer[Any]]) -> Bool:
     """Return whether each of these integers is one of `chosen`: bool[n].
 
-    Where they are far apart np.isin sorts both, with np.unique, which imports numpy.ma for 8 ms.
+    A table of flags where they are near each other, else a search among the sorted ones. np.isin sorts or hashes both,
+    which takes longer and holds the GIL, and its np.unique imports numpy.ma for 8 ms.
     """
     if not len(values) or not len(chosen):
         return np.zeros(len(values), np.bool_)
-    if int(chosen.max()) - int(chosen.min()) <= _MAX_TABLE_RATIO * (len(values) + len(chosen)):
-        return np.isin(values, chosen)
+    first, last = int(chosen.min()), int(chosen.max())
+    if last - first <= _MAX_TABLE_RATIO * (len(values) + len(chosen)):
+        flags = np.zeros(last - first + 3, np.bool_)  # the first and the last stand for the values before and after
+        flags[chosen - np.int64(first - 1)] = True
+        found: Bool = flags[np.clip(values, first - 1, last + 1) - np.int64(first - 1)]
+        return found
     ordered = np.sort(chosen)
     nearest: Bool = ordered[np.minimum(ordered.searchsorted(values), len(ordered) - 1)] == values
     return nearest

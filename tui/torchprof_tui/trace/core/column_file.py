@@ -59,7 +59,7 @@ class ColumnFile:
         return allocate_in_memory(name, shape, dtype) if mapped is None else np.frombuffer(mapped, dtype).reshape(shape)
 
     def _map_column(self, name: str, size: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> mmap.mmap | None:
-        """Map a column of so many bytes at the end of the file; None where the file system cannot do that."""
+        """Map `size` bytes for a column at the end of the file; None if the file system does not support that."""
         offset = self.size + -self.size % mmap.ALLOCATIONGRANULARITY
         try:
             os.posix_fallocate(self._file.fileno(), offset, size)

@@ -89,7 +89,9 @@ def keep_threads() -> Iterator[None]:
 
 
 def run_tasks(tasks: Sequence[Callable[[], object]], threads: int | None = None) -> None:
-    """Run all tasks in their order on at most so many threads, including this one; None: the cores, up to MAX_THREADS.
+    """Run all tasks, started in their order, on at most `threads` threads, including this one.
+
+    By default there are as many as cores, up to MAX_THREADS.
 
     Once a task has failed no further one begins; its exception is raised when all threads have ended with it.
     """

@@ -176,13 +176,13 @@ class GapFinder:
         return clipped
 
     def find_cause_intervals(self, cause: IdleCause, device: int) -> Intervals:
-        """Return when a device was idle for one cause in the whole trace; clip it to a scope. Kept."""
+        """List when a device was idle for one cause, in the whole trace; computed once for each cause and device."""
         if (cause, device) not in self._cause_intervals:
             self._cause_intervals[cause, device] = self.list_cause_intervals(self.gaps, cause, device)
         return self._cause_intervals[cause, device]
 
     def list_cause_intervals(self, gaps: Gaps, cause: IdleCause, device: int) -> Intervals:
-        """Return when a device was idle for one cause in these gaps: the pieces behind the column of `Gaps.time`."""
+        """List when a device was idle for one cause in these gaps; they sum to that column of `Gaps.time`."""
         kept = np.flatnonzero((gaps.device == device) & (gaps.time[:, cause] > 0))
         start, end, thread = gaps.start[kept], gaps.end[kept], gaps.thread[kept]
         if cause is IdleCause.PROFILER:

@@ -1,4 +1,4 @@
-"""Find what lies above the launches of a trace's GPU work: once for all scopes, because climbing is what costs."""
+"""Find ancestors of the calls that launched a trace's GPU work, once for the whole trace."""
 
 from __future__ import annotations
 

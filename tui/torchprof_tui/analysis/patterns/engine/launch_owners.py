@@ -8,7 +8,7 @@ from torchprof_tui.analysis.patterns.engine.launch_ancestors import find_launch_
 from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.trace.core.arrays import I64, Bool, is_among
+from torchprof_tui.trace.core.arrays import I64, Bool, is_in
 from torchprof_tui.trace.model.event_kind import Kind
 
 MATH_ATTENTION_REGEX = r"aten::_scaled_dot_product_attention_math$"
@@ -34,7 +34,7 @@ def is_launched_beneath(
         return beneath
     callee = find_launch_ancestors(view.tables, mark_matches, calling, Kind.OP)[view.work_in_scope][pieces]
     caller = np.where(callee >= 0, view.trace.parent[np.maximum(callee, 0)], -1)
-    beneath[pieces] = is_among(caller, owners)
+    beneath[pieces] = is_in(caller, owners)
     return beneath
 
 

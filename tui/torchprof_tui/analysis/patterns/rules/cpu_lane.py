@@ -33,7 +33,7 @@ from torchprof_tui.analysis.patterns.rules.first_step_growth import explain_grow
 from torchprof_tui.analysis.patterns.rules.generation_steps import find_comparable_steps
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_hidden_copy_remedy
 from torchprof_tui.analysis.time.blocking_calls import SYNC_CALL_REGEX
-from torchprof_tui.trace.core.arrays import I32, Bool, is_among
+from torchprof_tui.trace.core.arrays import I32, Bool, is_in
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -356,7 +356,7 @@ def device_copy_mask(view: ScopeView) -> Bool:
     work = view.work
     is_copy = work.kind == Kind.COPY
     device_copies = view.tables.filter_by_name(work.events.select(is_copy), _is_device_copy)
-    mask: Bool = is_copy & is_among(work.events.row, device_copies.row)
+    mask: Bool = is_copy & is_in(work.events.row, device_copies.row)
     return mask
 
 

@@ -42,7 +42,7 @@ from torchprof_tui.analysis.patterns.rules.sync_waits import (
     measure_idle_after,
 )
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import I64, is_among, number_distinct, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, is_in, number_distinct, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -312,7 +312,7 @@ def tiny_kernels(view: ScopeView) -> Answer:
     tiny_owners = tiny_owners[~np.isin(tiny_owners, find_looping_steps(view))]  # `optimizer-loop` counts these
     if not len(tiny_owners):
         return absent_answer()
-    is_tiny = has_own_launch & is_among(owner, tiny_owners)
+    is_tiny = has_own_launch & is_in(owner, tiny_owners)
     owners_in_scope = view.select_in_scope(tables.event_table(tiny_owners))
     tiny_events = kernel_events.select(is_tiny)
     kernels_by_owner = np.bincount(np.searchsorted(tiny_owners, owner[is_tiny]))

@@ -23,7 +23,7 @@ from torchprof_tui.analysis.patterns.verdict.own_time import GENERAL_PATTERN_IDS
 from torchprof_tui.analysis.patterns.verdict.tree_lines import part_sort_key
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
-from torchprof_tui.trace.core.arrays import I64, is_among
+from torchprof_tui.trace.core.arrays import I64, is_in
 from torchprof_tui.trace.model.event_kind import Kind
 
 COMPUTE, COPIES, EXPOSED, OUTSIDE = "compute", "copies", "exposed_communication", "outside"
@@ -177,7 +177,7 @@ class _Claims:
         pattern_of_work = np.full(len(work), -1, dtype=np.int64)
         for number, claim in enumerate(self._spans):
             self._view.raise_if_cancelled()
-            is_evidence = is_among(work.events.row, claim.finding.answer.events) & (pattern_of_work < 0)
+            is_evidence = is_in(work.events.row, claim.finding.answer.events) & (pattern_of_work < 0)
             pattern_of_work[is_evidence] = number
         by_class = np.bincount(work.kernel_class, weights=time, minlength=len(KernelClass))
         parts = []
