@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.command_line import call_main, read_json_answer
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.trace_builder import Entry, cpu, kernel, python, runtime, step
-from torchprof_tui.analysis.patterns.verdict.own_time import GENERAL_PATTERN_IDS
+from torchprof_tui.analysis.patterns.verdict.tree_model import GENERAL_PATTERN_IDS
 from torchprof_tui.commands.check.records import SUMMARY
 
 STARVED, SLOW = "sample:train_gpt_starved", "sample:matmul_add_64_cold_eager"

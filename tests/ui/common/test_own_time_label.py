@@ -8,7 +8,7 @@ import pytest
 
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, fired_answer
-from torchprof_tui.analysis.patterns.verdict.time_tree import TimePart, TimeTree
+from torchprof_tui.analysis.patterns.verdict.tree_model import TimePart, TimeTree
 from torchprof_tui.ui.common.own_time_label import describe_own_time
 
 NOTHING: list[int] = []

@@ -12,8 +12,8 @@ from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.pattern import Finding as AnalysedFinding
 from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport, check_trace
 from torchprof_tui.analysis.patterns.verdict.own_time import NO_TIME
-from torchprof_tui.analysis.patterns.verdict.time_tree import TimePart as AnalysedPart
-from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree
+from torchprof_tui.analysis.patterns.verdict.tree_model import TimePart as AnalysedPart
+from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict as AnalysedVerdict
 from torchprof_tui.analysis.serving.report import report_serving
 from torchprof_tui.analysis.serving.serving_steps import ServingReport

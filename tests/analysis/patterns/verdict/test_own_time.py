@@ -10,12 +10,9 @@ from tests.helpers.merged_ranks import load_shared_ranks
 from tests.helpers.paths import SAMPLES, find_shared_traces
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
-from torchprof_tui.analysis.patterns.verdict.own_time import (
-    GENERAL_PATTERN_IDS,
-    find_divided_tree,
-    find_own_times,
-)
-from torchprof_tui.analysis.patterns.verdict.time_tree import TimePart, TimeTree
+from torchprof_tui.analysis.patterns.verdict.own_time import find_own_times
+from torchprof_tui.analysis.patterns.verdict.tree_lines import merge_trees
+from torchprof_tui.analysis.patterns.verdict.tree_model import GENERAL_PATTERN_IDS, TimePart, TimeTree
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
@@ -60,14 +57,14 @@ def test_own_times_sum_to_the_scope_at_most(path: Path) -> None:
         checker = Checker(load_trace(str(path), cache=False))
     except TraceError:
         pytest.skip("this is no trace")
-    check_own_times(find_divided_tree([checker.decide_verdict(None, checker.check())]))
+    check_own_times(checker.decide_verdict(None, checker.check()).divided_tree)
 
 
 @pytest.mark.parametrize("name", ["ddp", "fsdp"])
 def test_own_times_of_ranks_sum_to_the_scope_at_most(name: str) -> None:
     checker = MultiRankChecker(load_shared_ranks(name)[1])
     _, verdicts = checker.check(checker.default_scope)
-    tree = find_divided_tree(verdicts)
+    tree = merge_trees(verdict.divided_tree for verdict in verdicts)
     assert tree is not None
     assert tree.device_count == 4
     check_own_times(tree)

@@ -14,7 +14,7 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.largest_gaps import find_gap_line
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
-from torchprof_tui.analysis.patterns.verdict.time_tree import COPIES, EXPOSED
+from torchprof_tui.analysis.patterns.verdict.tree_model import COPIES, EXPOSED
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.event_kind import Kind
 

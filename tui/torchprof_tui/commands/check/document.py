@@ -10,7 +10,8 @@ from msgspec import UNSET, UnsetType
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.code_location import find_code_location
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Pattern, State
-from torchprof_tui.analysis.patterns.verdict.own_time import GENERAL_PATTERN_IDS, NO_TIME
+from torchprof_tui.analysis.patterns.verdict.own_time import NO_TIME
+from torchprof_tui.analysis.patterns.verdict.tree_model import GENERAL_PATTERN_IDS
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime, Verdict
 from torchprof_tui.commands.check.gaps import build_gap
 from torchprof_tui.commands.check.records import (

@@ -11,7 +11,7 @@ import msgspec
 
 from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line, find_code_location
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
-from torchprof_tui.analysis.patterns.verdict.time_tree import TimePart, TimeTree
+from torchprof_tui.analysis.patterns.verdict.tree_model import TimePart, TimeTree
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.commands.check.gaps import (
     describe_device,

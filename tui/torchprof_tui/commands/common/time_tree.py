@@ -7,8 +7,8 @@ from typing import Annotated
 from msgspec import UNSET, UnsetType, field
 
 from torchprof_tui.analysis.patterns.engine.registry import registered_patterns
-from torchprof_tui.analysis.patterns.verdict.time_tree import COMPUTE, TimePart, TimeTree
 from torchprof_tui.analysis.patterns.verdict.tree_lines import MAX_LINES, select_tree_lines
+from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, TimePart, TimeTree
 from torchprof_tui.commands.common.json_document import Record, about
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration

@@ -15,8 +15,9 @@ from torchprof_tui.analysis.patterns.engine.partial_input import format_missing_
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.verdict.cpu_only import build_cpu_time_tree
-from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree, build_time_tree
+from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.tree_lines import merge_trees
+from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
 from torchprof_tui.analysis.time.gpu_time import compute_busy_ns_by_device
 from torchprof_tui.commands.common.partial_input import build_problem
 from torchprof_tui.commands.common.serving_document import list_serving

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree
+from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
 from torchprof_tui.commands.common.serving_text import build_serving_tables
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
 from torchprof_tui.commands.common.time_tree import format_device_count, format_time_tree

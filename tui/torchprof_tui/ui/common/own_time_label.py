@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.verdict.own_time import GENERAL_PATTERN_IDS, find_own_times
+from torchprof_tui.analysis.patterns.verdict.own_time import find_own_times
+from torchprof_tui.analysis.patterns.verdict.tree_model import GENERAL_PATTERN_IDS
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.number_format import format_share
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.pattern import Finding
-    from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree
+    from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
 
 _SUMS = {
     "overhead-bound": "the sum of the idle time that the CPU causes",

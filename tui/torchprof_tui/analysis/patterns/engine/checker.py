@@ -57,7 +57,7 @@ from torchprof_tui.analysis.patterns.rules import (
     torch_compile,
     warmup,
 )
-from torchprof_tui.analysis.patterns.verdict.own_time import GENERAL_PATTERN_IDS
+from torchprof_tui.analysis.patterns.verdict.tree_model import GENERAL_PATTERN_IDS
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.model.trace import Trace

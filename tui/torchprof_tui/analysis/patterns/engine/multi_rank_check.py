@@ -15,7 +15,7 @@ from torchprof_tui.analysis.patterns.engine.evidence import merge_places
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap, list_largest_gaps_of_ranks
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
-from torchprof_tui.analysis.patterns.verdict.time_tree import EXPOSED
+from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace

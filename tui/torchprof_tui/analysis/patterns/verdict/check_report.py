@@ -11,9 +11,9 @@ from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
-from torchprof_tui.analysis.patterns.verdict.own_time import OwnTime, find_divided_tree, find_own_times
-from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree
+from torchprof_tui.analysis.patterns.verdict.own_time import OwnTime, find_own_times
 from torchprof_tui.analysis.patterns.verdict.tree_lines import merge_trees
+from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.analysis.patterns.verdict.wins import Wins, predict_wins, rank_by_wins
 from torchprof_tui.trace.model.trace import Trace
@@ -68,7 +68,7 @@ class CheckReport:
     @cached_property
     def divided_tree(self) -> TimeTree | None:
         """The part of `tree` that is divided by pattern as well: that of scopes with GPU work."""
-        return find_divided_tree(self.verdicts)
+        return merge_trees(verdict.divided_tree for verdict in self.verdicts)
 
     @cached_property
     def own_times(self) -> dict[str, OwnTime]:

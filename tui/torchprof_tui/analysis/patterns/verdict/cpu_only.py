@@ -16,8 +16,8 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.rules.cpu_contention import CPU_CONTENTION_ID
 from torchprof_tui.analysis.patterns.rules.op_loop import OP_LOOP_ID
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis
-from torchprof_tui.analysis.patterns.verdict.time_tree import OUTSIDE, TimePart, TimeTree
 from torchprof_tui.analysis.patterns.verdict.tree_lines import part_sort_key
+from torchprof_tui.analysis.patterns.verdict.tree_model import OUTSIDE, TimePart, TimeTree
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64
 

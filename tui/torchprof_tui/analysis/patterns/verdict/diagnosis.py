@@ -17,7 +17,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
 from torchprof_tui.analysis.patterns.verdict.host_pauses import HostPause, find_largest_pause
 from torchprof_tui.analysis.patterns.verdict.own_time import find_own_times
-from torchprof_tui.analysis.patterns.verdict.time_tree import COMPUTE, UNSPECIFIC_PATTERN_IDS, TimeTree
+from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, UNSPECIFIC_PATTERN_IDS, TimeTree
 from torchprof_tui.trace.core.arrays import I64
 
 

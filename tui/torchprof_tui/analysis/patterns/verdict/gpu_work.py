@@ -10,7 +10,7 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_blocking_copy_remedy
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
-from torchprof_tui.analysis.patterns.verdict.time_tree import COMPUTE, COPIES
+from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES
 from torchprof_tui.analysis.serving.measure_steps import get_serving_steps
 from torchprof_tui.analysis.serving.serving_steps import StepKind
 from torchprof_tui.trace.model.event_kind import Kind

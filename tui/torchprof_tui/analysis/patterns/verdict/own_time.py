@@ -1,24 +1,11 @@
-"""Give each pattern the time that it alone explains, so that no time is counted twice when patterns are added up.
-
-Panels import this module before the modules that check: it needs the types of the tree only.
-"""
+"""Give each pattern the time that it alone explains, so that no time is counted twice when patterns are added up."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from torchprof_tui.analysis.patterns.verdict.tree_lines import merge_trees
-
-if TYPE_CHECKING:
-    from torchprof_tui.analysis.patterns.verdict.time_tree import TimePart, TimeTree
-    from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
-
-GENERAL_PATTERN_IDS = frozenset(
-    ["overhead-bound", "idle-gap", "first-step-wide", "not-warmed-up", "compute-bound", "hotspot"]
-)
-"""Patterns that describe a whole scope: each part of it would be theirs, so none is given to them."""
+from torchprof_tui.analysis.patterns.verdict.tree_model import TimePart, TimeTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +46,3 @@ def _add_pattern_times(part: TimePart, pattern_ids: Collection[str], time_by_id:
         if inner.id in pattern_ids:
             time_by_id[inner.id] = time_by_id.get(inner.id, 0) + inner.time
         _add_pattern_times(inner, pattern_ids, time_by_id)
-
-
-def find_divided_tree(verdicts: Iterable[Verdict]) -> TimeTree | None:
-    """Merge the trees of verdicts on scopes with GPU work; None without any: others are not divided by pattern."""
-    return merge_trees([verdict.tree for verdict in verdicts if verdict.tree is not None and verdict.busy is not None])

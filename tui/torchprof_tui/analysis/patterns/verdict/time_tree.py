@@ -19,14 +19,21 @@ from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
 from torchprof_tui.analysis.patterns.rules.op_loop import OP_LOOP_ID
-from torchprof_tui.analysis.patterns.verdict.own_time import GENERAL_PATTERN_IDS
 from torchprof_tui.analysis.patterns.verdict.tree_lines import part_sort_key
+from torchprof_tui.analysis.patterns.verdict.tree_model import (
+    COMPUTE,
+    COPIES,
+    EXPOSED,
+    GENERAL_PATTERN_IDS,
+    OUTSIDE,
+    UNSPECIFIC_PATTERN_IDS,
+    TimePart,
+    TimeTree,
+)
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I64, is_in
 from torchprof_tui.trace.model.event_kind import Kind
-
-COMPUTE, COPIES, EXPOSED, OUTSIDE = "compute", "copies", "exposed_communication", "outside"
 
 _LABELS = {
     COMPUTE: "GPU computes",
@@ -36,35 +43,6 @@ _LABELS = {
 
 _UNEXPLAINED = (IdleCause.PROFILER, IdleCause.UNKNOWN, IdleCause.LEAD_IN)
 """Idle time that no pattern of the program explains."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimePart:
-    """A part of a scope: `time` in ns, summed over the devices. `parts` lie inside it and sum to it at most.
-
-    `id`: a cause, a class of GPU work, or the id of a pattern.
-    """
-
-    id: str
-    label: str
-    time: int
-    parts: tuple[TimePart, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TimeTree:
-    """The time of a scope by cause. `parts` sum to `total`: the scope's length times `device_count`, ns."""
-
-    parts: tuple[TimePart, ...]
-    total: int
-    device_count: int
-
-    def share(self, part: TimePart) -> float:
-        """Return a part's share of the scope, 0..1."""
-        return part.time / self.total if self.total else 0.0
-
-    def find(self, part_id: str) -> TimePart | None:
-        return next((part for part in self.parts if part.id == part_id), None)
 
 
 def build_time_tree(view: ScopeView, findings: Sequence[Finding] = ()) -> TimeTree:
@@ -123,11 +101,6 @@ def _divide_compute(view: ScopeView) -> I64:
         time[index] = np.maximum(end - np.maximum(start, reach), 0)
     return time
 
-
-UNSPECIFIC_PATTERN_IDS = frozenset(
-    ["call-count", "cold-call", "dead-window", "cost-in-children", "one-off-gap", "profiler-inflation"]
-)
-"""Patterns that restate that time is lost; others name why."""
 
 _ORDER = {OP_COMPILATION_ID: -1, OP_LOOP_ID: 1, "tiny-kernels": 2, **dict.fromkeys(UNSPECIFIC_PATTERN_IDS, 3)}
 """What explains time before or after the others: the calls that compile hold up whatever the op's thread did meanwhile;

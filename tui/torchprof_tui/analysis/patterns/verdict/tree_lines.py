@@ -1,18 +1,12 @@
-"""Reduce a time tree to the few lines that are shown, and merge the trees of several ranks.
-
-Panels import this module before the modules that check: it needs the types of the tree only.
-"""
+"""Reduce a time tree to the few lines that are shown, and merge the trees of several ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-
-if TYPE_CHECKING:
-    from torchprof_tui.analysis.patterns.verdict.time_tree import TimePart, TimeTree
+from torchprof_tui.analysis.patterns.verdict.tree_model import TimePart, TimeTree
 
 OTHER = "other"
 UNKNOWN_PART_IDS = frozenset(["outside", "unknown", "unknown_edge"])
@@ -83,8 +77,9 @@ def _make_line(tree: TimeTree, depth: int, line_id: str, label: str, time: int) 
     return TreeLine(depth, line_id, label, time / tree.device_count, time / tree.total if tree.total else 0.0)
 
 
-def merge_trees(trees: Sequence[TimeTree]) -> TimeTree | None:
+def merge_trees(trees_or_none: Iterable[TimeTree | None]) -> TimeTree | None:
     """Add up the trees of ranks that were checked in one scope, part by part; None without trees."""
+    trees = [tree for tree in trees_or_none if tree is not None]
     if not trees:
         return None
     merged = _merge_parts([part for tree in trees for part in tree.parts])

@@ -27,7 +27,8 @@ from torchprof_tui.analysis.patterns.verdict.representativeness import (
     find_first_step_lead_in,
     find_recording_fault,
 )
-from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree, build_time_tree
+from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
+from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
 from torchprof_tui.analysis.patterns.verdict.turn_taking import measure_turn_taking
 from torchprof_tui.analysis.patterns.verdict.waiting import diagnose_waiting
 
@@ -66,6 +67,11 @@ class Verdict:
     cause: str = ""
     remedy: str = ""
     busy_base: str = "the steps"
+
+    @property
+    def divided_tree(self) -> TimeTree | None:
+        """The tree of a scope with GPU work; None without any: others are not divided by pattern."""
+        return None if self.busy is None else self.tree
 
     @property
     def text(self) -> str:

@@ -30,7 +30,7 @@ from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
 from torchprof_tui.analysis.patterns.rules.serving_schedule import SCHEDULER_BOUND_ID
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
 from torchprof_tui.analysis.patterns.verdict.step_kind_waits import find_waiting_kind
-from torchprof_tui.analysis.patterns.verdict.time_tree import EXPOSED
+from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED
 from torchprof_tui.analysis.patterns.verdict.turn_taking import find_waiting_events, measure_turn_taking
 from torchprof_tui.trace.core.arrays import sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration

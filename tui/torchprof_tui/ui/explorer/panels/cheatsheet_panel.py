@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
 from torchprof_tui.analysis.patterns.engine.undecidable_groups import describe_group, group_undecidable
-from torchprof_tui.analysis.patterns.verdict.own_time import find_divided_tree
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
 from torchprof_tui.ui.explorer.panels.cheatsheet_text import (
@@ -137,7 +136,7 @@ class CheatsheetPanel(TextPanel):
         ]
         with_text = not (self._is_verdict_above and checked.scope.is_whole_trace)
         lines += format_verdict(checked.verdict, width, self.size.height, palette, with_text)
-        tree = find_divided_tree([checked.verdict])
+        tree = checked.verdict.divided_tree
         for finding in self._fired_findings():
             first = len(lines)
             lines += format_entry(finding, width, finding.id == self._cursor_id, palette, tree)

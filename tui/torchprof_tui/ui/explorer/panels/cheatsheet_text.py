@@ -20,7 +20,7 @@ from torchprof_tui.ui.common.text_panel import Lines, wrap_text
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
-    from torchprof_tui.analysis.patterns.verdict.time_tree import TimeTree
+    from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
     from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 
 PROBLEM_SIGN, NOTE_SIGN, ARTEFACT_SIGN = "●", "○", "·"
