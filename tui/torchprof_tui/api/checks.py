@@ -17,6 +17,7 @@ from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict as AnalysedVerdict
 from torchprof_tui.analysis.serving.report import report_serving
 from torchprof_tui.analysis.serving.serving_steps import ServingReport
+from torchprof_tui.api.arguments import check_choice
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.model.trace import Trace
@@ -128,11 +129,9 @@ class Check:
         return tuple(found for found in self.findings if found.is_significant)
 
     def finding(self, pattern_id: str) -> Finding:
-        """Return the answer of one pattern. Raises KeyError for an unknown id."""
-        for found in self.findings:
-            if found.id == pattern_id:
-                return found
-        raise KeyError(pattern_id)
+        """Return the answer of one pattern. Raises TraceError for an unknown id."""
+        ids = [found.id for found in self.findings]
+        return self.findings[ids.index(check_choice("pattern_id", pattern_id, ids, "the patterns are"))]
 
 
 def check_range(trace: Trace, start_ns: int | None, end_ns: int | None) -> Check:

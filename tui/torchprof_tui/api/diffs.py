@@ -17,7 +17,7 @@ from torchprof_tui.analysis.compare.side_choice import (
     select_ranks,
 )
 from torchprof_tui.analysis.compare.step_selection import StepSelection
-from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.api.arguments import check_choice
 from torchprof_tui.trace.model.trace import Trace
 
 By = Literal["op", "module", "kernel"]
@@ -122,8 +122,7 @@ class Diff:
 
 def compare_traces(a: Trace, b: Trace, ranks: RankNumbers, steps: tuple[StepNumbers, StepNumbers], by: By) -> Diff:
     """Compare two traces. Raises ComparisonError, TraceError, OSError, LookupError."""
-    if by not in _BY:
-        raise TraceError(f"by={by!r}: rows are matched by {', '.join(_BY)}")
+    check_choice("by", by, _BY, "rows are matched by")
     traces = select_ranks(a, b, ranks)
     selections = StepSelection(numbers=steps[0]), StepSelection(numbers=steps[1])
     sides = [

@@ -8,10 +8,18 @@ from collections.abc import Iterator
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.analysis.table.not_recorded import NotRecordedError
 from torchprof_tui.trace.core.atomic_file import OutputError
-from torchprof_tui.trace.core.errors import TraceError, format_error
+from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError, UnreadableFileError, format_error
+from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.errors import LoadError
 
-_ERRORS_FOR_USERS = (ComparisonError, NotRecordedError, OutputError, LoadError)
+_ERRORS_FOR_USERS = (
+    ComparisonError,
+    NotRecordedError,
+    OutputError,
+    LoadError,
+    ConnectionLostError,
+    UnreadableFileError,
+)
 """Their text is one line that says what is wrong."""
 
 
@@ -20,9 +28,10 @@ def translate_errors() -> Iterator[None]:
     """Raise TraceError in place of errors about the input: files that are gone, data that was not recorded, …"""
     try:
         yield
-    except TraceError:
+    except TraceError as error:
+        error.args = (clean(str(error)),)  # names of files and events may hold control characters
         raise
     except _ERRORS_FOR_USERS as error:
-        raise TraceError(str(error)) from error
+        raise TraceError(clean(str(error))) from error
     except (OSError, LookupError) as error:
-        raise TraceError(format_error(error)) from error
+        raise TraceError(clean(format_error(error))) from error

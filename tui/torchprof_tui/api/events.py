@@ -10,6 +10,8 @@ import numpy as np
 
 from torchprof_tui.analysis.export.arrow_events import EXTRA, build_arrow_table
 from torchprof_tui.analysis.export.event_columns import MISSING, NUMBER_COLUMNS, EventColumns
+from torchprof_tui.analysis.search.name_search import suggest_names
+from torchprof_tui.api.arguments import check_row, check_text
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.optional_modules import import_extra
@@ -53,10 +55,8 @@ class Events(EventColumns):
     """
 
     def __getitem__(self, index: int) -> Event:
-        """Return one event; negative indices count from the end. Raises IndexError."""
-        row = index + len(self) if index < 0 else index
-        if not 0 <= row < len(self):
-            raise IndexError(f"event {index} of {len(self)}")
+        """Return one event; negative indices count from the end. Raises TraceError, also an IndexError."""
+        row = check_row("index", index, len(self), "events")
         texts: dict[str, Any] = {name: column.values[int(column.codes[row])] for name, column in self._text_columns()}
         numbers = {name: int(getattr(self, name)[row]) for name in NUMBER_COLUMNS}
         known: dict[str, Any] = {name: None if value == MISSING else value for name, value in numbers.items()}
@@ -78,8 +78,9 @@ class Events(EventColumns):
 
     def find(self, name: str) -> I64:
         """Find the rows of the events of this name, by start: int64[k]. Raises TraceError if there is none."""
-        if name not in self.trace.names:
-            raise TraceError(f"no event has the name {name!r}")
+        if check_text("name", name, "give the name of events") not in self.trace.names:
+            near = ", ".join(map(repr, suggest_names(self.trace.names, name)))
+            raise TraceError(f"no event has the name {name!r}" + (f"; did you mean {near}?" if near else ""))
         rows = np.flatnonzero(self.trace.name == self.trace.names.index(name))
         return rows[np.argsort(self.trace.start[rows], kind="stable")].astype(np.int64)
 

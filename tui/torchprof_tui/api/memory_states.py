@@ -14,6 +14,7 @@ from torchprof_tui.analysis.memory.memory_history import (
     explain_missing_memory,
 )
 from torchprof_tui.analysis.memory.passes import Phase
+from torchprof_tui.api.arguments import check_choice, check_time
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.model.trace import Trace
@@ -80,17 +81,16 @@ class MemoryCurve:
 
 def find_alive_memory(trace: Trace, at: int | str, by: str, device: str | None) -> AliveMemory:
     """Find what is alive at a time. Raises TraceError, OSError, LookupError."""
-    try:
-        group_by = GroupBy(by)
-    except ValueError:
-        raise TraceError(f"by={by!r}: memory is grouped by {', '.join(each.value for each in GroupBy)}") from None
+    group_by = GroupBy(check_choice("by", by, [each.value for each in GroupBy], "memory is grouped by"))
+    if isinstance(at, str):
+        check_choice("at", at, (PEAK, END), "give a time in ns or one of")
+    else:
+        at = check_time("at", at)
     history = _find_device(trace, device)
-    if isinstance(at, str) and at not in (PEAK, END):
-        raise TraceError(f"at={at!r}: give a time in ns, 'peak' or 'end'")
     if at == PEAK:
         state = history.find_peak()
     else:
-        state = history.find_state(int(history.memory.time[-1]) if isinstance(at, str) else int(at))
+        state = history.find_state(int(history.memory.time[-1]) if isinstance(at, str) else at)
     return AliveMemory(
         device=history.memory.label,
         rank=trace.rank,

@@ -27,11 +27,15 @@ def read_critical_path(
         time_range = (first if start_ns is None else start_ns), (last if end_ns is None else end_ns)
     try:
         ranks = trace.merged_ranks
-        if rank is not None and ranks is not None:
-            chosen = ranks.find_rank(rank)
-            if chosen is None:
-                known = ", ".join(str(each.number) for each in ranks.all)
-                raise TraceError(f"critical_path: no rank {rank}; there are ranks {known}")
+        if rank is not None and (ranks is not None or rank != trace.rank):
+            chosen = None if ranks is None else ranks.find_rank(rank)
+            if chosen is None or ranks is None:
+                known = (
+                    "there is one trace"
+                    if ranks is None
+                    else f"there are ranks {', '.join(str(each.number) for each in ranks.all)}"
+                )
+                raise TraceError(f"critical_path: no rank {rank}; {known}")
             return find_path_of_rank(ranks, ranks.all.index(chosen), step, time_range)
         return find_path_of_run(trace, step, time_range)
     except WindowError as error:

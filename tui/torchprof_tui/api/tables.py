@@ -15,6 +15,7 @@ from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_m
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.analysis.table.trace_profile import Profile
+from torchprof_tui.api.arguments import check_choice, check_row
 from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.core.errors import TraceError
 
@@ -95,14 +96,14 @@ class Table:
     @overload
     def __getitem__(self, index: slice) -> tuple[TableRow, ...]: ...
     def __getitem__(self, index: int | slice) -> TableRow | tuple[TableRow, ...]:
-        return self.rows[index]
+        return self.rows[index if isinstance(index, slice) else check_row("index", index, len(self), "rows")]
 
     def __repr__(self) -> str:
         return f"<table by {self.by}: {len(self)} rows>"
 
     def events_of(self, index: int) -> I32:
         """Return the rows of `Trace.events` that a row of the table counts: int32[calls]."""
-        return self._sheet.members_of(range(len(self))[index])
+        return self._sheet.members_of(check_row("index", index, len(self), "rows"))
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return the rows as dictionaries, for `pandas.DataFrame(table.to_records())` and others."""
@@ -152,10 +153,7 @@ class Memory:
 
 def build_table(profile: Profile, by: str, step: int | None, flops: bool) -> Table:
     """Build the table. Raises TraceError, NotRecordedError, OSError, LookupError."""
-    try:
-        group_by = GroupBy(by)
-    except ValueError:
-        raise TraceError(f"by={by!r}: calls are grouped by {', '.join(each.value for each in GroupBy)}") from None
+    group_by = GroupBy(check_choice("by", by, [each.value for each in GroupBy], "calls are grouped by"))
     mask = None if step is None else find_step_mask(profile, step)
     sheet = build_calls_sheet(profile, group_by, mask, flops)
     rows = tuple(_build_row(record) for record in export.to_records(sheet, range(len(sheet))))

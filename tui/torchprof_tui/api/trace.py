@@ -11,6 +11,15 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from torchprof_tui.api.arguments import (
+    check_flag,
+    check_number,
+    check_optional,
+    check_pair,
+    check_text,
+    check_time,
+    reject,
+)
 from torchprof_tui.api.errors import translate_errors
 from torchprof_tui.api.events import Event, Events
 from torchprof_tui.trace.core.errors import TraceError
@@ -132,14 +141,8 @@ class Trace:
 
     def select_rank(self, number: int) -> Trace:
         """Return one rank of a run, on the clock of the run, with its own rows. Raises TraceError."""
-        merged = self._model.merged_ranks
-        rank = None if merged is None else merged.find_rank(number)
-        if rank is not None:
-            return Trace(rank.numbered_trace)
-        if merged is None and number == self.rank:
-            return self
-        known = f"ranks {', '.join(map(str, self.ranks))}" if self.ranks else "one trace without a rank number"
-        raise TraceError(f"no rank {number}: {self.label} holds {known}")
+        with translate_errors():
+            return self._select_rank(check_number("number", number))
 
     def table(self, by: tables.By = "name", *, step: int | None = None, flops: bool = False) -> tables.Table:
         """Return the profiler's table, as `key_averages()`: the rows of `torchprof-tui table --by …`.
@@ -148,6 +151,7 @@ class Trace:
         with FLOPs and rates, which reads the args of all ops.
         """
         with translate_errors():
+            step, flops = check_optional(check_number, "step", step), check_flag("flops", flops)
             table: tables.Table = _import("tables").build_table(self._profile, by, step, flops)
             return table
 
@@ -167,6 +171,7 @@ class Trace:
         Raises TraceError where memory was not recorded (profile_memory=True).
         """
         with translate_errors():
+            step = check_optional(check_number, "step", step)
             memory: tables.Memory = _import("tables").build_memory(self._profile, step)
             return memory
 
@@ -188,6 +193,7 @@ class Trace:
         highest peak. Raises TraceError where memory was not recorded (profile_memory=True).
         """
         with translate_errors():
+            device = check_optional(check_text, "device", device)
             rank = self._model.all_ranks[0].numbered_trace
             alive: memory_states.AliveMemory = _import("memory_states").find_alive_memory(rank, at, by, device)
             return alive
@@ -195,6 +201,7 @@ class Trace:
     def memory_curve(self, device: str | None = None) -> memory_states.MemoryCurve:
         """Return the allocated and reserved bytes of a device over time, as the records have them."""
         with translate_errors():
+            device = check_optional(check_text, "device", device)
             rank = self._model.all_ranks[0].numbered_trace
             curve: memory_states.MemoryCurve = _import("memory_states").read_memory_curve(rank, device)
             return curve
@@ -214,33 +221,43 @@ class Trace:
         trace.
         """
         with translate_errors():
-            path: CriticalPath = _import("paths").read_critical_path(self._model, step, start_ns, end_ns, rank)
+            start, end = _check_range(start_ns, end_ns)
+            step, rank = check_optional(check_number, "step", step), check_optional(check_number, "rank", rank)
+            path: CriticalPath = _import("paths").read_critical_path(self._model, step, start, end, rank)
             return path
 
-    def what_if(self, scenarios: Sequence[str], *, step: int | None = None) -> Forecast:
+    def what_if(self, scenarios: str | Sequence[str], *, step: int | None = None) -> Forecast:
         """Predict step number `step`, by default the one of median duration, with these changes together.
 
-        `scenarios`: as `torchprof-tui what-if --set` takes them, such as "class=gemm*0.5" or "sync=0". Several ranks
-        are replayed together.
+        `scenarios`: one or several, as `torchprof-tui what-if --set` takes them, such as "class=gemm*0.5" or "sync=0".
+        Several ranks are replayed together.
         """
         with translate_errors():
+            step = check_optional(check_number, "step", step)
+            if isinstance(scenarios, str):
+                scenarios = [scenarios]
+            elif not isinstance(scenarios, (list, tuple)) or not all(isinstance(each, str) for each in scenarios):
+                raise reject("scenarios", scenarios, 'give one text or several, such as ["class=gemm*0.5", "sync=0"]')
             forecast: Forecast = _import("paths").predict_step(self._model, scenarios, step)
             return forecast
 
-    def chain(self, event: int | Event) -> Chain:
-        """Return the dispatch chain of an event, a row or an `Event`: `torchprof-tui chain`."""
-        with translate_errors():
-            return self._chains.build_chain(self._row_of(event))
+    def chain(self, event: int | str | Event, *, nth: int = 0) -> Chain:
+        """Return the dispatch chain of an event: `torchprof-tui chain`.
 
-    def args(self, event: int | Event) -> dict[str, Any]:
-        """Read all args of an event from the file."""
+        `event`: a row, an `Event`, or a name: then the `nth` event of this name in time, from 0.
+        """
         with translate_errors():
-            return self._model.event(self._row_of(event)).read_args()
+            return self._chains.build_chain(self._row_of(event, nth))
+
+    def args(self, event: int | str | Event, *, nth: int = 0) -> dict[str, Any]:
+        """Read all args of an event from the file; `event`, `nth`: as in `chain`."""
+        with translate_errors():
+            return self._model.event(self._row_of(event, nth)).read_args()
 
     def check(self, start_ns: int | None = None, end_ns: int | None = None) -> Check:
         """Check the trace, or a range of it, for everything of the cheatsheet: `torchprof-tui check`."""
         with translate_errors():
-            check: Check = _import("checks").check_range(self._model, start_ns, end_ns)
+            check: Check = _import("checks").check_range(self._model, *_check_range(start_ns, end_ns))
             return check
 
     def diff(
@@ -258,6 +275,11 @@ class Trace:
         compared step, by default the steady ones. `ranks`: the rank of each side, by default the first common one.
         """
         with translate_errors():
+            if not isinstance(other, Trace):
+                raise reject("other", other, "give another trace, as tt.open() returns it")
+            steps, other_steps = _check_steps("steps", steps), _check_steps("other_steps", other_steps)
+            pair = check_pair("ranks", ranks, "give two numbers of ranks, one for each side")
+            ranks = (check_optional(check_number, "ranks", pair[0]), check_optional(check_number, "ranks", pair[1]))
             diff: Diff = _import("diffs").compare_traces(self._model, other._model, ranks, (steps, other_steps), by)
             return diff
 
@@ -266,6 +288,16 @@ class Trace:
         with translate_errors():
             remarks: tuple[Remark, ...] = _import("checks").list_remarks(self._model)
             return remarks
+
+    def _select_rank(self, number: int) -> Trace:
+        merged = self._model.merged_ranks
+        rank = None if merged is None else merged.find_rank(number)
+        if rank is not None:
+            return Trace(rank.numbered_trace)
+        if merged is None and number == self.rank:
+            return self
+        known = f"ranks {', '.join(map(str, self.ranks))}" if self.ranks else "one trace without a rank number"
+        raise TraceError(f"no rank {number}: {self.label} holds {known}")
 
     @cached_property
     def _profile(self) -> Profile:
@@ -277,11 +309,33 @@ class Trace:
         finder: ChainFinder = _import("chains").ChainFinder(self._model)
         return finder
 
-    def _row_of(self, event: int | Event) -> int:
-        row = event.index if isinstance(event, Event) else int(event)
+    def _row_of(self, event: int | str | Event, nth: int) -> int:
+        nth = check_number("nth", nth)
+        if isinstance(event, str):
+            rows = self.events.find(event)
+            if not 0 <= nth < len(rows):
+                raise TraceError(f"nth={nth}: {event!r} occurs {len(rows):,} times; the first one is 0")
+            return int(rows[nth])
+        row = (
+            event.index if isinstance(event, Event) else check_number("event", event, "give a row, an Event or a name")
+        )
         if not 0 <= row < len(self._model):
             raise TraceError(f"no event {row}: {self.label} has {len(self._model):,}")
         return row
+
+
+def _check_range(start_ns: float | None, end_ns: float | None) -> tuple[int | None, int | None]:
+    return check_optional(check_time, "start_ns", start_ns), check_optional(check_time, "end_ns", end_ns)
+
+
+def _check_steps(name: str, steps: Any) -> tuple[int, int] | None:
+    if steps is None:
+        return None
+    wanted = "give the numbers of the first and the last step, such as (3, 7)"
+    first, last = (check_number(name, number, wanted) for number in check_pair(name, steps, wanted))
+    if last < first:
+        raise reject(name, steps, "the last step comes before the first")
+    return first, last
 
 
 def _build_step(step: ModelStep, rank: int | None) -> Step:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,9 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.trace import Trace
+
+MAX_SUGGESTIONS = 3
+"""Names that an error about an unknown name lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,12 @@ def search_names(
     starts = trace.start[events]
     order = np.argsort(starts, kind="stable")
     return SearchResult(name_mask, events[order].astype(np.int32), starts[order])
+
+
+def suggest_names(known: Sequence[str], name: str) -> list[str]:
+    """Suggest known names in place of an unknown one: those that contain it, else similar ones (MAX_SUGGESTIONS)."""
+    near = [each for each in known if name and name.casefold() in each.casefold()]
+    return near[:MAX_SUGGESTIONS] or difflib.get_close_matches(name, known, MAX_SUGGESTIONS)
 
 
 def compile_matcher(text: str) -> Callable[[str], bool] | BadPattern:

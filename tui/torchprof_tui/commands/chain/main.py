@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import sys
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.chain import find_chain
 from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
 from torchprof_tui.analysis.graphs.captured_chain import find_captured_chain
+from torchprof_tui.analysis.search.name_search import suggest_names
 from torchprof_tui.commands.chain.document import ChainQuestion, build_document
 from torchprof_tui.commands.common.captures import use_captures
 from torchprof_tui.commands.common.errors import UsageError
@@ -20,8 +20,6 @@ from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.lane_names import find_names_on_lanes, list_lane_names
 from torchprof_tui.ui.common.name_display import clean, truncate
-
-_MAX_SUGGESTIONS = 3
 
 
 def run(options: argparse.Namespace) -> int:
@@ -71,9 +69,7 @@ def _find_rows(trace: Trace, name: str) -> I64:
     if names:
         return np.flatnonzero(np.isin(trace.name, names))
     known = [*trace.names, *dict.fromkeys(form for forms in lane_names.values() for form in forms)]
-    near = [each for each in known if name and name.lower() in each.lower()][:_MAX_SUGGESTIONS]
-    near = near or difflib.get_close_matches(name, known, _MAX_SUGGESTIONS)
-    hint = ", ".join(f"'{truncate(clean(each), 60)}'" for each in near)
+    hint = ", ".join(f"'{truncate(clean(each), 60)}'" for each in suggest_names(known, name))
     raise UsageError(
         f"no event has the name '{truncate(clean(name), 60)}'" + (f"; did you mean {hint}?" if hint else "")
     )
