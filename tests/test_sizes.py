@@ -14,6 +14,7 @@ radon = pytest.importorskip("radon.complexity")
 
 FOLDERS = ("tui", "profiler_runs", "sample_traces", "benchmarks", "tools")
 MAX_FILE_LINES = 800
+"""A file is as long as its one subject; a longer one has several."""
 MAX_FUNCTION_LINES = 60
 MAX_COMPLEXITY = 30
 """Radon's grade D ends here; E begins."""

@@ -27,7 +27,7 @@ from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.latest_only_checker import LatestOnlyChecker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Pattern, Severity, State
-from torchprof_tui.analysis.patterns.engine.threshold import Threshold
+from torchprof_tui.analysis.patterns.engine.thresholds import Threshold
 from torchprof_tui.cli import main as run_program
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.trace.core.time_format import format_duration

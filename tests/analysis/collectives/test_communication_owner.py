@@ -9,8 +9,8 @@ import pytest
 
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.trace_builder import Entry, cpu, kernel, runtime, trace
-from torchprof_tui.analysis.collectives.communication_owner import Owner, find_owner
 from torchprof_tui.analysis.collectives.communication_records import read_communication
+from torchprof_tui.analysis.patterns.rules.multi_gpu import Owner, find_owner
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.trace.model.trace import Trace
 

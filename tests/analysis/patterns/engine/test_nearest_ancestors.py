@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.trace_builder import annotation, cpu, kernel, runtime, trace
-from torchprof_tui.analysis.patterns.engine.nearest_ancestors import (
+from torchprof_tui.analysis.dispatch.ancestry import (
     mark_with_ancestors,
     nearest_ancestor,
     outermost_ancestor,

@@ -7,7 +7,7 @@ from tests.helpers.pattern_traces import check_pattern
 from tests.helpers.trace_builder import Entry, cpu, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.analysis.patterns.rules.first_step_growth import explain_growth
+from torchprof_tui.analysis.patterns.rules.cpu_lane import explain_growth
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
 

@@ -7,10 +7,10 @@ import pytest
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import GEMM, NCCL, check_pattern, healthy, op_with_work
 from tests.helpers.trace_builder import Entry, cpu, step, trace
-from torchprof_tui.analysis.collectives.communication_owner import Owner
 from torchprof_tui.analysis.patterns.engine.pattern import Remedy, State
 from torchprof_tui.analysis.patterns.rules import multi_gpu
-from torchprof_tui.analysis.patterns.rules.communication_card import BUCKET_REMEDY
+from torchprof_tui.analysis.patterns.rules.communication import BUCKET_REMEDY
+from torchprof_tui.analysis.patterns.rules.multi_gpu import Owner
 
 
 def step_with_collective(overlap: float) -> list[Entry]:

@@ -8,8 +8,8 @@ from tests.helpers.generation_traces import item_steps, serving_step, steps_of_b
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import GPU_ONLY, check_pattern, healthy
 from tests.helpers.trace_builder import Entry, trace
-from torchprof_tui.analysis.patterns.engine.missing_data import SERVING_STEPS_ONLY
 from torchprof_tui.analysis.patterns.engine.pattern import State
+from torchprof_tui.analysis.patterns.engine.undecidable_reasons import SERVING_STEPS_ONLY
 from torchprof_tui.analysis.patterns.rules import serving_schedule
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
-from tests.analysis.patterns.engine.test_evidence import uneven_gaps
+from tests.analysis.patterns.engine.test_pattern import uneven_gaps
 from tests.helpers.explorer_app import explorer, settled, text_of
 from tests.helpers.trace_builder import trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
+from torchprof_tui.analysis.patterns.engine.host_code_time import find_main_thread
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.main_thread import find_main_thread
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I64, sorted_unique

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool, sorted_unique
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Trace
 
 POINTER_DOUBLING_DEPTH = 64
 """Levels climbed one by one. Deeper than most Python stacks; twenty rounds of doubling cost about as much."""
@@ -219,3 +221,20 @@ def _number_preorder(parent: I32) -> tuple[I64, I64]:
     offset = np.empty(len(parent), np.int64)
     offset[order] = before - before[group] + (parent[order] >= 0)
     return _sum_to_root(parent, offset), size
+
+
+def nearest_ancestor(trace: Trace, rows: I64 | I32, kind: Kind = Kind.OP) -> I64:
+    """Return the innermost ancestor of this kind, -1 for none: int64[k]."""
+    return find_nearest_ancestor(trace.parent, rows, np.asarray(trace.kind) == kind)
+
+
+def outermost_ancestor(trace: Trace, rows: I64 | I32, mask: Bool) -> I64:
+    """Return the outermost ancestor for which `mask` bool[n] holds, -1 for none: int64[k]."""
+    return find_outermost_ancestor(trace.parent, rows, mask)
+
+
+def mark_with_ancestors(trace: Trace, rows: I64 | I32) -> Bool:
+    """Mark these events and all their ancestors: bool[n]."""
+    chosen = np.zeros(len(trace), dtype=np.bool_)
+    chosen[rows] = True
+    return include_ancestors(trace.parent, chosen)

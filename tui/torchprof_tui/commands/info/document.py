@@ -11,9 +11,9 @@ from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.analysis.graphs.captured_ops import DOUBT_TEXT, REASON_TEXT, get_captured_ops
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder
-from torchprof_tui.analysis.patterns.engine.partial_input import format_missing_reason
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.patterns.engine.undecidable_reasons import format_missing_reason
 from torchprof_tui.analysis.patterns.verdict.cpu_only import build_cpu_time_tree
 from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.tree_lines import merge_trees

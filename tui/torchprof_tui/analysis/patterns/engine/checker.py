@@ -20,15 +20,15 @@ from torchprof_tui.analysis.patterns.engine import check_scope, largest_gaps
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
-from torchprof_tui.analysis.patterns.engine.partial_input import qualify_answer, reword_for_slice
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Pattern, Section, Severity, State
 from torchprof_tui.analysis.patterns.engine.registry import registered_patterns
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext, TraceTables
+from torchprof_tui.analysis.patterns.engine.undecidable_reasons import qualify_answer, reword_for_slice
 from torchprof_tui.analysis.patterns.rules import (
     attention_layout,
     clocks,
-    communication_card,
+    communication,
     conversions,
     cpu_contention,
     cpu_lane,
@@ -65,7 +65,7 @@ from torchprof_tui.trace.model.trace import Trace
 _SECTION_ORDER = list(Section)
 _RULE_MODULES = (
     *(table_sums, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, multi_gpu),
-    *(communication_card, gpu_waits, throughput, conversions),
+    *(communication, gpu_waits, throughput, conversions),
     *(warmup, profiler_cost, serving, decode_graphs, decode_tokens, serving_schedule, graphs),
     *(moe, optimizer, op_loop, host_pauses),
     *(slow_host, attention_layout, clocks, fsdp, npu, host_code, cpu_contention),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,10 +10,48 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass
-from torchprof_tui.analysis.patterns.engine.overlap_index import OverlapIndex
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
+
+_BLOCK_SIZE = 512
+"""Events of a block. Larger blocks hold more events outside the range, smaller ones are more blocks to compare."""
+
+
+class OverlapIndex:
+    """The first start and the last end of each block of events, so that whole blocks outside a range are skipped.
+
+    `start`, `end`: int64[n], ns, in any order; a range costs little where events of like times are near each other, as
+    they are by lane and start. An event without duration counts as 1 ns.
+    """
+
+    def __init__(self, start: I64, end: I64) -> None:
+        self._start, self._end = start, end
+        blocks = np.arange(0, len(start), _BLOCK_SIZE)
+        self._first = np.minimum.reduceat(start, blocks) if len(start) else start
+        self._last = np.maximum(np.maximum.reduceat(end, blocks), self._last_start(blocks)) if len(start) else end
+
+    def _last_start(self, blocks: I64) -> I64:
+        last: I64 = np.maximum.reduceat(self._start, blocks) + 1
+        return last
+
+    def find(self, t0: int, t1: int) -> I64:
+        """Find the events that overlap [t0, t1): their indexes, ascending, int64[k]."""
+        blocks = np.flatnonzero((self._first < t1) & (self._last > t0))
+        if not len(blocks):
+            return blocks
+        if 2 * len(blocks) > len(self._first):  # most blocks: fewer steps than block by block
+            first, last = int(blocks[0]) * _BLOCK_SIZE, (int(blocks[-1]) + 1) * _BLOCK_SIZE
+            start, end = self._start[first:last], self._end[first:last]
+            found: I64 = np.flatnonzero((start < t1) & (np.maximum(end, start + 1) > t0))
+            found += first
+            return found
+        indexes = (blocks[:, None] * _BLOCK_SIZE + np.arange(_BLOCK_SIZE)).ravel()
+        if blocks[-1] == len(self._first) - 1:
+            indexes = indexes[: len(indexes) - len(self._first) * _BLOCK_SIZE + len(self._start)]
+        start, end = self._start[indexes], self._end[indexes]
+        overlapping: I64 = indexes[(start < t1) & (np.maximum(end, start + 1) > t0)]
+        return overlapping
 
 
 def find_indexes(keep: Bool | I64) -> I64 | slice:
@@ -152,3 +191,51 @@ def build_event_table(trace: Trace, events: I64 | I32) -> EventTable:
     row = np.asarray(events, dtype=np.int64)
     start = np.asarray(trace.start[row])
     return EventTable(row, start, start + trace.duration[row], np.asarray(trace.name[row]))
+
+
+_FEW_MATCHES = 16
+"""Fewer events than this part of a table are found by the order of names, more by a pass over the table."""
+
+
+class NameIndex:
+    """The events of one table by name. `names`: those of the trace, by number."""
+
+    def __init__(self, names: list[str], table: EventTable) -> None:
+        self._names, self._table = names, table
+        counts = np.bincount(table.name, minlength=1)
+        present = np.flatnonzero(counts)
+        self._present: list[int] = present.tolist()
+        self._bounds: list[int] = np.append(0, np.cumsum(counts[present])).tolist()  # of each name in `_order`
+
+    @cached_property
+    def _order(self) -> I64:
+        """int64[k]: the indices into the table by name, then in the table's order."""
+        is_short = len(self._names) <= np.iinfo(np.uint16).max  # numpy sorts 16 bits by radix, in linear time
+        return np.argsort(self._table.name.astype(np.uint16 if is_short else np.int32), kind="stable")
+
+    def _find_names(self, pattern: str) -> list[int]:
+        """Find the indexes into `_present` of the names that match the pattern at their start."""
+        matches = re.compile(pattern).match
+        return [index for index, number in enumerate(self._present) if matches(self._names[number])]
+
+    def mark(self, pattern: str, marked: Bool) -> None:
+        """Mark the events whose name matches the pattern at its start, in a column of the trace: bool[n]."""
+        is_chosen = np.zeros(len(self._names), dtype=np.bool_)
+        is_chosen[[self._present[index] for index in self._find_names(pattern)]] = True
+        marked[self._table.row] = is_chosen[self._table.name]
+
+    def match(self, pattern: str) -> EventTable:
+        """Select the events whose name matches the pattern at its start."""
+        table, bounds = self._table, self._bounds
+        chosen = self._find_names(pattern)
+        if len(chosen) == len(self._present):
+            return table
+        count = sum(bounds[index + 1] - bounds[index] for index in chosen)
+        if count * _FEW_MATCHES > len(table):
+            is_chosen = np.zeros(len(self._names), dtype=np.bool_)
+            is_chosen[[self._present[index] for index in chosen]] = True
+            return table.select(is_chosen[table.name])
+        if not count:
+            return table.select(np.empty(0, dtype=np.int64))
+        parts = [self._order[bounds[index] : bounds[index + 1]] for index in chosen]
+        return table.select(np.sort(np.concatenate(parts)))

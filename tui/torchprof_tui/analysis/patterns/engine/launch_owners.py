@@ -1,15 +1,52 @@
-"""Find the owner of GPU work: an operator or annotation above its launch."""
+"""Find what launched GPU work: the operator, annotation or marked event above the call, and the ops around it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+
 import numpy as np
 
-from torchprof_tui.analysis.patterns.engine.launch_ancestors import find_launch_ancestors, mark_matches
-from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
+from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.trace.core.arrays import I64, Bool, is_in
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, is_in, number_distinct
 from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Trace
+
+
+def find_launch_ancestors(tables: TraceTables, mark: Callable[..., Bool], *more: Hashable) -> I32:
+    """Find the outermost marked ancestor of the launch of each piece of work, -1 for none: int32[all work].
+
+    `mark(tables, *more)` returns bool[n]. Kept with the tables.
+    """
+    return tables.compute_once(_find_launch_ancestors, mark, *more)
+
+
+def _find_launch_ancestors(tables: TraceTables, mark: Callable[..., Bool], *more: Hashable) -> I32:
+    launch = tables.work.launch
+    linked = launch >= 0
+    found = np.full(len(launch), -1, np.int32)
+    calls, back = number_distinct(launch[linked], len(tables.trace))
+    found[linked] = outermost_ancestor(tables.trace, calls, mark(tables, *more))[back]
+    return found
+
+
+def mark_matches(tables: TraceTables, pattern: str, *kinds: Kind) -> Bool:
+    """Mark the events of these kinds whose name matches the pattern at its start: bool[n]."""
+    marked = np.zeros(len(tables.trace), np.bool_)
+    marked[tables.match_names(pattern, *kinds).row] = True
+    return marked
+
+
+def mark_clones(tables: TraceTables) -> Bool:
+    """Return `TraceTables.is_clone`, for `find_launch_ancestors`."""
+    return tables.is_clone
+
+
+def mark_operator_like(tables: TraceTables) -> Bool:
+    """Return `TraceTables.is_operator_like`, for `find_launch_ancestors`."""
+    return tables.is_operator_like
+
 
 MATH_ATTENTION_REGEX = r"aten::_scaled_dot_product_attention_math$"
 """Attention by the slow reference, which is a pattern of its own: its kernels are counted there."""
@@ -60,3 +97,37 @@ def find_owner_ops(tables: TraceTables, calls: I64) -> I64:
         inside = (index >= 0) & (start < of_thread.end[np.maximum(index, 0)]) if len(of_thread) else index >= 0
         owner[waiting[inside]] = of_thread.row[index[inside]]
     return owner
+
+
+_NAME_CELLS = 40
+_OP_KINDS = (int(Kind.OP), int(Kind.RUNTIME))
+
+
+def describe_launch_place(tables: TraceTables, next_event: int) -> str:
+    """Describe between which ops the thread was before it launched `next_event`: the outermost before and after.
+
+    Such as "between aten::to and aten::linear". As recorded: `clean` it. `next_event`: a row, -1 for none.
+    """
+    trace = tables.trace
+    launch = int(trace.links.launch_of[next_event]) if next_event >= 0 else -1
+    if launch < 0:
+        return "after the last launch"
+    after = _find_outermost(trace, launch)
+    after_name = tables.short_name(after, _NAME_CELLS)
+    activity, lane = tables.ops_and_calls, trace.lanes[int(trace.lane[launch])]
+    first, last = activity.row.searchsorted([lane.first, lane.last]).tolist()
+    before = first + int(activity.start[first:last].searchsorted(int(trace.start[after]))) - 1
+    if before < first:
+        return f"before {after_name}"
+    before_name = tables.short_name(_find_outermost(trace, int(activity.row[before])), _NAME_CELLS)
+    return f"between {before_name} and {after_name}"
+
+
+def _find_outermost(trace: Trace, row: int) -> int:
+    """Return the outermost op or call that contains an op or call."""
+    outermost = ancestor = row
+    while ancestor >= 0:
+        if int(trace.kind[ancestor]) in _OP_KINDS:
+            outermost = ancestor
+        ancestor = int(trace.parent[ancestor])
+    return outermost

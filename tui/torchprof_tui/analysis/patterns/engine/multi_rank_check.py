@@ -11,9 +11,8 @@ import numpy as np
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, compute_arrivals
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, whole_trace_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker, severity_sort_key
-from torchprof_tui.analysis.patterns.engine.evidence import merge_places
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap, list_largest_gaps_of_ranks
-from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, State, merge_places
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
 from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict

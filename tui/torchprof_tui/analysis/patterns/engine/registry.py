@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Pattern, Section, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
-from torchprof_tui.analysis.patterns.engine.threshold import Threshold
+from torchprof_tui.analysis.patterns.engine.thresholds import Threshold
 
 CheckFunction = Callable[[ScopeView], Answer]
 

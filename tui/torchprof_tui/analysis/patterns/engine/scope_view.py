@@ -13,14 +13,14 @@ from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuW
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.missing_data import (
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.patterns.engine.undecidable_reasons import (
     NO_CPU,
     NO_GPU,
     NO_GPU_HERE,
     NO_STEPS,
     SERVING_STEPS_ONLY,
 )
-from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.throughput.class_summary import GpuClassSummary, summarize_classes
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, Bool

@@ -18,12 +18,18 @@ from torchprof_tui.analysis.collectives.communication_waiting import Waits, esti
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.completeness.data_loss import DataLoss, find_data_loss
 from torchprof_tui.analysis.completeness.slice_metadata import read_slice_metadata
+from torchprof_tui.analysis.dispatch.ancestry import (
+    mark_with_ancestors,
+    nearest_ancestor,
+    outermost_ancestor,
+)
 from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
 from torchprof_tui.analysis.kernel.footprint import find_device
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine.event_tables import (
     EventTable,
     GpuWorkTable,
+    NameIndex,
     StepTable,
     build_event_table,
 )
@@ -32,12 +38,6 @@ from torchprof_tui.analysis.patterns.engine.gpu_work_table import (
     factorize_launches,
     intervals_by_device,
     launch_shapes,
-)
-from torchprof_tui.analysis.patterns.engine.name_index import NameIndex
-from torchprof_tui.analysis.patterns.engine.nearest_ancestors import (
-    mark_with_ancestors,
-    nearest_ancestor,
-    outermost_ancestor,
 )
 from torchprof_tui.analysis.patterns.engine.practices import Practices
 from torchprof_tui.analysis.throughput.class_summary import name_classes

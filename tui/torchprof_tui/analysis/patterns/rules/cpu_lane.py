@@ -3,39 +3,138 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
+from torchprof_tui.analysis.dispatch.ancestry import nearest_ancestor
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.evidence import sort_places
-from torchprof_tui.analysis.patterns.engine.launch_ancestors import (
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, StepTable
+from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
+from torchprof_tui.analysis.patterns.engine.launch_owners import (
     find_launch_ancestors,
     mark_clones,
     mark_operator_like,
 )
-from torchprof_tui.analysis.patterns.engine.missing_data import NO_CALLS, NO_CPU, NO_GPU, NO_LINKS
-from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
+    Remedy,
     Section,
     Severity,
     absent_answer,
     cannot_tell_answer,
     fired_answer,
+    sort_places,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.analysis.patterns.rules.dead_windows import find_dead_windows
-from torchprof_tui.analysis.patterns.rules.first_step_growth import explain_growth
+from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CALLS, NO_CPU, NO_GPU, NO_LINKS
 from torchprof_tui.analysis.patterns.rules.generation_steps import find_comparable_steps
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_hidden_copy_remedy
 from torchprof_tui.analysis.time.blocking_calls import SYNC_CALL_REGEX
-from torchprof_tui.trace.core.arrays import I32, Bool, is_in
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, is_in
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
+
+_HOST_KINDS = (Kind.OP, Kind.RUNTIME, Kind.PYTHON)
+_MIN_SHARE = 0.5
+"""Share of a first step's extra time that one name must explain."""
+
+_GRAPH_REMEDY = Remedy(
+    "the first launch of a CUDA graph prepares it on the GPU: replay each graph once before you measure",
+    "graph.replay(); torch.cuda.synchronize()",
+)
+
+
+def explain_growth(tables: TraceTables, steps: StepTable, excess: int) -> tuple[str, Remedy | None]:
+    """Explain `excess` ns of the first step: the name whose own time grew most, and its remedy; ("", None) if none.
+
+    Own time of ops, calls and Python frames by name: the first step's minus the median of the others.
+    """
+    trace = tables.trace
+    events = np.flatnonzero(
+        np.isin(trace.kind, _HOST_KINDS) & (trace.start >= steps.start[0]) & (trace.start < steps.end[-1])
+    )
+    step = steps.index_at(trace.start[events])
+    events, step = events[step >= 0], step[step >= 0]
+    first = np.unique(trace.name[events[step == 0]])
+    known = np.isin(trace.name[events], first)
+    if not known.any():
+        return "", None
+    events, step = events[known], step[known]
+    times = np.zeros((len(steps), len(first)), np.int64)
+    np.add.at(times, (step, first.searchsorted(trace.name[events])), trace.self_duration[events])
+    growth = times[0] - np.median(times[1:], axis=0)
+    most = int(growth.argmax())
+    if not _MIN_SHARE * excess <= growth[most] <= excess:  # more than that is the profiler's own work in this name
+        return "", None
+    name = trace.names[int(first[most])]
+    remedy = _GRAPH_REMEDY if "GraphLaunch" in name else None
+    return f"{format_duration(float(growth[most]))} more in {name}", remedy
+
+
+@dataclass(frozen=True, slots=True)
+class DeadWindows:
+    """k annotations of the trace that begin with nothing. `windows`: from each one's start to its first op.
+
+    `medians` float64[k]: ns that the other annotations of the name take to their first op; `excess` int64[k]: how much
+    longer this one takes.
+    """
+
+    windows: EventTable
+    medians: F64
+    excess: I64
+
+
+def find_dead_windows(tables: TraceTables) -> DeadWindows | None:
+    """Find the annotations of the trace that begin with nothing; None where none occurs often enough to compare."""
+    annotations, delays = _measure_first_gaps(tables)
+    counts = np.bincount(annotations.name) if len(annotations) else np.zeros(1, np.int64)
+    if counts.max() < 1 + thresholds.MIN_OTHERS.value:
+        return None
+    dead: list[int] = []
+    excess, medians = [], []
+    for name_id in np.flatnonzero(counts >= 1 + thresholds.MIN_OTHERS.value).tolist():
+        instances = np.flatnonzero(annotations.name == name_id)
+        instance_delays = delays[instances]
+        # Without one of n delays the median is at least delay n // 2 of all, ascending; few are that much longer.
+        middle = len(instances) // 2 - 1
+        lowest_median = int(np.partition(instance_delays, middle)[middle])
+        least = max(thresholds.DEAD_WINDOW_MIN.value, thresholds.DEAD_WINDOW_RATIO.value * lowest_median)
+        for k in np.flatnonzero(instance_delays >= least).tolist():
+            median = float(np.median(np.delete(instance_delays, k)))
+            if instance_delays[k] >= thresholds.DEAD_WINDOW_RATIO.value * median:
+                dead.append(int(instances[k]))
+                excess.append(int(instance_delays[k] - median))
+                medians.append(median)
+    found = annotations.select(np.array(dead, dtype=np.int64))
+    windows = EventTable(found.row, found.start, found.start + delays[dead], found.name) if dead else found
+    return DeadWindows(windows, np.array(medians, dtype=np.float64), np.array(excess, dtype=np.int64))
+
+
+def _measure_first_gaps(tables: TraceTables) -> tuple[EventTable, I64]:
+    """Measure the delay from each annotation's start to the first op or call inside.
+
+    Returns (annotations that have one, ns int64[k]). The profiler's own work is left out.
+    """
+    trace, ranges = tables.trace, tables.annotations
+    next_rows = [
+        np.append(table.row, len(trace))[table.row.searchsorted(ranges.row)] for table in (tables.ops, tables.calls)
+    ]
+    first_inner = np.minimum(*next_rows)
+    has_inner = first_inner < len(trace)
+    first_inner[~has_inner] = 0
+    first_start = np.asarray(trace.start[first_inner])
+    has_inner &= (trace.lane[first_inner] == trace.lane[ranges.row]) & (first_start < ranges.end)
+    has_inner &= ~np.isin(ranges.row, tables.match_names(DATA_LOADER_REGEX).row)  # it waits for its workers
+    annotations, first_start = ranges.select(has_inner), first_start[has_inner]
+    profiler = tables.overhead_intervals
+    return annotations, first_start - annotations.start - (
+        profiler.measure_before(first_start) - profiler.measure_before(annotations.start)
+    )
+
 
 OCCUPANCY_QUERY_REGEX = r"(cuda|cu|hip)(Module)?Occupancy"
 DEVICE_COPY_REGEX = r"Memcpy (DtoD|D2D)|CopyDeviceToDevice|.*Device ?-> ?Device"

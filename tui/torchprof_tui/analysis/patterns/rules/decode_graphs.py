@@ -6,7 +6,6 @@ import numpy as np
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.evidence import find_event_places
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -14,6 +13,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     Severity,
     absent_answer,
     cannot_tell_answer,
+    find_event_places,
     fired_answer,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern

@@ -7,8 +7,6 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.evidence import sort_places
-from torchprof_tui.analysis.patterns.engine.missing_data import NO_GPU, NO_LINKS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
@@ -16,10 +14,12 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     absent_answer,
     cannot_tell_answer,
     fired_answer,
+    sort_places,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.repeated_steps import find_one_off_gaps
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
+from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU, NO_LINKS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.rules.cpu_lane import device_copy_mask
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration

@@ -6,32 +6,32 @@ import re
 
 import numpy as np
 
+from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.evidence import find_event_places, sort_places
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
-from torchprof_tui.analysis.patterns.engine.launch_ancestors import find_launch_ancestors, mark_matches
-from torchprof_tui.analysis.patterns.engine.launch_owners import find_owner_ops
-from torchprof_tui.analysis.patterns.engine.missing_data import (
-    NO_CALLS,
-    NO_GPU,
-    NO_LINKS,
-    NO_LOADER_WHILE_SERVING,
-    NOTHING_HERE,
-)
-from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
+from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, find_owner_ops, mark_matches
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
     Severity,
     absent_answer,
     cannot_tell_answer,
+    find_event_places,
     fired_answer,
+    sort_places,
 )
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
+from torchprof_tui.analysis.patterns.engine.undecidable_reasons import (
+    NO_CALLS,
+    NO_GPU,
+    NO_LINKS,
+    NO_LOADER_WHILE_SERVING,
+    NOTHING_HERE,
+)
 from torchprof_tui.analysis.patterns.rules import remedy_choice
 from torchprof_tui.analysis.patterns.rules.cpu_lane import find_trailing_sync
 from torchprof_tui.analysis.patterns.rules.optimizer import find_looping_steps

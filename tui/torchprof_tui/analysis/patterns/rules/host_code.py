@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.evidence import find_gap_places
-from torchprof_tui.analysis.patterns.engine.host_code import DO_LESS_PER_OP, HostCode, find_host_code
-from torchprof_tui.analysis.patterns.engine.main_thread import MainThread, find_main_window
-from torchprof_tui.analysis.patterns.engine.missing_data import NO_CPU, NO_GPU
+from torchprof_tui.analysis.patterns.engine.host_code_time import (
+    DO_LESS_PER_OP,
+    HostCode,
+    MainThread,
+    find_host_code,
+    find_main_window,
+)
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -16,10 +19,12 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     Severity,
     absent_answer,
     cannot_tell_answer,
+    find_gap_places,
     fired_answer,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
+from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU, NO_GPU
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 

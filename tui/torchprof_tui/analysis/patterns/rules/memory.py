@@ -22,7 +22,6 @@ from torchprof_tui.analysis.memory.findings.lifetime_findings import MIN_STEPS
 from torchprof_tui.analysis.memory.findings.list_findings import list_memory_findings
 from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding, format_number, format_size
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory, MemoryHistory, build_memory_history
-from torchprof_tui.analysis.patterns.engine.missing_data import NO_ADDRESSES, NO_CALLS, NO_MEMORY
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -35,6 +34,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_ADDRESSES, NO_CALLS, NO_MEMORY
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64
 

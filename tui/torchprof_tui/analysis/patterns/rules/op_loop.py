@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, nearest_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
-from torchprof_tui.analysis.patterns.engine.nearest_ancestors import nearest_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.launch_ancestors import find_launch_ancestors, mark_matches
-from torchprof_tui.analysis.patterns.engine.missing_data import NO_LINKS
-from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
+from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, mark_matches
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -24,6 +23,7 @@ from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_NAME_REGE
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration

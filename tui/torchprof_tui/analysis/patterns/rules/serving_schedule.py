@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.evidence import find_event_places, sort_places
-from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -14,7 +13,9 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     Severity,
     absent_answer,
     cannot_tell_answer,
+    find_event_places,
     fired_answer,
+    sort_places,
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent

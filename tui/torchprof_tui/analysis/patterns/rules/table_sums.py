@@ -6,11 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.device_time import measure_shares
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.missing_data import NO_CPU, NO_LINKS, NOTHING_HERE
-from torchprof_tui.analysis.patterns.engine.op_repeats import find_loops_around
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
@@ -21,10 +20,56 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 )
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
+from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU, NO_LINKS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_call_count_remedy, choose_overhead_remedy
-from torchprof_tui.analysis.time.intervals import NO_INTERVALS
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I64, Bool, find_largest
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.event_kind import Kind
+
+_MAX_PERIOD = 32
+"""Outermost ops of one round: longer groups are layers or whole models."""
+
+_MIN_ROUNDS = 16
+"""Rounds in a row: a dozen equal layers are a model's own."""
+
+
+def find_loops_around(view: ScopeView, calls: EventTable, min_calls: int) -> Intervals:
+    """Find when loops ran that contain at least `min_calls` of these calls each, within the scope.
+
+    A loop is a run of outermost ops of one thread whose names repeat with a period of 1 to 32, for 16 rounds or more:
+    from the start of its first op to the end of its last, with the Python between them.
+    """
+    trace, ops = view.trace, view.tables.ops
+    if not len(calls) or not len(ops):
+        return NO_INTERVALS
+    is_op = np.asarray(trace.kind) == Kind.OP
+    ops = ops.select(outermost_ancestor(trace, ops.row, is_op) < 0)
+    values = ops.name.astype(np.int64) + np.asarray(trace.lane[ops.row]).astype(np.int64) * len(trace.names)
+    is_looping = _mark_repeats(values)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], is_looping, [False]]).astype(np.int8)))
+    first, last = edges[::2], edges[1::2] - 1
+    index = np.sort(ops.row.searchsorted(calls.row, side="right") - 1)
+    count = index.searchsorted(last, side="right") - index.searchsorted(first)
+    first, last = first[count >= min_calls], last[count >= min_calls]
+    return view.clip(union(ops.start[first], ops.end[last])) if len(first) else NO_INTERVALS
+
+
+def _mark_repeats(values: I64) -> Bool:
+    """Mark the values that belong to a group that follows itself often enough: bool[n].
+
+    For a period p, l values in a row that equal the one p later make (l + p) / p rounds.
+    """
+    change = np.zeros(len(values) + 1, dtype=np.int64)
+    for period in range(1, _MAX_PERIOD + 1):
+        is_same = np.concatenate([[False], values[:-period] == values[period:], [False]])
+        edges = np.flatnonzero(is_same[1:] != is_same[:-1])
+        start, length = edges[::2], edges[1::2] - edges[::2]
+        is_long = length >= (_MIN_ROUNDS - 1) * period
+        np.add.at(change, start[is_long], 1)
+        np.add.at(change, (start + length)[is_long] + period, -1)
+    marked: Bool = np.cumsum(change[:-1]) > 0
+    return marked
 
 
 @register_pattern(

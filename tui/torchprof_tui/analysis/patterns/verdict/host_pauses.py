@@ -9,7 +9,7 @@ import numpy as np
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.launch_places import describe_launch_place
+from torchprof_tui.analysis.patterns.engine.launch_owners import describe_launch_place
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.trace.core.arrays import I64, find_largest
 

@@ -12,14 +12,14 @@ from torchprof_tui.analysis.dispatch.line_model import SourceLine
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.device_time import DeviceTimeShares, measure_shares
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.partial_input import (
+from torchprof_tui.analysis.patterns.engine.pattern import Finding
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
+from torchprof_tui.analysis.patterns.engine.undecidable_reasons import (
     PARTIAL_INPUT_NOTE,
     format_missing_reason,
     is_loss_significant,
     reword_for_slice,
 )
-from torchprof_tui.analysis.patterns.engine.pattern import Finding
-from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.analysis.patterns.verdict.cpu_only import build_cpu_time_tree, diagnose_cpu
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence
 from torchprof_tui.analysis.patterns.verdict.gpu_work import diagnose_gpu_work

@@ -11,7 +11,7 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.practices import OptimizerKind
 from torchprof_tui.analysis.patterns.engine.scope_view import format_count, format_percent
-from torchprof_tui.analysis.patterns.rules.communication_card import (
+from torchprof_tui.analysis.patterns.rules.communication import (
     BUCKET_REMEDY,
     build_card_of_view,
     describe_unbucketed_reduces,

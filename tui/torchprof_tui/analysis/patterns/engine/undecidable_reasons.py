@@ -1,4 +1,4 @@
-"""Qualify answers where the file is not the whole recording: a slice, or a file that lost entries.
+"""Explain why a pattern is undecidable: what a trace or a scope lacks, or a file that lost entries.
 
 An event that was found exists; one that was not found may have been lost. So a pattern that fires by events that exist
 still fires. One that fires by their absence, e.g. by a GPU without work, is undecidable, and so is every absent
@@ -7,22 +7,56 @@ pattern. Measured idle time is kept where the lost entries are counted and few.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from torchprof_tui.analysis.completeness.data_loss import DataLoss
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.missing_data import (
-    NO_CALLS,
-    NO_CPU,
-    NO_GPU,
-    NO_GPU_HERE,
-    NO_LINKS,
-    NO_MEMORY,
-    NO_STEPS,
-    NOTHING_HERE,
-    SERVING_STEPS_ONLY,
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding, Pattern, State, cannot_tell_answer
+
+NO_GPU = "no GPU activity was recorded"
+NO_GPU_HERE = "no GPU work in this range"
+NO_CPU = "no ops were recorded on the CPU"
+NO_CALLS = "no runtime calls were recorded"
+NO_STEPS = "no steps were recorded: call prof.step()"
+SERVING_STEPS_ONLY = "the steps are those of a serving engine, which are not judged here"
+NO_LOADER_WHILE_SERVING = (
+    "no data loader was recorded; a serving engine waits for requests between its steps: see scheduler-bound"
 )
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Pattern, State, cannot_tell_answer
+NOTHING_HERE = "nothing was recorded in this range"
+NO_LINKS = "no launch could be matched with its GPU work"
+NO_MEMORY = "no memory was recorded: profile_memory=True"
+NO_ADDRESSES = "the records of memory carry no addresses: torch 2 and later record them"
+
+
+NEEDS_GPU = "needs GPU activity"
+
+_COUNTED = {NEEDS_GPU: "GPU activity", NO_MEMORY: "the records of profile_memory=True"}
+"""Reasons of many patterns, which are counted, and what each of them needs."""
+
+
+def group_undecidable(findings: Iterable[Finding]) -> list[tuple[str, list[str]]]:
+    """Group the undecidable findings: (reason, pattern ids) in order of the reason.
+
+    Without GPU activity there are no runtime calls that launch it either: both reasons are one group.
+    """
+    undecidable = [finding for finding in findings if finding.state is State.CANNOT_TELL]
+    is_cpu_only = any(finding.answer.reason == NO_GPU for finding in undecidable)
+    groups: dict[str, list[str]] = {}
+    for finding in undecidable:
+        reason = finding.answer.reason
+        if is_cpu_only and reason in (NO_GPU, NO_CALLS):
+            reason = NEEDS_GPU
+        groups.setdefault(reason, []).append(finding.id)
+    return sorted(groups.items())
+
+
+def describe_group(reason: str, ids: list[str]) -> str:
+    """Describe one group: "reason: id, id"; those that many have by their number. As recorded: `clean` it."""
+    if reason in _COUNTED:
+        return f"{len(ids)} pattern{'s need' if len(ids) != 1 else ' needs'} {_COUNTED[reason]}"
+    return f"{reason}: {', '.join(ids)}"
+
 
 PARTIAL_INPUT_NOTE = "from the readable part of the file"
 

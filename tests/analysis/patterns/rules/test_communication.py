@@ -13,7 +13,7 @@ from tests.helpers.trace_builder import kernel, step, trace
 from torchprof_tui.analysis.patterns.engine.check_scope import range_scope, whole_trace_scope
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 from torchprof_tui.analysis.patterns.engine.pattern import State
-from torchprof_tui.analysis.patterns.rules import communication_card
+from torchprof_tui.analysis.patterns.rules import communication
 from torchprof_tui.commands.common.load import load_specs
 
 COMMUNICATES = [
@@ -31,9 +31,7 @@ def test_fires_cannot_tell(name: str, state: State) -> None:
 
 
 def test_every_pattern_has_a_trace_for_each_answer() -> None:
-    assert not find_missing_answers(
-        communication_card, CASES, {"communication": {State.ABSENT, *CASES["communication"]}}
-    )
+    assert not find_missing_answers(communication, CASES, {"communication": {State.ABSENT, *CASES["communication"]}})
 
 
 def test_it_costs_nothing_and_says_what_is_hidden() -> None:

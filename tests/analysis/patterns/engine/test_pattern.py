@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.helpers.pattern_traces import GEMM, check_pattern, op_with_work
 from tests.helpers.trace_builder import Entry, cpu, python, runtime, step, trace
-from torchprof_tui.analysis.patterns.engine.evidence import (
+from torchprof_tui.analysis.patterns.engine.pattern import (
     MAX_HOST_GAPS,
     EvidencePlaces,
     find_gap_places,

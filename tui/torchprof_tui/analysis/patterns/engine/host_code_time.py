@@ -1,28 +1,138 @@
-"""Find the code that the main thread runs outside any op: how long, and in which frames or annotations."""
+"""Find the thread that a program runs on, and when it was outside ops, loader calls and communication."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.dispatch.frame_names import (
+    MODULE_CALL_PREFIX,
     AnnotationOrigin,
     FrameOrigin,
     classify_annotation,
     parse_frame,
 )
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
-from torchprof_tui.analysis.patterns.engine.host_neighbours import RepeatedCall, find_repeated_call, shorten_call
-from torchprof_tui.analysis.patterns.engine.main_thread import MainThread, find_host_intervals, find_main_thread
+from torchprof_tui.analysis.patterns.engine.host_activity import COMMUNICATION_REGEX, DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
-from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, Bool, find_largest, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration, format_part
 from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class MainThread:
+    """The lane that the program runs on, and the rows [first, last) of its events in the trace."""
+
+    lane: int
+    first: int
+    last: int
+
+
+def find_main_thread(view: ScopeView) -> MainThread | None:
+    """Find the lane of the steps, else the one with most ops in the scope; None without ops."""
+    trace = view.trace
+    ops = view.ops.row if len(view.ops) else view.tables.ops.row
+    rows = view.steps.row if len(view.steps) else ops
+    if not len(ops):
+        return None
+    lane_number = int(np.bincount(trace.lane[rows]).argmax())
+    lane = trace.lanes[lane_number]
+    return MainThread(lane_number, lane.first, lane.last)
+
+
+def find_main_window(view: ScopeView, main: MainThread) -> tuple[int, int]:
+    """Find when the main thread worked (ns): in the steps; without any from its first op or annotation to its last."""
+    t0, t1 = view.window
+    if len(view.tables.steps):
+        return t0, t1
+    ranges = view.select_in_scope(view.tables.annotations)
+    ranges = ranges.select((ranges.row >= main.first) & (ranges.row < main.last))
+    if len(ranges):
+        t0, t1 = min(t0, int(ranges.start.min())), max(t1, int(ranges.end.max()))
+    return max(t0, view.scope.t0), min(t1, view.scope.t1)
+
+
+def find_host_intervals(view: ScopeView, main: MainThread) -> Intervals:
+    """Find when the main thread was outside ops, loader calls, communication and the profiler's own work."""
+    t0, t1 = find_main_window(view, main)
+    tables, host = view.tables, Intervals(np.array([t0], dtype=np.int64), np.array([t1], dtype=np.int64))
+    for table in (tables.ops, tables.match_names(DATA_LOADER_REGEX), tables.match_names(COMMUNICATION_REGEX)):
+        table = table.select((table.row >= main.first) & (table.row < main.last))
+        host = host - union(table.start, table.end).clip(t0, t1)
+    return host - tables.overhead_intervals.clip(t0, t1)
+
+
+_NAME_CELLS = 40
+_MAX_PIECES = 4096
+"""Longest times between two calls that are examined."""
+
+_MIN_CALLS = 2
+_MIN_SHARE = 0.5
+"""Share of the time between calls that follows the named one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedCall:
+    """A call (op or function) that `time` ns of host code directly follow, `count` times."""
+
+    name: str
+    count: int
+    time: int
+
+    @property
+    def text(self) -> str:
+        """Return "46.2 ms after 18 calls of tolist"."""
+        return f"{format_duration(self.time)} after {self.count:,} calls of {self.name}"
+
+
+def find_repeated_call(trace: Trace, main: MainThread, host: Intervals, events: I64) -> RepeatedCall | None:
+    """Find the call after which most of the host code of these events (rows, int64[k]) runs; None if no call repeats.
+
+    Only the events' own time counts: what they call directly, ops included, is left out, and so are step annotations,
+    which are no calls.
+    """
+    lane = slice(main.first, main.last)
+    kind = np.asarray(trace.kind[lane])
+    is_caller = np.zeros(len(trace), dtype=np.bool_)
+    is_caller[events] = True
+    is_caller[main.first + np.flatnonzero(kind == Kind.STEP)] = True
+    parent = np.asarray(trace.parent[lane])
+    is_called = (parent >= 0) & is_caller[parent] & (kind != Kind.STEP)
+    called = main.first + np.flatnonzero(is_called & np.isin(kind, (Kind.OP, Kind.PYTHON, Kind.ANNOTATION)))
+    called = called[~is_caller[called]]
+    start, began = np.asarray(trace.start[called]), np.asarray(trace.start[events])
+    own = (host & union(began, began + trace.duration[events])) - union(start, start + trace.duration[called])
+    length = own.ends - own.starts
+    longest = find_largest(length, _MAX_PIECES)
+    before = start.searchsorted(own.starts[longest], side="right") - 1
+    times: dict[str, list[int]] = defaultdict(list)
+    for index, piece in zip(before.tolist(), length[longest].tolist(), strict=True):
+        if index >= 0:
+            times[shorten_call(trace.names[int(trace.name[called[index]])])].append(piece)
+    name, pieces = max(times.items(), key=lambda item: sum(item[1]), default=("", []))
+    if len(pieces) < _MIN_CALLS or sum(pieces) < _MIN_SHARE * own.total:
+        return None
+    return RepeatedCall(name, len(pieces), sum(pieces))
+
+
+def shorten_call(name: str) -> str:
+    """Shorten a name: `<built-in function sleep>` to "sleep", a frame to file without folders, line and function."""
+    frame = parse_frame(name)
+    if frame is not None:
+        text = frame.text
+    elif name.startswith("<built-in "):
+        text = name.removeprefix("<built-in ").rstrip(">").partition(" of ")[0].rpartition(" ")[2]
+    else:
+        text = name.removeprefix(MODULE_CALL_PREFIX)
+    return text if len(text) <= _NAME_CELLS else text[: _NAME_CELLS - 1] + "…"
+
 
 RECORD_STACKS = "record with stacks (with_stack=True) to see which code it is"
 DO_LESS_PER_OP = "call ops on whole tensors, compile the model, or do less in Python per op"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.threshold import Threshold
+from torchprof_tui.analysis.patterns.engine.thresholds import Threshold
 
 
 def test_the_name_and_value_of_a_threshold_read_as_a_condition() -> None:

@@ -1,21 +1,25 @@
-"""What is found once for a whole trace and selected for a range equals what is found in the range itself."""
+"""Test the indexes over event tables: what overlaps a range, and which events have a name."""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import pytest
 from numpy.random import default_rng
 
 from tests.helpers.paths import SAMPLES
+from tests.helpers.trace_builder import annotation, cpu, runtime, trace
+from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
-from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, as_slice
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, OverlapIndex, as_slice
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.launch_ancestors import find_launch_ancestors, mark_clones, mark_matches
-from torchprof_tui.analysis.patterns.engine.nearest_ancestors import outermost_ancestor
-from torchprof_tui.analysis.patterns.engine.overlap_index import OverlapIndex
+from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, mark_clones, mark_matches
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.trace.core.arrays import I64, argsort_stable, is_in
 from torchprof_tui.trace.loading.load_in_process import load_trace
+from torchprof_tui.trace.model.event_kind import Kind
 
 NAMES = ["train_gpt_eager", "train_gpt_starved", "multi_stream_overlap", "generate_graph"]
 
@@ -98,3 +102,32 @@ def test_ancestors_of_all_launches_selected_are_those_of_the_scope(checker: Chec
         ):
             expected = np.where(launch >= 0, outermost_ancestor(view.trace, np.maximum(launch, 0), mask), -1)
             np.testing.assert_array_equal(found[view.work_in_scope], expected)
+
+
+def _make_tables() -> TraceTables:
+    names = ["aten::mm", *["aten::add"] * 40, "aten::mul", *["aten::sub"] * 40, "aten::mm"]
+    ops = [cpu(name, 10 * index, 5, thread=1 + index % 2) for index, name in enumerate(names)]
+    return TraceTables(trace(*ops, annotation("aten::mm", 2000, 5), runtime("cudaMalloc", 3000, 5, 1)))
+
+
+@pytest.mark.parametrize("pattern", [r"aten::mm$", r"aten::(mm|mul)$", r"aten::add", r"aten::", r"nothing"])
+@pytest.mark.parametrize("kinds", [(), (Kind.OP,), (Kind.RUNTIME,), (Kind.OP, Kind.RUNTIME)])
+def test_matches_are_those_of_every_single_event(pattern: str, kinds: tuple[Kind, ...]) -> None:
+    tables = _make_tables()
+    found = tables.match_names(pattern, *kinds)
+    wanted = kinds or (Kind.OP, Kind.ANNOTATION)
+    names, kind = tables.trace.names, np.asarray(tables.trace.kind)
+    expected = [
+        row
+        for row in range(len(tables.trace))
+        if kind[row] in wanted and re.match(pattern, names[int(tables.trace.name[row])])
+    ]
+    assert found.row.tolist() == expected
+    assert found.start.tolist() == tables.trace.start[expected].tolist()
+    assert [names[number] for number in found.name.tolist()] == [names[int(tables.trace.name[row])] for row in expected]
+
+
+@pytest.mark.parametrize("pattern", [r"aten::mm$", r"aten::(mm|mul)$", r"aten::", r"nothing"])
+def test_marked_ops_are_those_that_match(pattern: str) -> None:
+    tables = _make_tables()
+    assert np.flatnonzero(tables.mark_ops(pattern)).tolist() == tables.match_names(pattern, Kind.OP).row.tolist()
