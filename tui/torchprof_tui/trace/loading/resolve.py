@@ -127,11 +127,7 @@ def check_readable(spec: str) -> None:
 
         require_fsspec(spec)
         return
-    try:
-        ssh_path = parse_ssh_path(spec)
-    except ValueError as error:
-        raise TraceError(str(error)) from error
-    if ssh_path is not None:
+    if parse_ssh_path(spec) is not None:
         return  # connecting takes long: the worker does it
     try:
         status = os.stat(spec)

@@ -41,7 +41,7 @@ def resolve_paths(specs: Sequence[str], expanded: Sequence[str]) -> ResolvedInpu
         files = tuple(resolve_rank_files(paths, specs[0] if len(specs) == 1 else ""))
     except TraceError:
         raise
-    except ValueError as error:  # NotRanksError, or an address that is none
+    except ValueError as error:  # NotRanksError
         raise TraceError(str(error)) from error
     first = files[0].spec
     if len(specs) == 1:

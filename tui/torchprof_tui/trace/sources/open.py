@@ -22,10 +22,7 @@ def open_source(spec: str) -> Source:
         if sys.stdin.isatty():
             raise TraceError("-: stdin is the terminal; pipe a trace into it")
         return Source("stdin", sys.stdin.buffer)
-    try:
-        ssh_path = parse_ssh_path(spec)
-    except ValueError as error:
-        raise TraceError(str(error)) from error
+    ssh_path = parse_ssh_path(spec)
     if ssh_path is not None:
         from torchprof_tui.trace.sources.ssh_file import open_ssh_file  # deferred: only needed for ssh
 

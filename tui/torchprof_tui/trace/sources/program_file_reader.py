@@ -56,7 +56,7 @@ class ProgramFileReader:
         self._file, self._trace_file, self._cwd = file, trace_file, cwd
         try:
             remote = parse_ssh_path(trace_file)
-        except ValueError:
+        except TraceError:
             remote = None
         self._ssh = None if remote is None else SshProgramFileReader(file, remote)
 

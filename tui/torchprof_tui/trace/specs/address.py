@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.specs.rank_names import rank_in_name
 
@@ -117,8 +118,8 @@ class SshPath:
 def parse_ssh_path(spec: str) -> SshPath | None:
     """Parse `host:path` or `ssh://…`; returns None for any other name.
 
-    An existing local file of that name, or a slash before the first colon, means a local file. Raises ValueError (one
-    line) for an ssh:// address without a host.
+    An existing local file of that name, or a slash before the first colon, means a local file. Raises TraceError for an
+    ssh:// address that is not valid.
     """
     if spec.lower().startswith("ssh://"):
         return _parse_ssh_url(spec)
@@ -162,15 +163,17 @@ def _parse_ssh_url(spec: str) -> SshPath:
         parts = urlsplit(spec)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f"{spec}: not a valid address ({error})") from error
-    if not host or host.startswith("-") or (parts.username or "").startswith("-"):
-        raise ValueError(f"{spec}: has no host; write ssh://user@host:port/path")
-    user = f"{unquote(parts.username)}@" if parts.username else ""
+        raise TraceError(f"{spec}: not a valid address ({error})") from error
+    user = unquote(parts.username or "")
+    if not host or host.startswith("-") or user.startswith("-"):
+        raise TraceError(f"{spec}: has no host; write ssh://user@host:port/path")
+    if not (user + host).isprintable() or " " in user + host:
+        raise TraceError(f"{spec}: not a valid address (a space or a control character in the user or host)")
     # urlsplit lowers the host's case, but aliases in the user's ssh configuration are case-sensitive.
-    begin = parts.netloc.lower().rindex(host)
+    begin = parts.netloc.lower().rindex(host.lower())  # it leaves what comes after a `%` as it is
     host = parts.netloc[begin : begin + len(host)]
     path = unquote(spec.split("://", 1)[1].partition("/")[2])
-    return SshPath(spec, f"{user}{host}", port, path if path.startswith("~") else f"/{path}")
+    return SshPath(spec, f"{user}@{host}" if user else host, port, path if path.startswith("~") else f"/{path}")
 
 
 def _quote_shell(text: str) -> str:

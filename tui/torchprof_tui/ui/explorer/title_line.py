@@ -6,6 +6,7 @@ from rich.cells import cell_len
 from textual.strip import Strip
 
 from torchprof_tui.analysis.time.intervals import Intervals
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.trace.model.ranks import AlignmentMethod, Ranks
@@ -116,7 +117,7 @@ def _host_name(label: str) -> str:
         return ""
     try:
         ssh_path = parse_ssh_path(label)
-    except ValueError:  # what the names of several ranks have in common need not be a name
+    except TraceError:  # what the names of several ranks have in common need not be a name
         return ""
     return "" if ssh_path is None else ssh_path.host_name
 
