@@ -7,6 +7,7 @@ import importlib
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +31,16 @@ def records(command: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def test_the_files_are_as_the_records_have_them() -> None:
     assert json_pages.find_differences() == [], "run: python -m tools.json_pages"
+
+
+@pytest.mark.parametrize("root", [Path("/repo"), Path("/home") / ("checkout" * 15)], ids=["short", "long"])
+def test_examples_are_cut_alike_wherever_the_checkout_is(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_pages, "ROOT", root)
+    long_path = f"{root}/samples/{'a' * json_pages.MAX_TEXT}"
+    shown = json_pages._shorten(
+        {"path": f"{root}/samples/a.json", "paths": [f"{root}/a", f"{root}/b"], "long": long_path}
+    )
+    assert shown == {"path": "samples/a.json", "paths": ["a", "b"], "long": f"{long_path[len(str(root)) + 1 :][:89]}…"}
 
 
 def test_every_command_with_json_has_a_schema() -> None:

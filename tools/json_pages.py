@@ -125,7 +125,7 @@ def _render_command(command: str, example: dict[str, Any]) -> str:
         lines += [definition["description"], "", "| field | type | unit | meaning |", "|---|---|---|---|"]
         lines += [f"| {' | '.join(row)} |" for row in _list_fields(definition, schema["$defs"], "", {})]
         lines.append("")
-    shown = json.dumps(_shorten(example), indent=1, ensure_ascii=False).replace(f"{ROOT}/", "")
+    shown = json.dumps(_shorten(example), indent=1, ensure_ascii=False)
     lines += [f"`torchprof-tui {EXAMPLES[command]}`:", "", "```json", shown, "```", ""]
     return "\n".join(lines)
 
@@ -234,9 +234,11 @@ def _shorten(value: Any) -> Any:
         return {key: _shorten(each) for key, each in value.items()}
     if isinstance(value, list):
         is_short = len(value) <= 3 and all(isinstance(each, int | float | str) for each in value)
-        return value if is_short and len(str(value)) <= MAX_TEXT else [_shorten(each) for each in value[:1]]
-    if isinstance(value, str) and len(value) > MAX_TEXT:
-        return f"{value[: MAX_TEXT - 1]}…"
+        shown = [_shorten(each) for each in value]
+        return shown if is_short and len(str(shown)) <= MAX_TEXT else shown[:1]
+    if isinstance(value, str):
+        text = value.replace(f"{ROOT}/", "")  # before its length is measured: the page is the same in every checkout
+        return f"{text[: MAX_TEXT - 1]}…" if len(text) > MAX_TEXT else text
     return value
 
 
