@@ -132,6 +132,28 @@ def test_several_devices_are_averaged() -> None:
     assert changes["gpu:gemm"] == 100_500
 
 
+def test_the_noise_of_equal_devices_is_that_of_one() -> None:
+    def side(*devices: int, longer: float = 0) -> SideAnalysis:
+        return SideAnalysis(
+            of_steps(
+                *[
+                    [
+                        entry
+                        for device in devices
+                        for entry in op_with_work("aten::mm", 10, 30, time + longer, GEMM, device=device)
+                    ]
+                    for time in (300, 310, 335)
+                ]
+            ),
+            "side",
+        )
+
+    one = {part.id: part.noise for part in check_account(side(0), side(0, longer=50)).parts}
+    two = {part.id: part.noise for part in check_account(side(0, 1), side(0, 1, longer=50)).parts}
+    assert one["gpu:gemm"]
+    assert two["gpu:gemm"] == pytest.approx(one["gpu:gemm"])
+
+
 def test_a_cpu_only_trace_is_divided_by_its_main_thread() -> None:
     def steps(time: float) -> Trace:
         return of_steps(*[[cpu("aten::mm", 10, time)]] * 3)

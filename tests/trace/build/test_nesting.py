@@ -120,6 +120,12 @@ def test_frames_that_are_open_all_the_time_do_not_keep_a_lane_together() -> None
     assert nested([in_order(lane)]) == expected([in_order(lane)])
 
 
+@pytest.mark.parametrize("beyond", [1, 2])
+def test_an_event_that_ends_one_nanosecond_later_is_not_contained(beyond: int) -> None:
+    assert nested([[(0, 5), (3, 2)]]) == ([0, 1], [-1, 0], [3, 2])
+    assert nested([[(0, 5), (3, 2 + beyond)]]) == ([0, 1], [-1, -1], [5, 2 + beyond])
+
+
 def test_the_first_of_equals_is_the_outer_one() -> None:
     assert nested([[(0, 10), (0, 10), (0, 10)]]) == ([0, 1, 2], [-1, 0, 1], [0, 0, 10])
 

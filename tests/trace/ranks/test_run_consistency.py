@@ -54,6 +54,15 @@ def test_apart_in_time_and_without_a_collective_in_common(tmp_path: Path) -> Non
     assert summarize_losses(whole).startswith("ranks of different runs? rank 2 shares no collective")
 
 
+def test_a_run_that_ended_before_the_first_one_began(tmp_path: Path) -> None:
+    (tmp_path / "later").mkdir()
+    later, earlier = other_steps(later=60e6).write(tmp_path / "later")[:2], late_rank(3).write(tmp_path)[2]
+    begins = min(e["ts"] for path in later for e in json.loads(path.read_text())["traceEvents"] if "ts" in e)
+    end = max(e["ts"] + e.get("dur", 0) for e in json.loads(earlier.read_text())["traceEvents"] if "ts" in e)
+    apart = f"{(begins - end) / 1e6:.1f} s"
+    assert unrelated([*later, earlier]) == [f"rank 2 shares no collective with rank 0, and was recorded {apart} apart"]
+
+
 def test_a_default_group_of_another_name(tmp_path: Path) -> None:
     assert unrelated(two_runs(tmp_path, other_steps())) == [
         "rank 2 shares no collective with rank 0, and its default process group has another name"

@@ -18,22 +18,32 @@ from torchprof_tui.ui.explorer.debounced_worker import (
 
 
 class Timer:
+    """A timer that fires on `Screen.fire_timers` unless it was stopped before."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call: Callable[[], None] | None = call
+
     def stop(self) -> None:
-        """Do nothing: no timer fires by itself here."""
+        self.call = None
+
+    def fire(self) -> None:
+        call, self.call = self.call, None
+        if call is not None:
+            call()
 
 
 class Screen:
-    """Stand in for a screen: timers fire on `fire_timer`, and workers run at once."""
+    """Stand in for a screen: timers fire on `fire_timers`, and workers run at once."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []
         self.posted: list[Message] = []
-        self._due: Callable[[], None] = lambda: None
+        self._timers: list[Timer] = []
 
     def set_timer(self, delay: float, call: Callable[[], None]) -> Timer:
         self.waits.append(delay)
-        self._due = call
-        return Timer()
+        self._timers.append(Timer(call))
+        return self._timers[-1]
 
     def run_worker(self, work: Callable[[], None], **_: Any) -> None:
         work()
@@ -41,8 +51,10 @@ class Screen:
     def post_message(self, message: Message) -> None:
         self.posted.append(message)
 
-    def fire_timer(self) -> None:
-        self._due()
+    def fire_timers(self) -> None:
+        """Let the time of every timer pass."""
+        for timer in self._timers:
+            timer.fire()
 
 
 @pytest.fixture
@@ -50,6 +62,20 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
     monkeypatch.setattr(debounced_worker, "perf_counter", lambda: now[0])
     return now
+
+
+def test_only_the_last_of_several_changes_is_worked_on(clock: list[float]) -> None:
+    """Held-down keys never queue work; another subject has a timer of its own."""
+    screen, done = Screen(), list[str]()
+    worker = DebouncedWorker(screen)  # type: ignore[arg-type]
+    for key in ("first", "second", "third"):
+        worker.submit("check", lambda key=key: done.append(key))  # type: ignore[misc]
+        clock[0] += DEBOUNCE_SECONDS / 2
+    worker.debounce("search", lambda: done.append("search"))
+    screen.fire_timers()
+    assert done == ["third", "search"]
+    screen.fire_timers()
+    assert done == ["third", "search"]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +96,7 @@ def test_work_waits_as_long_as_it_took(clock: list[float], took: float, answered
         return Message() if answered else None
 
     worker.submit("check", work)
-    screen.fire_timer()
+    screen.fire_timers()
     clock[0] += MAX_REPEAT_SECONDS
     assert len(screen.posted) == answered
     worker.submit("check", work)
@@ -90,7 +116,7 @@ def test_cancelled_work_does_not_shorten_the_delay(clock: list[float]) -> None:
 
     for _ in range(3):
         worker.submit("check", work)
-        screen.fire_timer()
+        screen.fire_timers()
         clock[0] += MAX_REPEAT_SECONDS
     worker.submit("check", work)
     assert screen.waits == [DEBOUNCE_SECONDS, 0.035, 0.035, 0.03]
@@ -107,7 +133,7 @@ def test_repeated_keys_wait_longer_than_their_interval(clock: list[float], inter
         clock[0] += 1.0
 
     worker.submit("check", work)
-    screen.fire_timer()
+    screen.fire_timers()
     clock[0] += 1.0
     worker.submit("check", work)
     clock[0] += interval

@@ -118,6 +118,9 @@ def test_inside_a_graph_nothing_waits_for_the_cpu() -> None:
     ("launch", "gpu_at", "unknown"),
     [
         (runtime("cudaLaunchKernel", 20, 10, 9), 60, 0),  # starts 30 µs after its call: nothing else can have run
+        (runtime("cudaLaunchKernel", 20, 300, 9), 400, 0),  # 80 µs after the end of a long call
+        (runtime("cudaLaunchKernel", 20, 10, 9), 130, 0),  # just as prompt as PROMPT_START allows, and 1 µs later
+        (runtime("cudaLaunchKernel", 20, 10, 9), 131, 131),
         (runtime("cudaLaunchKernel", 20, 10, 9), 400, 400),  # something held it, and that was not recorded
         (runtime("cudaLaunchKernel", -90, 10, 9), 60, 60),  # launched before the window
         (None, 60, 60),
