@@ -1,7 +1,7 @@
 """Sessions of checks; `nox -l` lists them.
 
-`.ci/run` runs lint, types, contracts and wheel, and the tests by the README's own command. The workflows run all of
-them. With `--no-venv` a session uses the tools that are installed beside nox. uv is used where it is installed;
+`.ci/run` runs lint, types, contracts and wheel, and the tests by the README's own command, which leaves out those of
+`long`. The workflows run all of them. With `--no-venv` a session uses the tools that are installed beside nox. uv is used where it is installed;
 `UV_TORCH_BACKEND=cpu` then spares the gigabytes of CUDA that torch brings on Linux.
 """
 
@@ -68,6 +68,13 @@ def tests(session: nox.Session) -> None:
     """Run the tests on each Python at hand; arguments after `--` go to pytest."""
     install(session, *CONSTRAINTS, "-e", ".", *group("dev", "ci", "docs"))
     session.run("pytest", *session.posargs)
+
+
+@nox.session
+def long(session: nox.Session) -> None:
+    """Run the tests that each push leaves out, and more examples of every property."""
+    install(session, *CONSTRAINTS, "-e", ".", *group("dev", "ci", "docs"))
+    session.run("pytest", "-m", "long or hypothesis", "--hypothesis-profile=thorough", *session.posargs)
 
 
 @nox.session(python=PYTHONS)

@@ -52,7 +52,7 @@ def test_every_session_exists(workflow: str, sessions: dict[str, set[str]]) -> N
 
 def test_the_workflow_calls_the_sessions_of_ci(sessions: dict[str, set[str]]) -> None:
     called, needed = set(list_called(CHECKS)), list_ci_sessions()
-    assert {"lint", "types", "contracts", "wheel", "tests", "lowest", "newest"} == set(needed)
+    assert {"lint", "types", "contracts", "wheel", "long", "tests", "lowest", "newest"} == set(needed)
     for name in needed:
         assert name in called or sessions[name] <= called
 

@@ -1,6 +1,7 @@
 """Goldens: the text of a screen at six terminal sizes, one file for each size in `tests/snapshots`.
 
-`UPDATE_GOLDENS=1 pytest -k golden` rewrites the files. Read the difference before you commit it.
+Each push compares PUSH_SIZES, the long run (`pytest -m long`) the other four. `UPDATE_GOLDENS=1 pytest -k golden`
+rewrites the files of all six. Read the difference before you commit it.
 """
 
 from __future__ import annotations
@@ -20,13 +21,24 @@ from torchprof_tui.trace.model.trace import Trace
 SIZES = [(80, 24), (100, 30), (120, 40), (160, 48), (240, 60), (320, 90)]
 """Columns and lines of the terminals that every screen is drawn on."""
 
+PUSH_SIZES = [(80, 24), (160, 48)]
+"""The smallest terminal, where most is left out, and one where the side panels have room."""
+
+UPDATES_GOLDENS = bool(os.environ.get("UPDATE_GOLDENS"))
+
 
 def format_size(size: tuple[int, int]) -> str:
     """Format a size as in the file names: "80x24"."""
     return f"{size[0]}x{size[1]}"
 
 
-at_every_size = pytest.mark.parametrize("size", SIZES, ids=format_size)
+def mark_size(size: tuple[int, int]) -> Any:
+    """Leave a size to the long run unless each push tests it or the goldens are rewritten."""
+    is_long = size not in PUSH_SIZES and not UPDATES_GOLDENS
+    return pytest.param(size, marks=pytest.mark.long if is_long else (), id=format_size(size))
+
+
+at_every_size = pytest.mark.parametrize("size", [mark_size(size) for size in SIZES])
 
 
 @cache
@@ -44,6 +56,6 @@ def compare_golden(name: str, size: tuple[int, int], drawn: str) -> None:
     """Compare a screen's text with its golden, or rewrite the golden. Raises AssertionError if they differ."""
     assert max(map(cell_len, drawn.splitlines())) <= size[0]
     golden = SNAPSHOTS / f"{name}-{format_size(size)}.txt"
-    if os.environ.get("UPDATE_GOLDENS"):
+    if UPDATES_GOLDENS:
         golden.write_text(drawn, encoding="utf-8")
     assert drawn == golden.read_text(encoding="utf-8")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "sample_traces" / "torchprof_samples"
@@ -15,6 +19,26 @@ _TRACE_SUFFIXES = (".json", ".json.gz")
 _OTHER_SUFFIXES = (".key_averages.json", "execution_details.json")
 _OTHER_FOLDERS = ("stragglers", "memory")
 """Folders of shared data that hold other kinds of JSON than traces."""
+
+LONG_TRACE_BYTES = 250_000
+"""Stored size from which tests of every shared trace leave a file to the long run: 28 of 147 files, 91 % of all."""
+
+
+def is_long(*paths: Path) -> bool:
+    """Whether files together are as large as one that is left to the long run."""
+    return sum(path.stat().st_size for path in paths if path.exists()) >= LONG_TRACE_BYTES
+
+
+def mark_long_traces(paths: Iterable[Path]) -> list[Any]:
+    """Make a parameter of each trace, named by its path; large ones are left to the long run."""
+    return [
+        pytest.param(
+            path,
+            marks=pytest.mark.long if is_long(path) else (),
+            id=str(path.relative_to(SHARED_TRACES)) if path.is_relative_to(SHARED_TRACES) else path.name,
+        )
+        for path in paths
+    ]
 
 
 def find_shared_traces() -> list[Path]:

@@ -22,7 +22,7 @@ import pytest
 from tests.helpers import slow_reference
 from tests.helpers.chain_reference import ReferenceChains, assert_chains_equal
 from tests.helpers.column_equality import assert_deeply_equal
-from tests.helpers.paths import SHARED_TRACES, find_shared_traces
+from tests.helpers.paths import SHARED_TRACES, find_shared_traces, mark_long_traces
 from torchprof_tui.analysis.kernel.footprint import Footprint, compute_footprint
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core.process_state import pause_garbage_collection
@@ -55,7 +55,7 @@ class OpenedTrace(NamedTuple):
     folder: Path
 
 
-@pytest.fixture(scope="module", params=FILES, ids=lambda path: str(path.relative_to(SHARED_TRACES)))
+@pytest.fixture(scope="module", params=mark_long_traces(FILES))
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenedTrace]:
     folder = tmp_path_factory.mktemp("trace")
     # The collector would traverse the millions of parsed dicts again and again, while they are made and in every test.
@@ -196,6 +196,7 @@ def test_a_stored_trace_equals_the_built_one(opened: OpenedTrace) -> None:
         assert str(entry.get("name", "")) == event.name
 
 
+@pytest.mark.long
 def test_the_big_trace_has_40_rows_instead_of_185(tmp_path: Path) -> None:
     """`ProfilerStep` overlaps Python frames at every step of it: rows of frames that have ended must be reused."""
     if not BIG_TRACE.exists():

@@ -16,7 +16,7 @@ from tests.helpers.expectation_checks import (
     random_scopes,
 )
 from tests.helpers.expectations import SHARED
-from tests.helpers.paths import SHARED_TRACES
+from tests.helpers.paths import SHARED_TRACES, mark_long_traces
 from tests.helpers.public_traces import PUBLIC_EXPECTATIONS
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.pattern import State
@@ -53,7 +53,7 @@ def test_every_trace_has_its_expectation_and_every_expectation_all_patterns() ->
         assert {str(path.relative_to(TRACES)).removesuffix(TRACE_SUFFIX) for path in files} == set(SHARED)
 
 
-@pytest.mark.parametrize("path", PUBLIC, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", mark_long_traces(PUBLIC))
 def test_public_traces_are_checked_consistently(path: Path) -> None:
     """And with the expected answers, where there are any."""
     checker = Checker(load_trace(str(path), cache=False))

@@ -27,7 +27,7 @@ from tests.helpers.decoder_reference import (
     parse_entries,
 )
 from tests.helpers.decoder_spies import count_appended_parts, count_decoded_bytes
-from tests.helpers.paths import SHARED_TRACES, find_shared_traces
+from tests.helpers.paths import SHARED_TRACES, find_shared_traces, mark_long_traces
 from torchprof_tui.trace.core.process_state import pause_garbage_collection
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
@@ -72,7 +72,7 @@ def choose_chunk_size(text: bytes) -> int:
     return 1 << 18 if len(text) > 4 << 20 else 1 << 14
 
 
-@pytest.fixture(scope="module", params=FILES, ids=lambda path: str(path.relative_to(SHARED_TRACES)))
+@pytest.fixture(scope="module", params=mark_long_traces(FILES))
 def real_trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealTrace]:
     path: Path = request.param
     text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -162,6 +162,7 @@ def assert_entries_can_be_read(decoded: DecodedTrace, entries: list[Any], sample
         decoded.text.read_entry(count, parse_chunk)
 
 
+@pytest.mark.long
 def test_decoders_agree_on_the_big_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The benchmark's trace: the general decoder in one process, and the template decoder in two."""
     if not BIG_TRACE.exists():

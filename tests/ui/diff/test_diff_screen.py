@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.helpers.diff_app import comparison, lines_of, load_sample, status_of
+from tests.helpers.diff_app import comparison, lines_of, status_of
 from tests.helpers.explorer_app import settled, two_steps, until
-from tests.helpers.paths import SNAPSHOTS
+from tests.helpers.golden_files import at_every_size, compare_golden, load_sample
 from tests.helpers.trace_builder import cpu, event, kernel, runtime, step, trace
 from torchprof_tui.analysis.compare.event_matches import EventStatus
 from torchprof_tui.trace.model.trace import Trace
@@ -268,20 +266,11 @@ async def test_small_screens_are_usable_or_say_what_is_missing(width: int) -> No
         assert "needs 40x14 cells" in " ".join(line.strip() for line in lines_of(screen))
 
 
-SIZES = [(80, 24), (100, 30), (120, 40), (160, 48), (240, 60), (320, 90)]
-
-
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@at_every_size
 @pytest.mark.parametrize(("name", "keys"), [("diff", ()), ("diff-difference", ("n", "enter", "M"))])
 async def test_goldens(name: str, keys: tuple[str, ...], size: tuple[int, int]) -> None:
     async with comparison(load_sample(NAIVE), load_sample(FLASH), size) as (screen, pilot):
         await pilot.press(*keys)
         await settled(pilot)
         drawn = "".join(f"{line}\n" for line in lines_of(screen))
-    compare_with_golden(SNAPSHOTS / f"{name}-{size[0]}x{size[1]}.txt", drawn)
-
-
-def compare_with_golden(path: Path, drawn: str) -> None:
-    if os.environ.get("UPDATE_GOLDENS"):
-        path.write_text(drawn, encoding="utf-8")
-    assert drawn == path.read_text(encoding="utf-8")
+    compare_golden(name, size, drawn)

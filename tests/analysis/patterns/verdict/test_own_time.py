@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.merged_ranks import load_shared_ranks
-from tests.helpers.paths import SAMPLES, find_shared_traces
+from tests.helpers.paths import SAMPLES, find_shared_traces, mark_long_traces
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 from torchprof_tui.analysis.patterns.verdict.own_time import find_own_times
@@ -51,7 +51,7 @@ def check_own_times(tree: TimeTree | None) -> None:
         assert sum(inside) <= whole.time
 
 
-@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.json.gz")) + find_shared_traces(), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", mark_long_traces([*sorted(SAMPLES.glob("*.json.gz")), *find_shared_traces()]))
 def test_own_times_sum_to_the_scope_at_most(path: Path) -> None:
     try:
         checker = Checker(load_trace(str(path), cache=False))
