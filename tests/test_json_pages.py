@@ -15,9 +15,9 @@ from jsonschema import Draft202012Validator
 
 from tests.helpers.json_schemas import find_violation
 from tools import json_pages
+from torchprof_tui.answers.record import find_unit
+from torchprof_tui.answers.schemas import ANSWERS, build_schema, find_version, read_schema
 from torchprof_tui.cli import COMMANDS, get_package
-from torchprof_tui.commands.common.json_document import find_unit
-from torchprof_tui.commands.json_schemas import DOCUMENTS, build_schema, read_schema
 
 UNITS = {"ns", "µs", "bytes", "share", "s", "GB/s", "TFLOP/s", "FLOP", "%", "blocks", ""}
 
@@ -50,10 +50,10 @@ def test_every_command_with_json_has_a_schema() -> None:
         importlib.import_module(f"torchprof_tui.commands.{get_package(name)}.arguments").add_arguments(parser)
         if "--json" in parser.format_help():
             with_json.add(name)
-    assert with_json == set(DOCUMENTS)
+    assert with_json == set(ANSWERS)
 
 
-@pytest.mark.parametrize("command", DOCUMENTS)
+@pytest.mark.parametrize("command", ANSWERS)
 def test_a_schema_is_valid_and_describes_every_field(command: str) -> None:
     schema = read_schema(command)
     Draft202012Validator.check_schema(schema)
@@ -63,7 +63,7 @@ def test_a_schema_is_valid_and_describes_every_field(command: str) -> None:
         assert "additionalProperties" not in definition, record
         for name, field in definition["properties"].items():
             if name == "schema":
-                assert field == {"enum": [f"torchprof-tui/{command}/1"]}
+                assert field == {"enum": [f"torchprof-tui/{command}/{find_version(command)}"]}
                 continue
             assert field.get("description"), f"{record}.{name}"
             assert {"type", "anyOf", "enum", "$ref"} & field.keys(), f"{record}.{name}"
@@ -72,7 +72,7 @@ def test_a_schema_is_valid_and_describes_every_field(command: str) -> None:
             assert not (is_text and re.search(r"_(ns|us|bytes)$", name)), f"{record}.{name}"
 
 
-@pytest.mark.parametrize("command", DOCUMENTS)
+@pytest.mark.parametrize("command", ANSWERS)
 def test_the_page_has_every_field_and_a_valid_example(command: str) -> None:
     text = json_pages.PAGE.read_text(encoding="utf-8")
     section = text[text.index(f"\n## {command}\n") :].split("\n## ", 2)[1]
@@ -87,11 +87,11 @@ def test_a_field_that_no_schema_describes_is_found() -> None:
     """The validator of these tests can fail: for a new field, a missing one, a wrong type and a wrong state."""
     example = json_pages.collect_examples()["check"]
     assert find_violation(example) == ""
-    assert "surprise" in find_violation({**example, "surprise": 1}, "CheckDocument")
-    assert find_violation({**example, "verdict": {**example["verdict"], "surprise": 1}}, "CheckDocument")
+    assert "surprise" in find_violation({**example, "surprise": 1}, "Check")
+    assert find_violation({**example, "verdict": {**example["verdict"], "surprise": 1}}, "Check")
     assert find_violation({key: value for key, value in example.items() if key != "scope"})
-    assert find_violation({**example, "scope": {**example["scope"], "start_ns": 1.5}}, "CheckDocument")
+    assert find_violation({**example, "scope": {**example["scope"], "start_ns": 1.5}}, "Check")
     pattern = {**example["patterns"][0], "state": "maybe"}
-    assert find_violation({**example, "patterns": [pattern]}, "CheckDocument")
+    assert find_violation({**example, "patterns": [pattern]}, "Check")
     open_schema = Draft202012Validator(build_schema("check"))
     assert open_schema.is_valid({**example, "surprise": 1})  # readers must expect new fields

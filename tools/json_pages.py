@@ -1,6 +1,6 @@
 """Write the schemas of `--json` and their page: ``python -m tools.json_pages [--check]``
 
-The schemas in the package and `docs/json.md` are generated from the records in `commands/*/records.py`; the examples
+The schemas in the package and `docs/json.md` are generated from the records in `answers/`; the examples
 are what the commands print for samples. `--check` writes nothing and fails if a file differs.
 """
 
@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from torchprof_tui.answers.files import CacheUse
+from torchprof_tui.answers.record import as_fields, find_unit
+from torchprof_tui.answers.recording import build_recording
+from torchprof_tui.answers.schemas import ANSWERS, build_schema, find_version, format_schema
 from torchprof_tui.cli import main as run_program
-from torchprof_tui.commands.cache.document import CacheDocument
-from torchprof_tui.commands.common.json_document import as_fields, find_unit
-from torchprof_tui.commands.json_schemas import DOCUMENTS, build_schema, format_schema
-from torchprof_tui.commands.run.document import build_document as build_run_document
 from torchprof_tui.runs.run_result import RunResult
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,7 +53,7 @@ _INTRODUCTION = f"""# The answers of `--json`
 
 Written by `{_COMMAND}` from the records that the program prints; a test keeps it up to date.
 
-- Every answer is one JSON object on stdout, on one line. Its first field is `schema`: `torchprof-tui/COMMAND/1`.
+- Every answer is one JSON object on stdout, on one line. Its first field is `schema`: `torchprof-tui/COMMAND/VERSION`.
 - Fields keep their names, types and units within a version; new fields may be added, so ignore those that you do not
   know. A field that may be missing is marked `?`.
 - Times end in `_ns` or `_us`, sizes in `_bytes`; shares are 0 to 1; starts count from the trace's first event. Rates
@@ -101,12 +101,12 @@ def find_differences() -> list[Path]:
 
 
 def _find_orphans() -> list[Path]:
-    return [path for path in SCHEMAS.iterdir() if path.stem not in DOCUMENTS]
+    return [path for path in SCHEMAS.iterdir() if path.stem not in ANSWERS]
 
 
 def render_files() -> dict[Path, str]:
     """Render the schemas and the page: path → text."""
-    return {**{SCHEMAS / f"{name}.json": format_schema(name) for name in DOCUMENTS}, PAGE: render_page()}
+    return {**{SCHEMAS / f"{name}.json": format_schema(name) for name in ANSWERS}, PAGE: render_page()}
 
 
 # -- page -------------------------------------------------------------------------------------------------------
@@ -114,13 +114,18 @@ def render_files() -> dict[Path, str]:
 
 def render_page() -> str:
     examples = collect_examples()
-    return "\n".join([_INTRODUCTION, *(_render_command(command, examples[command]) for command in DOCUMENTS)])
+    return "\n".join([_INTRODUCTION, *(_render_command(command, examples[command]) for command in ANSWERS)])
 
 
 def _render_command(command: str, example: dict[str, Any]) -> str:
     schema = build_schema(command)
-    lines = [f"## {command}", "", f"`torchprof-tui/{command}/1`, schema `schemas/{command}.json`.", ""]
-    for document in DOCUMENTS[command]:
+    lines = [
+        f"## {command}",
+        "",
+        f"`torchprof-tui/{command}/{find_version(command)}`, schema `schemas/{command}.json`.",
+        "",
+    ]
+    for document in ANSWERS[command]:
         definition = schema["$defs"][document.__name__]
         lines += [definition["description"], "", "| field | type | unit | meaning |", "|---|---|---|---|"]
         lines += [f"| {' | '.join(row)} |" for row in _list_fields(definition, schema["$defs"], "", {})]
@@ -207,10 +212,8 @@ def collect_examples() -> dict[str, dict[str, Any]]:
         end_reason="finished",
         command=("python", "train.py"),
     )
-    examples["run"] = as_fields(build_run_document(result))
-    cache = CacheDocument(
-        folder="/home/me/.cache/torchprof-tui", traces=12, bytes=48_213_004, limit_bytes=2_000_000_000
-    )
+    examples["run"] = as_fields(build_recording(result))
+    cache = CacheUse(folder="/home/me/.cache/torchprof-tui", traces=12, bytes=48_213_004, limit_bytes=2_000_000_000)
     examples["cache"] = as_fields(cache)
     return examples
 

@@ -168,7 +168,7 @@ def test_checks(capsys: pytest.CaptureFixture[str], spec: str) -> None:
     ]
     assert len(told["patterns"]) == len(check.findings)
     for said, found in zip(told["patterns"], check.findings, strict=True):
-        assert (found.id, found.state, found.severity) == (said["id"], said["state"], said["weight"])
+        assert (found.id, found.state, found.severity) == (said["id"], said["state"], said["severity"])
         assert (found.seen, found.at_stake_us, found.line) == (said["seen"], said["at_stake_us"], said["line"])
         assert round(found.share, 6) == said["share"]
         assert found.own_us == said.get("own_us")

@@ -16,8 +16,8 @@ from tests.helpers.trace_builder import annotation, cpu, step, trace
 from torchprof_tui.analysis.dispatch.line_model import SourceLine
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Section
+from torchprof_tui.answers.check import build_check
 from torchprof_tui.cli import main
-from torchprof_tui.commands.check.document import build_document
 from torchprof_tui.commands.check.markdown import format_report
 from torchprof_tui.commands.check.report import CheckReport
 from torchprof_tui.commands.check.text import print_report
@@ -75,7 +75,7 @@ def test_json_as_the_contract_has_it(capsys: pytest.CaptureFixture[str]) -> None
     assert event["lane"].startswith("CPU 564")
     assert cold["at_stake_us"] == pytest.approx(216.855 - (88.224 + 76.818) / 2, abs=0.001)
     assert answer["verdict"]["regime"] == "overhead-bound"
-    worst = [one["at_stake_us"] for one in patterns if one["state"] == "fired" and one["weight"] == "problem"]
+    worst = [one["at_stake_us"] for one in patterns if one["state"] == "fired" and one["severity"] == "problem"]
     assert worst == sorted(worst, reverse=True)
 
 
@@ -151,7 +151,7 @@ def test_the_list_names_every_pattern(capsys: pytest.CaptureFixture[str]) -> Non
     assert listed == list(PATTERNS)
     assert {line for line in out.splitlines() if not line.startswith(" ")} == {section.value for section in Section}
     answer = read_json_answer(capsys, "check", "--list", "--json")
-    assert answer["schema"] == "torchprof-tui/check/1"
+    assert answer["schema"] == "torchprof-tui/check/2"
     assert [one["id"] for one in answer["patterns"]] == list(PATTERNS)
     assert all(one["decided"] and one["meaning"] and one["action"] for one in answer["patterns"])
 
@@ -160,7 +160,7 @@ def test_the_list_names_every_pattern(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize("words", [(), ("--range", "100us:300us")])
 def test_the_causes_sum_to_the_scope(capsys: pytest.CaptureFixture[str], sample: str, words: tuple[str, ...]) -> None:
     answer = asked(capsys, f"sample:{sample}", *words)
-    assert answer["schema"] == "torchprof-tui/check/1"
+    assert answer["schema"] == "torchprof-tui/check/2"
     verdict = answer["verdict"]
     causes = verdict["causes"]
     assert causes
@@ -170,7 +170,7 @@ def test_the_causes_sum_to_the_scope(capsys: pytest.CaptureFixture[str], sample:
         assert sum(inner["us"] for inner in cause["contains"]) <= cause["us"] + 1e-6
         for inner in cause["contains"]:
             assert sum(name in inner for name in ("pattern", "class", "op")) == 1
-    assert verdict["representative"] is True or isinstance(verdict["representative"], str)
+    assert verdict["representative"] is ("recording_fault" not in verdict)
     assert verdict["line"] is None
     assert verdict["cause"] in {cause["cause"] for cause in causes}
     assert verdict["what"] in verdict["first"]
@@ -230,7 +230,7 @@ def test_the_line_of_code_is_in_every_output(capsys: pytest.CaptureFixture[str])
     line = SourceLine("frame", "train.py", 42, "forward", "train.py(42): forward\x1b")
     verdict = replace(checker.decide_verdict(scope, findings), line=line)
     report = CheckReport(checked, scope, findings, [verdict])
-    assert build_document(report).verdict.line == "train.py:42"
+    assert build_check(report).verdict.line == "train.py:42"
     assert "Code: train.py(42): forward·" in format_report(report, ["x.json"], None)
     print_report(report)
     assert "  train.py(42): forward·" in capsys.readouterr().out.splitlines()
@@ -250,7 +250,7 @@ def test_a_problem_that_costs_next_to_nothing_is_a_note(capsys: pytest.CaptureFi
     path = written(rarely_uneven())
     answer = asked(capsys, path)
     found = next(one for one in answer["patterns"] if one["id"] == "first-step-wide")
-    assert (found["state"], found["weight"], found["significant"]) == ("fired", "problem", False)
+    assert (found["state"], found["severity"], found["significant"]) == ("fired", "problem", False)
     assert 0 < found["share"] < 0.005
     _, out, _ = call_main(capsys, "check", path)
     assert "○ first-step-wide" in out[out.index("\nnotes\n") :]

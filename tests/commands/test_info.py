@@ -63,15 +63,15 @@ def test_a_pipe_cuts_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 def test_a_terminal_cuts_names_before_anything_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The numbers of every rank are whole at 80 columns, however long the files' names are."""
-    from torchprof_tui.commands.common.json_document import as_fields
+    from torchprof_tui.answers.info import build_info
+    from torchprof_tui.answers.record import as_fields
     from torchprof_tui.commands.common.load import load_specs
-    from torchprof_tui.commands.info.document import build_document
     from torchprof_tui.commands.info.text import print_summary
 
     late_rank(2).write(tmp_path, name=f"{'x' * 90}-rank{{}}.json")
     console = Console(width=80, force_terminal=True, color_system=None, highlight=False, markup=False, emoji=False)
     monkeypatch.setattr("torchprof_tui.commands.info.text.create_console", lambda: console)
-    read_json_answer = as_fields(build_document(load_specs([str(tmp_path)], cache=False), None))
+    read_json_answer = as_fields(build_info(load_specs([str(tmp_path)], cache=False), None))
     with console.capture() as caught:
         print_summary("ranks", read_json_answer)
     lines = [line for line in caught.get().splitlines() if "xxx" in line]

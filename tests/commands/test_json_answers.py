@@ -15,17 +15,17 @@ from tests.helpers.rank_traces import late_rank
 from tests.helpers.trace_builder import Entry, cpu, kernel, memcpy, memory, runtime, step
 from torchprof_samples import SAMPLES, find
 from torchprof_tui.analysis.table.table_sheet import format_torch_time
-from torchprof_tui.commands.json_schemas import DOCUMENTS
+from torchprof_tui.answers.schemas import ANSWERS
 from torchprof_tui.commands.table.arguments import GROUPINGS
 
 TABLES = {
-    "calls": "CallsDocument",
-    "kernels": "KernelsDocument",
-    "copies": "CopiesDocument",
-    "collectives": "CollectivesDocument",
-    "memory": "MemoryDocument",
-    "arrivals": "ArrivalsDocument",
-    "repetitions": "RepetitionsDocument",
+    "calls": "Table",
+    "kernels": "KernelTable",
+    "copies": "CopyTable",
+    "collectives": "CollectiveTable",
+    "memory": "MemoryTable",
+    "arrivals": "ArrivalTable",
+    "repetitions": "RepetitionTable",
 }
 
 SHARED = (
@@ -64,15 +64,15 @@ def ask(capsys: pytest.CaptureFixture[str], definition: str, command: str, *argu
 def ask_everything(capsys: pytest.CaptureFixture[str], path: Path) -> Answers:
     """Ask every command about a trace; return the answers by command, for tables by what they are of."""
     answers = {
-        "info": ask(capsys, "InfoDocument", "info", path),
-        "check": ask(capsys, "CheckDocument", "check", path, "--fail-on", "straggler"),
+        "info": ask(capsys, "Info", "info", path),
+        "check": ask(capsys, "Check", "check", path, "--fail-on", "straggler"),
         **{of: ask(capsys, TABLES[of], "table", path, "--of", of) for of in TABLES},
     }
     for grouping in GROUPINGS:
-        ask(capsys, "CallsDocument", "table", path, "--by", grouping, "--flops")
+        ask(capsys, "Table", "table", path, "--by", grouping, "--flops")
     for table in ("calls", "kernels", "copies"):
         for row in (answers[table] or {"rows": []})["rows"][:3]:
-            ask(capsys, "ChainDocument", "chain", path, "--event", row["name"])
+            ask(capsys, "Chain", "chain", path, "--event", row["name"])
     return answers
 
 
@@ -101,27 +101,27 @@ def test_every_answer_about_a_shared_trace_is_of_its_schema(name: str, capsys: p
 @pytest.mark.parametrize("by", ["op", "module", "kernel", "class", "cause"])
 def test_a_comparison_is_of_its_schema(by: str, capsys: pytest.CaptureFixture[str]) -> None:
     sides = [find(name).path for name in ("geglu_mlp_eager", "geglu_mlp_compile")]
-    answer = ask(capsys, "DiffDocument", "diff", *sides, "--by", by)
+    answer = ask(capsys, "Diff", "diff", *sides, "--by", by)
     assert ("rows" in answer) == (by in ("class", "cause"))
-    assert ask(capsys, "DiffDocument", "diff", RANKS, RANKS)["same_recording"] is True
+    assert ask(capsys, "Diff", "diff", RANKS, RANKS)["same_recording"] is True
 
 
 def test_a_comparison_without_noise_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     entries = [step(0, 0, 100), cpu("aten::mm", 10, 30), step(1, 100, 100), cpu("aten::mm", 110, 30)]
     one, other = write(tmp_path / "a.json", *entries[:2]), write(tmp_path / "b.json", *entries)
-    told = ask(capsys, "DiffDocument", "diff", one, other)["step_us"]
+    told = ask(capsys, "Diff", "diff", one, other)["step_us"]
     assert told["noise"] is None
     assert told["cannot_tell"] == "one step: its spread over steps is not known"
 
 
 def test_the_other_answers_are_of_their_schemas(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    listed = ask(capsys, "PatternListDocument", "check", "--list")
+    listed = ask(capsys, "PatternList", "check", "--list")
     assert "idle-gap" in {pattern["id"] for pattern in listed["patterns"]}
     out = tmp_path / "small.json"
-    sliced = ask(capsys, "SliceDocument", "slice", STACKED, "--range", "0ms:1ms", "-o", out)
+    sliced = ask(capsys, "Slice", "slice", STACKED, "--range", "0ms:1ms", "-o", out)
     assert (sliced["trace"], sliced["bytes"]) == (str(out), out.stat().st_size)
-    ask(capsys, "InfoDocument", "info", out)
-    cached = ask(capsys, "CacheDocument", "cache")
+    ask(capsys, "Info", "info", out)
+    cached = ask(capsys, "CacheUse", "cache")
     assert cached["traces"] > 0
     assert "removed" not in cached
 
@@ -129,7 +129,7 @@ def test_the_other_answers_are_of_their_schemas(tmp_path: Path, capsys: pytest.C
 def test_an_emptied_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path))
     assert run_program("info", STACKED).returncode == 0  # what this process has open would be kept
-    emptied = ask(capsys, "CacheDocument", "cache", "--clear")
+    emptied = ask(capsys, "CacheUse", "cache", "--clear")
     assert (emptied["removed"], emptied["traces"], emptied["bytes"]) == (1, 0, 0)
     assert emptied["freed_bytes"] > 0
 
@@ -151,7 +151,7 @@ def test_totals_are_the_sums_of_all_rows(of: str, words: tuple[str, ...], capsys
 @pytest.mark.parametrize("name", ["train_gpt_stack_memory", "train_images_cpu", "train_gpt_2ranks"])
 def test_totals_are_those_below_the_printed_table(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = find(name).path
-    totals = ask(capsys, "CallsDocument", "table", path)["totals"]
+    totals = ask(capsys, "Table", "table", path)["totals"]
     _, out, _ = call_main(capsys, "table", path, "--limit", "1")
     for note in totals["notes"]:
         assert note in out or note.endswith(": 0.000us")  # a table without GPU work has no such line
@@ -162,14 +162,14 @@ def test_totals_are_those_below_the_printed_table(name: str, capsys: pytest.Capt
 
 def test_calls_without_a_gpu_have_the_time_outside_ops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "cpu.json", cpu("aten::add", 0, 20), cpu("aten::mm", 50, 70))
-    totals = ask(capsys, "CallsDocument", "table", path)["totals"]
+    totals = ask(capsys, "Table", "table", path)["totals"]
     assert (totals["self_cpu_us"], totals["self_gpu_us"]) == (90, 0)
     assert (totals["outside_ops_us"], totals["outside_ops_of_us"]) == (30, 120)
 
 
 def test_arrival_totals_are_those_of_the_printed_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     late_rank().write(tmp_path)
-    answer = ask(capsys, "ArrivalsDocument", "table", tmp_path, "--of", "arrivals")
+    answer = ask(capsys, "ArrivalTable", "table", tmp_path, "--of", "arrivals")
     totals, rows = answer["totals"], answer["rows"]
     assert [(rank["rank"], rank["collectives"], rank["last"]) for rank in totals["ranks"]] == [
         (rank, len(rows), sum(row["last_rank"] == rank for row in rows)) for rank in range(3)
@@ -182,9 +182,9 @@ def test_arrival_totals_are_those_of_the_printed_lines(tmp_path: Path, capsys: p
 
 def test_a_table_of_one_of_several_ranks_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     late_rank().write(tmp_path)
-    assert ask(capsys, "CallsDocument", "table", tmp_path)["rank"] == 0
-    assert ask(capsys, "KernelsDocument", "table", tmp_path, "--of", "kernels", "--rank", "2")["rank"] == 2
-    assert "rank" not in ask(capsys, "ArrivalsDocument", "table", tmp_path, "--of", "arrivals")
+    assert ask(capsys, "Table", "table", tmp_path)["rank"] == 0
+    assert ask(capsys, "KernelTable", "table", tmp_path, "--of", "kernels", "--rank", "2")["rank"] == 2
+    assert "rank" not in ask(capsys, "ArrivalTable", "table", tmp_path, "--of", "arrivals")
 
 
 def test_what_was_not_recorded_is_told_from_what_is_not_there(
@@ -195,7 +195,7 @@ def test_what_was_not_recorded_is_told_from_what_is_not_there(
         answer = ask(capsys, TABLES[of], "table", cpu_only, "--of", of)
         assert (answer["rows"], answer["row_count"]) == ([], 0)
         assert answer["cannot_tell"].startswith("no GPU work was recorded")
-    assert "profile_memory=True" in ask(capsys, "MemoryDocument", "table", cpu_only, "--of", "memory")["cannot_tell"]
+    assert "profile_memory=True" in ask(capsys, "MemoryTable", "table", cpu_only, "--of", "memory")["cannot_tell"]
     with_gpu = write(
         tmp_path / "gpu.json",
         step(0, 0, 100),
@@ -209,16 +209,16 @@ def test_what_was_not_recorded_is_told_from_what_is_not_there(
         assert "cannot_tell" not in answer
         assert bool(answer["rows"]) == (of in ("calls", "kernels", "memory"))
     empty = write(tmp_path / "none.json", step(0, 0, 100), memcpy("Memcpy HtoD", 10, 5))
-    assert "cannot_tell" not in ask(capsys, "KernelsDocument", "table", empty, "--of", "kernels")
+    assert "cannot_tell" not in ask(capsys, "KernelTable", "table", empty, "--of", "kernels")
 
 
 def test_a_chain_without_a_launch_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lost = write(tmp_path / "lost.json", cpu("aten::mm", 10, 30), kernel("k", 20, 5, corr=7))
-    told = ask(capsys, "ChainDocument", "chain", lost, "--event", "k")
+    told = ask(capsys, "Chain", "chain", lost, "--event", "k")
     assert told["cannot_tell"].startswith("No launch was recorded")
     assert (told["launch_latency_ns"], told["footprint"]["grid"]) == (None, None)
     cpu_only = write(tmp_path / "cpu.json", cpu("aten::mm", 10, 30))
-    told = ask(capsys, "ChainDocument", "chain", cpu_only, "--event", "aten::mm")
+    told = ask(capsys, "Chain", "chain", cpu_only, "--event", "aten::mm")
     assert told["cannot_tell"] == "no GPU work was recorded in this trace"
     assert told["gpu_work"] == {"count": 0, "total_ns": 0, "heaviest": []}
     linked = write(
@@ -229,15 +229,15 @@ def test_a_chain_without_a_launch_says_so(tmp_path: Path, capsys: pytest.Capture
         cpu("aten::view", 50, 5),
     )
     for name in ("aten::mm", "aten::view"):  # it launched nothing: an answer, as others did
-        assert "cannot_tell" not in ask(capsys, "ChainDocument", "chain", linked, "--event", name)
+        assert "cannot_tell" not in ask(capsys, "Chain", "chain", linked, "--event", name)
 
 
 def test_an_unknown_time_and_an_unknown_regime_say_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "x.json", {"ph": "X", "name": "work", "pid": 1, "tid": 1, "ts": 0, "dur": 5})
-    told = ask(capsys, "InfoDocument", "info", path)
+    told = ask(capsys, "Info", "info", path)
     assert (told["time"], told["cannot_tell"]) == ([], "no GPU activity was recorded")
-    assert "cannot_tell" not in ask(capsys, "InfoDocument", "info", STACKED)
-    checked = ask(capsys, "CheckDocument", "check", path)
+    assert "cannot_tell" not in ask(capsys, "Info", "info", STACKED)
+    checked = ask(capsys, "Check", "check", path)
     assert checked["verdict"]["regime"] == "unknown"
     assert checked["verdict"]["cannot_tell"] == checked["verdict"]["first"]
     for pattern in checked["patterns"]:
@@ -247,22 +247,22 @@ def test_an_unknown_time_and_an_unknown_regime_say_why(tmp_path: Path, capsys: p
 
 def test_patterns_of_fail_on_that_cannot_be_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "cpu.json", step(0, 0, 100), cpu("aten::mm", 10, 30))
-    told = ask(capsys, "CheckDocument", "check", path, "--fail-on", "idle-gap")
+    told = ask(capsys, "Check", "check", path, "--fail-on", "idle-gap")
     assert (told["failed_on"], told["undetermined"]) == ([], ["idle-gap"])
-    assert "undetermined" not in ask(capsys, "CheckDocument", "check", path)
+    assert "undetermined" not in ask(capsys, "Check", "check", path)
 
 
 def test_columns_of_bytes_are_named_so_and_sort_by_either_name(capsys: pytest.CaptureFixture[str]) -> None:
     orders = []
     for column in ("held", "held_bytes"):
-        rows = ask(capsys, "MemoryDocument", "table", STACKED, "--of", "memory", "--sort", column)["rows"]
+        rows = ask(capsys, "MemoryTable", "table", STACKED, "--of", "memory", "--sort", column)["rows"]
         orders.append([row["name"] for row in rows])
         assert [row["held_bytes"] for row in rows] == sorted((row["held_bytes"] for row in rows), reverse=True)
         assert all(isinstance(row["held_bytes"], int) for row in rows)
     assert orders[0] == orders[1]
 
 
-@pytest.mark.parametrize("command", [name for name in DOCUMENTS if name not in ("run", "cache")])
+@pytest.mark.parametrize("command", [name for name in ANSWERS if name not in ("run", "cache")])
 def test_a_refused_call_leaves_stdout_empty(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     more: dict[str, list[object]] = {
         "chain": ["--event", "x"],

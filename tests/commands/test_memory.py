@@ -22,7 +22,7 @@ GROUPINGS = ("category", "op", "module", "line", "phase", "shape")
 @pytest.mark.parametrize("at", ["peak", "end", "2ms"])
 def test_parts_sum_to_what_is_alive(capsys: pytest.CaptureFixture[str], by: str, at: str) -> None:
     answer = read_json_answer(capsys, "memory", SAMPLE, "--by", by, "--at", at, "--top", "3", "--json")
-    assert find_violation(answer, "MemoryTraceDocument") == ""
+    assert find_violation(answer, "AliveMemory") == ""
     total = answer["at"]["alive_bytes"]
     assert sum(group["bytes"] for group in answer["groups"]) == total
     assert sum(answer["categories"].values()) + answer["unaccounted_bytes"] == total
@@ -100,7 +100,7 @@ def test_wrong_calls(capsys: pytest.CaptureFixture[str], words: list[str], messa
 @pytest.mark.parametrize("name", ["snapshot", "oom"])
 def test_a_snapshot(capsys: pytest.CaptureFixture[str], name: str, at: str, by: str) -> None:
     answer = read_json_answer(capsys, "memory", MEMORY / f"{name}.pickle.gz", "--at", at, "--by", by, "--json")
-    assert find_violation(answer, "SnapshotDocument") == ""
+    assert find_violation(answer, "Snapshot") == ""
     stats, totals = read_numbers()[f"{name}_stats"], answer["totals"]
     assert totals["reserved_bytes"] == stats["reserved_bytes.all.current"]
     assert sum(segment["total_bytes"] for segment in answer["segments"]) == totals["reserved_bytes"]

@@ -105,7 +105,7 @@ def test_check_names_the_rank(folder: Path, capsys: pytest.CaptureFixture[str]) 
     assert {event["lane"] for event in late["evidence"]} == {f"rank {rank} stream 20" for rank in range(3)}
     assert [one["rank"] for one in told["ranks"]] == [0, 1, 2]
     assert told["verdict"] == told["ranks"][0]["verdict"]
-    problems = [one for one in told["patterns"] if one["state"] == "fired" and one["weight"] == "problem"]
+    problems = [one for one in told["patterns"] if one["state"] == "fired" and one["severity"] == "problem"]
     worst = [one["at_stake_us"] for one in problems if one["within"] != "summary"]
     assert worst == sorted(worst, reverse=True)  # the summaries of the whole scope come after them
     assert call_main(capsys, "check", folder, "--fail-on", "straggler")[0] == 1

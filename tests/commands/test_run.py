@@ -100,7 +100,7 @@ def test_a_workload(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["run", *words, "matmul_add", "--size", "8", "--device", "cpu"]) == 0
     out, err = capfd.readouterr()
     result = json.loads(out)
-    check_answer(result, "run", "RunDocument")
+    check_answer(result, "run", "Recording")
     assert not {"diff", "cannot_tell"} & {*result}  # only with --compare-to
     (path,) = result["traces"]
     trace = load_trace(path, cache=False)
@@ -215,7 +215,7 @@ def test_an_interpreter_without_torch(tmp_path: Path, capfd: pytest.CaptureFixtu
     bare.chmod(0o755)
     assert main(["run", "--json", "--python", str(bare), "-o", str(tmp_path / "runs"), "mlp"]) == 2
     out, err = capfd.readouterr()
-    check_answer(json.loads(out), "run", "RunDocument")
+    check_answer(json.loads(out), "run", "Recording")
     assert json.loads(out)["traces"] == []
     assert err.startswith("torchprof-tui: no torch in ")
     assert "--python" in err

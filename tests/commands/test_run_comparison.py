@@ -60,8 +60,8 @@ def test_a_trace_in_one_json_document(capfd: pytest.CaptureFixture[str]) -> None
     status, out, _ = record(capfd, EAGER, *words)
     answer = json.loads(out)
     assert status == 0
-    check_answer(answer, "run", "RunDocument")
-    check_answer(answer["diff"], "diff", "DiffDocument")
+    check_answer(answer, "run", "Recording")
+    check_answer(answer["diff"], "diff", "Diff")
     assert "cannot_tell" not in answer
     assert len(answer["traces"]) == 1
     assert answer["diff"]["a"]["label"] == f"sample:{COMPILED}"

@@ -15,7 +15,7 @@ TRAINING = find("train_gpt_stack_memory").path
 
 def test_steps_and_layers_of_a_training_run(capsys: pytest.CaptureFixture[str]) -> None:
     answer = read_json_answer(capsys, "table", TRAINING, "--of", "repetitions", "--json")
-    check_answer(answer, "table", "RepetitionsDocument")
+    check_answer(answer, "table", "RepetitionTable")
     outer, *inner = answer["totals"]["patterns"]
     assert (outer["repetitions"], outer["is_unit"], outer["parent"]) == (2, True, None)
     assert inner
@@ -35,7 +35,7 @@ def test_a_trace_without_a_repetition(capsys: pytest.CaptureFixture[str]) -> Non
     assert status == 0
     assert out.startswith("Repetitions: no repetition was found in the order of the kernels")
     answer = read_json_answer(capsys, "table", "sample:linear_eager", "--of", "repetitions", "--json")
-    check_answer(answer, "table", "RepetitionsDocument")
+    check_answer(answer, "table", "RepetitionTable")
     assert answer["totals"]["patterns"] == []
     assert "no repetition" in answer["cannot_tell"]
 

@@ -18,8 +18,8 @@ import numpy as np
 from tests.fuzz.coverage import pause_recording
 from tests.helpers.threaded_build import divide_among_threads
 from torchprof_tui.analysis.slicing.slice_writer import SliceError, write_slice
-from torchprof_tui.commands.common.json_document import as_fields
-from torchprof_tui.commands.info.document import build_document
+from torchprof_tui.answers.info import build_info
+from torchprof_tui.answers.record import as_fields
 from torchprof_tui.commands.info.text import print_summary
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core.errors import TraceError
@@ -161,7 +161,7 @@ def _check_accounting(trace: Trace) -> None:
 
 def _check_output(trace: Trace, folder: Path) -> None:
     """The text and JSON of `info` contain no control characters."""
-    answer = as_fields(build_document(OpenedTrace(trace, CacheEntry("fuzz", folder, None), False, 0.0), None))
+    answer = as_fields(build_info(OpenedTrace(trace, CacheEntry("fuzz", folder, None), False, 0.0), None))
     json.loads(json.dumps(answer), parse_constant=_refuse_constant)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):

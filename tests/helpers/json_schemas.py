@@ -9,7 +9,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from torchprof_tui.commands.json_schemas import read_schema
+from torchprof_tui.answers.schemas import find_version, read_schema
 
 
 def forbid_unknown_fields(schema: Any) -> Any:
@@ -45,5 +45,5 @@ def find_violation(answer: Any, definition: str = "") -> str:
 
 def check_answer(answer: Any, command: str, definition: str = "") -> None:
     """Check that an answer is of the schema of its command, which is its first field."""
-    assert next(iter(answer.items())) == ("schema", f"torchprof-tui/{command}/1")
+    assert next(iter(answer.items())) == ("schema", f"torchprof-tui/{command}/{find_version(command)}")
     assert find_violation(answer, definition) == ""

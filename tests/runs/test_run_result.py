@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from tests.helpers.json_schemas import check_answer
-from torchprof_tui.commands.common.json_document import as_fields
-from torchprof_tui.commands.run.document import build_document
+from torchprof_tui.answers.record import as_fields
+from torchprof_tui.answers.recording import build_recording
 from torchprof_tui.runs.run_result import read_result
 
 
@@ -19,7 +19,7 @@ def test_traces_and_tables_with_their_folder(tmp_path: Path) -> None:
     kept = [{"trace": "a.json.gz", "table": "t.txt"}, {"trace": "a.cycle2.json.gz", "table": None}]
     manifest(tmp_path, kept=kept, ended="stopped", rank=None, memory_snapshot="memory_snapshot.pickle")
     result = read_result(str(tmp_path), 0, 1.23456, ("mlp",))
-    assert as_fields(build_document(result)) == {
+    assert as_fields(build_recording(result)) == {
         "schema": "torchprof-tui/run/1",
         "traces": [str(tmp_path / "a.json.gz"), str(tmp_path / "a.cycle2.json.gz")],
         "table": str(tmp_path / "t.txt"),
@@ -31,8 +31,8 @@ def test_traces_and_tables_with_their_folder(tmp_path: Path) -> None:
         "folder": str(tmp_path),
         "command": ["mlp"],
     }
-    failed = as_fields(build_document(result, None, "not compared: no trace was recorded"))
-    check_answer(failed, "run", "RunDocument")
+    failed = as_fields(build_recording(result, None, "not compared: no trace was recorded"))
+    check_answer(failed, "run", "Recording")
     assert (failed["diff"], failed["cannot_tell"]) == (None, "not compared: no trace was recorded")
 
 
@@ -77,7 +77,7 @@ def test_a_run_that_left_nothing(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{")
     for folder in (None, str(tmp_path), str(tmp_path / "gone")):
         result = read_result(folder, 2, 0.1, ())
-        assert (result.traces, build_document(result).table, result.exit_status, result.end_reason) == (
+        assert (result.traces, build_recording(result).table, result.exit_status, result.end_reason) == (
             (),
             None,
             2,

@@ -252,5 +252,5 @@ def test_printed_listing_has_a_rank_column_if_needed(capsys: pytest.CaptureFixtu
     assert "rank" not in capsys.readouterr().out
     print_folder(FolderError("box:a/", ranked), as_json=True)
     answer = json.loads(capsys.readouterr().out)
-    check_answer(answer, "info", "FolderDocument")
+    check_answer(answer, "info", "FolderListing")
     assert [each["rank"] for each in answer["traces"]] == [1, None]

@@ -16,7 +16,7 @@ from tests.helpers.fleet_sketches import make_sketch
 from tests.helpers.golden_files import text_on_screen
 from torchprof_tui.analysis.fleet.heat_map import Measure
 from torchprof_tui.analysis.fleet.report import compare_fleet
-from torchprof_tui.commands.fleet.document import build_document
+from torchprof_tui.answers.fleet import build_fleet
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.help_screen import HelpScreen
 from torchprof_tui.ui.common.status_line import StatusLine
@@ -57,7 +57,7 @@ async def show(screen: FleetScreen, pilot: Pilot[None], which: FleetList) -> lis
 
 
 async def test_the_lists_have_the_numbers_of_the_command() -> None:
-    document = build_document(compare_fleet(sketch_job()), 100)
+    document = build_fleet(compare_fleet(sketch_job()), 100)
     async with fleet_screen(make_source(sketch_job()), (240, 60)) as (screen, pilot):
         findings = " ".join(text.strip() for text in await show(screen, pilot, FleetList.FINDINGS))
         assert len(document.findings) == 4

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 
-from torchprof_tui.commands.cache.document import NO_CACHE, build_document
-from torchprof_tui.commands.common.json_document import print_document
+from torchprof_tui.answers.files import NO_CACHE, build_cache_use
+from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.trace.storage import disk_cache
 
 
 def run(options: argparse.Namespace) -> int:
     removed, freed = disk_cache.clear_cache() if options.clear else (None, None)
-    document = build_document(removed, freed)
+    document = build_cache_use(removed, freed)
     if options.json:
-        print_document(document)
+        print_answer(document)
         return 0
     if removed is not None and freed is not None:
         print(f"removed {_format_trace_count(removed)}, {freed / 1e6:.1f} MB")

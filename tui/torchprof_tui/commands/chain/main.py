@@ -11,11 +11,11 @@ from torchprof_tui.analysis.dispatch.chain import find_chain
 from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
 from torchprof_tui.analysis.graphs.captured_chain import find_captured_chain
 from torchprof_tui.analysis.search.name_search import suggest_names
-from torchprof_tui.commands.chain.document import ChainQuestion, build_document
+from torchprof_tui.answers.chain import ChainQuestion, build_chain
 from torchprof_tui.commands.common.captures import use_captures
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs, select_rank
+from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.lane_names import find_names_on_lanes, list_lane_names
@@ -32,16 +32,15 @@ def run(options: argparse.Namespace) -> int:
     event, of = find_event(trace, options.event, options.nth)
     found = find_chain(trace, event)
     line = SourceLineFinder(trace).find_chain_line(found)
-    captured = find_captured_chain(trace, found.hops[-1].event)
     if options.json:
-        asked = ChainQuestion(options.event, options.nth, of, None if rank is None else rank.number)
-        print_document(build_document(trace, asked, found, line, captured))
+        print_answer(build_chain(trace, found, line, ChainQuestion(options.event, options.nth, of), rank))
         return 0
 
     if rank is not None and options.rank is None:
         print(f"{rank.label}; another: --rank N", file=sys.stderr)
     from torchprof_tui.commands.chain.text import print_chain  # deferred: JSON needs no rich
 
+    captured = find_captured_chain(trace, found.hops[-1].event)
     print_chain(trace, found, line, options.nth, of, captured)
     return 0
 

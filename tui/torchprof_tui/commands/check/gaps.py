@@ -1,9 +1,8 @@
-"""Show the largest gaps of a check: as lines of text, as cells of a Markdown table, and as records of JSON."""
+"""Describe the largest gaps of a check for text and Markdown."""
 
 from __future__ import annotations
 
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap, select_long_gaps
-from torchprof_tui.commands.check.records import GapRecord, NextEventRecord
 from torchprof_tui.commands.check.report import CheckReport
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.ui.common.number_format import format_share
@@ -35,19 +34,3 @@ def describe_device(report: CheckReport, gap: LargestGap) -> str:
 def describe_gap_line(gap: LargestGap) -> str:
     """Describe the line of a gap, "" if none is known. As recorded: `clean` it."""
     return "" if gap.line is None else gap.line.text
-
-
-def build_gap(gap: LargestGap) -> GapRecord:
-    """Build the record of a gap; `line` is "file:lineno", `line_text` what a reader is shown."""
-    return GapRecord(
-        start_ns=gap.start,
-        duration_ns=gap.duration,
-        rank=gap.rank,
-        device=gap.device,
-        cause=gap.cause.id,
-        causes={f"{cause.id}_us": time / 1000 for cause, time in gap.time_by_cause.items()},
-        place=gap.place,
-        line=None if gap.line is None else gap.line.location,
-        line_text=describe_gap_line(gap) or None,
-        next_event=None if gap.next_event < 0 else NextEventRecord(name=gap.next_name, event=gap.next_event),
-    )

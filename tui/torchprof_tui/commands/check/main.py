@@ -10,13 +10,12 @@ from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
 from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
-from torchprof_tui.commands.check.document import build_document
+from torchprof_tui.answers.check import build_check
 from torchprof_tui.commands.check.listing import print_patterns
 from torchprof_tui.commands.common.captures import use_captures
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs
-from torchprof_tui.commands.common.text_module import import_text
+from torchprof_tui.commands.common.output import import_text, print_answer
 from torchprof_tui.commands.common.time_range import parse_time_range
 from torchprof_tui.trace.core.printable import clean
 
@@ -37,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         fired = [found.id for found in report.findings if matches_fail_on(found, wanted)]
         undecided = [found.id for found in _find_undecidable(report.findings, wanted)]
-        print_document(build_document(report, fired if wanted else None, undecided))
+        print_answer(build_check(report, fired if wanted else None, undecided))
     elif options.markdown:
         print(import_text("check", "markdown").format_report(report, options.trace, options.range))
     else:

@@ -8,12 +8,11 @@ import sys
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath
 from torchprof_tui.analysis.critical_path.step_window import WindowError
 from torchprof_tui.analysis.rank_path.path_of_run import find_path_of_rank, find_path_of_run
+from torchprof_tui.answers.critical_path import build_critical_path
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs, select_rank
-from torchprof_tui.commands.common.text_module import import_text
+from torchprof_tui.commands.common.output import import_text, print_answer
 from torchprof_tui.commands.common.time_range import parse_time_range
-from torchprof_tui.commands.critical_path.document import build_document
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 
@@ -24,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
         load_specs(options.trace, cache=not options.no_cache).trace, options.step, time_range, options.rank
     )
     if options.json:
-        print_document(build_document(trace, path, options.top, trace.rank if rank is None else rank.number))
+        print_answer(build_critical_path(trace, path, options.top, trace.rank if rank is None else rank.number))
         return 0
     if path.rank_shares:
         print(

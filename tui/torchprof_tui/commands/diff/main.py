@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
+from msgspec import UNSET
+
 from torchprof_tui.analysis.compare.comparison import Comparison
-from torchprof_tui.commands.common.json_document import print_document
-from torchprof_tui.commands.diff.document import build_document
+from torchprof_tui.answers.diff import build_diff
+from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.diff.markdown import format_report
 from torchprof_tui.commands.diff.screen import open_screen
 from torchprof_tui.commands.diff.sides import load_comparison
@@ -22,7 +24,8 @@ def run(options: argparse.Namespace) -> int:
     limit = None if options.fail_on is None else parse_time_limit(options.fail_on)
     comparison = load_comparison(options)
     if options.json:
-        print_document(build_document(comparison, options.by, limit))
+        failed = UNSET if limit is None else limit.is_exceeded(comparison.account)
+        print_answer(build_diff(comparison, options.by, failed))
     elif options.markdown:
         print("\n".join(format_report(comparison, options)))
     else:

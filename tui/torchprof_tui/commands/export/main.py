@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 from torchprof_tui.analysis.slicing.source_files import check_not_source
+from torchprof_tui.answers.files import Export
+from torchprof_tui.answers.losses import build_losses
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs, select_rank
+from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.common.private_values import report_private_values
-from torchprof_tui.commands.export.document import build_document
 from torchprof_tui.commands.export.formats import Format, choose_format, import_writer, print_format
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target
 from torchprof_tui.trace.core.printable import clean
@@ -41,7 +42,16 @@ def run(options: argparse.Namespace) -> int:
     report_private_values(result.private_values)
     size = out.stat().st_size
     if options.json:
-        print_document(build_document(trace, options.output, name, size, result))
+        answer = Export(
+            trace=options.output,
+            format=name,
+            count=result.count,
+            unit=result.unit,
+            bytes=size,
+            left_out=[*result.left_out, *(value.path for value in result.private_values)],
+            partial=build_losses(trace),
+        )
+        print_answer(answer)
         return 0
     print(clean(f"wrote {out}: {result.count:,} {result.unit}, {format_file_size(size)}"))
     return 0

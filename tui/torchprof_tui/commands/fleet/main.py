@@ -12,11 +12,11 @@ from pathlib import Path
 
 from torchprof_tui.analysis.fleet.rank_sketch import RankSketch
 from torchprof_tui.analysis.fleet.sketch_parquet import EXTRA, encode_sketches
+from torchprof_tui.answers.fleet import build_fleet
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.json_document import print_document
+from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.fleet.cluster import sketch_on_cluster
 from torchprof_tui.commands.fleet.comparison import compare_sketched
-from torchprof_tui.commands.fleet.document import build_document
 from torchprof_tui.commands.fleet.local_pool import sketch_locally
 from torchprof_tui.commands.fleet.sketching import SketchedFleet, SketchMany, sketch_all
 from torchprof_tui.commands.fleet.sources import list_sources
@@ -61,9 +61,9 @@ def _print(options: argparse.Namespace, sketched: SketchedFleet) -> int:
             write_atomically(out, encode_sketches(sketched.sketches))
     except OutputError as error:
         raise UsageError(f"--parquet: {error}") from error
-    document = build_document(compare_sketched(sketched), options.top)
+    document = build_fleet(compare_sketched(sketched), options.top)
     if options.json:
-        print_document(document)
+        print_answer(document)
     else:
         # imports rich, which the screen and JSON do not need here
         importlib.import_module("torchprof_tui.commands.fleet.text").print_fleet(document)

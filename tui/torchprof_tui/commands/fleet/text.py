@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+from torchprof_tui.answers.fleet import Fleet
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
-from torchprof_tui.commands.fleet.records import FleetDocument
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_share
@@ -16,7 +16,7 @@ MAX_LISTED = 12
 """Missing ranks and lost files that are named."""
 
 
-def print_fleet(document: FleetDocument) -> None:
+def print_fleet(document: Fleet) -> None:
     """Print the findings, the what-ifs and the slowest ranks, hosts and steps."""
     console = create_console()
     _print_summary(console, document)
@@ -39,7 +39,7 @@ def print_fleet(document: FleetDocument) -> None:
         console.print(Text(f"left out: {len(document.lost) - MAX_LISTED} more (--json lists all)", style="dim"))
 
 
-def _print_summary(console: Console, document: FleetDocument) -> None:
+def _print_summary(console: Console, document: Fleet) -> None:
     of = f" of {document.world_size:,}" if document.world_size else ""
     hosts = f", {document.hosts:,} hosts" if document.hosts else ""
     step = format_duration(document.step_us * 1000)
@@ -51,7 +51,7 @@ def _print_summary(console: Console, document: FleetDocument) -> None:
         console.print(f"no trace of {len(document.missing_ranks):,} ranks: {shown}{more}")
 
 
-def _print_ranks(console: Console, document: FleetDocument) -> None:
+def _print_ranks(console: Console, document: Fleet) -> None:
     table = ConsoleTable(
         "slowest ranks, against the median rank",
         *(("rank", "right"), ("late", "right"), ("GPU", "right"), ("CPU", "right"), ("step", "right")),
@@ -73,7 +73,7 @@ def _print_ranks(console: Console, document: FleetDocument) -> None:
     console.print(table)
 
 
-def _print_hosts(console: Console, document: FleetDocument) -> None:
+def _print_hosts(console: Console, document: Fleet) -> None:
     if not document.slowest_hosts:
         return
     table = ConsoleTable(
@@ -92,7 +92,7 @@ def _print_hosts(console: Console, document: FleetDocument) -> None:
     console.print(table)
 
 
-def _print_steps(console: Console, document: FleetDocument) -> None:
+def _print_steps(console: Console, document: Fleet) -> None:
     table = ConsoleTable(
         "longest steps",
         *(("step", "right"), ("median", "right"), ("longest", "right"), ("GPU busy", "right"), ("exposed", "right")),

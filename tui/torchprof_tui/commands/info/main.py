@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
+from torchprof_tui.answers.info import build_info, measure_time
+from torchprof_tui.answers.record import as_fields
 from torchprof_tui.commands.common.captures import use_captures
-from torchprof_tui.commands.common.json_document import as_fields, print_document
 from torchprof_tui.commands.common.load import load_specs
-from torchprof_tui.commands.info.document import build_document, measure_time
+from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.info.remote_folder import print_folder
 from torchprof_tui.trace.specs.folder_error import FolderError
 
@@ -24,9 +25,9 @@ def run(options: argparse.Namespace) -> int:
         return 0
     loaded = replace(loaded, trace=use_captures(loaded.trace, options))
     tree, reason = measure_time(loaded.trace)
-    document = build_document(loaded, tree, reason)
+    document = build_info(loaded, tree, reason)
     if options.json:
-        print_document(document)
+        print_answer(document)
         return 0
 
     from torchprof_tui.commands.info.text import print_summary  # deferred: JSON needs no rich

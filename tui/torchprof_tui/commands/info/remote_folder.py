@@ -6,8 +6,8 @@ import shlex
 import sys
 from datetime import datetime
 
-from torchprof_tui.commands.common.json_document import print_document
-from torchprof_tui.commands.info.document import build_folder_document
+from torchprof_tui.answers.info import build_folder_listing
+from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.specs.folder_error import FolderError
 from torchprof_tui.trace.specs.runs_by_name import group_runs
@@ -18,7 +18,7 @@ def print_folder(folder: FolderError, as_json: bool) -> None:
     """Print one line per trace on stdout, ending with the argument that opens it; on stderr the arguments that open
     the ranks of a run together."""
     if as_json:
-        print_document(build_folder_document(folder))
+        print_answer(build_folder_listing(folder))
         return
     runs = group_runs(folder.traces)
     ranked = any(each.rank is not None for each in folder.traces)

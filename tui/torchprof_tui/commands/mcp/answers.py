@@ -8,14 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchprof_tui.analysis.slicing.slice_writer import OUTPUT_SUFFIXES
+from torchprof_tui.answers.diff import build_diff
+from torchprof_tui.answers.files import build_slice
+from torchprof_tui.answers.fleet import build_fleet
+from torchprof_tui.answers.record import as_fields
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.json_document import as_fields
 from torchprof_tui.commands.common.load import select_rank
 from torchprof_tui.commands.common.time_range import parse_time_range
-from torchprof_tui.commands.diff.document import build_document as build_diff_document
 from torchprof_tui.commands.diff.sides import load_comparison
 from torchprof_tui.commands.fleet.comparison import compare_sources
-from torchprof_tui.commands.fleet.document import build_document as build_fleet_document
 from torchprof_tui.commands.mcp import documents
 from torchprof_tui.commands.mcp import questions as asks
 from torchprof_tui.commands.mcp.allowed_folders import AllowedFolders, list_samples
@@ -24,7 +25,6 @@ from torchprof_tui.commands.mcp.compact_tables import pack_records, split_common
 from torchprof_tui.commands.mcp.new_files import write_new_slice
 from torchprof_tui.commands.mcp.open_traces import OpenTrace, OpenTraces
 from torchprof_tui.commands.mcp.screen_text import take_screen
-from torchprof_tui.commands.slice.document import build_document as build_slice_document
 from torchprof_tui.trace.core.printable import clean
 
 Fields = dict[str, Any]
@@ -36,7 +36,7 @@ MAX_LISTED_TRACES = 200
 _OVERVIEW_KEYS = ("format", "bytes", "events", "duration_ns", "steps", "devices", "gpu_busy_ns", "rank", "world_size")
 _FINDING_KEYS = (
     "id",
-    "weight",
+    "severity",
     "seen",
     "at_stake_us",
     "share",
@@ -83,10 +83,10 @@ class Answerer:
         if asked.trace is None:
             return self._list_traces(asked)
         opened = self._traces.open(asked.trace)
-        info, info_command = self._ask(opened, "info", [opened.spec], documents.build_info)
-        check, check_command = self._ask(opened, "check", [opened.spec], documents.build_check)
+        info, info_command = self._ask(opened, "info", [opened.spec], documents.ask_info)
+        check, check_command = self._ask(opened, "check", [opened.spec], documents.ask_check)
         kernels, kernels_command = self._ask(
-            opened, "table", [opened.spec, "--of=kernels", "--limit=5"], documents.build_table
+            opened, "table", [opened.spec, "--of=kernels", "--limit=5"], documents.ask_table
         )
         answer = {
             "commands": [info_command, check_command, kernels_command],
@@ -94,7 +94,7 @@ class Answerer:
             **{key: info[key] for key in _OVERVIEW_KEYS if info.get(key) is not None},
             **_list_undecided(check),
             "fired": [
-                {key: found[key] for key in ("id", "weight", "share")}
+                {key: found[key] for key in ("id", "severity", "share")}
                 for found in check["patterns"]
                 if found["state"] == "fired"
             ],
@@ -112,13 +112,13 @@ class Answerer:
     def findings(self, asked: asks.FindingsQuestion) -> str:
         opened = self._traces.open(asked.trace)
         words = [opened.spec, *_option("range", asked.range)]
-        check, command = self._ask(opened, "check", words, documents.build_check)
+        check, command = self._ask(opened, "check", words, documents.ask_check)
         if asked.pattern is not None:
             found = next((each for each in check["patterns"] if each["id"] == asked.pattern), None)
             if found is None:
                 known = ", ".join(each["id"] for each in check["patterns"])
                 raise UsageError(f"pattern {asked.pattern!r}: there is none of that name; there are {known}")
-            whole = {**found, "evidence": _pack_evidence(found["evidence"])}
+            whole = {**found, "evidence": _pack_events(found["evidence"])}
             return _write({"command": command, "scope": check["scope"], **whole}, asked, "ask with a larger max_tokens")
         answer: Fields = {
             "command": command,
@@ -150,7 +150,7 @@ class Answerer:
             sort = "self_gpu" if opened.trace.links.gpu_events else "gpu" if asked.by == "class" else "self_cpu"
         words += _option("sort", sort)
         words += [f"--limit={asked.limit}"] if asked.name is None and asked.of != "calls" else []
-        table, command = self._ask(opened, "table", words, documents.build_table)
+        table, command = self._ask(opened, "table", words, documents.ask_table)
         rows = table["rows"]
         answer = {"command": command, **_without(table, "schema", "rows")}
         if asked.name is not None:
@@ -167,7 +167,7 @@ class Answerer:
     def memory(self, asked: asks.MemoryQuestion) -> str:
         opened = self._traces.open(asked.trace)
         words = [opened.spec, "--of=memory", *_option("step", asked.step), *_option("rank", asked.rank)]
-        table, command = self._ask(opened, "table", [*words, f"--limit={asked.limit}"], documents.build_table)
+        table, command = self._ask(opened, "table", [*words, f"--limit={asked.limit}"], documents.ask_table)
         answer = {"command": command, **_without(table, "schema", "rows")}
         answer |= pack_records(documents.list_rows_with_events(opened, asked.rank, table["rows"]))
         return _write(answer, asked, _FEWER_ROWS)
@@ -176,7 +176,7 @@ class Answerer:
         opened = self._traces.open(asked.trace)
         words = [opened.spec, *(f"--set={change}" for change in asked.changes)]
         words += [*_option("step", asked.step), *_option("rank", asked.rank)]
-        fields, command = self._ask(opened, "what-if", words, documents.build_what_if)
+        fields, command = self._ask(opened, "what-if", words, documents.ask_what_if)
         answer = {"command": command, **_without(fields, "schema"), "path": pack_records(fields["path"])}
         return _write(answer, asked, "ask with a larger max_tokens")
 
@@ -184,21 +184,21 @@ class Answerer:
         opened = self._traces.open(asked.trace)
         words = [opened.spec, *_option("step", asked.step), *_option("range", asked.range)]
         words += [*_option("rank", asked.rank), f"--top={asked.limit}"]
-        fields, command = self._ask(opened, "critical-path", words, documents.build_critical_path)
+        fields, command = self._ask(opened, "critical-path", words, documents.ask_critical_path)
         return _write(_pack_lists(command, fields, _PATH_LISTS), asked, _FEWER_ROWS)
 
     def memory_at(self, asked: asks.MemoryAtQuestion) -> str:
         opened = self._traces.open(asked.trace)
         words = [opened.spec, f"--at={asked.at}", f"--by={asked.by}", *_option("device", asked.device)]
         words += [*_option("rank", asked.rank), f"--top={asked.limit}"]
-        fields, command = self._ask(opened, "memory", words, documents.build_memory_at)
+        fields, command = self._ask(opened, "memory", words, documents.ask_memory_at)
         return _write(_pack_lists(command, fields, _MEMORY_LISTS), asked, _FEWER_ROWS)
 
     def fleet(self, asked: asks.FleetQuestion) -> str:
         found = self._folders.find_trace(asked.trace)
         report = compare_sources([found.path])
         words = [found.spec, f"--top={asked.limit}"]
-        fields = as_fields(build_fleet_document(report, asked.limit))
+        fields = as_fields(build_fleet(report, asked.limit))
         command = format_command("fleet", [*words, "--json"])
         return _write(_pack_lists(command, fields, _FLEET_LISTS), asked, _FEWER_ROWS)
 
@@ -210,12 +210,12 @@ class Answerer:
         if asked.row is not None:
             event, nth, rank = documents.name_event(opened, asked.row)
         words = [opened.spec, f"--event={event}", f"--nth={nth}", *_option("rank", rank)]
-        fields, command = self._ask(opened, "chain", words, documents.build_chain)
-        work = {**fields["gpu_work"], "heaviest": pack_records(fields["gpu_work"]["heaviest"])}
+        fields, command = self._ask(opened, "chain", words, documents.ask_chain)
+        work = {**fields["gpu_work"], "heaviest": _pack_events(fields["gpu_work"]["heaviest"])}
         answer = {
             "command": command,
             **_without(fields, "schema"),
-            "chain": pack_records(fields["chain"]),
+            "chain": _pack_events(fields["chain"]),
             "gpu_work": work,
         }
         return _write(answer, asked, "ask with a larger max_tokens")
@@ -229,7 +229,7 @@ class Answerer:
 
         def build() -> Fields:
             comparison = load_comparison(options, lambda spec: by_spec[spec])
-            fields = as_fields(build_diff_document(comparison, asked.by))
+            fields = as_fields(build_diff(comparison, asked.by))
             documents.add_diff_rows(fields, a, b)
             return fields
 
@@ -248,7 +248,7 @@ class Answerer:
         opened = self._traces.open(asked.trace)
         words = [opened.spec, "--folded", f"--by={asked.by}", *_option("time", asked.time)]
         words += [*_option("range", asked.range), *_option("step", asked.step), *_option("rank", asked.rank)]
-        fields, command = self._ask(opened, "export", words, documents.build_flame, as_json=False)
+        fields, command = self._ask(opened, "export", words, documents.ask_flame, as_json=False)
         outer, stacks = split_common_frames(fields["stacks"][: asked.limit])
         answer = {"command": command, **_without(fields, "stacks"), "outer_frames": outer, **pack_records(stacks)}
         return _write(answer, asked, "ask with by=op or module, a range or a step, or a larger max_tokens")
@@ -261,7 +261,7 @@ class Answerer:
         trace, _ = select_rank(opened.trace, options.rank)
         output = self._folders.find_output(asked.output, OUTPUT_SUFFIXES)
         sliced = write_new_slice(trace, times, output)
-        fields = as_fields(build_slice_document(trace, str(output), sliced))
+        fields = as_fields(build_slice(trace, str(output), sliced))
         words[2] = f"--output={output}"
         return _write({"command": format_command("slice", words), **fields}, asked, "ask with a larger max_tokens")
 
@@ -341,11 +341,11 @@ def _summarize_verdict(verdict: Fields) -> Fields:
 
 def _summarize_finding(found: Fields) -> Fields:
     told = {key: found[key] for key in _FINDING_KEYS if found.get(key) not in (None, "")}
-    return {**told, "evidence": _pack_evidence(found["evidence"][:MAX_EVIDENCE])}
+    return {**told, "evidence": _pack_events(found["evidence"][:MAX_EVIDENCE])}
 
 
-def _pack_evidence(events: list[Fields]) -> Fields:
-    return pack_records([{"row": each["event"], **{k: v for k, v in each.items() if k != "event"}} for each in events])
+def _pack_events(events: list[Fields]) -> Fields:
+    return pack_records([{"row": each.get("event"), **_without(each, "event")} for each in events])
 
 
 def _list_undecided(check: Fields) -> Fields:

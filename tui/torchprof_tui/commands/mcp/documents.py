@@ -13,24 +13,23 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.chain import find_chain
 from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
 from torchprof_tui.analysis.flame.flame_export import iterate_folded_lines
-from torchprof_tui.analysis.graphs.captured_chain import find_captured_chain
 from torchprof_tui.analysis.memory.memory_history import build_memory_history, explain_missing_memory
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
 from torchprof_tui.analysis.table.memory_sheet import find_memory_peaks
-from torchprof_tui.commands.chain import document as chain_document
+from torchprof_tui.answers.chain import ChainQuestion, build_chain, find_place_in_time
+from torchprof_tui.answers.check import build_check
+from torchprof_tui.answers.critical_path import build_critical_path
+from torchprof_tui.answers.info import build_info, measure_time
+from torchprof_tui.answers.losses import build_losses
+from torchprof_tui.answers.record import as_fields
 from torchprof_tui.commands.chain.main import find_event
-from torchprof_tui.commands.check import document as check_document
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.json_document import as_fields
 from torchprof_tui.commands.common.load import select_rank
-from torchprof_tui.commands.common.partial_input import build_partial
 from torchprof_tui.commands.common.time_range import parse_time_range
-from torchprof_tui.commands.critical_path import document as path_document
 from torchprof_tui.commands.critical_path.main import find_path
 from torchprof_tui.commands.export.flame_scope import fold_chosen
-from torchprof_tui.commands.info import document as info_document
-from torchprof_tui.commands.mcp.event_rows import find_longest_events, find_place_in_time, split_row
+from torchprof_tui.commands.mcp.event_rows import find_longest_events, split_row
 from torchprof_tui.commands.mcp.open_traces import OpenTrace
 from torchprof_tui.commands.memory.main import answer_question as find_alive
 from torchprof_tui.commands.table.main import answer_question
@@ -39,22 +38,18 @@ from torchprof_tui.commands.what_if.main import answer_question as predict_step
 Fields = dict[str, Any]
 
 
-def build_info(asked: OpenTrace, options: argparse.Namespace) -> Fields:
-    tree, reason = info_document.measure_time(asked.trace)
-    fields = as_fields(info_document.build_document(asked.opened, tree, reason))
-    if asked.trace.merged_ranks is None:
-        for step, told in zip(asked.trace.steps, fields["steps"], strict=True):
-            told["row"] = step.event
-    return fields
+def ask_info(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+    tree, reason = measure_time(asked.trace)
+    return as_fields(build_info(asked.opened, tree, reason))
 
 
-def build_check(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+def ask_check(asked: OpenTrace, options: argparse.Namespace) -> Fields:
     times = None if options.range is None else parse_time_range(options.range)
     scope = scopes.default_scope(asked.trace) if times is None else scopes.range_scope(*times)
-    return as_fields(check_document.build_document(check_trace(asked.trace, scope)))
+    return as_fields(build_check(check_trace(asked.trace, scope)))
 
 
-def build_table(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+def ask_table(asked: OpenTrace, options: argparse.Namespace) -> Fields:
     fields = as_fields(answer_question(asked.trace, options))
     fields["partial"] = _list_losses(asked)
     if options.of == "memory":
@@ -88,41 +83,35 @@ def list_rows_with_events(asked: OpenTrace, rank: int | None, rows: list[Fields]
     ]
 
 
-def build_chain(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+def ask_chain(asked: OpenTrace, options: argparse.Namespace) -> Fields:
     if options.nth < 0:
         raise UsageError("nth: the first event of a name is 0")
     trace, rank = select_rank(asked.trace, options.rank)
-    first = 0 if rank is None else rank.first
     event, count = find_event(trace, options.event, options.nth)
     found = find_chain(trace, event)
-    captured = find_captured_chain(trace, found.hops[-1].event)
     line = SourceLineFinder(trace).find_chain_line(found)
-    question = chain_document.ChainQuestion(options.event, options.nth, count, None if rank is None else rank.number)
-    fields = as_fields(chain_document.build_document(trace, question, found, line, captured))
-    for hop, told in zip(found.hops, fields["chain"], strict=True):
-        told["row"] = hop.event + first if hop.event >= 0 else None
-    for piece, told in zip(found.work, fields["gpu_work"]["heaviest"], strict=False):
-        told |= {"row": piece.event + first, "start_ns": int(trace.start[piece.event])}
-    return {"row": event + first, "start_ns": int(trace.start[event]), **fields}
+    fields = as_fields(build_chain(trace, found, line, ChainQuestion(options.event, options.nth, count), rank))
+    row = event + (0 if rank is None else rank.first)
+    return {"row": row, "start_ns": int(trace.start[event]), **fields}
 
 
-def build_what_if(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+def ask_what_if(asked: OpenTrace, options: argparse.Namespace) -> Fields:
     return as_fields(predict_step(asked.trace, options))
 
 
-def build_critical_path(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+def ask_critical_path(asked: OpenTrace, options: argparse.Namespace) -> Fields:
     """Build the document of `critical-path --json`, with the row of each event."""
     times = None if options.range is None else parse_time_range(options.range)
     trace, rank, path = find_path(asked.trace, options.step, times, options.rank)
     number = trace.rank if rank is None else rank.number
-    fields = as_fields(path_document.build_document(trace, path, options.top, number))
+    fields = as_fields(build_critical_path(trace, path, options.top, number))
     first = 0 if rank is None else rank.first
     for each, told in zip(path.find_longest(options.top), fields["events"], strict=True):
         told["row"] = each.event + first
     return fields
 
 
-def build_memory_at(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+def ask_memory_at(asked: OpenTrace, options: argparse.Namespace) -> Fields:
     """Build the document of `memory --json`; of a trace without memory records only why it cannot be told."""
     trace, _ = select_rank(asked.trace, options.rank)
     if build_memory_history(trace) is None:
@@ -130,7 +119,7 @@ def build_memory_at(asked: OpenTrace, options: argparse.Namespace) -> Fields:
     return as_fields(find_alive(asked.trace, options))
 
 
-def build_flame(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+def ask_flame(asked: OpenTrace, options: argparse.Namespace) -> Fields:
     """Build the lines of `export --folded`, longest first, each with the first event of its stack."""
     trace, rank = select_rank(asked.trace, options.rank) if options.rank is not None else (asked.trace, None)
     tree = fold_chosen(trace, options)
@@ -176,9 +165,9 @@ def name_event(asked: OpenTrace, row: int) -> tuple[str, int, int | None]:
     if row >= len(asked.trace):
         raise UsageError(f"row {row}: {asked.spec} has {len(asked.trace):,} events")
     trace, local, rank = split_row(asked.trace, row)
-    name = trace.event(local).name
-    return name, find_place_in_time(trace, local), rank
+    place = find_place_in_time(trace, local)
+    return place.event, place.nth, rank
 
 
 def _list_losses(asked: OpenTrace) -> list[Fields]:
-    return [as_fields(problem) for problem in build_partial(asked.trace)]
+    return [as_fields(problem) for problem in build_losses(asked.trace)]

@@ -24,13 +24,6 @@ def find_longest_events(trace: Trace, names: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def find_place_in_time(trace: Trace, row: int) -> int:
-    """Return which event of its name a row is, by time from 0."""
-    rows = np.flatnonzero(trace.name == trace.name[row])
-    rows = rows[np.argsort(trace.start[rows], kind="stable")]
-    return int(np.flatnonzero(rows == row)[0])
-
-
 def split_row(trace: Trace, row: int) -> tuple[Trace, int, int | None]:
     """Return the trace that a row is of, its row there, and the number of its rank; None without several ranks."""
     if trace.merged_ranks is None:

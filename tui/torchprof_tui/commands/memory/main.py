@@ -21,13 +21,12 @@ from torchprof_tui.analysis.memory.snapshots.device_snapshot import (
     list_device_snapshots,
 )
 from torchprof_tui.analysis.memory.snapshots.snapshot_file import is_snapshot_file, read_snapshot
+from torchprof_tui.answers.memory import AliveMemory, build_alive_memory
+from torchprof_tui.answers.memory_snapshot import build_snapshot
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs, select_rank
-from torchprof_tui.commands.common.text_module import import_text
+from torchprof_tui.commands.common.output import import_text, print_answer
 from torchprof_tui.commands.memory.arguments import DEFAULT_ROWS
-from torchprof_tui.commands.memory.document import build_snapshot_document, build_trace_document
-from torchprof_tui.commands.memory.records import MemoryTraceDocument
 from torchprof_tui.trace.core.time_format import parse_time
 from torchprof_tui.trace.model.trace import Trace
 
@@ -43,18 +42,18 @@ def run(options: argparse.Namespace) -> int:
     return _run_trace(options)
 
 
-def answer_question(trace: Trace, options: argparse.Namespace) -> MemoryTraceDocument:
+def answer_question(trace: Trace, options: argparse.Namespace) -> AliveMemory:
     """Build the document of `--json` about an opened trace. Raises UsageError."""
     trace, rank = select_rank(trace, options.rank)
     history, device, state, by = _choose_state(trace, options)
     number = None if rank is None else rank.number
-    return build_trace_document(history, device, state, by, options.top or None, number)
+    return build_alive_memory(history, device, state, by, options.top or None, number)
 
 
 def _run_trace(options: argparse.Namespace) -> int:
     loaded = load_specs(options.trace, cache=not options.no_cache)
     if options.json:
-        print_document(answer_question(loaded.trace, options))
+        print_answer(answer_question(loaded.trace, options))
         return 0
     trace, rank = select_rank(loaded.trace, options.rank)
     history, device, state, by = _choose_state(trace, options)
@@ -112,7 +111,7 @@ def _run_snapshot(options: argparse.Namespace) -> int:
     device = _choose_device(devices, options.device)
     state = _find_snapshot_state(device, options.at)
     if options.json:
-        print_document(build_snapshot_document(devices, device, state, SnapshotGroupBy(by), options.top or None))
+        print_answer(build_snapshot(devices, device, state, SnapshotGroupBy(by), options.top or None))
         return 0
     import_text("memory", "snapshot_text").print_snapshot(
         devices, device, state, SnapshotGroupBy(by), _choose_limit(options)

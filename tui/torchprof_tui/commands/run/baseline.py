@@ -8,13 +8,15 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import UNSET
+
 from torchprof_tui.analysis.compare.comparison import require_torch_trace
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
+from torchprof_tui.answers.diff import build_diff
+from torchprof_tui.answers.record import as_fields
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.json_document import as_fields
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.commands.diff import main as diff_command
-from torchprof_tui.commands.diff.document import build_document
 from torchprof_tui.commands.diff.sides import load_comparison
 from torchprof_tui.commands.diff.time_limit import parse_time_limit
 from torchprof_tui.runs.history import MAX_FOLDERS, list_past_runs
@@ -46,7 +48,7 @@ class Baseline:
         except (UsageError, TraceError) as error:
             raise _explain_failure(options, error) from error
 
-    def build_document(self, result: RunResult) -> tuple[dict[str, Any], int]:
+    def build_diff(self, result: RunResult) -> tuple[dict[str, Any], int]:
         """Build the JSON document of `diff` and its exit status. Raises UsageError as `compare` does."""
         options = self._diff_options(result)
         limit = None if self.fail_on is None else parse_time_limit(self.fail_on)
@@ -54,8 +56,8 @@ class Baseline:
             comparison = load_comparison(options)
         except (UsageError, TraceError) as error:
             raise _explain_failure(options, error) from error
-        document = as_fields(build_document(comparison, _BY, limit))
-        return document, diff_command.report_limit(comparison, limit)
+        failed = UNSET if limit is None else limit.is_exceeded(comparison.account)
+        return as_fields(build_diff(comparison, _BY, failed)), diff_command.report_limit(comparison, limit)
 
     def _diff_options(self, result: RunResult) -> argparse.Namespace:
         output = {

@@ -11,11 +11,11 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
+from torchprof_tui.answers.recording import build_recording
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.json_document import print_document
+from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.open import main as open_command
 from torchprof_tui.commands.run.arguments import add_recording_options
-from torchprof_tui.commands.run.document import build_document
 from torchprof_tui.runs.history import save_request
 from torchprof_tui.runs.last_interpreter import remember_interpreter
 from torchprof_tui.runs.recording_request import (
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     if baseline is not None:
         return _report_comparison(baseline, result, options.json)
     if options.json:
-        print_document(build_document(result))
+        print_answer(build_recording(result))
     elif result.folder is not None:
         _print_result(result)
     opens = not (options.json or options.no_open) and not open_command.find_terminal_problem()
@@ -91,7 +91,7 @@ def _report_comparison(baseline: Baseline, result: RunResult, as_json: bool) -> 
     if result.traces:
         try:
             if as_json:
-                document, status = baseline.build_document(result)
+                document, status = baseline.build_diff(result)
             else:
                 print(flush=True)
                 status = baseline.compare(result)
@@ -99,7 +99,7 @@ def _report_comparison(baseline: Baseline, result: RunResult, as_json: bool) -> 
         except UsageError as error:
             failure = str(error)
     if as_json:
-        print_document(build_document(result, document, failure))
+        print_answer(build_recording(result, document, failure))
     if failure:
         _report(failure)
     return result.exit_status or status

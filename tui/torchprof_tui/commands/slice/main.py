@@ -11,12 +11,12 @@ from torchprof_tui.analysis.slicing.slice_writer import (
     SliceError,
     write_slice,
 )
+from torchprof_tui.answers.files import build_slice
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs, select_rank
+from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.common.private_values import report_private_values
 from torchprof_tui.commands.common.time_range import parse_time_range
-from torchprof_tui.commands.slice.document import build_document
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.explorer.slice_messages import format_slice_result
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"{rank.label}; another: --rank N", file=sys.stderr)
     report_private_values(sliced.private_values)
     if options.json:
-        print_document(build_document(trace, options.output, sliced))
+        print_answer(build_slice(trace, options.output, sliced))
         return 0
 
     print(clean(format_slice_result(sliced, with_private=False)))

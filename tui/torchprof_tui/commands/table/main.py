@@ -20,13 +20,12 @@ from torchprof_tui.analysis.table.repetitions_sheet import build_repetitions_she
 from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.analysis.table.table_sheet import drop_empty_gpu_columns
 from torchprof_tui.analysis.table.trace_profile import Profile
+from torchprof_tui.answers.table import AnyTable, TableQuestion, build_table
 from torchprof_tui.commands.common.captures import use_captures
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs, select_rank
+from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.table.arguments import DEFAULT_ROWS
-from torchprof_tui.commands.table.document import TableQuestion, build_document
-from torchprof_tui.commands.table.records import TableDocument
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.model.ranks import Rank
@@ -51,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     if rank is not None and options.rank is None:
         print(f"{rank.label} of {_format_rank_count(loaded.trace)}; another: --rank N", file=sys.stderr)
     if options.json:
-        print_document(_build_answer(trace, rank, sheet, options))
+        print_answer(_build_answer(trace, rank, sheet, options))
         return 0
     for_people = not options.csv
     key = _sort_key(sheet, options.sort, for_people or options.of != "calls")
@@ -63,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def answer_question(trace: Trace, options: argparse.Namespace) -> TableDocument:
+def answer_question(trace: Trace, options: argparse.Namespace) -> AnyTable:
     """Build the document of `--json` about an opened trace. Raises UsageError."""
     _reject_contradictions(options)
     return _build_answer(*_choose_sheet(trace, options), options)
@@ -84,11 +83,11 @@ def _choose_sheet(trace: Trace, options: argparse.Namespace) -> tuple[Trace, Ran
     return trace, rank, _build_sheet(Profile(use_captures(trace, options)), options)
 
 
-def _build_answer(trace: Trace, rank: Rank | None, sheet: Sheet, options: argparse.Namespace) -> TableDocument:
+def _build_answer(trace: Trace, rank: Rank | None, sheet: Sheet, options: argparse.Namespace) -> AnyTable:
     key = _sort_key(sheet, options.sort, options.of != "calls")
     rows = (sheet.sort_rows(key) if key else np.arange(len(sheet))).tolist()
     asked = TableQuestion(options.of, options.by, options.step, None if rank is None else rank.number)
-    return build_document(trace, asked, sheet, rows[: options.limit or None])
+    return build_table(trace, asked, sheet, rows[: options.limit or None])
 
 
 def _build_arrivals_sheet(trace: Trace) -> Sheet:

@@ -10,12 +10,10 @@ from torchprof_tui.analysis.patterns.verdict.pattern_scenarios import RemedyFind
 from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
 from torchprof_tui.analysis.what_if.rank_join import build_step_model
 from torchprof_tui.analysis.what_if.scenario import ScenarioError, parse_scenario
+from torchprof_tui.answers.what_if import WhatIf, build_what_if
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.json_document import print_document
 from torchprof_tui.commands.common.load import load_specs, select_rank
-from torchprof_tui.commands.common.text_module import import_text
-from torchprof_tui.commands.what_if.document import build_document
-from torchprof_tui.commands.what_if.records import WhatIfDocument
+from torchprof_tui.commands.common.output import import_text, print_answer
 from torchprof_tui.trace.model.trace import Trace
 
 
@@ -23,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
     trace = load_specs(options.trace, cache=not options.no_cache).trace
     trace, forecast, each, ranks = predict(trace, options.set, options.step, options.rank)
     if options.json:
-        print_document(build_document(trace, forecast, each, ranks))
+        print_answer(build_what_if(trace, forecast, each, ranks))
     else:
         import_text("what_if").print_forecast(trace, forecast, each, ranks)
     return 0
@@ -52,7 +50,7 @@ def predict(
     return trace, forecast, each, [known.number for known in model.ranks if known.number is not None]
 
 
-def answer_question(trace: Trace, options: argparse.Namespace) -> WhatIfDocument:
+def answer_question(trace: Trace, options: argparse.Namespace) -> WhatIf:
     """Return the document of a question about an open trace. Raises UsageError."""
     asked, forecast, each, ranks = predict(trace, options.set, options.step, options.rank)
-    return build_document(asked, forecast, each, ranks)
+    return build_what_if(asked, forecast, each, ranks)

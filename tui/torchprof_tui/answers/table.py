@@ -1,13 +1,27 @@
-"""The records of `table --json`. Which table a document has is in `of`; the fields of rows and totals depend on it."""
+"""The answers of `table`: rows and totals; which table an answer holds is in `of`."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from torchprof_tui.commands.common.json_document import Document, Record, about
+from torchprof_tui.analysis.table.empty_sheets import explain_missing_records
+from torchprof_tui.analysis.table.export import to_records
+from torchprof_tui.analysis.table.sheets import Sheet
+from torchprof_tui.answers.record import Answer, Record, about
+from torchprof_tui.answers.table_totals import (
+    ArrivalTotals,
+    CallTotals,
+    MemoryTotals,
+    RepetitionTotals,
+    WorkTotals,
+    build_totals,
+)
 from torchprof_tui.commands.table.arguments import GROUPINGS
+from torchprof_tui.trace.model.trace import Trace
 
 SCHEMA = "torchprof-tui/table/1"
 
@@ -15,23 +29,21 @@ Grouping = Literal["name", "shape", "stack", "module", "class", "step", "step-ki
 assert Grouping.__args__ == GROUPINGS  # type: ignore[attr-defined]
 
 
-class CallRow(Record, frozen=True, kw_only=True):
+class TableRow(Record, frozen=True, kw_only=True):
     """A row of the profiler's table. Times as in `prof.key_averages()`."""
 
     name: Annotated[str, about("op, kernel, annotation, … as recorded; a module, class, step or step kind with --by")]
-    input_shapes: Annotated[str | UnsetType, about("shapes of the inputs; only with --by shape")] = UNSET
-    stack: Annotated[list[str] | UnsetType, about("Python frames, innermost first; only with --by stack")] = UNSET
-    device: Annotated[
-        Literal["CPU", "GPU"] | UnsetType, about("where it ran; not with --by module, class and step")
-    ] = UNSET
+    input_shapes: Annotated[str | None, about("shapes of the inputs; only with --by shape")] = None
+    stack: Annotated[list[str] | None, about("Python frames, innermost first; only with --by stack")] = None
+    device: Annotated[Literal["CPU", "GPU"] | None, about("where it ran; not with --by module, class and step")] = None
     calls: Annotated[int, about("calls; with --by class kernels")]
-    self_cpu_us: Annotated[float | UnsetType, about("without what it calls; not with --by class")] = UNSET
+    self_cpu_us: Annotated[float | None, about("without what it calls; not with --by class")] = None
     self_cpu_share: Annotated[float | UnsetType | None, about("of the total self CPU time; null if that is 0")] = UNSET
-    cpu_us: Annotated[float | UnsetType, about("with what it calls; not with --by class")] = UNSET
+    cpu_us: Annotated[float | None, about("with what it calls; not with --by class")] = None
     cpu_share: Annotated[
         float | UnsetType | None, about("of the total self CPU time, so that it may exceed 1; null if that is 0")
     ] = UNSET
-    cpu_avg_us: Annotated[float | UnsetType, about("of one call; not with --by class")] = UNSET
+    cpu_avg_us: Annotated[float | None, about("of one call; not with --by class")] = None
     self_gpu_us: Annotated[float, about("GPU work that it launched itself, or that it is")]
     self_gpu_share: Annotated[float | None, about("of the total self GPU time; null if that is 0")]
     gpu_us: Annotated[float, about("with the GPU work of what it calls")]
@@ -46,7 +58,7 @@ class CallRow(Record, frozen=True, kw_only=True):
     number: Annotated[
         int | UnsetType | None, about("of the step of a serving engine; this and the following: only with --by step")
     ] = UNSET
-    kind: Annotated[str | UnsetType, about("prefill, decode, mixed, …; empty outside of all steps")] = UNSET
+    kind: Annotated[str | None, about("prefill, decode, mixed, …; empty outside of all steps")] = None
     kv_length: Annotated[float | UnsetType | None, about("tokens in the KV cache; null if not recorded")] = UNSET
     step_us: Annotated[float | UnsetType | None, about("time of the step, as in docs/tasks/serving.md")] = UNSET
     batch: Annotated[
@@ -62,8 +74,8 @@ class CallRow(Record, frozen=True, kw_only=True):
     cpu_per_token_us: Annotated[float | UnsetType | None, about("CPU time of the thread without waits")] = UNSET
     graph_share: Annotated[float | UnsetType | None, about("of the kernels, those that graphs launched")] = UNSET
     gap_p50_us: Annotated[float | UnsetType | None, about("to the next step on the thread, median")] = UNSET
-    display: Annotated[str | UnsetType, about("name to read: decoded for GPU work")] = UNSET
-    annotation: Annotated[bool | UnsetType, about("a span that contains the work of other rows")] = UNSET
+    display: Annotated[str | None, about("name to read: decoded for GPU work")] = None
+    annotation: Annotated[bool | None, about("a span that contains the work of other rows")] = None
 
 
 class WorkRow(Record, frozen=True, kw_only=True):
@@ -129,7 +141,7 @@ class ArrivalRow(Record, frozen=True, kw_only=True):
     step: Annotated[str, about("#3; empty outside the steps")]
     start_us: Annotated[float, about("when the first rank arrived")]
     last_rank: Annotated[int, about("the rank that came last")]
-    ranks: Annotated[str | UnsetType, about("ranks present of those expected; only if any are missing")] = UNSET
+    ranks: Annotated[str | None, about("ranks present of those expected; only if any are missing")] = None
     late_by_us: Annotated[float, about("how long the last rank came after the one before it")]
     longest_wait_us: Annotated[float, about("how long the first rank waited")]
     waited_us: Annotated[float, about("sum over the ranks")]
@@ -155,161 +167,108 @@ class RepetitionRow(Record, frozen=True, kw_only=True):
     differing: Annotated[int, about("those with other kernels than the one that stands for all")]
 
 
-class CallTotalsRecord(Record, frozen=True, kw_only=True):
-    """Torch's totals."""
-
-    self_cpu_us: Annotated[float, about("shares of CPU time are of it")]
-    self_gpu_us: Annotated[float, about("shares of GPU time are of it")]
-    outside_ops_us: Annotated[
-        float | UnsetType, about("of the main thread, in which no op ran; only without GPU work and if it is long")
-    ] = UNSET
-    outside_ops_of_us: Annotated[float | UnsetType, about("the time that this is a part of")] = UNSET
-    notes: Annotated[list[str], about("the lines below the printed table")]
-
-
-class WorkTotalsRecord(Record, frozen=True, kw_only=True):
-    """Sums over all rows."""
-
-    calls: Annotated[int, about("events")]
-    total_us: Annotated[float, about("sum of the durations")]
-    bytes: Annotated[int | None, about("moved; null for kernels, and if unknown")]
-    notes: Annotated[list[str], about("the lines below the printed table")]
-
-
-class MemoryTotalsRecord(Record, frozen=True, kw_only=True):
-    """Sums over all rows."""
-
-    allocations: Annotated[int, about("number of allocations")]
-    allocated_bytes: Annotated[int, about("sum of the allocations")]
-    held_bytes: Annotated[int | None, about("never freed in the trace; null without recorded addresses")]
-    frees: Annotated[int, about("number of frees")]
-    freed_bytes: Annotated[int, about("sum of the frees")]
-    freed_foreign_bytes: Annotated[int, about("of the whole trace: freed, but allocated before the recording")]
-    notes: Annotated[list[str], about("the lines below the printed table")]
-
-
-class RankArrivalsRecord(Record, frozen=True, kw_only=True):
-    """How often a rank came last, and how long it waited."""
-
-    rank: Annotated[int, about("number of the rank")]
-    collectives: Annotated[int, about("those that it took part in")]
-    last: Annotated[int, about("those at which it came last")]
-    waited_us: Annotated[float | None, about("for other ranks; null if it took part in none")]
-
-
-class ArrivalTotalsRecord(Record, frozen=True, kw_only=True):
-    """Sums by rank, and what was not matched."""
-
-    ranks: Annotated[list[RankArrivalsRecord], about("by number")]
-    unmatched: Annotated[int, about("collectives without a match on another rank")]
-    before_recording: Annotated[int, about("launched before the recording; left out")]
-    incomplete: Annotated[int, about("missing on a rank of the group")]
-    mismatched: Annotated[int, about("with another type or size on some ranks")]
-    notes: Annotated[list[str], about("the lines below the printed table")]
-
-
-class DifferenceRecord(Record, frozen=True, kw_only=True):
-    """A kernel (or op) by which repetitions differ from the one that stands for all."""
-
-    name: Annotated[str, about("as recorded")]
-    more: Annotated[int, about("repetitions that have more of it")]
-    fewer: Annotated[int, about("repetitions that have fewer of it, or none")]
-
-
-class PatternRecord(Record, frozen=True, kw_only=True):
-    """A pattern: what repeats, over all of its repetitions."""
-
-    label: Annotated[str, about("level, with a letter where a level has several")]
-    level: Annotated[int, about("1: the outermost")]
-    parent: Annotated[str | None, about("label of the pattern around it; null for none")]
-    is_unit: Annotated[bool, about("gone through like steps where the trace has none")]
-    repetitions: Annotated[int, about("number of repetitions")]
-    runs: Annotated[int, about("in how many runs, without anything between the repetitions of one")]
-    events: Annotated[int, about("kernels (or ops) of one, the median")]
-    p50_us: Annotated[float, about("median duration, from the first kernel to the last")]
-    p95_us: Annotated[float, about("95 % are not longer")]
-    min_us: Annotated[float, about("shortest")]
-    max_us: Annotated[float, about("longest")]
-    slowest: Annotated[int, about("number of the longest, from 0")]
-    interval_us: Annotated[float | None, about("median from start to start; null without two in a run")]
-    coverage: Annotated[float, about("share of the time of all kernels of the stream")]
-    shown_start_us: Annotated[float, about("start of the one that stands for all, the most typical")]
-    differing: Annotated[int, about("those with other kernels than that one")]
-    kinds: Annotated[dict[str, int], about("launched by serving steps of each kind, as KIND_repetitions", "")]
-    differences: Annotated[list[DifferenceRecord], about("in what, most frequent first; at most 16")]
-
-
-class RepetitionTotalsRecord(Record, frozen=True, kw_only=True):
-    """What was searched, and the patterns that were found."""
-
-    unit: Annotated[Literal["kernels", "ops"], about("what was searched")]
-    lane: Annotated[str, about("the stream, or the thread; empty if there is none")]
-    events: Annotated[int, about("kernels of the stream, or outermost ops of the thread")]
-    patterns: Annotated[list[PatternRecord], about("outermost first")]
-    notes: Annotated[list[str], about("the lines below the printed table")]
-
-
-class TableDocument(Document, frozen=True, kw_only=True, tag=SCHEMA):
+class AnyTable(Answer, frozen=True, kw_only=True, tag=SCHEMA):
     """What all tables have."""
 
     step: Annotated[int | None, about("number of the only step that is counted; null for the whole trace")]
-    rank: Annotated[int | UnsetType, about("rank of the trace; only with several")] = UNSET
+    rank: Annotated[int | None, about("rank of the trace; only with several")] = None
     row_count: Annotated[int, about("rows before --limit; totals cover all of them")]
-    cannot_tell: Annotated[str | UnsetType, about("why the table is empty though the answer may not be")] = UNSET
+    cannot_tell: Annotated[str | None, about("why the table is empty though the answer may not be")] = None
 
 
-class CallsDocument(TableDocument, frozen=True, kw_only=True, tag=SCHEMA):
+class Table(AnyTable, frozen=True, kw_only=True, tag=SCHEMA):
     """The profiler's table (`--of calls`, the default)."""
 
     of: Annotated[Literal["calls"], about("which table")]
     by: Annotated[Grouping, about("what calls are grouped by")]
-    rows: Annotated[list[CallRow], about("in torch's order, else as --sort says")]
-    totals: Annotated[CallTotalsRecord, about("as below the printed table")]
+    rows: Annotated[list[TableRow], about("in torch's order, else as --sort says")]
+    totals: Annotated[CallTotals, about("as below the printed table")]
 
 
-class KernelsDocument(TableDocument, frozen=True, kw_only=True, tag=SCHEMA):
+class KernelTable(AnyTable, frozen=True, kw_only=True, tag=SCHEMA):
     """Kernels (`--of kernels`)."""
 
     of: Annotated[Literal["kernels"], about("which table")]
     rows: Annotated[list[KernelRow], about("longest first, else as --sort says")]
-    totals: Annotated[WorkTotalsRecord, about("of all rows")]
+    totals: Annotated[WorkTotals, about("of all rows")]
 
 
-class CopiesDocument(TableDocument, frozen=True, kw_only=True, tag=SCHEMA):
+class CopyTable(AnyTable, frozen=True, kw_only=True, tag=SCHEMA):
     """Copies and fills (`--of copies`)."""
 
     of: Annotated[Literal["copies"], about("which table")]
     rows: Annotated[list[CopyRow], about("longest first, else as --sort says")]
-    totals: Annotated[WorkTotalsRecord, about("of all rows")]
+    totals: Annotated[WorkTotals, about("of all rows")]
 
 
-class CollectivesDocument(TableDocument, frozen=True, kw_only=True, tag=SCHEMA):
+class CollectiveTable(AnyTable, frozen=True, kw_only=True, tag=SCHEMA):
     """Collectives (`--of collectives`)."""
 
     of: Annotated[Literal["collectives"], about("which table")]
     rows: Annotated[list[CollectiveRow], about("longest first, else as --sort says")]
-    totals: Annotated[WorkTotalsRecord, about("of all rows")]
+    totals: Annotated[WorkTotals, about("of all rows")]
 
 
-class MemoryDocument(TableDocument, frozen=True, kw_only=True, tag=SCHEMA):
+class MemoryTable(AnyTable, frozen=True, kw_only=True, tag=SCHEMA):
     """Memory by op (`--of memory`)."""
 
     of: Annotated[Literal["memory"], about("which table")]
     rows: Annotated[list[MemoryRow], about("most allocated first, else as --sort says")]
-    totals: Annotated[MemoryTotalsRecord, about("of all rows")]
+    totals: Annotated[MemoryTotals, about("of all rows")]
 
 
-class ArrivalsDocument(TableDocument, frozen=True, kw_only=True, tag=SCHEMA):
+class ArrivalTable(AnyTable, frozen=True, kw_only=True, tag=SCHEMA):
     """Collectives over several ranks (`--of arrivals`)."""
 
     of: Annotated[Literal["arrivals"], about("which table")]
     rows: Annotated[list[ArrivalRow], about("longest waits first, else as --sort says")]
-    totals: Annotated[ArrivalTotalsRecord, about("by rank")]
+    totals: Annotated[ArrivalTotals, about("by rank")]
 
 
-class RepetitionsDocument(TableDocument, frozen=True, kw_only=True, tag=SCHEMA):
+class RepetitionTable(AnyTable, frozen=True, kw_only=True, tag=SCHEMA):
     """Repetitions found in the order of the kernels (`--of repetitions`)."""
 
     of: Annotated[Literal["repetitions"], about("which table")]
     rows: Annotated[list[RepetitionRow], about("longest median first, else as --sort says")]
-    totals: Annotated[RepetitionTotalsRecord, about("of all rows")]
+    totals: Annotated[RepetitionTotals, about("of all rows")]
+
+
+TABLES: dict[str, type[AnyTable]] = {
+    "calls": Table,
+    "kernels": KernelTable,
+    "copies": CopyTable,
+    "collectives": CollectiveTable,
+    "memory": MemoryTable,
+    "arrivals": ArrivalTable,
+    "repetitions": RepetitionTable,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TableQuestion:
+    """Which table was asked for: `of` as in TABLE_NAMES, `by` as in GROUPINGS, of a `step` or all, of a `rank`."""
+
+    of: str = "calls"
+    by: str = "name"
+    step: int | None = None
+    rank: int | None = None
+
+
+def build_table(trace: Trace, asked: TableQuestion, sheet: Sheet, rows: Sequence[int]) -> AnyTable:
+    """Build the document of a sheet: its `rows` in this order, and the totals of all rows.
+
+    The rows are those of `to_records`, which the CSV has as well; times in µs.
+    """
+    reason = "" if len(sheet) else explain_missing_records(trace, asked.of, is_restricted=asked.step is not None)
+    fields: dict[str, Any] = {
+        "of": asked.of,
+        "step": asked.step,
+        "rank": None if asked.rank is None else asked.rank,
+        "row_count": len(sheet),
+        "cannot_tell": reason or None,
+        "rows": to_records(sheet, rows),
+        "totals": build_totals(sheet.sums, list(sheet.totals)),
+    }
+    if asked.of == "calls":
+        return Table(**fields, by=asked.by)  # type: ignore[arg-type]
+    return TABLES[asked.of](**fields)

@@ -1,12 +1,7 @@
-"""Declare and print the JSON documents of `--json`: typed records, from which the published schemas are generated.
-
-Each command declares a `Document` in `commands/<command>/records.py`; its fields carry their meaning with `about`. What
-is printed and what `schemas/<command>.json` says come from the same declaration, so they cannot differ.
-"""
+"""Declare the records of answers: frozen structs whose fields carry their meaning with `about`."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
@@ -27,17 +22,25 @@ _UNIT_BY_SUFFIX = {
 }
 
 
-class Record(msgspec.Struct, frozen=True):
-    """An object of a JSON document. Fields that are UNSET are left out."""
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part of an answer. In JSON a field with a default is left out where it has it; other fields are always there.
+
+    What only Python has, such as arrays of events, is kept beside the fields: classes with `dict=True`, `attach`.
+    """
 
 
-class Document(Record, frozen=True, tag_field="schema"):
-    """The whole answer of a command. `schema`, its first field, is the tag of the class: "torchprof-tui/check/1"."""
+class Answer(Record, frozen=True, tag_field="schema"):
+    """The whole answer of a command. `schema`, its first field, is the tag of the class: "torchprof-tui/check/2"."""
 
 
 def about(meaning: str, unit: str = "") -> Meta:
     """Describe a field for the schema and the docs; `unit` only where the field's name does not end in it."""
     return Meta(description=meaning, extra_json_schema={UNIT_KEYWORD: unit} if unit else None)
+
+
+def attach(record: Record, **values: Any) -> None:
+    """Keep values beside the fields of a record, which JSON does not have; its class has `dict=True`."""
+    record.__dict__.update(values)
 
 
 def find_unit(name: str, schema: dict[str, Any]) -> str:
@@ -48,13 +51,7 @@ def find_unit(name: str, schema: dict[str, Any]) -> str:
     return next((unit for end, unit in _UNIT_BY_SUFFIX.items() if name == end or name.endswith(f"_{end}")), "")
 
 
-def as_fields(document: Record) -> dict[str, Any]:
+def as_fields(record: Record) -> dict[str, Any]:
     """Convert a record to the dicts, lists, texts and numbers that `json.dumps` writes."""
-    fields: dict[str, Any] = msgspec.to_builtins(document)
+    fields: dict[str, Any] = msgspec.to_builtins(record)
     return fields
-
-
-def print_document(document: Document) -> None:
-    """Print a document on one line of stdout."""
-    # Not msgspec's encoder: it refuses lone surrogates, which names in a trace may contain.
-    print(json.dumps(as_fields(document)))

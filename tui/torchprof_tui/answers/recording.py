@@ -1,4 +1,4 @@
-"""The JSON document of `run --json`. Imports no numpy: a recording that is not compared needs none."""
+"""The answer of `run`. Imports no numpy: a recording that is not compared needs none."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, UnsetType
 
-from torchprof_tui.commands.common.json_document import Document, about
+from torchprof_tui.answers.record import Answer, about
 from torchprof_tui.runs.run_result import RunResult
 
 
-class RunDocument(Document, frozen=True, kw_only=True, tag="torchprof-tui/run/1"):
+class Recording(Answer, frozen=True, kw_only=True, tag="torchprof-tui/run/1"):
     """How a recording ended and what it saved. Paths are absolute."""
 
     traces: Annotated[list[str], about("recorded traces, by rank, then by time")]
@@ -25,19 +25,19 @@ class RunDocument(Document, frozen=True, kw_only=True, tag="torchprof-tui/run/1"
     folder: Annotated[str | None, about("folder of the run; null if none was made")]
     command: Annotated[list[str], about("the recorded command")]
     cannot_tell: Annotated[
-        str | UnsetType, about("why nothing was compared; only with `--compare-to`, and left out after a comparison")
-    ] = UNSET
+        str | None, about("why nothing was compared; only with `--compare-to`, and left out after a comparison")
+    ] = None
     diff: Annotated[
         dict[str, Any] | UnsetType | None,
         about("the document of `diff --json`; null if nothing was compared; only with `--compare-to`"),
     ] = UNSET
 
 
-def build_document(
+def build_recording(
     result: RunResult, diff: dict[str, Any] | UnsetType | None = UNSET, cannot_tell: str = ""
-) -> RunDocument:
-    """Build the document of a run; `diff`: that of its comparison, None if there is none because of `cannot_tell`."""
-    return RunDocument(
+) -> Recording:
+    """Build the answer of a run; `diff`: that of its comparison, None if there is none because of `cannot_tell`."""
+    return Recording(
         traces=list(result.traces),
         table=result.tables[0] if result.tables else None,
         tables=list(result.tables),
@@ -47,6 +47,6 @@ def build_document(
         ended=result.end_reason,
         folder=result.folder,
         command=list(result.command),
-        cannot_tell=cannot_tell or UNSET,
+        cannot_tell=cannot_tell or None,
         diff=diff,
     )

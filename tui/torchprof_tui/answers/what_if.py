@@ -1,0 +1,85 @@
+"""The answer of `what-if`: how long a step would take with some changes."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+from torchprof_tui.analysis.what_if.forecast import Forecast
+from torchprof_tui.answers.losses import Problem, build_losses
+from torchprof_tui.answers.record import Answer, Record, about
+from torchprof_tui.trace.model.trace import Trace
+
+
+class ScenarioStep(Record, frozen=True, kw_only=True):
+    """One change by itself."""
+
+    set: Annotated[str, about("as given")]
+    after_us: Annotated[float, about("step time with this change alone")]
+    speedup: Annotated[float | None, about("before_us / after_us; null where nothing is left")]
+
+
+class PathPart(Record, frozen=True, kw_only=True):
+    """Time of one kind on the new critical path."""
+
+    kind: Annotated[str, about('dispatch, launch, host code, "kernel: gemm", collective, GPU queue, …')]
+    resource: Annotated[str, about("CPU dispatch, GPU compute, memory copies, communication, input or waiting")]
+    us: Annotated[float, about("on the path")]
+    share: Annotated[float, about("of the path")]
+
+
+class WhatIf(Answer, frozen=True, kw_only=True, tag="torchprof-tui/what-if/1"):
+    """How long a step would take with some changes."""
+
+    step: Annotated[str | None, about("name of the step; null: the whole recording")]
+    ranks: Annotated[list[int], about("ranks that were replayed together; [] for a trace without a rank")]
+    duration_us: Annotated[float, about("the recorded step until its last GPU work has ended")]
+    replay_us: Annotated[float, about("the same, as the unchanged dependency graph predicts it")]
+    replay_error: Annotated[float, about("(replay_us - duration_us) / duration_us")]
+    trusted: Annotated[bool, about("whether the error is at most 5 %")]
+    before_us: Annotated[float, about("step time, unchanged: from one step to the next in a loop of such steps")]
+    after_us: Annotated[float, about("step time with all changes")]
+    alone_us: Annotated[float, about("the changed step until its last GPU work has ended")]
+    speedup: Annotated[float | None, about("before_us / after_us; null where nothing is left")]
+    limit: Annotated[str | None, about("the resource with most of the new critical path")]
+    bottleneck: Annotated[str | None, about("the kind with most of the new critical path: what to change next")]
+    rank: Annotated[int | None, about("the rank that decides the new step time; null for one process")]
+    scenarios: Annotated[list[ScenarioStep], about("each change by itself")]
+    path: Annotated[list[PathPart], about("the new critical path by kind, longest first")]
+    partial: Annotated[list[Problem], about("what was lost of the whole trace; [] for nothing")]
+
+
+_NS_PER_US = 1000
+
+
+def build_what_if(trace: Trace, forecast: Forecast, each: list[Forecast], ranks: list[int]) -> WhatIf:
+    """Build the document of a forecast; `each`: the forecasts of its scenarios one by one."""
+    limit, bottleneck = forecast.limit, forecast.bottleneck
+    return WhatIf(
+        step=forecast.step,
+        ranks=ranks,
+        duration_us=forecast.recorded / _NS_PER_US,
+        replay_us=forecast.replayed / _NS_PER_US,
+        replay_error=forecast.replay_error,
+        trusted=forecast.is_trusted,
+        before_us=forecast.before / _NS_PER_US,
+        after_us=forecast.after / _NS_PER_US,
+        alone_us=forecast.alone / _NS_PER_US,
+        speedup=_finite(forecast.speedup),
+        limit=None if limit is None else limit.value,
+        bottleneck=None if bottleneck is None else bottleneck.label,
+        rank=forecast.rank,
+        scenarios=[
+            ScenarioStep(set=alone.scenarios[0].text, after_us=alone.after / _NS_PER_US, speedup=_finite(alone.speedup))
+            for alone in each
+        ],
+        path=[
+            PathPart(kind=part.label, resource=part.resource.value, us=part.time / _NS_PER_US, share=part.share)
+            for part in forecast.path
+        ],
+        partial=build_losses(trace),
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
