@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal
+from textual.message import Message
 from textual.widgets import Input, Static
 from textual.widgets.input import Selection
 
-from torchprof_tui.ui.common.messages import PromptChanged, PromptClosed, PromptSubmitted
+
+@dataclass
+class PromptChanged(Message):
+    """The text in the prompt changed."""
+
+    purpose: str
+    text: str
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, PromptChanged)
+
+
+@dataclass
+class PromptSubmitted(Message):
+    """Enter in the prompt."""
+
+    purpose: str
+    text: str
+
+
+@dataclass
+class PromptClosed(Message):
+    """Escape in the prompt."""
+
+    purpose: str
+
 
 MAX_RECALLED = 50
 """Submitted texts that are kept for each purpose."""

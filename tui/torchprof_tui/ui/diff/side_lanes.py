@@ -10,22 +10,15 @@ from torchprof_tui.analysis.compare.side import Side
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.navigation import extent
-from torchprof_tui.ui.common.messages import (
-    EventPicked,
-    LanesFolded,
-    LanesResized,
-    PointerMoved,
-    RangeDragged,
-    ScrollAsked,
-    ZoomAsked,
-)
 from torchprof_tui.ui.diff.diff_messages import SideChanged, SideEventPicked, SideZoomAsked
 from torchprof_tui.ui.diff.lane_choice import arrange_lanes, find_first_top, order_lanes
 from torchprof_tui.ui.diff.locked_view import LockedView
 from torchprof_tui.ui.diff.marked_timeline import MarkedTimeline
 from torchprof_tui.ui.diff.step_line import StepLine
-from torchprof_tui.ui.explorer.lanes.lane_gutter import Gutter
+from torchprof_tui.ui.explorer.lanes.lane_gutter import Gutter, LanesFolded
+from torchprof_tui.ui.explorer.lanes.mouse_gestures import EventPicked, RangeDragged, ScrollAsked, ZoomAsked
 from torchprof_tui.ui.explorer.lanes.screen_lines import LaneLines
+from torchprof_tui.ui.explorer.lanes.timeline import LanesResized, PointerMoved
 
 LETTERS = "AB"
 

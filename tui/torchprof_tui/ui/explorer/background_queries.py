@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,15 +18,6 @@ from torchprof_tui.analysis.repetition.step_list import keep_repeated_steps
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Step, Trace
-from torchprof_tui.ui.common.messages import (
-    ChainRead,
-    DiagnosisReady,
-    EventContextRead,
-    RangeRead,
-    ScopeChecked,
-    TraceChecked,
-    VerdictDecided,
-)
 from torchprof_tui.ui.explorer.lanes.event_labels import EventNotes
 from torchprof_tui.ui.explorer.lanes.gap_labels import GapLabels
 
@@ -33,8 +25,58 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
     from torchprof_tui.analysis.dispatch.chain import ChainFinder
     from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
+    from torchprof_tui.analysis.doctor.remark import Diagnosis
     from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-    from torchprof_tui.analysis.patterns.engine.latest_only_checker import LatestOnlyChecker, PrecomputedCheck
+    from torchprof_tui.analysis.patterns.engine.latest_only_checker import (
+        CheckResult,
+        LatestOnlyChecker,
+        PrecomputedCheck,
+    )
+    from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+    from torchprof_tui.analysis.time.range_statistics import RangeStatistics
+    from torchprof_tui.ui.explorer.event_reading import ChainRead, EventContextRead
+
+
+@dataclass
+class VerdictDecided(Message):
+    """The verdict on the whole trace (of the rank at `rank_index`), before its patterns have been checked."""
+
+    verdict: Verdict
+    rank_index: int = 0
+
+
+@dataclass
+class TraceChecked(Message):
+    """The cheatsheet of the whole trace (of the rank at `rank_index`) has been checked.
+
+    What the labels of its lanes show besides names is known, too.
+    """
+
+    checked: CheckResult
+    rank_index: int = 0
+
+
+@dataclass
+class ScopeChecked(Message):
+    """The cheatsheet of the current scope (of the rank at `rank_index`) has been checked."""
+
+    checked: CheckResult
+    rank_index: int = 0
+
+
+@dataclass
+class RangeRead(Message):
+    """The statistics of a marked range have been computed."""
+
+    range: RangeStatistics
+
+
+@dataclass
+class DiagnosisReady(Message):
+    """The trace doctor has made its diagnosis."""
+
+    diagnosis: Diagnosis
+
 
 MAX_EVENTS_RANKED_FIRST = 200_000
 """Largest trace whose first verdict waits until what fixes save is known: some 10 to 200 ms. Of larger ones only the

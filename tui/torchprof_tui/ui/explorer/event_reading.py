@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
-from torchprof_tui.analysis.dispatch.chain import ChainFinder
-from torchprof_tui.analysis.dispatch.event_context import read_event_context
-from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
+from dataclasses import dataclass
+
+from textual.message import Message
+
+from torchprof_tui.analysis.dispatch.chain import Chain, ChainFinder
+from torchprof_tui.analysis.dispatch.event_context import EventContext, read_event_context
+from torchprof_tui.analysis.dispatch.source_line import SourceLine, SourceLineFinder
 from torchprof_tui.analysis.graphs.captured_chain import CapturedChain, find_captured_chain
 from torchprof_tui.analysis.graphs.captured_ops import is_ready
-from torchprof_tui.analysis.kernel.kernel_summary import summarize_kernel
+from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary, summarize_kernel
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.messages import ChainRead, EventContextRead
+
+
+@dataclass
+class EventContextRead(Message):
+    """A worker has read what is slow to read about an event, such as its args."""
+
+    event: int
+    context: EventContext
+    captured: CapturedChain | str | None = None  # see ChainRead
+
+
+@dataclass
+class ChainRead(Message):
+    """A worker has read the dispatch chain through an event, the summary of the kernel at its end, and its line.
+
+    `captured`: of a replayed kernel the chain in its capture, or the reason why there is none; None for all others.
+    """
+
+    chain: Chain
+    kernel: KernelSummary | None
+    line: SourceLine | None = None
+    captured: CapturedChain | str | None = None
 
 
 def read_event(trace: Trace, event: int) -> EventContextRead:

@@ -9,32 +9,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from textual.message import Message
+
 from torchprof_tui.analysis.repetition.step_list import find_kept_repetitions
-from torchprof_tui.ui.common.messages import (
-    EventPicked,
-    JumpAsked,
-    LanesFolded,
-    LoadingCancelled,
-    PanAsked,
-    PanelPicked,
-    PointerMoved,
-    PromptChanged,
-    PromptClosed,
-    PromptSubmitted,
-    RangeDragged,
-    ScrollAsked,
-    SeamPicked,
-    SliceWritten,
-    ViewDragged,
-    ZoomAsked,
-)
+from torchprof_tui.ui.common.prompt_input import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.status_line import format_copy_message
 from torchprof_tui.ui.explorer.background_queries import search_repetitions
 from torchprof_tui.ui.explorer.child_screens import import_child_screen
 from torchprof_tui.ui.explorer.explorer_view import ExplorerView
 from torchprof_tui.ui.explorer.keys import BINDINGS, KEYLESS_COMMANDS
+from torchprof_tui.ui.explorer.lanes.lane_gutter import LanesFolded
+from torchprof_tui.ui.explorer.lanes.mouse_gestures import (
+    EventPicked,
+    JumpAsked,
+    PanAsked,
+    RangeDragged,
+    ScrollAsked,
+    ZoomAsked,
+)
+from torchprof_tui.ui.explorer.lanes.overview import ViewDragged
+from torchprof_tui.ui.explorer.lanes.timeline import PointerMoved, SeamPicked
 from torchprof_tui.ui.explorer.layout import PanelSize
+from torchprof_tui.ui.explorer.panels.panel_dock import PanelPicked
+from torchprof_tui.ui.explorer.slice_export import SliceWritten
 from torchprof_tui.ui.explorer.view_state import NO_LANES, NOTHING_TO_CLEAR, WHEEL_HINT
+
+
+class LoadingCancelled(Message):
+    """The rest of a trace, whose beginning is on screen, is not to be loaded."""
+
 
 CANCEL_HINT = "nothing to clear; esc again stops loading this trace"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import ComposeResult
@@ -22,24 +23,20 @@ from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.messages import (
-    ChainRead,
+from torchprof_tui.ui.common.screen_state import is_removed
+from torchprof_tui.ui.common.status_line import StatusLine
+from torchprof_tui.ui.common.terminal_info import follow_theme
+from torchprof_tui.ui.explorer.background_queries import (
     DiagnosisReady,
-    EventContextRead,
-    LanesResized,
-    PathRead,
     RangeRead,
     ScopeChecked,
     TraceChecked,
     VerdictDecided,
-    WhatIfRead,
 )
-from torchprof_tui.ui.common.screen_state import is_removed
-from torchprof_tui.ui.common.status_line import StatusLine
-from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.explorer.child_screens import ChildScreens
 from torchprof_tui.ui.explorer.keys import key_hints
 from torchprof_tui.ui.explorer.lanes.empty_lanes import no_events_text
+from torchprof_tui.ui.explorer.lanes.timeline import LanesResized
 from torchprof_tui.ui.explorer.lanes_area import LanesArea
 from torchprof_tui.ui.explorer.layout import PanelSize, too_small_message
 from torchprof_tui.ui.explorer.panel_controller import PanelController
@@ -47,6 +44,11 @@ from torchprof_tui.ui.explorer.path.what_if_controller import WhatIfController
 from torchprof_tui.ui.explorer.prompts import CASE_NOTE, PromptController
 from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
 from torchprof_tui.ui.explorer.view_state import NO_LANES, ViewState
+
+if TYPE_CHECKING:
+    from torchprof_tui.ui.explorer.event_reading import ChainRead, EventContextRead
+    from torchprof_tui.ui.explorer.path.shown_forecast import WhatIfRead
+    from torchprof_tui.ui.explorer.path.shown_path import PathRead
 
 STAGE_SECONDS = 0.2
 """Seconds between updates of the sign that a trace is still being loaded."""

@@ -13,9 +13,15 @@ from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.query.graph_neighbours import find_graph_neighbours
-from torchprof_tui.ui.common import messages
 from torchprof_tui.ui.common.name_display import clean
-from torchprof_tui.ui.explorer.background_queries import BackgroundQueries
+from torchprof_tui.ui.explorer.background_queries import (
+    BackgroundQueries,
+    DiagnosisReady,
+    RangeRead,
+    ScopeChecked,
+    TraceChecked,
+    VerdictDecided,
+)
 from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.explorer.lanes.lane_gutter import Gutter
 from torchprof_tui.ui.explorer.lanes.timeline import Timeline
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.check_scope import Scope
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
     from torchprof_tui.trace.model.ranks import Rank
+    from torchprof_tui.ui.explorer.event_reading import ChainRead, EventContextRead
 
 MAX_LINKED_WORK = 8
 """An event with more GPU work beneath it than this gets no link line: one line would say little about it."""
@@ -304,13 +311,13 @@ class PanelController:
 
     # -- results of worker threads -------------------------------------------------------------------------
 
-    def update_doctor(self, message: messages.DiagnosisReady) -> None:
+    def update_doctor(self, message: DiagnosisReady) -> None:
         self.doctor_panel.set_diagnosis(message.diagnosis)
 
-    def update_details(self, message: messages.EventContextRead) -> None:
+    def update_details(self, message: EventContextRead) -> None:
         self.details_panel.set_event_context(message.event, message.context, message.captured)
 
-    def update_chain(self, message: messages.ChainRead) -> None:
+    def update_chain(self, message: ChainRead) -> None:
         if message.chain.event != self._view_state.selected:
             return
         if self.chain_panel.needs_chain(message.chain.event):
@@ -322,15 +329,15 @@ class PanelController:
             self._check_if_scope_changed()
         self.highlight()
 
-    def update_range(self, message: messages.RangeRead) -> None:
+    def update_range(self, message: RangeRead) -> None:
         self.range_panel.set_statistics(message.range)
 
-    def update_verdict(self, message: messages.VerdictDecided) -> None:
+    def update_verdict(self, message: VerdictDecided) -> None:
         """Show a verdict before its findings are there."""
         if message.rank_index == self._rank_index:
             self.verdict_line.set_verdict(message.verdict, self._rank_label or self._trace.part)
 
-    def update_trace_findings(self, message: messages.TraceChecked) -> None:
+    def update_trace_findings(self, message: TraceChecked) -> None:
         """Show the verdict, cheatsheet and lane labels of a checked trace; from now on scopes can be checked."""
         if not self.precomputed:  # after the verdict, which it would delay
             self._debounced_worker.submit("doctor", self._background_queries.diagnose_trace)
@@ -344,7 +351,7 @@ class PanelController:
         self._update_cheatsheet(message.checked)
         self._check_if_scope_changed()
 
-    def update_scope_findings(self, message: messages.ScopeChecked) -> None:
+    def update_scope_findings(self, message: ScopeChecked) -> None:
         if message.rank_index != self._rank_index:
             return
         requested, scope = self._requested_scope, message.checked.scope

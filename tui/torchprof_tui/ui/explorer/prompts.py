@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.screen import Screen
 
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.ui.common.compare_asked import CompareAsked
-from torchprof_tui.ui.common.messages import PromptChanged, PromptClosed, PromptSubmitted, WhatIfRead
 from torchprof_tui.ui.common.name_display import truncate
-from torchprof_tui.ui.common.prompt_input import Prompt
+from torchprof_tui.ui.common.prompt_input import Prompt, PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.diff.comparison_request import parse_request, suggest_forms
 from torchprof_tui.ui.explorer import slice_export
 from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
@@ -22,6 +21,9 @@ from torchprof_tui.ui.explorer.path.what_if_controller import FORMS as WHAT_IF_F
 from torchprof_tui.ui.explorer.path.what_if_controller import WhatIfController
 from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
 from torchprof_tui.ui.explorer.view_state import ViewState
+
+if TYPE_CHECKING:
+    from torchprof_tui.ui.explorer.path.shown_forecast import WhatIfRead
 
 CASE_NOTE = "case-sensitive: it has a capital"
 """Said of a search text with a capital, which finds that capital only."""

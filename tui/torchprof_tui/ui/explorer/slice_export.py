@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+
+from textual.message import Message
 
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, expand_path, shorten_file_name
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.messages import SliceWritten
+
+
+@dataclass
+class SliceWritten(Message):
+    """A slice of the trace was written, or failed to be: `line` reports which."""
+
+    line: str
+    failed: bool
+
 
 _TRACE_SUFFIX = re.compile(r"(\.pt)?(\.trace)?\.json(\.\w+)?$")
 _UNSAFE_CHARACTERS = re.compile(r"[^\w.+-]+")

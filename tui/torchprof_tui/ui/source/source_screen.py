@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,17 +11,27 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
+from textual.message import Message
 from textual.screen import ModalScreen
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.sources.program_file_reader import ProgramFileReader
-from torchprof_tui.ui.common.messages import ProgramFileRead
 from torchprof_tui.ui.common.screen_state import is_removed
 from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.source.source_text import SourceText
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.source_line import SourceLine
+    from torchprof_tui.trace.sources.program_file import ProgramFile
+
+
+@dataclass
+class ProgramFileRead(Message):
+    """A worker has read a file of the program; None if it could not, for the reason in `error`, one line."""
+
+    file: ProgramFile | None
+    error: str = ""
+
 
 MIN_LINES = 8
 """Height of the screen's box where the panels below leave less."""

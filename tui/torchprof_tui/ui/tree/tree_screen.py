@@ -18,11 +18,10 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.ui.common.list_keys import ListScreen, switch_child_screen
-from torchprof_tui.ui.common.messages import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun
-from torchprof_tui.ui.common.prompt_input import Prompt
+from torchprof_tui.ui.common.prompt_input import Prompt, PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.row_list import RowList, RowPicked
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 from torchprof_tui.ui.common.terminal_info import follow_theme

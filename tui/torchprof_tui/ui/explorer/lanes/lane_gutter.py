@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from textual import events
 from textual.geometry import Size
+from textual.message import Message
 from textual.strip import Strip
 
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.messages import EventPicked, LanesFolded, ScrollAsked
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_value
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
-from torchprof_tui.ui.explorer.lanes.mouse_gestures import WHEEL_LINES
+from torchprof_tui.ui.explorer.lanes.mouse_gestures import WHEEL_LINES, EventPicked, ScrollAsked
 from torchprof_tui.ui.explorer.lanes.screen_lines import MAX_FOLDED_ROWS, LaneLines, LineContent, ScreenLine
+
+
+@dataclass
+class LanesFolded(Message):
+    """A click on a lane's label, or on the heading above several lanes."""
+
+    lanes: tuple[int, ...]
+
 
 FOLDED_GLYPH, UNFOLDED_GLYPH, PINNED_GLYPH, CURRENT_GLYPH, FLAGGED_GLYPH = "▸", "▾", "▴", "▌", "●"
 NOTE_SEPARATOR = " · "

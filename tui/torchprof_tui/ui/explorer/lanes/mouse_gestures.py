@@ -12,7 +12,64 @@ from textual import events
 from textual.message import Message
 
 from torchprof_tui.trace.query.viewport import Viewport
-from torchprof_tui.ui.common.messages import PanAsked, RangeDragged, ScrollAsked, ZoomAsked
+
+
+@dataclass
+class EventPicked(Message):
+    """A click on a lane, or on its label."""
+
+    event: int  # -1: no event there
+    lane: int  # -1: not on a lane
+    fit: bool = False  # a double click
+
+
+@dataclass
+class ZoomAsked(Message):
+    """The wheel was turned with ctrl or alt."""
+
+    at: float  # the time that keeps its column on the screen
+    steps: int  # positive zooms in
+
+
+@dataclass
+class PanAsked(Message):
+    """A horizontal wheel was turned, or the wheel with shift, or the lanes were dragged with it."""
+
+    cells: int
+
+
+@dataclass
+class ScrollAsked(Message):
+    """The wheel was turned."""
+
+    lines: int
+
+
+@dataclass
+class RangeDragged(Message):
+    """The mouse marks a range; `done` when the button is released."""
+
+    start: float
+    end: float
+    done: bool
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, RangeDragged) and not message.done
+
+
+@dataclass
+class JumpAsked(Message):
+    """A click on the overview, or a drag of its visible part: centre the viewport on this time.
+
+    `is_continued`: the drag has posted this message before.
+    """
+
+    at: float
+    is_continued: bool = False
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, JumpAsked) and message.is_continued
+
 
 MIN_DRAG_CELLS = 2
 """A press that moves by fewer cells is a click, not a drag."""

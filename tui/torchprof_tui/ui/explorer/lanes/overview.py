@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from textual import events
 from textual.geometry import Size
+from textual.message import Message
 from textual.strip import Strip
 
 from torchprof_tui.analysis.time.gpu_time import compute_busy_fraction
@@ -12,13 +15,24 @@ from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Step
 from torchprof_tui.trace.query.viewport import Viewport
-from torchprof_tui.ui.common.messages import JumpAsked, ViewDragged
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 from torchprof_tui.ui.explorer.lanes.bar_painter import draw_level_graph
-from torchprof_tui.ui.explorer.lanes.mouse_gestures import MIN_DRAG_CELLS, build_wheel_message
+from torchprof_tui.ui.explorer.lanes.mouse_gestures import MIN_DRAG_CELLS, JumpAsked, build_wheel_message
 from torchprof_tui.ui.explorer.lanes.step_labels import abbreviate_serving
+
+
+@dataclass
+class ViewDragged(Message):
+    """A range of the overview was dragged over: show it. `is_continued`: the drag has posted this message before."""
+
+    start: float
+    end: float
+    is_continued: bool = False
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, ViewDragged) and message.is_continued
 
 
 class Overview(PaintedWidget):

@@ -7,12 +7,13 @@ pressed, so keys that arrive faster than frames cost next to nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from rich.segment import Segment
 from textual import events
 from textual.geometry import Size
+from textual.message import Message
 from textual.strip import Strip
 
 from torchprof_tui.trace.core.arrays import I32, Bool, sorted_unique
@@ -22,7 +23,6 @@ from torchprof_tui.trace.query.level_of_detail import Cells
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.trace.query.viewport_cells import compute_highest_values
 from torchprof_tui.ui.common.event_styles import BLANK, GRID, CellForm, style_index
-from torchprof_tui.ui.common.messages import EventPicked, LanesResized, PointerMoved, SeamPicked
 from torchprof_tui.ui.common.name_display import DisplayNames
 from torchprof_tui.ui.common.painted_widget import PaintedWidget
 from torchprof_tui.ui.explorer.lanes.bar_painter import (
@@ -43,10 +43,39 @@ from torchprof_tui.ui.explorer.lanes.lane_frame import (
     is_cpu_only,
 )
 from torchprof_tui.ui.explorer.lanes.launch_line import LinkEnd, route_link
-from torchprof_tui.ui.explorer.lanes.mouse_gestures import Drag, build_wheel_message
+from torchprof_tui.ui.explorer.lanes.mouse_gestures import Drag, EventPicked, build_wheel_message
 from torchprof_tui.ui.explorer.lanes.path_cells import PathCells, RowTimes, select_path_cells
 from torchprof_tui.ui.explorer.lanes.screen_lines import LaneLines, LineContent, ScreenLine
 from torchprof_tui.ui.explorer.lanes.seam_marks import SEAM, find_seam_time, list_seam_columns
+
+
+@dataclass
+class SeamPicked(Message):
+    """A click on a seam of folded repeats, at the time that has its place there."""
+
+    at: int
+
+
+@dataclass
+class PointerMoved(Message):
+    """The mouse moved over the lanes (to time `at`) or left them (None)."""
+
+    at: float | None
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, PointerMoved)
+
+
+@dataclass
+class LanesResized(Message):
+    """The lanes area was resized; the size is in cells."""
+
+    width: int
+    height: int
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, LanesResized)
+
 
 MAX_CACHED_LABELS = 20_000
 """Texts of bars that are cached between frames; beyond it the cache is cleared, to bound its memory."""

@@ -13,7 +13,6 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.line_label import describe_kind
-from torchprof_tui.ui.common.messages import ChainRead
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.source_line import SourceLine
     from torchprof_tui.analysis.graphs.captured_chain import CapturedChain
     from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary
+    from torchprof_tui.ui.explorer.event_reading import ChainRead
 
 TWO_COLUMNS_MIN_WIDTH = 150
 """Width from which the kernel's footprint is shown beside the chain instead of in a line below it."""

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.message import Message
 from textual.strip import Strip
 
-from torchprof_tui.ui.common.messages import PanelPicked
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 from torchprof_tui.ui.common.text_panel import TextPanel
+
+
+@dataclass
+class PanelPicked(Message):
+    """A click on a panel's tab."""
+
+    panel: str
+
 
 KEYS_MARK = " ↑↓"
 """Stands after the title of the panel that the arrow keys act on."""

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.ui.common.messages import PathRead
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from torchprof_tui.trace.model.trace import Trace
+    from torchprof_tui.ui.explorer.path.shown_path import PathRead
 
 MAX_KEPT_PATHS = 4
 SEGMENT_MARGIN = 0.5

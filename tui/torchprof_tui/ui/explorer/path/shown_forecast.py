@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from textual.message import Message
+
 from torchprof_tui.analysis.critical_path.step_window import WindowError
 from torchprof_tui.analysis.patterns.verdict.pattern_scenarios import RemedyFinder
 from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
@@ -13,8 +15,21 @@ from torchprof_tui.analysis.what_if.rank_join import build_step_model
 from torchprof_tui.analysis.what_if.scenario import ScenarioError, parse_scenario
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.messages import WhatIfRead
 from torchprof_tui.ui.common.name_display import clean
+
+
+@dataclass
+class WhatIfRead(Message):
+    """A worker has predicted a step with the scenarios of a text; None where it cannot be, for the reason in `problem`.
+
+    `is_final`: the text was submitted, not only typed.
+    """
+
+    text: str
+    forecast: ShownForecast | None
+    problem: str = ""
+    is_final: bool = False
+
 
 SEPARATOR = ";"
 """Between the scenarios of a list; names of kernels contain commas."""

@@ -10,13 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
-from torchprof_tui.ui.common.messages import WhatIfRead
 from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.explorer.path.path_panel import PathPanel
 from torchprof_tui.ui.explorer.view_state import ViewState
 
 if TYPE_CHECKING:
     from textual.screen import Screen
+
+    from torchprof_tui.ui.explorer.path.shown_forecast import WhatIfRead
 
 FORMS = "empty: none · class=gemm*0.5; sync=0; launch=graph; compile; op=NAME*0; rank=1*0.5; late-rank=0; pattern=ID"
 KERNEL_PREFIX = "kernel: "
