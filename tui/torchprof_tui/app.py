@@ -35,7 +35,7 @@ from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
 from torchprof_tui.ui.common.screen_styles import ScreenStylesApp
 from torchprof_tui.ui.common.terminal_driver import TerminalDriver
 from torchprof_tui.ui.common.themes import THEMES
-from torchprof_tui.ui.diff.comparing_app import ComparingApp
+from torchprof_tui.ui.comparing_app import ComparingApp
 from torchprof_tui.ui.later_screens import (
     check_keys,
     create_opening_screen,
@@ -43,7 +43,7 @@ from torchprof_tui.ui.later_screens import (
     import_screens,
     update_recent_and_prune,
 )
-from torchprof_tui.ui.start.loading_app import LoadingApp, carry_over
+from torchprof_tui.ui.loading_app import LoadingApp, carry_over
 from torchprof_tui.ui.start.loading_screen import LoadingScreen
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from torchprof_tui.trace.loading.opener import TraceOpener
     from torchprof_tui.trace.model.trace import Trace
     from torchprof_tui.trace.sources.ssh_connections import SshConnections
-    from torchprof_tui.ui.diff.comparison_request import ComparisonRequest
+    from torchprof_tui.ui.common.comparison_request import ComparisonRequest
     from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
     from torchprof_tui.ui.record.record_screen import RecordScreen
     from torchprof_tui.ui.record.recording_screen import RecordingScreen

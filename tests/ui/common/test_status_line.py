@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from torchprof_tui.ui.common.event_styles import ColorSupport, ThemeColors, build_palette
+from torchprof_tui.ui.common.keys import HINTS
 from torchprof_tui.ui.common.status_line import StatusLine
-from torchprof_tui.ui.explorer.keys import HINTS
 
 STATE = "1,234 of 5,678 rows by shape · the marked range · Self CPU time total: 123.456ms · Self GPU time total: 1.234s"
 

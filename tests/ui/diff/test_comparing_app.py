@@ -17,7 +17,7 @@ from torchprof_tui.commands.diff import main as diff_command
 from torchprof_tui.commands.diff.arguments import add_arguments
 from torchprof_tui.commands.open import main as open_command
 from torchprof_tui.trace.loading.resolve import resolve_specs
-from torchprof_tui.ui.diff.comparison_request import ComparisonRequest, parse_request
+from torchprof_tui.ui.common.comparison_request import ComparisonRequest, parse_request
 from torchprof_tui.ui.diff.diff_screen import DiffScreen
 from torchprof_tui.ui.diff.second_trace_screen import SecondTraceScreen
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen

@@ -9,7 +9,7 @@ from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.scope_mode import ScopeMode
-from torchprof_tui.ui.explorer.view_state import ViewState
+from torchprof_tui.ui.lanes.view_state import ViewState
 
 LONG_NAME = "void " + "nested<int, " * 400 + "float" + ">" * 400
 

@@ -11,10 +11,10 @@ from tests.helpers.explorer_app import event_of, explorer, text_of, two_steps, u
 from tests.helpers.trace_builder import cpu, trace
 from torchprof_tui.ui.common.help.key_listing import group_by_section
 from torchprof_tui.ui.common.help_screen import HelpScreen
+from torchprof_tui.ui.common.keys import BINDINGS
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.explorer.keys import BINDINGS
-from torchprof_tui.ui.explorer.lanes.screen_lines import LineContent
-from torchprof_tui.ui.explorer.view_state import ViewState
+from torchprof_tui.ui.lanes.screen_lines import LineContent
+from torchprof_tui.ui.lanes.view_state import ViewState
 
 Check = Callable[[ViewState], bool]
 

@@ -13,10 +13,10 @@ from textual.worker import WorkerCancelled
 from tests.helpers.explorer_app import explorer, settled, two_steps
 from tests.helpers.trace_builder import cpu, step, trace
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.keys import BINDINGS
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.text_panel import TextPanel
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.explorer.keys import BINDINGS
 from torchprof_tui.ui.flame.flame_screen import FlameScreen
 from torchprof_tui.ui.table.table_screen import TableScreen
 from torchprof_tui.ui.tree.tree_screen import TreeScreen

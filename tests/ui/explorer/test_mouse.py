@@ -13,12 +13,12 @@ from tests.helpers.explorer_app import event_of, explorer, text_of, two_steps
 from tests.helpers.terminal import Terminal
 from tests.helpers.trace_builder import cpu, step, trace
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.explorer.lanes.lane_gutter import Gutter
-from torchprof_tui.ui.explorer.lanes.mouse_gestures import WHEEL_LINES
-from torchprof_tui.ui.explorer.lanes.overview import Overview
-from torchprof_tui.ui.explorer.lanes.time_ruler import Ruler
-from torchprof_tui.ui.explorer.lanes.timeline import Timeline
-from torchprof_tui.ui.explorer.panels.panel_dock import PanelTabs
+from torchprof_tui.ui.common.panel_dock import PanelTabs
+from torchprof_tui.ui.lanes.lane_gutter import Gutter
+from torchprof_tui.ui.lanes.mouse_gestures import WHEEL_LINES
+from torchprof_tui.ui.lanes.overview import Overview
+from torchprof_tui.ui.lanes.time_ruler import Ruler
+from torchprof_tui.ui.lanes.timeline import Timeline
 
 UP, DOWN = events.MouseScrollUp, events.MouseScrollDown
 LEFT, RIGHT = events.MouseScrollLeft, events.MouseScrollRight

@@ -24,7 +24,7 @@ from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.explorer.lanes.screen_lines import LaneArrangement, LaneLines, LineContent, rank_rows
+from torchprof_tui.ui.lanes.screen_lines import LaneArrangement, LaneLines, LineContent, rank_rows
 from torchprof_tui.ui.table.table_screen import TableScreen
 from torchprof_tui.ui.tree.tree_screen import TreeScreen
 

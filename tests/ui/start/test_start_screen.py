@@ -24,10 +24,11 @@ from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.trace.loading.progress import Progress
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.storage import disk_cache
+from torchprof_tui.ui.common.number_format import format_age
 from torchprof_tui.ui.start import local_traces, recent_traces
 from torchprof_tui.ui.start.loading_screen import LoadingScreen, format_bar, format_counters
 from torchprof_tui.ui.start.path_input import list_completions
-from torchprof_tui.ui.start.start_screen import StartScreen, format_age
+from torchprof_tui.ui.start.start_screen import StartScreen
 
 SAMPLE = find("matmul_add_64_cold_eager").path
 

@@ -17,7 +17,7 @@ from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.ui.common.painted_widget import DEFAULT_PALETTE
-from torchprof_tui.ui.explorer.view_state import ViewState
+from torchprof_tui.ui.lanes.view_state import ViewState
 from torchprof_tui.ui.table import file_export
 from torchprof_tui.ui.table.row_listing import RowListing
 from torchprof_tui.ui.table.scope_choices import TableScope, list_table_scopes

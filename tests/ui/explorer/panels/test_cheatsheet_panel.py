@@ -17,9 +17,9 @@ from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, fired_answer
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.painted_widget import PaintedWidget
+from torchprof_tui.ui.common.panel_dock import PanelTabs
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.panels.cheatsheet_text import NOTE_SIGN, PROBLEM_SIGN, choose_sign
-from torchprof_tui.ui.explorer.panels.panel_dock import PanelTabs
 from torchprof_tui.ui.explorer.scope_mode import ScopeMode
 from torchprof_tui.ui.guess.guess_screen import GuessScreen
 from torchprof_tui.ui.source.source_screen import SourceScreen

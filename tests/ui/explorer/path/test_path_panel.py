@@ -17,11 +17,11 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.event_styles import CellForm, Emphasis, style_index
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.explorer.lanes.timeline import Timeline
 from torchprof_tui.ui.explorer.path import path_controller
 from torchprof_tui.ui.explorer.path.path_controller import PathController
 from torchprof_tui.ui.explorer.path.path_scope import PathScope
 from torchprof_tui.ui.explorer.path.shown_path import PathRead
+from torchprof_tui.ui.lanes.timeline import Timeline
 
 
 def controller_of(screen: ExplorerScreen) -> PathController:

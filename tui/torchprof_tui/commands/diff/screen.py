@@ -9,7 +9,7 @@ from torchprof_tui.commands.diff.sides import parse_ranks, parse_selections
 from torchprof_tui.commands.open import main as open_command
 from torchprof_tui.commands.open.arguments import add_arguments
 from torchprof_tui.program.config_file import apply_configuration
-from torchprof_tui.ui.diff.comparison_request import ComparisonRequest
+from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 
 
 def open_screen(options: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.loading.opener import TraceOpener
-    from torchprof_tui.ui.diff.comparison_request import ComparisonRequest
+    from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 
 LINE_TERMINALS = ("dumb", "unknown")
 """Values of TERM of terminals that cannot place the cursor."""

@@ -12,7 +12,7 @@ from textual.message import Message
 
 if TYPE_CHECKING:  # the first frame waits for neither
     from torchprof_tui.trace.model.trace import Trace
-    from torchprof_tui.ui.diff.comparison_request import ComparisonRequest
+    from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Format byte counts, shares and ordinals.
+"""Format byte counts, shares, ordinals and ages.
 
 Bytes of memory are in powers of 1024 (KiB, MiB), as the profiler counts them; sizes of files, rates and the progress of
 loading are decimal (MB, GB/s), as disks and networks count them.
@@ -6,8 +6,13 @@ loading are decimal (MB, GB/s), as disks and networks count them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 _FILE_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+MAX_AGE_SECONDS = 100 * 365 * 86400
+"""Older files have a damaged time, which is not shown."""
 
 
 def format_value(value: float, unit: str) -> str:
@@ -41,3 +46,19 @@ def format_ordinal(number: int) -> str:
     """Format an ordinal: 1st, 2nd, 3rd, 4th …"""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number:,}{ending}"
+
+
+def format_age(seconds: float) -> str:
+    """Format an age in words, as "5 hours ago": "just now" for a time to come, "" beyond MAX_AGE_SECONDS."""
+    seconds = max(seconds, 0.0)  # also for -inf, which cannot be rounded
+    units: tuple[tuple[float, float, Callable[[int], str]], ...] = (
+        (90, 1, lambda _: "just now"),
+        (90 * 60, 60, lambda n: f"{n} minutes ago"),
+        (36 * 3600, 3600, lambda n: f"{n} hours ago"),
+        (60 * 86400, 86400, lambda n: f"{n} days ago"),
+        (MAX_AGE_SECONDS, 30 * 86400, lambda n: f"{n} months ago"),
+    )
+    for limit, unit_seconds, format_count in units:
+        if seconds < limit:
+            return format_count(round(seconds / unit_seconds))
+    return ""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I64
-from torchprof_tui.ui.explorer.lanes.bar_painter import LEVELS
+
+LEVELS = "▁▂▃▄▅▆▇█"
+"""Block characters by height: eighths of a cell."""
 
 
 def build_strip_chart(durations: I64, selected: int, cells: int) -> tuple[str, int]:

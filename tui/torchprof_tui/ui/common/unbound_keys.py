@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from textual import events
 from textual.binding import Binding
 
+from torchprof_tui.ui.common.keys import BINDINGS
 from torchprof_tui.ui.common.remapped_keys import normalize_keys
-from torchprof_tui.ui.explorer.keys import BINDINGS
 
 _NAMED_KEYS = {"left", "right", "up", "down", "home", "end", "pageup", "pagedown", "enter", "escape", "backspace"}
 _NAMED_KEYS |= {"tab", "shift+tab", "ctrl+c", "ctrl+r"}

@@ -10,9 +10,9 @@ from torchprof_tui.analysis.compare.side_choice import format_label, select_rank
 from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.compare_asked import CompareAsked
+from torchprof_tui.ui.common.trace_label import short_label
 from torchprof_tui.ui.diff.comparison_worker import ComparedInput
 from torchprof_tui.ui.diff.diff_screen import DiffScreen
-from torchprof_tui.ui.explorer.title_line import short_label
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.loading.opener import TraceOpener

@@ -7,9 +7,9 @@ from functools import partial
 
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.ui.common.compare_asked import CompareAsked
+from torchprof_tui.ui.common.comparison_request import parse_request, suggest_forms
 from torchprof_tui.ui.common.prompt_input import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.status_line import format_copy_message
-from torchprof_tui.ui.diff.comparison_request import parse_request, suggest_forms
 from torchprof_tui.ui.diff.diff_keys import BINDINGS
 from torchprof_tui.ui.diff.diff_messages import SideChanged, SideEventPicked, SideZoomAsked
 from torchprof_tui.ui.diff.diff_panels import ROWS
@@ -18,7 +18,7 @@ from torchprof_tui.ui.diff.difference_list import GROUPINGS
 from torchprof_tui.ui.diff.locked_view import Lock, LockedView
 from torchprof_tui.ui.diff.side_explorer import SideExplorer
 from torchprof_tui.ui.diff.verdict_lines import SAME_RECORDING, WAYS_TO_COMPARE
-from torchprof_tui.ui.explorer.lanes.mouse_gestures import PanAsked
+from torchprof_tui.ui.lanes.mouse_gestures import PanAsked
 
 FILTER_PROMPT, COMPARE_PROMPT = "filter", "compare with"
 FILTER_HINT = "text, or /regular expression/ · ↑ earlier"

@@ -17,6 +17,8 @@ from torchprof_tui.analysis.compare.descriptions import describe_row
 from torchprof_tui.analysis.compare.matched_rows import By, RowStatus
 from torchprof_tui.analysis.compare.side_choice import RankNumbers
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
+from torchprof_tui.ui.common.panel_dock import Dock, PanelPicked
 from torchprof_tui.ui.common.prompt_input import Prompt
 from torchprof_tui.ui.common.screen_state import is_removed
 from torchprof_tui.ui.common.status_line import StatusLine
@@ -38,8 +40,6 @@ from torchprof_tui.ui.diff.difference_list import DifferenceList
 from torchprof_tui.ui.diff.locked_view import Lock, LockedView, Pair, list_step_starts
 from torchprof_tui.ui.diff.side_lanes import SideLanes
 from torchprof_tui.ui.diff.verdict_lines import VerdictLines
-from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
-from torchprof_tui.ui.explorer.panels.panel_dock import Dock, PanelPicked
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.loading.opener import TraceOpener

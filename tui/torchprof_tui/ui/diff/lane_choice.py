@@ -8,7 +8,7 @@ from torchprof_tui.analysis.compare.side import Side
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.explorer.lanes.screen_lines import LaneArrangement, LaneLines
+from torchprof_tui.ui.lanes.screen_lines import LaneArrangement, LaneLines
 
 MAX_STREAM_SHARE = 0.5
 """Share of the lines of a side that streams take: the busiest thread needs the rest."""

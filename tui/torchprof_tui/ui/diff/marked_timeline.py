@@ -9,8 +9,8 @@ from torchprof_tui.trace.core.arrays import U8
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.event_styles import KIND_COUNT, CellForm
 from torchprof_tui.ui.common.name_display import DisplayNames
-from torchprof_tui.ui.explorer.lanes.bar_painter import StyledCells
-from torchprof_tui.ui.explorer.lanes.timeline import Timeline
+from torchprof_tui.ui.lanes.bar_painter import StyledCells
+from torchprof_tui.ui.lanes.timeline import Timeline
 
 CHANGED_MARK = "*"
 ONE_SIDE_MARKS = ("-", "+")

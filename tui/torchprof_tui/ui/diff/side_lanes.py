@@ -15,10 +15,10 @@ from torchprof_tui.ui.diff.lane_choice import arrange_lanes, find_first_top, ord
 from torchprof_tui.ui.diff.locked_view import LockedView
 from torchprof_tui.ui.diff.marked_timeline import MarkedTimeline
 from torchprof_tui.ui.diff.step_line import StepLine
-from torchprof_tui.ui.explorer.lanes.lane_gutter import Gutter, LanesFolded
-from torchprof_tui.ui.explorer.lanes.mouse_gestures import EventPicked, RangeDragged, ScrollAsked, ZoomAsked
-from torchprof_tui.ui.explorer.lanes.screen_lines import LaneLines
-from torchprof_tui.ui.explorer.lanes.timeline import LanesResized, PointerMoved
+from torchprof_tui.ui.lanes.lane_gutter import Gutter, LanesFolded
+from torchprof_tui.ui.lanes.mouse_gestures import EventPicked, RangeDragged, ScrollAsked, ZoomAsked
+from torchprof_tui.ui.lanes.screen_lines import LaneLines
+from torchprof_tui.ui.lanes.timeline import LanesResized, PointerMoved
 
 LETTERS = "AB"
 

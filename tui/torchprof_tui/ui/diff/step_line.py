@@ -12,7 +12,7 @@ from torchprof_tui.trace.model.trace import Step
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.painted_widget import build_strip
-from torchprof_tui.ui.explorer.lanes.time_ruler import Ruler
+from torchprof_tui.ui.lanes.time_ruler import Ruler
 
 KEYS_MARK = "↑↓"
 

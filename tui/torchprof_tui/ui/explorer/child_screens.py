@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
-from torchprof_tui.ui.explorer.view_state import ViewState
+from torchprof_tui.ui.lanes.view_state import ViewState
 from torchprof_tui.ui.source.source_screen import SourceScreen
 
 if TYPE_CHECKING:

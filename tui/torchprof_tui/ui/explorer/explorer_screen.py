@@ -12,14 +12,17 @@ from functools import partial
 from textual.message import Message
 
 from torchprof_tui.analysis.repetition.step_list import find_kept_repetitions
+from torchprof_tui.ui.common.keys import BINDINGS, KEYLESS_COMMANDS
+from torchprof_tui.ui.common.panel_dock import PanelPicked
 from torchprof_tui.ui.common.prompt_input import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.status_line import format_copy_message
 from torchprof_tui.ui.explorer.background_queries import search_repetitions
 from torchprof_tui.ui.explorer.child_screens import import_child_screen
 from torchprof_tui.ui.explorer.explorer_view import ExplorerView
-from torchprof_tui.ui.explorer.keys import BINDINGS, KEYLESS_COMMANDS
-from torchprof_tui.ui.explorer.lanes.lane_gutter import LanesFolded
-from torchprof_tui.ui.explorer.lanes.mouse_gestures import (
+from torchprof_tui.ui.explorer.layout import PanelSize
+from torchprof_tui.ui.explorer.slice_export import SliceWritten
+from torchprof_tui.ui.lanes.lane_gutter import LanesFolded
+from torchprof_tui.ui.lanes.mouse_gestures import (
     EventPicked,
     JumpAsked,
     PanAsked,
@@ -27,12 +30,9 @@ from torchprof_tui.ui.explorer.lanes.mouse_gestures import (
     ScrollAsked,
     ZoomAsked,
 )
-from torchprof_tui.ui.explorer.lanes.overview import ViewDragged
-from torchprof_tui.ui.explorer.lanes.timeline import PointerMoved, SeamPicked
-from torchprof_tui.ui.explorer.layout import PanelSize
-from torchprof_tui.ui.explorer.panels.panel_dock import PanelPicked
-from torchprof_tui.ui.explorer.slice_export import SliceWritten
-from torchprof_tui.ui.explorer.view_state import NO_LANES, NOTHING_TO_CLEAR, WHEEL_HINT
+from torchprof_tui.ui.lanes.overview import ViewDragged
+from torchprof_tui.ui.lanes.timeline import PointerMoved, SeamPicked
+from torchprof_tui.ui.lanes.view_state import NO_LANES, NOTHING_TO_CLEAR, WHEEL_HINT
 
 
 class LoadingCancelled(Message):

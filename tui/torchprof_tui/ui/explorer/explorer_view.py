@@ -23,6 +23,7 @@ from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.keys import key_hints
 from torchprof_tui.ui.common.screen_state import is_removed
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.terminal_info import follow_theme
@@ -34,16 +35,15 @@ from torchprof_tui.ui.explorer.background_queries import (
     VerdictDecided,
 )
 from torchprof_tui.ui.explorer.child_screens import ChildScreens
-from torchprof_tui.ui.explorer.keys import key_hints
-from torchprof_tui.ui.explorer.lanes.empty_lanes import no_events_text
-from torchprof_tui.ui.explorer.lanes.timeline import LanesResized
 from torchprof_tui.ui.explorer.lanes_area import LanesArea
 from torchprof_tui.ui.explorer.layout import PanelSize, too_small_message
 from torchprof_tui.ui.explorer.panel_controller import PanelController
 from torchprof_tui.ui.explorer.path.what_if_controller import WhatIfController
 from torchprof_tui.ui.explorer.prompts import CASE_NOTE, PromptController
-from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
-from torchprof_tui.ui.explorer.view_state import NO_LANES, ViewState
+from torchprof_tui.ui.lanes.empty_lanes import no_events_text
+from torchprof_tui.ui.lanes.selection_moves import SelectionMoves
+from torchprof_tui.ui.lanes.timeline import LanesResized
+from torchprof_tui.ui.lanes.view_state import NO_LANES, ViewState
 
 if TYPE_CHECKING:
     from torchprof_tui.ui.explorer.event_reading import ChainRead, EventContextRead

@@ -14,13 +14,13 @@ from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import DisplayNames
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.explorer.lanes.lane_gutter import NOTE_SEPARATOR, Gutter
-from torchprof_tui.ui.explorer.lanes.overview import Overview
-from torchprof_tui.ui.explorer.lanes.time_ruler import Ruler
-from torchprof_tui.ui.explorer.lanes.timeline import Timeline
 from torchprof_tui.ui.explorer.layout import ExplorerLayout, PanelSize, compute_layout, count_lane_lines
 from torchprof_tui.ui.explorer.title_line import MAX_DEVICES, TitleLine
-from torchprof_tui.ui.explorer.view_state import ViewState
+from torchprof_tui.ui.lanes.lane_gutter import NOTE_SEPARATOR, Gutter
+from torchprof_tui.ui.lanes.overview import Overview
+from torchprof_tui.ui.lanes.time_ruler import Ruler
+from torchprof_tui.ui.lanes.timeline import Timeline
+from torchprof_tui.ui.lanes.view_state import ViewState
 
 MIN_FIRST_LANE_SHARE = 0.5
 """Share of the trace's time that the first lane must span for the overview to be drawn from it alone."""

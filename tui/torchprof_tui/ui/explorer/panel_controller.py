@@ -13,7 +13,9 @@ from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.query.graph_neighbours import find_graph_neighbours
+from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.name_display import clean
+from torchprof_tui.ui.common.panel_dock import Dock
 from torchprof_tui.ui.explorer.background_queries import (
     BackgroundQueries,
     DiagnosisReady,
@@ -22,22 +24,20 @@ from torchprof_tui.ui.explorer.background_queries import (
     TraceChecked,
     VerdictDecided,
 )
-from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
-from torchprof_tui.ui.explorer.lanes.lane_gutter import Gutter
-from torchprof_tui.ui.explorer.lanes.timeline import Timeline
 from torchprof_tui.ui.explorer.panels.chain_panel import LINE_ENTRY, ChainPanel
 from torchprof_tui.ui.explorer.panels.cheatsheet_panel import CheatsheetPanel
 from torchprof_tui.ui.explorer.panels.details_panel import DetailsPanel
 from torchprof_tui.ui.explorer.panels.doctor_panel import DoctorPanel
 from torchprof_tui.ui.explorer.panels.evidence_cursor import GAP_MARGIN
 from torchprof_tui.ui.explorer.panels.kernel_panel import KernelPanel
-from torchprof_tui.ui.explorer.panels.panel_dock import Dock
 from torchprof_tui.ui.explorer.panels.range_panel import RangePanel
 from torchprof_tui.ui.explorer.panels.source_target import NO_SOURCE_PANEL, check_line, find_line_of_finding
 from torchprof_tui.ui.explorer.path.path_controller import PathController
 from torchprof_tui.ui.explorer.scope_mode import ScopeMode
 from torchprof_tui.ui.explorer.verdict_line import VerdictLine
-from torchprof_tui.ui.explorer.view_state import ViewState
+from torchprof_tui.ui.lanes.lane_gutter import Gutter
+from torchprof_tui.ui.lanes.timeline import Timeline
+from torchprof_tui.ui.lanes.view_state import ViewState
 
 if TYPE_CHECKING:
     from textual.screen import Screen

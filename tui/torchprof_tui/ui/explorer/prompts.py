@@ -12,15 +12,15 @@ from textual.screen import Screen
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.ui.common.compare_asked import CompareAsked
+from torchprof_tui.ui.common.comparison_request import parse_request, suggest_forms
+from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.prompt_input import Prompt, PromptChanged, PromptClosed, PromptSubmitted
-from torchprof_tui.ui.diff.comparison_request import parse_request, suggest_forms
 from torchprof_tui.ui.explorer import slice_export
-from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.explorer.path.what_if_controller import FORMS as WHAT_IF_FORMS
 from torchprof_tui.ui.explorer.path.what_if_controller import WhatIfController
-from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
-from torchprof_tui.ui.explorer.view_state import ViewState
+from torchprof_tui.ui.lanes.selection_moves import SelectionMoves
+from torchprof_tui.ui.lanes.view_state import ViewState
 
 if TYPE_CHECKING:
     from torchprof_tui.ui.explorer.path.shown_forecast import WhatIfRead

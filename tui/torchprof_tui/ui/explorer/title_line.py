@@ -6,21 +6,17 @@ from rich.cells import cell_len
 from textual.strip import Strip
 
 from torchprof_tui.analysis.time.intervals import Intervals
-from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.trace.model.ranks import AlignmentMethod, Ranks
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.model.trace_metadata import read_device_names
 from torchprof_tui.trace.query.folded_time import FoldedTime
 from torchprof_tui.trace.query.viewport import Viewport
-from torchprof_tui.trace.specs.address import is_url, parse_ssh_path
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
-from torchprof_tui.ui.explorer.lanes.step_labels import count_kinds
-
-_SUFFIXES = (".gz", ".xz", ".zst", ".json", ".pftrace", ".trace", ".pt")
+from torchprof_tui.ui.common.trace_label import short_label
+from torchprof_tui.ui.lanes.step_labels import count_kinds
 
 MAX_DEVICES = 256
 """Maximum number of GPUs that are summed for each frame; no host has more. The line reports where a file has more."""
@@ -96,30 +92,6 @@ class TitleLine(PaintedWidget):
         )
         length = end - start - sum(high - low for low, high in hidden)
         return busy / (len(self._gpu_busy) * max(length, 1))
-
-
-def short_label(label: str) -> str:
-    """Return the file name without folder and suffixes, cleaned; `host:name` for a remote trace."""
-    name = label.replace("\\", "/").rstrip("/").rpartition("/")[2] or label
-    stem = name
-    while stem.endswith(_SUFFIXES):
-        stem = stem.rpartition(".")[0]
-    host = _host_name(label)
-    return clean(f"{host}:{stem or name}" if host else stem or name)
-
-
-def _host_name(label: str) -> str:
-    """Return the host (or bucket) of a remote trace, "" for a local one."""
-    if is_url(label):
-        # Not urlsplit, which refuses the brackets of a pattern; the last part of a chain has the host.
-        return label.rpartition("://")[2].partition("/")[0].rpartition("@")[2]
-    if label.startswith(SAMPLE_PREFIX):
-        return ""
-    try:
-        ssh_path = parse_ssh_path(label)
-    except TraceError:  # what the names of several ranks have in common need not be a name
-        return ""
-    return "" if ssh_path is None else ssh_path.host_name
 
 
 def describe_trace(trace: Trace) -> list[str]:

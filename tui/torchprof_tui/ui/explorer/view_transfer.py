@@ -8,8 +8,8 @@ from dataclasses import replace
 from torchprof_tui.trace.query.same_event import find_same_event, match_lanes, shift_of
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.explorer.explorer_view import ExplorerView
-from torchprof_tui.ui.explorer.lanes.screen_lines import LaneArrangement
-from torchprof_tui.ui.explorer.view_state import ViewState
+from torchprof_tui.ui.lanes.screen_lines import LaneArrangement
+from torchprof_tui.ui.lanes.view_state import ViewState
 
 
 def transfer_view(part: ExplorerView, whole: ExplorerView) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from torchprof_tui.analysis.flame.flame_tree import FlameTree, FoldBy, FoldTime
 from torchprof_tui.ui.common.list_keys import switch_child_screen
+from torchprof_tui.ui.common.panel_dock import PanelPicked
 from torchprof_tui.ui.common.prompt_input import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.status_line import format_copy_message
-from torchprof_tui.ui.explorer.panels.panel_dock import PanelPicked
 from torchprof_tui.ui.flame.flame_file import write_flame
 from torchprof_tui.ui.flame.flame_keys import BINDINGS
 from torchprof_tui.ui.flame.flame_screen_view import TABS, FlameScreenView

@@ -13,13 +13,12 @@ from torchprof_tui.analysis.flame.timed_events import has_frames
 from torchprof_tui.analysis.search.name_search import BadPattern, is_case_sensitive
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.number_format import format_share
+from torchprof_tui.ui.common.panel_dock import PanelTabs
 from torchprof_tui.ui.common.prompt_input import Prompt
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.terminal_info import follow_theme
-from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
-from torchprof_tui.ui.explorer.panels.panel_dock import PanelTabs
-from torchprof_tui.ui.explorer.view_state import ViewState
 from torchprof_tui.ui.flame.flame_history import FlameHistory, FlameView
 from torchprof_tui.ui.flame.flame_keys import HINTS
 from torchprof_tui.ui.flame.flame_worker import FlameMade, FlameQuery, fold_scope
@@ -27,6 +26,7 @@ from torchprof_tui.ui.flame.frame_lines import FrameLines
 from torchprof_tui.ui.flame.frame_search import search_frames
 from torchprof_tui.ui.flame.icicle import Icicle
 from torchprof_tui.ui.flame.icicle_layout import Zoom
+from torchprof_tui.ui.lanes.view_state import ViewState
 from torchprof_tui.ui.table.scope_choices import TableScope, list_table_scopes
 
 TABS = {FoldBy.STACK: "stacks", FoldBy.MODULE: "modules", FoldBy.OP: "ops"}

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from textual.message import Message
 
 from torchprof_tui.analysis.fleet.heat_map import Measure
+from torchprof_tui.ui.common.panel_dock import PanelPicked
 from torchprof_tui.ui.common.prompt_input import PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.row_list import RowPicked
 from torchprof_tui.ui.common.status_line import format_copy_message
-from torchprof_tui.ui.explorer.panels.panel_dock import PanelPicked
 from torchprof_tui.ui.fleet.fleet_keys import BINDINGS
 from torchprof_tui.ui.fleet.fleet_lists import FleetList
 from torchprof_tui.ui.fleet.fleet_map import CELL_WIDTHS, CellPicked, format_measure

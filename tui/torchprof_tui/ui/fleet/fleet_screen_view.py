@@ -23,15 +23,15 @@ from torchprof_tui.analysis.fleet.heat_map import (
 )
 from torchprof_tui.analysis.fleet.report import FleetReport
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.painted_widget import TextRun
+from torchprof_tui.ui.common.panel_dock import PanelTabs
 from torchprof_tui.ui.common.prompt_input import Prompt
 from torchprof_tui.ui.common.row_list import RowList
 from torchprof_tui.ui.common.screen_state import is_removed
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.terminal_info import follow_theme
-from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
-from torchprof_tui.ui.explorer.panels.panel_dock import PanelTabs
 from torchprof_tui.ui.fleet.fleet_keys import HINTS
 from torchprof_tui.ui.fleet.fleet_lists import FleetList, ListContent, build_list
 from torchprof_tui.ui.fleet.fleet_map import FleetMap, MapContent, format_legend, format_measure, list_notes

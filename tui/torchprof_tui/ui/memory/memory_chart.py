@@ -19,8 +19,8 @@ from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.event_styles import ColorSupport, Palette
 from torchprof_tui.ui.common.number_format import format_value
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
-from torchprof_tui.ui.explorer.lanes.bar_painter import LEVELS
-from torchprof_tui.ui.explorer.lanes.mouse_gestures import JumpAsked
+from torchprof_tui.ui.common.strip_chart import LEVELS
+from torchprof_tui.ui.lanes.mouse_gestures import JumpAsked
 from torchprof_tui.ui.memory.memory_worker import ShownDevice
 
 BAND_KINDS = {

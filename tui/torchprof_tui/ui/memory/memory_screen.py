@@ -9,12 +9,12 @@ import numpy as np
 from torchprof_tui.analysis.memory.memory_history import GroupBy
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.list_keys import switch_child_screen
+from torchprof_tui.ui.common.panel_dock import PanelPicked
 from torchprof_tui.ui.common.prompt_input import PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.row_list import RowPicked
 from torchprof_tui.ui.common.status_line import format_copy_message
-from torchprof_tui.ui.explorer.lanes.mouse_gestures import JumpAsked, PanAsked, RangeDragged, ZoomAsked
-from torchprof_tui.ui.explorer.panels.panel_dock import PanelPicked
-from torchprof_tui.ui.explorer.view_state import LARGEST_ZOOM, PAN_DIVISOR, WHOLE_TRACE, ZOOM_FACTOR, ViewState
+from torchprof_tui.ui.lanes.mouse_gestures import JumpAsked, PanAsked, RangeDragged, ZoomAsked
+from torchprof_tui.ui.lanes.view_state import LARGEST_ZOOM, PAN_DIVISOR, WHOLE_TRACE, ZOOM_FACTOR, ViewState
 from torchprof_tui.ui.memory.lifetime_rows import GROUP_HEADER, list_group_cells
 from torchprof_tui.ui.memory.memory_keys import BINDINGS
 from torchprof_tui.ui.memory.memory_screen_view import MemoryScreenView

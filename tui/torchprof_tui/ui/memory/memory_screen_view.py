@@ -20,17 +20,17 @@ from torchprof_tui.analysis.memory.snapshots.trace_stacks import TraceStacks
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_value
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
+from torchprof_tui.ui.common.panel_dock import PanelTabs
 from torchprof_tui.ui.common.prompt_input import Prompt
 from torchprof_tui.ui.common.row_list import RowList
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.terminal_info import follow_theme
-from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
-from torchprof_tui.ui.explorer.lanes.time_ruler import Ruler
-from torchprof_tui.ui.explorer.panels.panel_dock import PanelTabs
-from torchprof_tui.ui.explorer.view_state import ViewState
+from torchprof_tui.ui.lanes.time_ruler import Ruler
+from torchprof_tui.ui.lanes.view_state import ViewState
 from torchprof_tui.ui.memory.lifetime_rows import (
     GROUP_HEADER,
     LifetimeRows,

@@ -14,8 +14,8 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.number_format import format_value
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
-from torchprof_tui.ui.explorer.lanes.bar_painter import LEVELS
-from torchprof_tui.ui.explorer.lanes.mouse_gestures import JumpAsked
+from torchprof_tui.ui.common.strip_chart import LEVELS
+from torchprof_tui.ui.lanes.mouse_gestures import JumpAsked
 from torchprof_tui.ui.memory.memory_chart import CURSOR, FULL, LEVEL_COUNT, RESERVED
 from torchprof_tui.ui.memory.snapshot_rows import ShownSnapshot
 

@@ -16,17 +16,17 @@ from textual.screen import Screen
 
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_value
 from torchprof_tui.ui.common.painted_widget import TextRun
+from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.row_list import RowList, RowPicked
 from torchprof_tui.ui.common.screen_state import is_removed
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 from torchprof_tui.ui.common.terminal_info import follow_theme
-from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
-from torchprof_tui.ui.explorer.lanes.mouse_gestures import JumpAsked
-from torchprof_tui.ui.explorer.panels.panel_dock import PanelPicked, PanelTabs
-from torchprof_tui.ui.explorer.view_state import LARGEST_ZOOM, PAN_DIVISOR, ZOOM_FACTOR
+from torchprof_tui.ui.lanes.mouse_gestures import JumpAsked
+from torchprof_tui.ui.lanes.view_state import LARGEST_ZOOM, PAN_DIVISOR, ZOOM_FACTOR
 from torchprof_tui.ui.memory.snapshot_chart import GUTTER, SnapshotChart
 from torchprof_tui.ui.memory.snapshot_keys import BINDINGS, HINTS
 from torchprof_tui.ui.memory.snapshot_rows import (

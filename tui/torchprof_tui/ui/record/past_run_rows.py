@@ -9,7 +9,7 @@ from textual.content import Content
 
 from torchprof_tui.runs.history import PastRun
 from torchprof_tui.ui.common.name_display import clean, truncate
-from torchprof_tui.ui.start.start_screen import format_age
+from torchprof_tui.ui.common.number_format import format_age
 
 MAX_ROW_CELLS = 300
 """Cells of a past run's command; a stored one may have a megabyte."""

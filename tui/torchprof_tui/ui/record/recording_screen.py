@@ -22,8 +22,8 @@ from textual.widgets import Static
 from torchprof_tui.runs.recording_process import Recording
 from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.runs.run_result import RunResult
+from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 from torchprof_tui.ui.common.name_display import clean
-from torchprof_tui.ui.diff.comparison_request import ComparisonRequest
 from torchprof_tui.ui.record.console_view import ConsoleView
 
 POLL_SECONDS = 0.05

@@ -7,7 +7,6 @@ network disk.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -29,7 +28,7 @@ from torchprof_tui.trace.core.user_files import make_absolute
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.specs.runs_by_name import RankRun, group_runs
 from torchprof_tui.ui.common.cell_text import truncate
-from torchprof_tui.ui.common.number_format import format_file_size
+from torchprof_tui.ui.common.number_format import format_age, format_file_size
 from torchprof_tui.ui.start.beginner_guide import GUIDE
 from torchprof_tui.ui.start.local_traces import LocalTrace, find_traces
 from torchprof_tui.ui.start.path_input import PathInput
@@ -49,9 +48,6 @@ RUNS_SHOWN = 4
 """Runs listed of this folder; with the traces and the samples they fit on a page."""
 
 NAME_CELLS = 34
-
-MAX_AGE_SECONDS = 100 * 365 * 86400
-"""Older files have a damaged time, which is not shown."""
 
 RECORD_HINT = "runs it under torch.profiler, shows what it prints, then opens the trace"
 
@@ -341,19 +337,3 @@ def _format_run_row(run: RankRun, folder: str) -> TraceRow:
 def _format_row(row: TraceRow) -> Content:
     name = truncate(clean(row.name), NAME_CELLS)
     return Content.assemble("  ", name, " " * (NAME_CELLS - len(name) + 2), (clean(row.summary), "$text-muted"))
-
-
-def format_age(seconds: float) -> str:
-    """Format an age in words, as "5 hours ago": "just now" for a time to come, "" beyond MAX_AGE_SECONDS."""
-    seconds = max(seconds, 0.0)  # also for -inf, which cannot be rounded
-    units: tuple[tuple[float, float, Callable[[int], str]], ...] = (
-        (90, 1, lambda _: "just now"),
-        (90 * 60, 60, lambda n: f"{n} minutes ago"),
-        (36 * 3600, 3600, lambda n: f"{n} hours ago"),
-        (60 * 86400, 86400, lambda n: f"{n} days ago"),
-        (MAX_AGE_SECONDS, 30 * 86400, lambda n: f"{n} months ago"),
-    )
-    for limit, unit_seconds, format_count in units:
-        if seconds < limit:
-            return format_count(round(seconds / unit_seconds))
-    return ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torchprof_tui.analysis.table.event_scope import lane_mask, range_mask, step_mask
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.core.arrays import Bool
-from torchprof_tui.ui.explorer.view_state import ViewState
+from torchprof_tui.ui.lanes.view_state import ViewState
 
 
 @dataclass(frozen=True, slots=True)

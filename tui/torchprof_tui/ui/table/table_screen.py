@@ -7,11 +7,11 @@ from functools import partial
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.ui.common.list_keys import switch_child_screen
+from torchprof_tui.ui.common.panel_dock import PanelPicked
 from torchprof_tui.ui.common.prompt_input import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.row_list import HeaderPicked, RowPicked
 from torchprof_tui.ui.common.status_line import format_copy_message
 from torchprof_tui.ui.common.text_panel import COPY_WIDTH
-from torchprof_tui.ui.explorer.panels.panel_dock import PanelPicked
 from torchprof_tui.ui.table import file_export, sheet_rows
 from torchprof_tui.ui.table.sheet_catalog import ARRIVALS_TAB, CHARTS_TAB, REPETITIONS_TAB, TABS
 from torchprof_tui.ui.table.table_keys import BINDINGS

@@ -17,6 +17,7 @@ from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.ranks import Rank
+from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.list_keys import ListScreen, switch_child_screen
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
@@ -26,8 +27,7 @@ from torchprof_tui.ui.common.row_list import RowList, RowPicked
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.common.text_panel import COPY_WIDTH
-from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
-from torchprof_tui.ui.explorer.title_line import short_label
+from torchprof_tui.ui.common.trace_label import short_label
 from torchprof_tui.ui.tree.fold_state import FoldSnapshot, FoldState
 from torchprof_tui.ui.tree.tree_keys import BINDINGS, HINTS
 from torchprof_tui.ui.tree.tree_rows import count_name_cells, format_indent, select_row_style, shows_self_time

@@ -10,14 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
-from torchprof_tui.ui.explorer.lanes.timeline import Timeline
 from torchprof_tui.ui.explorer.panels.chain_panel import ChainPanel
 from torchprof_tui.ui.explorer.path.path_panel import OFF_HINT, PathPanel
 from torchprof_tui.ui.explorer.path.path_scope import ALL_RANKS, PathScope, choose_scope, join_ranks
-from torchprof_tui.ui.explorer.view_state import ViewState
+from torchprof_tui.ui.lanes.timeline import Timeline
+from torchprof_tui.ui.lanes.view_state import ViewState
 
 if TYPE_CHECKING:
     from textual.screen import Screen

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from torchprof_tui.analysis.repetition.step_list import are_repetitions
 from torchprof_tui.trace.model.trace import Step, Trace
-from torchprof_tui.ui.explorer.view_state import ViewState
+from torchprof_tui.ui.lanes.view_state import ViewState
 
 MARKED_RANGE = "the marked range"
 

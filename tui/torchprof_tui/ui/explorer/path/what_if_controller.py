@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
-from torchprof_tui.ui.explorer.debounced_worker import DebouncedWorker
+from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.explorer.path.path_panel import PathPanel
-from torchprof_tui.ui.explorer.view_state import ViewState
+from torchprof_tui.ui.lanes.view_state import ViewState
 
 if TYPE_CHECKING:
     from textual.screen import Screen

@@ -28,9 +28,9 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.level_of_detail import Cells
 from torchprof_tui.ui.common.event_styles import BLANK, BLANK_MARKED, KIND_COUNT, CellForm, Emphasis, style_index
 from torchprof_tui.ui.common.name_display import DisplayNames
+from torchprof_tui.ui.common.strip_chart import LEVELS
 
 EIGHTHS = "▏▎▍▌▋▊▉█"
-LEVELS = "▁▂▃▄▅▆▇█"
 SHADES = "░▒▓"
 EDGE, SELECTED_EDGE, HIGHLIGHT_EDGE, PATH_EDGE = "▏", "▶", "◆", "●"
 

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from tests.helpers.explorer_app import explorer, settled, text_of
 from tests.helpers.serving_traces import serving_trace
 from torchprof_tui.trace.model.steps import Step
-from torchprof_tui.ui.explorer.lanes.step_labels import count_kinds, describe_serving, format_step_label
+from torchprof_tui.ui.lanes.step_labels import count_kinds, describe_serving, format_step_label
 
 DECODE = Step("step[DECODE bs=32]", 3, 0, 0, 10_800_000)
 MIXED = Step("execute_context_2(6144)_generation_3(3)", 3, 0, 0, 10_800_000)

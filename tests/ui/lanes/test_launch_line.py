@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchprof_tui.ui.explorer.lanes.launch_line import LinkEnd, route_link
+from torchprof_tui.ui.lanes.launch_line import LinkEnd, route_link
 
 
 def field(launch: LinkEnd, work: LinkEnd, width: int = 12, height: int = 6) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.trace_builder import counter, cpu, trace
-from torchprof_tui.ui.explorer.lanes.lane_gutter import Gutter
+from torchprof_tui.ui.lanes.lane_gutter import Gutter
 
 MS = 1_000_000
 

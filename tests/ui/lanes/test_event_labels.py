@@ -9,7 +9,7 @@ from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.name_display import DisplayNames
-from torchprof_tui.ui.explorer.lanes.event_labels import EventNotes
+from torchprof_tui.ui.lanes.event_labels import EventNotes
 
 REQUEST = "Activity Buffer Request"
 SAYS = "the profiler allocates memory for its records"

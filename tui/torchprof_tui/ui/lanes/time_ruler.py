@@ -18,9 +18,9 @@ from torchprof_tui.trace.query.time_axis import compute_ticks
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
-from torchprof_tui.ui.explorer.lanes.mouse_gestures import Drag, build_wheel_message
-from torchprof_tui.ui.explorer.lanes.seam_marks import SEAM, list_seam_columns, move_label_beside, place_seams
-from torchprof_tui.ui.explorer.lanes.step_labels import format_step_label
+from torchprof_tui.ui.lanes.mouse_gestures import Drag, build_wheel_message
+from torchprof_tui.ui.lanes.seam_marks import SEAM, list_seam_columns, move_label_beside, place_seams
+from torchprof_tui.ui.lanes.step_labels import format_step_label
 
 CURSOR = "▼"
 

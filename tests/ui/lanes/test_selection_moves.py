@@ -7,8 +7,8 @@ import pytest
 from tests.helpers.explorer_app import event_of, two_steps
 from tests.helpers.trace_builder import counter, cpu, flow, kernel, runtime, trace
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
-from torchprof_tui.ui.explorer.view_state import ViewState
+from torchprof_tui.ui.lanes.selection_moves import SelectionMoves
+from torchprof_tui.ui.lanes.view_state import ViewState
 
 
 @pytest.fixture

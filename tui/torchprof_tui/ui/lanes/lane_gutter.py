@@ -15,8 +15,8 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_value
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
-from torchprof_tui.ui.explorer.lanes.mouse_gestures import WHEEL_LINES, EventPicked, ScrollAsked
-from torchprof_tui.ui.explorer.lanes.screen_lines import MAX_FOLDED_ROWS, LaneLines, LineContent, ScreenLine
+from torchprof_tui.ui.lanes.mouse_gestures import WHEEL_LINES, EventPicked, ScrollAsked
+from torchprof_tui.ui.lanes.screen_lines import MAX_FOLDED_ROWS, LaneLines, LineContent, ScreenLine
 
 
 @dataclass

@@ -25,7 +25,7 @@ from torchprof_tui.trace.query.viewport_cells import compute_highest_values
 from torchprof_tui.ui.common.event_styles import BLANK, GRID, CellForm, style_index
 from torchprof_tui.ui.common.name_display import DisplayNames
 from torchprof_tui.ui.common.painted_widget import PaintedWidget
-from torchprof_tui.ui.explorer.lanes.bar_painter import (
+from torchprof_tui.ui.lanes.bar_painter import (
     BarTexts,
     Decoration,
     StyledCells,
@@ -33,20 +33,20 @@ from torchprof_tui.ui.explorer.lanes.bar_painter import (
     draw_level_graph,
     style_cells,
 )
-from torchprof_tui.ui.explorer.lanes.event_labels import EventNotes
-from torchprof_tui.ui.explorer.lanes.gap_labels import GapLabels
-from torchprof_tui.ui.explorer.lanes.lane_frame import (
+from torchprof_tui.ui.lanes.event_labels import EventNotes
+from torchprof_tui.ui.lanes.gap_labels import GapLabels
+from torchprof_tui.ui.lanes.lane_frame import (
     LaneFrame,
     build_frame,
     find_lines_of_events,
     force_events,
     is_cpu_only,
 )
-from torchprof_tui.ui.explorer.lanes.launch_line import LinkEnd, route_link
-from torchprof_tui.ui.explorer.lanes.mouse_gestures import Drag, EventPicked, build_wheel_message
-from torchprof_tui.ui.explorer.lanes.path_cells import PathCells, RowTimes, select_path_cells
-from torchprof_tui.ui.explorer.lanes.screen_lines import LaneLines, LineContent, ScreenLine
-from torchprof_tui.ui.explorer.lanes.seam_marks import SEAM, find_seam_time, list_seam_columns
+from torchprof_tui.ui.lanes.launch_line import LinkEnd, route_link
+from torchprof_tui.ui.lanes.mouse_gestures import Drag, EventPicked, build_wheel_message
+from torchprof_tui.ui.lanes.path_cells import PathCells, RowTimes, select_path_cells
+from torchprof_tui.ui.lanes.screen_lines import LaneLines, LineContent, ScreenLine
+from torchprof_tui.ui.lanes.seam_marks import SEAM, find_seam_time, list_seam_columns
 
 
 @dataclass

@@ -8,7 +8,7 @@ from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.trace_builder import cpu, kernel, trace
 from torchprof_tui.trace.model.lanes import Role
-from torchprof_tui.ui.explorer.lanes.lane_view_state import LaneViewState
+from torchprof_tui.ui.lanes.lane_view_state import LaneViewState
 
 
 def test_the_busiest_stream_is_pinned_where_the_lanes_scroll() -> None:

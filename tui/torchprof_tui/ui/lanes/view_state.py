@@ -15,13 +15,13 @@ from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Step, Trace
 from torchprof_tui.trace.query.navigation import extent
 from torchprof_tui.trace.query.viewport import Viewport
-from torchprof_tui.ui.explorer.goto_target import StepNumber, parse_goto_target
-from torchprof_tui.ui.explorer.lanes.lane_view_state import LaneViewState
-from torchprof_tui.ui.explorer.lanes.screen_lines import LaneArrangement
-from torchprof_tui.ui.explorer.range_mark import RangeMark
-from torchprof_tui.ui.explorer.repeat_folding import RepeatFolding
-from torchprof_tui.ui.explorer.search_state import NameSearch
-from torchprof_tui.ui.explorer.view_history import View, ViewHistory
+from torchprof_tui.ui.lanes.goto_target import StepNumber, parse_goto_target
+from torchprof_tui.ui.lanes.lane_view_state import LaneViewState
+from torchprof_tui.ui.lanes.range_mark import RangeMark
+from torchprof_tui.ui.lanes.repeat_folding import RepeatFolding
+from torchprof_tui.ui.lanes.screen_lines import LaneArrangement
+from torchprof_tui.ui.lanes.search_state import NameSearch
+from torchprof_tui.ui.lanes.view_history import View, ViewHistory
 
 ZOOM_FACTOR = 0.75
 """Share of the visible time that one key press keeps; five presses keep about a quarter."""

@@ -7,7 +7,7 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 
 from tests.helpers.explorer_app import event_of, explorer, text_of, two_steps
-from torchprof_tui.ui.explorer.lanes.timeline import Timeline
+from torchprof_tui.ui.lanes.timeline import Timeline
 
 
 class Watched:

@@ -18,9 +18,9 @@ from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
-from torchprof_tui.ui.explorer.lanes.bar_painter import draw_level_graph
-from torchprof_tui.ui.explorer.lanes.mouse_gestures import MIN_DRAG_CELLS, JumpAsked, build_wheel_message
-from torchprof_tui.ui.explorer.lanes.step_labels import abbreviate_serving
+from torchprof_tui.ui.lanes.bar_painter import draw_level_graph
+from torchprof_tui.ui.lanes.mouse_gestures import MIN_DRAG_CELLS, JumpAsked, build_wheel_message
+from torchprof_tui.ui.lanes.step_labels import abbreviate_serving
 
 
 @dataclass

@@ -10,7 +10,7 @@ from torchprof_tui.analysis.repetition.step_list import are_repetitions
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.query import linked_events, navigation
-from torchprof_tui.ui.explorer.view_state import ViewState
+from torchprof_tui.ui.lanes.view_state import ViewState
 
 
 class SelectionMoves:

@@ -8,7 +8,7 @@ from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query import navigation
-from torchprof_tui.ui.explorer.lanes.screen_lines import LaneArrangement, LaneLines, rank_rows
+from torchprof_tui.ui.lanes.screen_lines import LaneArrangement, LaneLines, rank_rows
 
 MAX_FIRST_PINS_SHARE = 0.25
 """Streams are pinned at first on at most this share of the height: the CPU lanes need the rest."""

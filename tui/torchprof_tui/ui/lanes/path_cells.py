@@ -11,7 +11,7 @@ import numpy as np
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.level_of_detail import cell_edges
-from torchprof_tui.ui.explorer.lanes.lane_frame import LaneFrame, list_rows
+from torchprof_tui.ui.lanes.lane_frame import LaneFrame, list_rows
 
 
 class RowTimes(Protocol):

@@ -26,7 +26,7 @@ from torchprof_tui.ui.common.event_styles import (
     style_index,
 )
 from torchprof_tui.ui.common.name_display import DisplayNames
-from torchprof_tui.ui.explorer.lanes.bar_painter import (
+from torchprof_tui.ui.lanes.bar_painter import (
     BarTexts,
     Decoration,
     build_strips,

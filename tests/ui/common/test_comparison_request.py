@@ -6,7 +6,7 @@ import pytest
 
 from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, StepSelection
-from torchprof_tui.ui.diff.comparison_request import ComparisonRequest, parse_request
+from torchprof_tui.ui.common.comparison_request import ComparisonRequest, parse_request
 
 THREE_FOUR = StepSelection((3, 3)), StepSelection((4, 4))
 

@@ -17,7 +17,7 @@ from torchprof_tui.ui.later_screens import create_diff_screen, update_recent_and
 if TYPE_CHECKING:
     from torchprof_tui.trace.loading.opener import TraceOpener
     from torchprof_tui.trace.model.trace import Trace
-    from torchprof_tui.ui.diff.comparison_request import ComparisonRequest
+    from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 
 
 class ComparingApp(App[None]):

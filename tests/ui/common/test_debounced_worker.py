@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from textual.message import Message
 
-from torchprof_tui.ui.explorer import debounced_worker
-from torchprof_tui.ui.explorer.debounced_worker import (
+from torchprof_tui.ui.common import debounced_worker
+from torchprof_tui.ui.common.debounced_worker import (
     DEBOUNCE_SECONDS,
     MAX_DEBOUNCE_SECONDS,
     MAX_REPEAT_SECONDS,

@@ -9,9 +9,9 @@ from tests.helpers.trace_builder import cpu, kernel, trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.ranks.collective_records import read_collectives
 from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
-from torchprof_tui.ui.explorer.lanes.screen_lines import LineContent
-from torchprof_tui.ui.explorer.selection_moves import SelectionMoves
-from torchprof_tui.ui.explorer.view_state import NOTHING_TO_CLEAR, ViewState
+from torchprof_tui.ui.lanes.screen_lines import LineContent
+from torchprof_tui.ui.lanes.selection_moves import SelectionMoves
+from torchprof_tui.ui.lanes.view_state import NOTHING_TO_CLEAR, ViewState
 
 US = 1000
 

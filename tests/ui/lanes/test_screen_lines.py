@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.trace_builder import counter, cpu, kernel, trace
-from torchprof_tui.ui.explorer.lanes import screen_lines
-from torchprof_tui.ui.explorer.lanes.screen_lines import (
+from torchprof_tui.ui.lanes import screen_lines
+from torchprof_tui.ui.lanes.screen_lines import (
     MAX_FOLDED_ROWS,
     LaneArrangement,
     LaneLines,
