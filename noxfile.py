@@ -1,8 +1,8 @@
 """Sessions of checks; `nox -l` lists them.
 
 `.ci/run` runs lint, types, contracts and wheel, and the tests by the README's own command, which leaves out those of
-`long`. The workflows run all of them. With `--no-venv` a session uses the tools that are installed beside nox. uv is used where it is installed;
-`UV_TORCH_BACKEND=cpu` then spares the gigabytes of CUDA that torch brings on Linux.
+`long`. The workflows run all of them. With `--no-venv` a session uses the tools that are installed beside nox. uv is
+used where it is installed; `UV_TORCH_BACKEND=cpu` then spares the gigabytes of CUDA that torch brings on Linux.
 """
 
 from __future__ import annotations
