@@ -17,6 +17,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "docs" / "man"
 EXIT_STATUS = (
     ("0", "The command did what it was asked."),
     ("1", "The answer is no: \\-\\-fail\\-on found something."),
+    ("3", "\\-\\-fail\\-on asks what the trace cannot tell; \\-\\-undecided pass makes it 0."),
     ("2", "The call, the input or the configuration file is wrong; one line on standard error says what."),
     ("128+n", "The program was ended by signal n: 130 by Ctrl-C, 143 by SIGTERM, 129 by a closed terminal."),
 )

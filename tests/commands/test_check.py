@@ -103,10 +103,16 @@ def test_a_range(capsys: pytest.CaptureFixture[str]) -> None:
         (waiting(), "fired", 1),
         (healthy(), "fired", 0),  # it computes, and has a chain: worth knowing, nothing to fail on
         (healthy(), "compute-bound", 1),  # who asks for it by name gets it
+        (waiting(), "memory-growth", 3),  # no memory was recorded
+        (waiting(), "memory-growth,compute-bound", 3),
+        (waiting(), "memory-growth,overhead-bound", 1),  # found is found
+        (waiting()[:1], "fired", 3),  # nothing can be looked for
     ],
 )
 def test_exit_status_for_ci(written: Any, entries: list[dict[str, Any]], fail_on: str, status: int) -> None:
     assert main(["check", written(entries), "--fail-on", fail_on, "--no-cache"]) == status
+    allowed = main(["check", written(entries), "--fail-on", fail_on, "--no-cache", "--undecided", "pass"])
+    assert allowed == (0 if status == 3 else status)
 
 
 @pytest.mark.parametrize(
@@ -282,11 +288,12 @@ def test_a_partial_file_is_told_and_never_fine_silently(
 ) -> None:
     cut = tmp_path / "cut.json"
     cut.write_text(Path(written(healthy())).read_text()[:-150])
-    assert main(["check", str(cut), "--json", "--no-cache", "--fail-on", "graph-replay"]) == 0
+    assert main(["check", str(cut), "--json", "--no-cache", "--fail-on", "graph-replay"]) == 3
     out, err = capsys.readouterr()
     assert err.splitlines() == [
         f"torchprof-tui: {cut} is partial: cut short; see `info`",
         "torchprof-tui: --fail-on: undetermined: graph-replay: the file is partial (cut short)",
+        "torchprof-tui: --fail-on cannot be decided: exit status 3; to allow it: --undecided pass",
     ]
     (lost,) = json.loads(out)["partial"]
     assert (lost["kind"], lost["count"]) == ("cut short", 1)

@@ -183,12 +183,18 @@ def test_a_difference_within_the_noise_does_not_fail(capsys: pytest.CaptureFixtu
     assert "within the noise" in " ".join(out.split())
 
 
-def test_one_step_cannot_tell_and_does_not_fail(capsys: pytest.CaptureFixture[str], written: Any) -> None:
+def test_one_step_cannot_tell_and_does_not_pass(capsys: pytest.CaptureFixture[str], written: Any) -> None:
     before, after = written("before.json", 500, steps=1), written("after.json", 600, steps=1)
     status, out, err = call_main(capsys, "diff", before, after, "--no-cache", "--fail-on", "+5%")
-    assert status == 0
+    assert status == 3
     assert "cannot tell whether by chance" in " ".join(out.split())
     assert "--fail-on: cannot be told" in err
+    assert err.endswith("--fail-on cannot be decided: exit status 3; to allow it: --undecided pass\n")
+    words = ("diff", before, after, "--no-cache", "--json", "--undecided", "pass")
+    status, out, err = call_main(capsys, *words, "--fail-on", "+5%")
+    assert (status, json.loads(out)["failed"]) == (0, None)
+    assert "--fail-on: cannot be told" in err
+    assert "--undecided is about --fail-on" in read_error_line(capsys, *words)
     answer = ask(capsys, before, after)
     assert answer["step_us"]["noise"] is None
     assert "one step" in answer["step_us"]["cannot_tell"]

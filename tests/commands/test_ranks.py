@@ -109,7 +109,7 @@ def test_check_names_the_rank(folder: Path, capsys: pytest.CaptureFixture[str]) 
     worst = [one["at_stake_us"] for one in problems if one["within"] != "summary"]
     assert worst == sorted(worst, reverse=True)  # the summaries of the whole scope come after them
     assert call_main(capsys, "check", folder, "--fail-on", "straggler")[0] == 1
-    assert call_main(capsys, "check", folder / "rank1.json", "--fail-on", "straggler")[0] == 0
+    assert call_main(capsys, "check", folder / "rank1.json", "--fail-on", "straggler")[0] == 3  # cannot tell
     _, out, _ = call_main(capsys, "check", folder)
     assert "● straggler" in out
     assert "ranks 0, 2: " in out

@@ -103,7 +103,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program and return its exit status: 0 done, 1 the answer is no, 2 wrong call or input, 128 + signal."""
+    """Run the program and return its exit status: 0 done, 1 the answer is no, 2 wrong call or input, 3 undecided,
+    128 + signal.
+    """
     if arguments is None:  # not called by a test
         start_without_collections()
     words = list(sys.argv[1:] if arguments is None else arguments)

@@ -172,7 +172,11 @@ class Check(Answer, frozen=True, kw_only=True, tag=SCHEMA):
         list[str] | None, about("patterns of `--fail-on` that fired: the exit status is 1; only with `--fail-on`")
     ] = None
     undetermined: Annotated[
-        list[str] | None, about("patterns of `--fail-on` that cannot be checked here; only with `--fail-on`")
+        list[str] | None,
+        about(
+            "patterns of `--fail-on` that cannot be checked here: the exit status is 3 if one is named and none fired; "
+            "only with `--fail-on`"
+        ),
     ] = None
 
     @property

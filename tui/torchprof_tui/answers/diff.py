@@ -201,7 +201,8 @@ class Diff(Answer, frozen=True, kw_only=True, tag="torchprof-tui/diff/1"):
     by_name: Annotated[list[NameChange], about("all names, in the whole of both traces")]
     rows: Annotated[list[GroupChange] | None, about("rows of the table; only with --by class or cause")] = None
     failed: Annotated[
-        bool | UnsetType | None, about("the limit of `--fail-on` is exceeded; null if unknown; only with `--fail-on`")
+        bool | UnsetType | None,
+        about("the limit of `--fail-on` is exceeded; null, and exit status 3, if unknown; only with `--fail-on`"),
     ] = UNSET
 
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from torchprof_tui.commands.common.arguments import add_capture_option, add_trace_arguments
-
-if TYPE_CHECKING:
-    pass
+from torchprof_tui.commands.common.arguments import add_capture_option, add_trace_arguments, add_undecided_option
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,4 +20,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="exit with 1 if one of these was found; `fired`: any that costs time (notes and artefacts do not count); "
         "--json lists them as `failed_on`",
     )
+    add_undecided_option(parser)
     parser.add_argument("--range", metavar="T0:T1", help="check only this range: 12.5ms:30ms (µs without a unit)")

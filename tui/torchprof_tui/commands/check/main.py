@@ -12,6 +12,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, St
 from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
 from torchprof_tui.answers.check import build_check
 from torchprof_tui.commands.check.listing import print_patterns
+from torchprof_tui.commands.common.arguments import choose_undecided_status, reject_undecided_alone
 from torchprof_tui.commands.common.captures import use_captures
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs
@@ -24,6 +25,7 @@ ANY_FIRED = "fired"
 
 def run(options: argparse.Namespace) -> int:
     _reject_contradictions(options)
+    reject_undecided_alone(options)
     wanted = _parse_fail_on(options.fail_on)
     times = None if options.range is None else parse_time_range(options.range)
     if options.list:
@@ -42,9 +44,10 @@ def run(options: argparse.Namespace) -> int:
     else:
         import_text("check").print_report(report, only_problems=options.problems)
     failed = any(matches_fail_on(found, wanted) for found in report.findings)
-    if wanted and not failed:
-        _report_undecidable(report.findings, wanted)
-    return int(failed)
+    if failed or not wanted:
+        return int(failed)
+    _report_undecidable(report.findings, wanted)
+    return choose_undecided_status(options.undecided) if _is_undecided(report.findings, wanted) else 0
 
 
 def _reject_contradictions(options: argparse.Namespace) -> None:
@@ -83,6 +86,17 @@ def _find_undecidable(findings: list[Finding], wanted: frozenset[str]) -> list[F
         if found.state is State.CANNOT_TELL
         and (found.id in wanted or (any_problem and found.pattern.severity is Severity.PROBLEM))
     ]
+
+
+def _is_undecided(findings: list[Finding], wanted: frozenset[str]) -> bool:
+    """Return whether a pattern that `--fail-on` names cannot be checked, or with `fired` all that cost time cannot.
+
+    Some patterns need what most recordings do not have, such as several ranks: `fired` is about the others.
+    """
+    states = {found.id: found.state for found in findings}
+    problems = {found.state for found in findings if found.pattern.severity is Severity.PROBLEM}
+    is_named = any(states.get(word) is State.CANNOT_TELL for word in wanted)
+    return is_named or (ANY_FIRED in wanted and problems == {State.CANNOT_TELL})
 
 
 def _parse_fail_on(fail_on: str | None) -> frozenset[str]:

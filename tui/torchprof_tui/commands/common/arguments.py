@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import sys
 
-if TYPE_CHECKING:
-    pass
+from torchprof_tui.commands.common.errors import UsageError
+
+UNDECIDED_STATUS = 3
+"""Exit status where `--fail-on` asks what the trace cannot tell: a gate that does not know must not pass."""
 
 RANKS_HELP = "several files, a folder or a pattern: the ranks of one run"
 
@@ -47,3 +49,27 @@ def add_keep_metadata_option(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="keep environment variables and secrets in the metadata of the file",
     )
+
+
+def add_undecided_option(parser: argparse.ArgumentParser) -> None:
+    """Add --undecided, for commands with --fail-on."""
+    parser.add_argument(
+        "--undecided",
+        choices=("fail", "pass"),
+        help="where --fail-on cannot be decided: `fail`: exit status 3 (default); `pass`: 0",
+    )
+
+
+def reject_undecided_alone(options: argparse.Namespace) -> None:
+    """Raise UsageError for --undecided without --fail-on."""
+    if options.undecided is not None and options.fail_on is None:
+        raise UsageError("--undecided is about --fail-on, which is not given")
+
+
+def choose_undecided_status(undecided: str | None) -> int:
+    """Return the exit status where `--fail-on` cannot be decided, and report on stderr how to allow it."""
+    if undecided == "pass":
+        return 0
+    hint = f"exit status {UNDECIDED_STATUS}; to allow it: --undecided pass"
+    print(f"torchprof-tui: --fail-on cannot be decided: {hint}", file=sys.stderr)
+    return UNDECIDED_STATUS

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from torchprof_tui.commands.common.arguments import add_undecided_option
+
 GROUPINGS = ("op", "module", "kernel", "class", "cause")
 """What the rows of the second table are: `class` and `cause` group the account, the others match events."""
 
@@ -32,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="+5%",
         help="exit status 1 if a step of B takes that much longer than one of A (+5%%, +200us), beyond the noise",
     )
+    add_undecided_option(parser)
     parser.add_argument(
         "--capture",
         metavar="PATH",

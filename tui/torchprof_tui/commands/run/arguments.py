@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from torchprof_tui.commands.common.arguments import add_undecided_option
 from torchprof_tui.commands.open.arguments import add_appearance_options
 from torchprof_tui.runs.recording_request import DEFAULT_OUTPUT, OPTIONS, WORKLOADS, summarize_workload
 
@@ -57,5 +58,6 @@ def add_recording_options(parser: argparse.ArgumentParser, taken: Collection[str
         metavar="+5%",
         help="with --compare-to: exit status 1 if a step takes that much longer (+5%%, +200us), beyond the noise",
     )
+    add_undecided_option(parser)
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document; opens nothing")
     add_appearance_options(parser)

@@ -32,10 +32,11 @@ _BY = "op"
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The earlier recording, as `diff` opens it, and the value of `--fail-on`."""
+    """The earlier recording, as `diff` opens it, and the values of `--fail-on` and `--undecided`."""
 
     spec: str
     fail_on: str | None
+    undecided: str | None
 
     def compare(self, result: RunResult) -> int:
         """Print what changed from the earlier recording to the new one; returns the exit status of `diff`.
@@ -57,7 +58,8 @@ class Baseline:
         except (UsageError, TraceError) as error:
             raise _explain_failure(options, error) from error
         failed = UNSET if limit is None else limit.is_exceeded(comparison.account)
-        return as_fields(build_diff(comparison, _BY, failed)), diff_command.report_limit(comparison, limit)
+        document = as_fields(build_diff(comparison, _BY, failed))
+        return document, diff_command.report_limit(comparison, limit, self.undecided)
 
     def _diff_options(self, result: RunResult) -> argparse.Namespace:
         output = {
@@ -66,13 +68,14 @@ class Baseline:
             "markdown": False,
             "by": _BY,
             "fail_on": self.fail_on,
+            "undecided": self.undecided,
             "no_cache": False,
         }
         selection = {"steps": None, "range": None, "rank": None}
         return argparse.Namespace(a=self.spec, b=name_recording(result), **output, **selection)
 
 
-def find_baseline(compare_to: str, fail_on: str | None, request: RecordingRequest) -> Baseline:
+def find_baseline(compare_to: str, fail_on: str | None, undecided: str | None, request: RecordingRequest) -> Baseline:
     """Find the earlier recording and check that it opens, before anything is recorded.
 
     It is loaded once more for the comparison, from the cache, so that it takes no memory while the program runs.
@@ -90,7 +93,7 @@ def find_baseline(compare_to: str, fail_on: str | None, request: RecordingReques
         raise UsageError(f"--compare-to {spec}: {error}; nothing was recorded") from error
     if opened.cache_entry is not None:
         opened.cache_entry.close()
-    return Baseline(spec, fail_on)
+    return Baseline(spec, fail_on, undecided)
 
 
 def name_recording(result: RunResult) -> str:

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.answers.recording import build_recording
+from torchprof_tui.commands.common.arguments import reject_undecided_alone
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.open import main as open_command
@@ -75,10 +76,11 @@ def _find_baseline(options: argparse.Namespace, request: RecordingRequest) -> Ba
     if options.compare_to is None:
         if options.fail_on is not None:
             raise UsageError("--fail-on compares two recordings: add --compare-to LAST or a trace")
+        reject_undecided_alone(options)
         return None
     # Imported by name, as commands are: no other recording needs numpy in this process.
     found: Baseline = importlib.import_module("torchprof_tui.commands.run.baseline").find_baseline(
-        options.compare_to, options.fail_on, request
+        options.compare_to, options.fail_on, options.undecided, request
     )
     return found
 
