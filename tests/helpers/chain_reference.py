@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.helpers.slow_reference import covered, join_npu_work
+from tests.helpers.slow_reference import covered, is_gpu_work, join_npu_work
 from torchprof_tui.analysis.dispatch.chain import ChainFinder, JoinMethod
 from torchprof_tui.trace.model.trace import Trace
 
-_WORK = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset", "collective_comm", "mtia_ccp_events")
+_COLLECTIVES = "collective_comm"
 
 
 class ExpectedChain(NamedTuple):
@@ -32,7 +32,11 @@ class ReferenceChains:
         self._end = np.asarray(trace.start) + np.asarray(trace.duration)
         category = [str(entries[k].get("cat", "")).lower() for k in trace.ordinal.tolist()]
         number = [_correlation(entries[k]) for k in trace.ordinal.tolist()]
-        self.work = [row for row, cat in enumerate(category) if cat in _WORK]
+        self.work = [
+            row
+            for row, k in enumerate(trace.ordinal.tolist())
+            if is_gpu_work(entries[k]) or category[row] == _COLLECTIVES
+        ]
         calls: dict[int, int] = {}
         for suffix in ("_driver", "_runtime"):  # later writes win: runtime calls, and the first call of each kind
             for row in reversed(range(len(category))):

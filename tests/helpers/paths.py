@@ -16,7 +16,9 @@ SHARED_TRACES = ROOT / "../shared/traces"
 """Real traces that are not part of the repository; tests that need them skip where the folder is missing."""
 
 _TRACE_SUFFIXES = (".json", ".json.gz")
-_OTHER_SUFFIXES = (".key_averages.json", "execution_details.json")
+_OTHER_SUFFIXES = (".key_averages.json", "execution_details.json", "et.json.gz")
+"""Ends of names of other files than traces: the profiler's own table, TensorBoard's details, Chakra's operators."""
+
 _OTHER_FOLDERS = ("stragglers", "memory")
 """Folders of shared data that hold other kinds of JSON than traces."""
 

@@ -110,7 +110,14 @@ def _pair_stack(tokens: Sequence[Token], order: list[int], pairs: dict[int, int]
             pairs[open_begins[-1]] = end
 
 
-_GPU_CATEGORIES = frozenset(("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"))
+GPU_CATEGORIES = frozenset(("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset", "mtia_ccp_events"))
+WAITS = frozenset(("event_wait",))
+"""Names of entries on an MTIA's lanes that are waits, not work."""
+
+
+def is_gpu_work(entry: dict[str, Any]) -> bool:
+    """Whether an entry with a category is work of a GPU or of another accelerator."""
+    return str(entry.get("cat", "")).lower() in GPU_CATEGORIES and entry.get("name") not in WAITS
 
 
 def count_launches(entries: Sequence[dict[str, Any]]) -> tuple[int, int, int]:
@@ -131,7 +138,7 @@ def count_launches(entries: Sequence[dict[str, Any]]) -> tuple[int, int, int]:
             continue
         category = str(entry.get("cat", "")).lower()
         correlation = int((entry.get("args") or {}).get("correlation", -1))
-        if category in _GPU_CATEGORIES or (not category and str(entry.get("pid")) in npu_pids):
+        if is_gpu_work(entry) or (not category and str(entry.get("pid")) in npu_pids):
             gpu_events.append(correlation)
         elif category == "runtime" or category.endswith(("_runtime", "_driver")):
             calls.add(correlation)

@@ -173,6 +173,7 @@ async def test_a_foreign_past_run_is_shown_and_a_workload_does_not_inherit_its_o
         await pilot.pause()
         assert app.screen.query_one("#run-foreign").display
         assert "no interpreter /theirs/python" in shown(app, "#run-foreign")
+        await until(pilot, lambda: len(app._notifications) == 1)
         (note,) = app._notifications
         assert note.message == "left out, unknown to this version: --then explode --new"
         await pilot.press("down", "down", "enter")
