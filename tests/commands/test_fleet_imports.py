@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.command_line import read_error_line
 from tests.helpers.paths import SAMPLES
 
 pytest.importorskip("pyarrow")
@@ -51,3 +52,10 @@ def test_comparing_imports_neither_decoders_nor_pandas_nor_rich(tmp_path: Path) 
 def test_sketching_does_not_import_pandas(tmp_path: Path) -> None:
     modules = list_modules(SKETCH, RUN / "rank0.pt.trace.json.gz", tmp_path)
     assert not modules.intersection(("pandas", "pyarrow.compute", "rich", "textual"))
+
+
+def test_without_pyarrow_the_extra_of_the_documents_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert "pip install 'torchprof-tui[fleet]'" in read_error_line(capsys, "fleet", RUN)

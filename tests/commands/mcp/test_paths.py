@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import json
 import os
+import pickle
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.mcp_sessions import Session
 from torchprof_samples import find
+from torchprof_tui.analysis.memory.snapshots.snapshot_file import read_snapshot
 from torchprof_tui.commands.mcp.server import TOOLS
+from torchprof_tui.trace.core.errors import QUOTES, TraceError
 from torchprof_tui.trace.loading.capture_files import CAPTURE_FOLDER
 
 NAME = "a.pt.trace.json.gz"
@@ -154,3 +160,59 @@ async def test_a_snapshot_imports_nothing_from_the_working_folder(world: Path) -
     text, is_error = await Session(["."]).call("snapshot", trace=NAME, size="80x24")
     assert not is_error, text
     assert not (world / "in" / "imported").exists()
+
+
+MARK = "CANARY"
+NO_TRACES = {
+    ".env": f"TOKEN={MARK}\n",
+    "config.ini": f"[{MARK}]\nkey = {MARK}\n",
+    "config.yaml": f"token:\n  - {MARK}\n",
+    "config.json": json.dumps({MARK: MARK, "token": MARK}),
+    "text.json": json.dumps(MARK),
+    "list.json": json.dumps([MARK, {MARK: MARK}]),
+    "events.json": json.dumps({"traceEvents": MARK, MARK: MARK}),
+    "broken.json": f"{{{MARK}}}",
+    "cut.json": f'{{"a": "{MARK}',
+    "lines.jsonl": json.dumps({MARK: MARK}) + "\n" + json.dumps({MARK: MARK}),
+    "key.pem": f"-----BEGIN {MARK} KEY-----\n",
+    "text.gz": gzip.compress(f"TOKEN={MARK}".encode()),
+    "text.json.zst": MARK,
+    "text.pftrace": MARK * 50,
+    "any.pickle": pickle.dumps({MARK: MARK}),
+    "snapshot.pickle": pickle.dumps({"segments": [{"device": MARK}], "device_traces": [[MARK]], MARK: MARK}),
+}
+
+
+@pytest.mark.parametrize("name", [*NO_TRACES, "data.sqlite"])
+async def test_no_file_that_is_no_trace_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    path = tmp_path / name
+    if name in NO_TRACES:
+        content = NO_TRACES[name]
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    else:
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            database.execute(f"CREATE TABLE {MARK} (x)")
+    monkeypatch.setenv(QUOTES, "0")
+    session = Session([tmp_path])
+    for tool, side in (("overview", "trace"), ("memory_at", "trace"), ("diff", "a")):
+        other = {"b": "sample:linear_eager"} if tool == "diff" else {}
+        line = await session.read_error(tool, **{side: name}, **other)
+        assert MARK not in line
+    if name.endswith(".pickle"):
+        with pytest.raises(TraceError) as raised:
+            read_snapshot(path)
+        assert MARK not in str(raised.value)
+
+
+async def test_a_run_with_a_file_that_is_no_rank_does_not_quote_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = find("train_gpt_2ranks").path
+    shutil.copytree(source, tmp_path / "run")
+    damaged = sorted((tmp_path / "run").iterdir())[-1]
+    damaged.write_text(f"TOKEN={MARK}")
+    monkeypatch.setenv(QUOTES, "0")
+    session = Session([tmp_path])
+    for tool in ("overview", "findings", "fleet"):
+        text, _ = await session.call(tool, trace="run")
+        assert MARK not in text

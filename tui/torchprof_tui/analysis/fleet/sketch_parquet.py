@@ -1,4 +1,4 @@
-"""Sketches as Parquet: one row per rank and step, its collectives, kernels and ops as lists. Needs the extra `arrow`.
+"""Sketches as Parquet: one row per rank and step, its collectives, kernels and ops as lists. Needs the extra `fleet`.
 
 Columns of a row, with their units; times are ns from the rank's first event, sizes bytes:
 
@@ -47,7 +47,7 @@ from torchprof_tui.trace.core.optional_modules import import_extra
 if TYPE_CHECKING:
     import pyarrow as pa
 
-EXTRA = "arrow"
+EXTRA = "fleet"
 
 _VERSION_KEY = "torchprof_tui_sketch"
 

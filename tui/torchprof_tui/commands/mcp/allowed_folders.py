@@ -11,6 +11,7 @@ from pathlib import Path
 
 from torchprof_samples import SAMPLES, find
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.trace.core.typed_json import MAX_TEXT
 from torchprof_tui.trace.loading.capture_files import CAPTURE_FOLDER
 from torchprof_tui.trace.specs.address import is_remote
 from torchprof_tui.ui.start.local_traces import find_traces
@@ -43,7 +44,7 @@ class AllowedFolders:
         """Find a trace or a folder of ranks that may be read."""
         if spec.startswith(SAMPLE_PREFIX):
             return _find_sample(spec)
-        if "\0" in spec or not spec:
+        if "\0" in spec or not 0 < len(spec) <= MAX_TEXT:
             raise UsageError("trace: that is no path")
         for candidate in self._list_candidates(spec):
             path = os.path.realpath(candidate)

@@ -9,18 +9,18 @@ import os
 from torchprof_tui.commands.common.cut_file_guard import guard_mapped_files
 from torchprof_tui.commands.common.errors import UsageError
 
-PACKAGES = frozenset(("mcp", "mcp_types"))
-"""What the extra `mcp` brings and only the server needs."""
+_PROGRAM = "torchprof_"
+"""How the program's own packages are called; the server imports no others that its extra does not bring."""
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until stdin ends. Raises UsageError without the extra, or for a folder that is none."""
     try:
         server = importlib.import_module("torchprof_tui.commands.mcp.server")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in PACKAGES:
+    except ImportError as error:
+        if (error.name or _PROGRAM).startswith(_PROGRAM):
             raise
-        raise UsageError('an MCP server needs the extra mcp: pip install "torchprof-tui[mcp]"') from error
+        raise UsageError(f'mcp needs the extra mcp ({error}): pip install "torchprof-tui[mcp]"') from error
     guard_mapped_files()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     server.serve(options.folder or ["."], options.build_parser)

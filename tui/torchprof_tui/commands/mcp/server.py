@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,12 +14,14 @@ import mcp_types as types
 import msgspec
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
 
 from torchprof_tui import __version__
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.mcp import questions as asks
 from torchprof_tui.commands.mcp.answers import Answerer, BuildParser
-from torchprof_tui.trace.core.errors import format_error, is_expected
+from torchprof_tui.commands.mcp.invalid_messages import forward_messages
+from torchprof_tui.trace.core.errors import QUOTES, format_error, is_expected
 from torchprof_tui.trace.core.printable import clean
 
 INSTRUCTIONS = """\
@@ -110,9 +113,11 @@ TOOLS = {
 def serve(folders: Sequence[str], build_parser: BuildParser) -> None:
     """Serve over stdin and stdout until stdin ends. Raises UsageError for a folder that is none."""
     answerer = Answerer(folders, build_parser)
+    os.environ[QUOTES] = "0"  # an agent may ask about any file of the folders, not read it
     try:
         anyio.run(_serve_stdio, create_server(answerer))
     finally:
+        del os.environ[QUOTES]
         answerer.close()
 
 
@@ -140,8 +145,11 @@ def create_server(answerer: Answerer) -> Server[Any]:
 
 
 async def _serve_stdio(server: Server[Any]) -> None:
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+    send, receive = anyio.create_memory_object_stream[SessionMessage | Exception]()
+    async with stdio_server() as (read, write), anyio.create_task_group() as tasks:
+        tasks.start_soon(forward_messages, read, send, write.send)
+        await server.run(receive, write, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
 
 
 def _describe_tool(name: str, tool: ToolEntry) -> types.Tool:
@@ -166,7 +174,8 @@ def answer_call(answerer: Answerer, name: str, arguments: dict[str, Any]) -> typ
     except (UsageError, msgspec.ValidationError) as error:
         return _build_result(_format_line(str(error)), is_error=True)
     except Exception as error:  # the session goes on
-        line = format_error(error) if is_expected(error) else f"a bug of torchprof-tui: {type(error).__name__}: {error}"
+        # The message of an unexpected error may quote a file.
+        line = format_error(error) if is_expected(error) else f"a bug of torchprof-tui: {type(error).__name__}"
         return _build_result(_format_line(line), is_error=True)
 
 

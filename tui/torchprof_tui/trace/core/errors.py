@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import errno
+import os
 
 NOT_A_TRACE = "not a trace"
 """In the line about a file that could be read and holds something else."""
 
+QUOTES = "TORCHPROF_TUI_QUOTES"
+"""Environment variable, which worker processes inherit: "0" where errors may not quote files that are no traces."""
+
 
 class TraceError(ValueError):
     """The input is not a trace or cannot be read at all. `str()` is one line for the user."""
+
+
+def quote_file(text: str, otherwise: str = "") -> str:
+    """Return a part of an error that quotes a file that is no trace; `otherwise` where nothing may be quoted."""
+    return otherwise if os.environ.get(QUOTES) == "0" else text
 
 
 class UnreadableFileError(ValueError):

@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from torchprof_tui.trace.core.errors import quote_file
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.problems import excerpt
 from torchprof_tui.trace.json_text.repair import parse_values
@@ -80,8 +81,8 @@ def describe_file(head: bytes, name: str = "") -> str:
         return NSIGHT_REPORT if _REPORT_NAME.search(name) else "binary data"
     values = parse_values(head)
     if values is not None and len(values) == 1:
-        return f"the JSON value {excerpt(head)}"
-    return f"text that begins with: {excerpt(head[:400])}"
+        return quote_file(f"the JSON value {excerpt(head)}", "a JSON value")
+    return quote_file(f"text that begins with: {excerpt(head[:400])}", "text")
 
 
 def describe_object(keys: Collection[str], header: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from torchprof_tui.trace.core.bounded_json import is_nested_too_deeply, limit_nesting
-from torchprof_tui.trace.core.errors import NOT_A_TRACE, TraceError
+from torchprof_tui.trace.core.errors import NOT_A_TRACE, TraceError, quote_file
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.problems import (
     CUT_SHORT,
@@ -101,9 +101,8 @@ class JsonDocument:
             known = describe_object(self._listed_keys, self.header)
             if known:
                 raise self.not_a_trace_error(known)
-            raise self.not_a_trace_error(
-                f"a JSON object without traceEvents (keys: {excerpt(', '.join(self._listed_keys))})"
-            )
+            keys = quote_file(f" (keys: {excerpt(', '.join(self._listed_keys))})")
+            raise self.not_a_trace_error(f"a JSON object without traceEvents{keys}")
 
     def _peek_byte(self) -> bytes:
         self._window.fill(1)

@@ -30,7 +30,7 @@ from torchprof_tui.analysis.memory.snapshots.snapshot import (
     Snapshot,
 )
 from torchprof_tui.trace.core.arrays import I8, I64
-from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.errors import TraceError, quote_file
 
 MAX_BYTES = 1 << 31
 """The largest file that is read, decompressed: about ten times as much memory is needed to read it."""
@@ -67,9 +67,8 @@ def read_snapshot(path: str | Path) -> Snapshot:
     try:
         return build_snapshot(load_plain_pickle(_read_bytes(path)), str(path))
     except UnsafePickleError as error:
-        raise TraceError(
-            f"{path}: not read: {error}; a memory snapshot is a pickle of dicts, lists, texts and numbers only"
-        ) from error
+        line = f"{path}: not read{quote_file(f': {error}')}"
+        raise TraceError(f"{line}; a memory snapshot is a pickle of dicts, lists, texts and numbers only") from error
     except (EOFError, zlib.error) as error:
         raise TraceError(f"{path}: the compressed data is damaged ({error})") from error
     finally:
@@ -111,7 +110,8 @@ def build_snapshot(content: Any, label: str = "") -> Snapshot:
             _build_history(device, _as_list(entries)) for device, entries in enumerate(traces) if _as_list(entries)
         )
     except (TypeError, ValueError, OverflowError, KeyError, AttributeError) as error:
-        raise TraceError(f"{label}: not a memory snapshot: {' '.join(str(error).split())[:120]}") from error
+        reason = " ".join(str(error).split())[:120]
+        raise TraceError(f"{label}: not a memory snapshot{quote_file(f': {reason}')}") from error
     settings = content.get("allocator_settings")
     return Snapshot(label, segments, blocks, histories, dict(settings) if isinstance(settings, dict) else {})
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from torchprof_tui.trace.core.errors import NOT_A_TRACE, TraceError
+from torchprof_tui.trace.core.errors import NOT_A_TRACE, TraceError, quote_file
 from torchprof_tui.trace.core.problems import excerpt
 
 ROWS_PER_FETCH = 10_000
@@ -61,16 +61,19 @@ class ExportFile:
                 f"file:{quote(os.fspath(path.absolute()))}?mode=ro&immutable=1", uri=True, check_same_thread=False
             )
         except sqlite3.Error as error:
-            raise TraceError(f"{spec}: an SQLite file that cannot be opened: {excerpt(str(error))}") from error
+            raise TraceError(
+                f"{spec}: an SQLite file that cannot be opened{quote_file(f': {excerpt(str(error))}')}"
+            ) from error
         try:
             self._columns = self._read_schema()
         except (sqlite3.Error, UnicodeError, OverflowError) as error:
             self.close()
-            raise TraceError(f"{spec}: a damaged SQLite file: {excerpt(str(error))}") from error
+            reason = quote_file(f": {excerpt(str(error))}")
+            raise TraceError(f"{spec}: a damaged SQLite file{reason}") from error
         if not any(sign in self._columns for sign in _SIGNS):
             self.close()
-            names = excerpt(", ".join(sorted(self._columns))) or "none"
-            raise TraceError(f"{spec}: {NOT_A_TRACE}, but an SQLite database of another program (tables: {names})")
+            names = quote_file(f" (tables: {excerpt(', '.join(sorted(self._columns))) or 'none'})")
+            raise TraceError(f"{spec}: {NOT_A_TRACE}, but an SQLite database of another program{names}")
 
     @property
     def tables(self) -> frozenset[str]:
