@@ -8,7 +8,7 @@ from tests.helpers.explorer_app import explorer, settled, text_of, two_steps, un
 from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.explorer.scope_mode import ScopeMode
+from torchprof_tui.ui.explorer.scope_checks import ScopeMode
 from torchprof_tui.ui.lanes.view_state import ViewState
 
 LONG_NAME = "void " + "nested<int, " * 400 + "float" + ">" * 400
@@ -183,7 +183,7 @@ async def test_capital_v_goes_through_the_scopes_backwards() -> None:
         modes = []
         for key in "vVV":
             await pilot.press(key)
-            modes.append(screen._panel_controller.scope_mode)
+            modes.append(screen._panel_controller.scopes.mode)
         assert modes == [ScopeMode.SELECTION, ScopeMode.SCREEN, ScopeMode.TRACE]
         assert "whole trace" in text_of(screen)
 

@@ -22,6 +22,7 @@ from torchprof_tui.trace.sources.program_file import ProgramFile
 from torchprof_tui.trace.sources.program_file_reader import ProgramFileReader
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.panels.chain_panel import ChainPanel
+from torchprof_tui.ui.explorer.panels.kernel_panel import KernelPanel
 from torchprof_tui.ui.source.source_screen import SourceScreen
 from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
@@ -97,8 +98,8 @@ async def test_a_real_kernel_and_what_limits_it(size: tuple[int, int]) -> None:
     async with explorer(shown, size) as (screen, pilot):
         select(screen, event_of(shown, "nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT"))
         await pilot.press("k")
-        await until(pilot, lambda: screen._panel_controller.kernel_panel._kernel is not None)
-        panel = screen._panel_controller.kernel_panel.text()
+        await until(pilot, lambda: screen.query_one(KernelPanel)._kernel is not None)
+        panel = screen.query_one(KernelPanel).text()
         for part in (
             "grid 4×2×1 = 8 blocks",
             "168 registers a thread",
@@ -239,7 +240,7 @@ async def test_a_long_name_leaves_room_for_what_is_said_of_it() -> None:
         select(screen, event_of(shown, name))
         await pilot.press("k")
         await until(pilot, lambda: "grid 4×1×1" in text_of(screen))
-        assert "".join(screen._panel_controller.kernel_panel.text().split()).count("space_59::kernel") == 1
+        assert "".join(screen.query_one(KernelPanel).text().split()).count("space_59::kernel") == 1
 
 
 def program(folder: Path) -> tuple[Trace, Path]:
@@ -354,4 +355,4 @@ async def test_an_annotation_is_a_line_without_a_file() -> None:
         await pilot.press("down")
         assert "the end of the chain" in text_of(screen)
         await pilot.press("up")
-        assert screen.query_one(ChainPanel).line_under_cursor is None
+        assert not screen.query_one(ChainPanel).is_on_line

@@ -20,7 +20,7 @@ from torchprof_tui.ui.common.painted_widget import PaintedWidget
 from torchprof_tui.ui.common.panel_dock import PanelTabs
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.panels.cheatsheet_text import NOTE_SIGN, PROBLEM_SIGN, choose_sign
-from torchprof_tui.ui.explorer.scope_mode import ScopeMode
+from torchprof_tui.ui.explorer.scope_checks import ScopeMode
 from torchprof_tui.ui.guess.guess_screen import GuessScreen
 from torchprof_tui.ui.source.source_screen import SourceScreen
 
@@ -160,7 +160,7 @@ async def test_it_follows_the_screen_and_the_selection() -> None:
         assert "on screen · " in text_of(screen)
         assert "first-step-wide" not in fired(screen)
         await pilot.press("v")
-        assert screen._panel_controller.scope_mode is ScopeMode.SELECTION
+        assert screen._panel_controller.scopes.mode is ScopeMode.SELECTION
         await settled(pilot)
         assert "selection · " in text_of(screen)
         await pilot.press("v")

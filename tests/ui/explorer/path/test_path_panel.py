@@ -17,19 +17,19 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.event_styles import CellForm, Emphasis, style_index
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.explorer.path import path_controller
-from torchprof_tui.ui.explorer.path.path_controller import PathController
+from torchprof_tui.ui.explorer.path import path_panel
+from torchprof_tui.ui.explorer.path.path_panel import PathPanel
 from torchprof_tui.ui.explorer.path.path_scope import PathScope
 from torchprof_tui.ui.explorer.path.shown_path import PathRead
 from torchprof_tui.ui.lanes.timeline import Timeline
 
 
-def controller_of(screen: ExplorerScreen) -> PathController:
-    return screen._panel_controller.path
+def panel_of(screen: ExplorerScreen) -> PathPanel:
+    return screen._panel_controller.path_panel
 
 
 def label_of(screen: ExplorerScreen) -> str:
-    shown = controller_of(screen).panel.shown
+    shown = panel_of(screen).shown
     assert shown is not None
     return shown.scope.label
 
@@ -82,13 +82,13 @@ async def test_the_panel_sums_the_path_and_the_lanes_dim_the_rest() -> None:
 
 async def test_while_it_is_computed_the_screen_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     released = threading.Event()
-    read = path_controller.read_path
+    read = path_panel.read_path
 
     def wait_and_read(shown: Trace, scope: PathScope) -> PathRead:
         assert released.wait(60)
         return read(shown, scope)
 
-    monkeypatch.setattr(path_controller, "read_path", wait_and_read)
+    monkeypatch.setattr(path_panel, "read_path", wait_and_read)
     async with explorer(long_wait(), (120, 40)) as (screen, pilot):
         await pilot.press("C")
         await pilot.pause(0.1)
@@ -138,7 +138,7 @@ async def test_enter_shows_a_segment_and_n_walks_along_the_path() -> None:
         view = screen.view_state.viewport
         assert view.t0 <= shown.start[gemm]
         assert shown.start[gemm] + shown.duration[gemm] <= view.t1
-        shares = len(controller_of(screen).panel.shown.path.shares)  # type: ignore[union-attr]
+        shares = len(panel_of(screen).shown.path.shares)  # type: ignore[union-attr]
         await pilot.press(*["down"] * shares)
         await pilot.press("n")
         said = [screen.query_one(StatusLine).message]
@@ -147,7 +147,7 @@ async def test_enter_shows_a_segment_and_n_walks_along_the_path() -> None:
             said.append(screen.query_one(StatusLine).message)
         await pilot.press("N")
         assert screen.query_one(StatusLine).message == said[2]
-        count = len(controller_of(screen).panel.shown.path.segments)  # type: ignore[union-attr]
+        count = len(panel_of(screen).shown.path.segments)  # type: ignore[union-attr]
         numbers = [int(line.removeprefix("critical path, ").split(" of ")[0]) for line in said]
         assert [(number - numbers[0]) % count for number in numbers] == [0, 1, 2, 3]
         await pilot.press(*["up"] * 99)
@@ -249,14 +249,14 @@ async def test_of_several_ranks_it_is_the_path_of_all_first(late_ranks: Trace) -
         screen.view_state.select(ranks.all_ranks[2].steps[0].event)
         await pilot.press("C")
         await settled(pilot)
-        shown = controller_of(screen).panel.shown
+        shown = panel_of(screen).shown
         assert shown is not None
         assert shown.rank_label == "all 3 ranks"
         text = text_of(screen)
         assert "all 3 ranks, ProfilerStep#0" in text
         assert "on the path: rank 1 59 %, rank 0 41 %" in text
         assert [shown.segment(index).rank for index in (0, len(shown.path.segments) - 1)] == [1, 0]
-        assert controller_of(screen).panel.describe_segment(shown.segment(1)).startswith("rank 1 ")
+        assert panel_of(screen).describe_segment(shown.segment(1)).startswith("rank 1 ")
         used = {row for row in range(ranks.row_index.rows) if shown.rows.first[row + 1] > shown.rows.first[row]}
         on_rows = {
             rank.number
@@ -268,10 +268,10 @@ async def test_of_several_ranks_it_is_the_path_of_all_first(late_ranks: Trace) -
         screen.view_state.select(ranks.all_ranks[0].steps[0].event)  # the same step: the same path
         screen._refresh_widgets()
         await settled(pilot)
-        assert controller_of(screen).panel.shown is shown
+        assert panel_of(screen).shown is shown
         await pilot.press("C", "C")
         await settled(pilot)
-        assert not controller_of(screen).is_on
+        assert not panel_of(screen).is_on
 
 
 async def test_the_next_c_shows_the_path_of_the_selected_rank(ranks: Trace) -> None:
@@ -281,7 +281,7 @@ async def test_the_next_c_shows_the_path_of_the_selected_rank(ranks: Trace) -> N
         screen.view_state.select(second.steps[1].event)
         await pilot.press("C", "C")
         await settled(pilot)
-        shown = controller_of(screen).panel.shown
+        shown = panel_of(screen).shown
         assert shown is not None
         assert (shown.scope.rank_index, shown.rank_label) == (1, "rank 1")
         assert "rank 1, ProfilerStep#" in text_of(screen)

@@ -22,6 +22,10 @@ MAX_REPEAT_SECONDS, REPEAT_FACTOR = 0.08, 1.5
 competes with the frames of keys that are pressed quickly. Single keys come at longer intervals."""
 
 
+class WorkResult(Message):
+    """Base class of results that a screen passes on to whichever of its parts has a handler of that name."""
+
+
 class DebouncedWorker:
     """Run one piece of work per subject: a later one replaces an earlier one that has not finished."""
 

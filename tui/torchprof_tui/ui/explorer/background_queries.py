@@ -18,6 +18,7 @@ from torchprof_tui.analysis.repetition.step_list import keep_repeated_steps
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Step, Trace
+from torchprof_tui.ui.common.debounced_worker import WorkResult
 from torchprof_tui.ui.lanes.event_labels import EventNotes
 from torchprof_tui.ui.lanes.gap_labels import GapLabels
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class VerdictDecided(Message):
+class VerdictDecided(WorkResult):
     """The verdict on the whole trace (of the rank at `rank_index`), before its patterns have been checked."""
 
     verdict: Verdict
@@ -46,7 +47,7 @@ class VerdictDecided(Message):
 
 
 @dataclass
-class TraceChecked(Message):
+class TraceChecked(WorkResult):
     """The cheatsheet of the whole trace (of the rank at `rank_index`) has been checked.
 
     What the labels of its lanes show besides names is known, too.
@@ -57,7 +58,7 @@ class TraceChecked(Message):
 
 
 @dataclass
-class ScopeChecked(Message):
+class ScopeChecked(WorkResult):
     """The cheatsheet of the current scope (of the rank at `rank_index`) has been checked."""
 
     checked: CheckResult
@@ -65,14 +66,14 @@ class ScopeChecked(Message):
 
 
 @dataclass
-class RangeRead(Message):
+class RangeRead(WorkResult):
     """The statistics of a marked range have been computed."""
 
     range: RangeStatistics
 
 
 @dataclass
-class DiagnosisReady(Message):
+class DiagnosisReady(WorkResult):
     """The trace doctor has made its diagnosis."""
 
     diagnosis: Diagnosis

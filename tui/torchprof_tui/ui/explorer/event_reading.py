@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from textual.message import Message
-
 from torchprof_tui.analysis.dispatch.chain import Chain, ChainFinder
 from torchprof_tui.analysis.dispatch.event_context import EventContext, read_event_context
 from torchprof_tui.analysis.dispatch.source_line import SourceLine, SourceLineFinder
@@ -14,10 +12,11 @@ from torchprof_tui.analysis.graphs.captured_ops import is_ready
 from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary, summarize_kernel
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.debounced_worker import WorkResult
 
 
 @dataclass
-class EventContextRead(Message):
+class EventContextRead(WorkResult):
     """A worker has read what is slow to read about an event, such as its args."""
 
     event: int
@@ -26,7 +25,7 @@ class EventContextRead(Message):
 
 
 @dataclass
-class ChainRead(Message):
+class ChainRead(WorkResult):
     """A worker has read the dispatch chain through an event, the summary of the kernel at its end, and its line.
 
     `captured`: of a replayed kernel the chain in its capture, or the reason why there is none; None for all others.

@@ -64,7 +64,7 @@ class ExplorerScreen(ExplorerView):
 
     def action_scroll_page(self, direction: int) -> None:
         """Scroll the part that has the keys by a page: the active panel, else the lanes."""
-        if self.details_open and (self._panel_controller.has_keys or self.panel_size is PanelSize.WHOLE):
+        if self.details_open and (self._panel_controller.active_panel.has_keys or self.panel_size is PanelSize.WHOLE):
             self.action_scroll_panel(direction)
             return
         page = max(1, self.view_state.lane_view.height - 2)
@@ -121,7 +121,7 @@ class ExplorerScreen(ExplorerView):
 
     def action_scope(self, direction: int) -> None:
         self.details_open = True
-        self._run_move(partial(self._panel_controller.cycle_scope_mode, direction))
+        self._run_move(partial(self._panel_controller.cheatsheet_panel.cycle_scope, direction))
 
     def action_labels(self) -> None:
         self._run_move(self._panel_controller.toggle_labels)
@@ -171,7 +171,7 @@ class ExplorerScreen(ExplorerView):
 
     def action_finding(self, number: int) -> None:
         self.details_open = True
-        self._run_move(partial(self._panel_controller.go_to_finding, number))
+        self._run_move(partial(self._panel_controller.cheatsheet_panel.go_to_finding, number))
 
     def _run_fold(self, lanes: tuple[int, ...]) -> None:
         """Fold or unfold lanes, and share out the screen again where ranks were opened or closed."""
@@ -255,8 +255,8 @@ class ExplorerScreen(ExplorerView):
         """Show the critical path and its panel, or hide both."""
         if self._lacks_lanes():
             return
-        message = self._panel_controller.path.toggle()
-        if self._panel_controller.path.is_on:
+        message = self._panel_controller.path_panel.toggle()
+        if self._panel_controller.path_panel.is_on:
             self.details_open = True
             self._dock.show_panel("path")
         elif self._dock.active_name == "path":
@@ -267,7 +267,7 @@ class ExplorerScreen(ExplorerView):
         """Ask for changes of the step, and show the step time that they lead to in the panel of the critical path."""
         if self._lacks_lanes():
             return
-        if not self._panel_controller.path.is_on:
+        if not self._panel_controller.path_panel.is_on:
             self.action_path()
         self.details_open = True
         self._dock.show_panel("path")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from textual import events
+from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.reactive import var
@@ -23,17 +23,11 @@ from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.debounced_worker import WorkResult
 from torchprof_tui.ui.common.keys import key_hints
 from torchprof_tui.ui.common.screen_state import is_removed
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.terminal_info import follow_theme
-from torchprof_tui.ui.explorer.background_queries import (
-    DiagnosisReady,
-    RangeRead,
-    ScopeChecked,
-    TraceChecked,
-    VerdictDecided,
-)
 from torchprof_tui.ui.explorer.child_screens import ChildScreens
 from torchprof_tui.ui.explorer.lanes_area import LanesArea
 from torchprof_tui.ui.explorer.layout import PanelSize, too_small_message
@@ -46,9 +40,7 @@ from torchprof_tui.ui.lanes.timeline import LanesResized
 from torchprof_tui.ui.lanes.view_state import NO_LANES, ViewState
 
 if TYPE_CHECKING:
-    from torchprof_tui.ui.explorer.event_reading import ChainRead, EventContextRead
     from torchprof_tui.ui.explorer.path.shown_forecast import WhatIfRead
-    from torchprof_tui.ui.explorer.path.shown_path import PathRead
 
 STAGE_SECONDS = 0.2
 """Seconds between updates of the sign that a trace is still being loaded."""
@@ -78,7 +70,7 @@ class ExplorerView(Screen[None]):
         )
         self._dock = self._panel_controller.dock
         self._status = StatusLine(id="status")
-        what_if = WhatIfController(self, self.view_state, self._panel_controller.path.panel)
+        what_if = WhatIfController(self, self.view_state, self._panel_controller.path_panel)
         self._prompts = PromptController(self, self.view_state, self.moves, what_if, self._refresh_widgets)
         self._child_screens = ChildScreens(self.view_state)
         self._data_loss_line = summarize_losses(trace)
@@ -86,7 +78,7 @@ class ExplorerView(Screen[None]):
     def compose(self) -> ComposeResult:
         yield Static("", id="too-small", markup=False)
         yield self._lanes_area.title
-        yield self._panel_controller.verdict_line
+        yield self._panel_controller.scopes.verdict_line
         yield self._lanes_area.overview
         yield self._lanes_area.ruler
         with Horizontal(id="lanes"):
@@ -127,7 +119,7 @@ class ExplorerView(Screen[None]):
         panel_size = self.panel_size if self.details_open and self.trace.lanes else PanelSize.NORMAL
         layout = self._lanes_area.apply_layout(*self.size, panel_size)
         self.set_class(not layout.verdict, "low")
-        self._panel_controller.verdict_line.styles.height = max(layout.verdict, 1)
+        self._panel_controller.scopes.verdict_line.styles.height = max(layout.verdict, 1)
         self.set_class(panel_size is PanelSize.WHOLE, "panels-only")
         self._dock.styles.height = layout.dock
         self._dock.show_side_by_side(layout.panels, self.size.width)
@@ -156,7 +148,7 @@ class ExplorerView(Screen[None]):
         """Show the panel, and the scope of the cheatsheet, that another explorer shows. Call it before mounting."""
         if other._dock.active_name in self._dock.names:
             self._first_panel = other._dock.active_name
-        self._panel_controller.scope_mode = other._panel_controller.scope_mode
+        self._panel_controller.scopes.mode = other._panel_controller.scopes.mode
 
     # -- showing the state ---------------------------------------------------------------------------------
 
@@ -199,37 +191,19 @@ class ExplorerView(Screen[None]):
         """Return how to open a rank, for the first screen of ranks that do not fit."""
         return "space opens a rank" if self.view_state.lane < 0 and self.view_state.lane_view.has_folded_rank else ""
 
-    def on_event_context_read(self, message: EventContextRead) -> None:
-        self._panel_controller.update_details(message)
+    @on(WorkResult)
+    def _pass_result(self, result: WorkResult) -> None:
+        message = self._panel_controller.receive(result)
+        if message:
+            self._refresh_widgets(message)
 
-    def on_chain_read(self, message: ChainRead) -> None:
-        self._panel_controller.update_chain(message)
-
-    def on_diagnosis_ready(self, message: DiagnosisReady) -> None:
-        self._panel_controller.update_doctor(message)
-
-    def on_path_read(self, message: PathRead) -> None:
-        said = self._panel_controller.path.receive(message)
-        if said:
-            self._refresh_widgets(said)
-
-    def on_what_if_read(self, message: WhatIfRead) -> None:
-        self._prompts.receive_forecast(message)
-
-    def on_range_read(self, message: RangeRead) -> None:
-        self._panel_controller.update_range(message)
-
-    def on_verdict_decided(self, message: VerdictDecided) -> None:
-        self._panel_controller.update_verdict(message)
-
-    def on_trace_checked(self, message: TraceChecked) -> None:
-        self._panel_controller.update_trace_findings(message)
+    def on_trace_checked(self) -> None:
         if are_repetitions(self.view_state.current_steps()):  # found with the check: they have lines of their own
             self._lanes_area.update_widgets()
             self._apply_layout()
 
-    def on_scope_checked(self, message: ScopeChecked) -> None:
-        self._panel_controller.update_scope_findings(message)
+    def on_what_if_read(self, message: WhatIfRead) -> None:
+        self._prompts.receive_forecast(message)
 
     def watch_details_open(self, is_open: bool) -> None:
         self.set_class(not is_open, "no-dock")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -16,10 +17,11 @@ from torchprof_tui.ui.common.line_label import describe_kind
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun
-from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
+from torchprof_tui.ui.common.text_panel import Lines, join_columns, wrap_text
 from torchprof_tui.ui.explorer.panels.captured_text import format_captured
 from torchprof_tui.ui.explorer.panels.event_title import format_title, shorten_event_name, shorten_name_of_kind
 from torchprof_tui.ui.explorer.panels.kernel_text import format_kernel, format_kernel_brief
+from torchprof_tui.ui.explorer.panels.panel import Panel, SourceTarget, check_line
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.chain import Chain, GpuWork, Hop
@@ -42,14 +44,16 @@ NUMBER_CELLS = 33
 """Width of the three numbers of a hop: offset, total time, self time."""
 
 
-class ChainPanel(TextPanel):
-    """Show the chain of the selected event: call `show_event`, then `set_chain` once the chain is computed.
+class ChainPanel(Panel):
+    """Show the chain of the selected event.
 
-    The chain is kept as long as the selection is one of its events.
+    It is kept as long as the selection is one of its events.
     """
 
-    def __init__(self, trace: Trace, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    NAME = "chain"
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
         self._trace = trace
         self._selected = -1
         self._chain: Chain | None = None
@@ -68,19 +72,20 @@ class ChainPanel(TextPanel):
         return self._chain
 
     @property
-    def line(self) -> SourceLine | None:
-        """The line of the program that the chain comes from, None if it is unknown."""
-        return self._line
+    def has_keys(self) -> bool:
+        return self._chain is not None
 
     @property
-    def line_under_cursor(self) -> SourceLine | None:
-        """The line of the program if the cursor is on it, else None."""
-        return self._line if self._on_line else None
+    def is_on_line(self) -> bool:
+        return self._on_line and self._line is not None
 
-    def show_event(self, event: int) -> None:
-        """Set the selected event, -1 for none."""
+    def update(self) -> None:
+        """Show the selected event, and request its chain."""
+        event = self.context.view_state.selected
         if event == self._selected:
             return
+        if event >= 0:
+            self.context.worker.submit("chain", partial(self.context.queries.compute_chain, event))
         self._selected = event
         self._on_line = False
         if event not in self._chain_events:
@@ -89,15 +94,17 @@ class ChainPanel(TextPanel):
         self._end_chain, self._end_kernel = self._chain, self._kernel
         self.refresh_content(top=False)
 
-    def needs_chain(self, event: int) -> bool:
-        """Return whether the chain of this event must be computed: it is not part of the chain that is shown."""
-        return event >= 0 and event not in self._chain_events
-
-    def set_chain(self, read: ChainRead) -> None:
-        """Show the chain of the selected event, the kernel at its end and its line; ignored for any other event."""
-        chain, line = read.chain, read.line
-        if chain.event != self._selected:
+    def on_chain_read(self, message: ChainRead) -> None:
+        if message.chain.event != self._selected:
             return
+        if self._selected in self._chain_events:
+            self._set_end(message)
+        else:
+            self._set_chain(message)
+
+    def _set_chain(self, read: ChainRead) -> None:
+        """Show a chain, the kernel at its end and its line."""
+        chain, line = read.chain, read.line
         self._chain, self._kernel = self._end_chain, self._end_kernel = chain, read.kernel
         self._captured = read.captured
         self._line, self._on_line = line, False
@@ -106,10 +113,10 @@ class ChainPanel(TextPanel):
         self._chain_events = hops + ([LINE_ENTRY] if line is not None else []) + other_work
         self.refresh_content(top=True)
 
-    def set_end(self, read: ChainRead) -> None:
+    def _set_end(self, read: ChainRead) -> None:
         """Show the delays, the captured op and the footprint of other selected GPU work of the same chain."""
         chain = read.chain
-        if chain.event == self._selected and int(self._trace.kind[chain.event]) in GPU_WORK:
+        if int(self._trace.kind[chain.event]) in GPU_WORK:
             self._end_chain, self._end_kernel, self._captured = chain, read.kernel, read.captured
             if self._line is not None and read.line is not None:
                 self._line = read.line
@@ -121,7 +128,23 @@ class ChainPanel(TextPanel):
             self._path_note = note
             self.refresh_content(top=False)
 
-    def move_cursor(self, distance: int) -> int:
+    def move(self, distance: int) -> str:
+        event = self._move_cursor(distance)
+        if event == LINE_ENTRY:
+            location = None if self._line is None else self._line.location
+            return "its file is unknown" if location is None else f"enter opens {clean(location)}"
+        if event < 0:
+            return f"the {'end' if distance > 0 else 'beginning'} of the chain; tab leaves it"
+        self.context.view_state.select(event)
+        return ""
+
+    def find_source_line(self) -> SourceTarget:
+        state = self.context.view_state
+        if self._chain is None:
+            return super().find_source_line()
+        return check_line(self._line, state.trace.rank_of_event(max(state.selected, 0)), "this event")
+
+    def _move_cursor(self, distance: int) -> int:
         """Move the cursor down the chain by `distance` entries (up where negative).
 
         Returns the event to select, which may be the selected one, LINE_ENTRY, or -1 beyond the ends.

@@ -7,31 +7,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torchprof_tui.analysis.patterns.engine.code_location import find_code_line
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import describe_group, group_undecidable
 from torchprof_tui.ui.common.name_display import clean
-from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
+from torchprof_tui.ui.common.text_panel import Lines, wrap_text
 from torchprof_tui.ui.explorer.panels.cheatsheet_text import (
     format_counts,
     format_entry,
     format_verdict,
 )
-from torchprof_tui.ui.explorer.panels.evidence_cursor import EvidenceCursor, EvidencePlace
+from torchprof_tui.ui.explorer.panels.evidence_cursor import GAP_MARGIN, EvidenceCursor, EvidencePlace
+from torchprof_tui.ui.explorer.panels.panel import Panel, SourceTarget, check_line
+from torchprof_tui.ui.explorer.scope_checks import ScopeChecks
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
-    from torchprof_tui.trace.model.trace import Trace
+    from torchprof_tui.ui.explorer.background_queries import ScopeChecked, TraceChecked, VerdictDecided
 
 
 VERDICT_MIN_HEIGHT = 8
 """Panel height from which the lines above the first entry are shown together with it."""
 
 
-class CheatsheetPanel(TextPanel):
-    """List the findings given to `set_checked`. `move_cursor` changes the entry; `finding` is the current one."""
+class CheatsheetPanel(Panel):
+    """List the findings of `scopes`. `finding`: the one under the cursor."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    NAME = "cheatsheet"
+
+    def __init__(self, scopes: ScopeChecks) -> None:
+        super().__init__()
+        self._scopes = scopes
         self._checked: CheckResult | None = None
         self._scope_label = ""
         self._cursor_id = ""  # the id of an entry, so that it stays when the order changes
@@ -40,10 +46,21 @@ class CheatsheetPanel(TextPanel):
         self._is_verdict_above = False
         self._lines_by_id: dict[str, tuple[int, int]] = {}
 
-    def set_checked(self, checked: CheckResult, scope_label: str) -> None:
-        """Set the findings and the label of their scope; the cursor stays on its pattern while it fires."""
-        fired = [finding.id for finding in checked.findings if finding.has_fired]
-        self._checked, self._scope_label = checked, scope_label
+    def on_verdict_decided(self, message: VerdictDecided) -> None:
+        self._scopes.show_verdict(message.verdict, message.rank_index)
+
+    def on_trace_checked(self, message: TraceChecked) -> None:
+        if self._scopes.take_trace(message.checked, message.rank_index):
+            self._show_checked()
+
+    def on_scope_checked(self, message: ScopeChecked) -> None:
+        if self._scopes.take_scope(message.checked, message.rank_index):
+            self._show_checked()
+
+    def _show_checked(self) -> None:
+        """Show the last result and the label of its scope; the cursor stays on its pattern while it fires."""
+        self._checked, self._scope_label = self._scopes.checked, self._scopes.label
+        fired = [finding.id for finding in self._fired_findings()]
         if self._cursor_id not in fired:
             self._cursor_id = fired[0] if fired else ""
             self._evidence.reset()
@@ -63,7 +80,78 @@ class CheatsheetPanel(TextPanel):
     def _fired_findings(self) -> list[Finding]:
         return [] if self._checked is None else [finding for finding in self._checked.findings if finding.has_fired]
 
-    def move_cursor(self, distance: int) -> bool:
+    @property
+    def has_keys(self) -> bool:
+        return self.finding is not None
+
+    def move(self, distance: int) -> str:
+        self.context.view_state.search.is_last_question = False
+        if self._move_cursor(distance) or (distance < 0 and self._show_top()):
+            return ""
+        return f"the {'last' if distance > 0 else 'first'} finding; tab leaves the cheatsheet"
+
+    def enter(self) -> str | None:
+        """Show the next evidence; fit its event, if there is one."""
+        if self.finding is None:
+            return None
+        message, place = self._go_to_evidence(1)
+        if self.context.view_state.selected < 0 or (place is not None and place.is_gap):
+            return message
+        return self.context.view_state.fit_selection() or message
+
+    def next_evidence(self, distance: int) -> str | None:
+        if self.finding is None or self.context.view_state.search.is_last_question:
+            return None
+        return self._go_to_evidence(distance)[0]
+
+    def _go_to_evidence(self, distance: int) -> tuple[str, EvidencePlace | None]:
+        """Select the next place of the evidence, the previous one for a negative distance. Returns a message too."""
+        state = self.context.view_state
+        place = self._next_place(distance)
+        if place is None:
+            return "this finding has no single event to show", None
+        if self._scopes.hold():
+            self._show_checked()
+        state.select(place.event)
+        if place.is_gap:  # select() may have panned to the event beside it
+            margin = round((place.end - place.start) * GAP_MARGIN)
+            state.show_range(place.start - margin, place.end + margin)
+        return clean(place.describe(state.trace)), place
+
+    def _next_place(self, distance: int) -> EvidencePlace | None:
+        finding = self.finding
+        return None if finding is None else self._evidence.move(finding, self.context.view_state.trace, distance)
+
+    def select_first_evidence(self) -> None:
+        """Select the next event of the evidence, so that its chain or kernel can be shown."""
+        place = self._next_place(1)
+        if place is not None and place.event >= 0:
+            self.context.view_state.select(place.event)
+
+    def go_to_finding(self, number: int) -> str:
+        """Handle 1 to 9: move to this finding, counted from 1, and fit its first evidence."""
+        fired = self._fired_findings()
+        if not 1 <= number <= len(fired):
+            return f"there is no finding {number}" if self.finding is not None else "no pattern was found here"
+        self._move_to(fired[number - 1].id)
+        self.context.show_panel(self.NAME)
+        self.context.view_state.selected = -1
+        self.context.view_state.search.is_last_question = False
+        return self.enter() or ""
+
+    def cycle_scope(self, direction: int) -> str:
+        """Handle v and V: show the cheatsheet of the next part of the trace (1), or of the previous one (-1)."""
+        self.context.view_state.search.is_last_question = False
+        self.context.show_panel(self.NAME)
+        return self._scopes.cycle_mode(direction)
+
+    def find_source_line(self) -> SourceTarget:
+        rank, finding = self._scopes.rank, self.finding
+        if finding is None or not finding.is_problem:
+            return None, rank, "only problems have a source line"
+        return check_line(find_code_line(finding), rank, finding.id)
+
+    def _move_cursor(self, distance: int) -> bool:
         """Move the cursor down by `distance` entries (up where negative); return False at an end."""
         ids = [finding.id for finding in self._fired_findings()]
         if self._cursor_id not in ids:
@@ -71,25 +159,17 @@ class CheatsheetPanel(TextPanel):
         index = ids.index(self._cursor_id) + distance
         if not 0 <= index < len(ids):
             return False
-        self._cursor_id = ids[index]
-        self._evidence.reset()
-        self._reveals_cursor = True
-        self.refresh_content(top=False)
+        self._move_to(ids[index])
         return True
 
-    def find_id(self, number: int) -> str | None:
-        """Return the id of an entry by its number from 1, None where there are fewer."""
-        fired = self._fired_findings()
-        return fired[number - 1].id if 1 <= number <= len(fired) else None
-
-    def move_to(self, finding_id: str) -> None:
+    def _move_to(self, finding_id: str) -> None:
         """Move the cursor to the entry of this id."""
         self._cursor_id = finding_id
         self._evidence.reset()
         self._reveals_cursor = True
         self.refresh_content(top=False)
 
-    def show_top(self) -> bool:
+    def _show_top(self) -> bool:
         """Scroll to the first line, above the first entry. Returns whether it moved."""
         moved, self._top = self._top > 0, 0
         self.repaint()
@@ -100,11 +180,6 @@ class CheatsheetPanel(TextPanel):
         if is_above != self._is_verdict_above:
             self._is_verdict_above = is_above
             self.refresh_content(top=False)
-
-    def next_evidence(self, distance: int, trace: Trace) -> EvidencePlace | None:
-        """Return the next place of the evidence, the previous one for a negative distance; None without evidence."""
-        finding = self.finding
-        return None if finding is None else self._evidence.move(finding, trace, distance)
 
     def prepare(self, size: object) -> None:
         super().prepare(self.size)

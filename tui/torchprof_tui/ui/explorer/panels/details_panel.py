@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
@@ -16,11 +17,12 @@ from torchprof_tui.trace.query.graph_neighbours import find_graph_neighbours
 from torchprof_tui.ui.common.kind_descriptions import KIND_DESCRIPTIONS
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_ordinal, format_share, format_value
-from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
+from torchprof_tui.ui.common.text_panel import Lines, join_columns, wrap_text
 from torchprof_tui.ui.explorer.panels.captured_text import describe_captured
 from torchprof_tui.ui.explorer.panels.event_title import describe_share, shorten_event_name
 from torchprof_tui.ui.explorer.panels.graph_edges_text import describe_graph_edges
 from torchprof_tui.ui.explorer.panels.overview_text import KEY_LINES_MIN_HEIGHT, format_findings, format_steps
+from torchprof_tui.ui.explorer.panels.panel import Panel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.graphs.captured_chain import CapturedChain
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
     from torchprof_tui.analysis.time.intervals import Intervals
+    from torchprof_tui.ui.explorer.background_queries import TraceChecked
+    from torchprof_tui.ui.explorer.event_reading import ChainRead, EventContextRead
 
 TWO_COLUMNS_MIN_WIDTH = 110
 """Width from which the args are shown beside the other details instead of below them."""
@@ -45,11 +49,13 @@ MAX_LIST_ITEMS = 6
 """Maximum number of inner lists that are written out (the shapes of a fused optimizer's inputs)."""
 
 
-class DetailsPanel(TextPanel):
-    """Show an event: call `show_event`, then `set_event_context` once its context is computed."""
+class DetailsPanel(Panel):
+    """Show the selected event; without one the findings, or the steps."""
 
-    def __init__(self, trace: Trace, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    NAME = "details"
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
         self._trace = trace
         self._has_gpu = trace.links.gpu_events > 0
         self._event = -1
@@ -59,15 +65,10 @@ class DetailsPanel(TextPanel):
         self._shows_findings = True
         self._steps: tuple[Sequence[Step], Sequence[Intervals]] = trace.steps, ()
 
-    def set_checked(self, checked: CheckResult) -> None:
-        """Set the findings that are listed while no event is selected."""
-        self._checked = checked
-        self._refresh_overview()
-
-    def show_findings(self, shown: bool) -> None:
-        """Set whether the findings are listed here; the steps where the cheatsheet is shown beside this panel."""
-        if shown != self._shows_findings:
-            self._shows_findings = shown
+    def show_findings(self, checked: CheckResult | None, shown: bool) -> None:
+        """Set the findings, and whether they are listed here while no event is selected; else the steps are."""
+        if checked is not self._checked or shown != self._shows_findings:
+            self._checked, self._shows_findings = checked, shown
             self._refresh_overview()
 
     def set_steps(self, steps: Sequence[Step], gpu_busy: Sequence[Intervals] | None = None) -> None:
@@ -79,17 +80,29 @@ class DetailsPanel(TextPanel):
         if self._event < 0:
             self.refresh_content(top=False)
 
-    def show_event(self, event: int) -> None:
-        """Set the event, -1 for none. What is not in the trace's columns follows with `set_event_context`."""
+    def update(self) -> None:
+        """Show the selected event; what is not in the trace's columns is requested."""
+        event = self.context.view_state.selected
         if event != self._event:
             self._event, self._event_context, self._captured = event, None, None
             self.refresh_content()
+            if event >= 0:
+                self.context.worker.submit("context", partial(self.context.queries.compute_event_context, event))
 
-    def set_event_context(self, event: int, context: EventContext, captured: CapturedChain | str | None = None) -> None:
-        """Set the context of the event that is shown, and its captured op; ignored for any other event."""
-        if event == self._event:
-            self._event_context, self._captured = context, captured
+    def on_event_context_read(self, message: EventContextRead) -> None:
+        if message.event == self._event:
+            self._event_context = message.context
+            self._captured = message.captured if self._captured is None else self._captured
             self.refresh_content(top=False)
+
+    def on_chain_read(self, message: ChainRead) -> None:
+        """Take the captured op of a kernel, which its context lacks where the captures were not open yet."""
+        if message.chain.event == self._event and Kind(int(self._trace.kind[self._event])) in GPU_WORK:
+            self._captured = message.captured
+            self.refresh_content(top=False)
+
+    def on_trace_checked(self, _message: TraceChecked) -> None:
+        self.set_steps(self.context.view_state.current_steps())
 
     def content(self, width: int) -> Lines:
         palette = self.palette

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.style import Style
 from textual.geometry import Size
 
@@ -9,7 +11,12 @@ from torchprof_tui.analysis.doctor.remark import Diagnosis, Remark, Section
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.painted_widget import TextRun
-from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
+from torchprof_tui.ui.common.text_panel import Lines, wrap_text
+from torchprof_tui.ui.explorer.panels.panel import RECORD_STACKS_HINT, Panel
+
+if TYPE_CHECKING:
+    from torchprof_tui.ui.explorer.background_queries import DiagnosisReady, TraceChecked
+
 
 SECTION_SIGNS = {Section.LOST: "✗", Section.REPAIRED: "~", Section.ODD: "○", Section.MISSING: "–"}
 SECTION_TITLES = {
@@ -18,36 +25,55 @@ SECTION_TITLES = {
     Section.ODD: "Odd, but valid",
     Section.MISSING: "Not recorded",
 }
-RECORD_STACKS_HINT = "R: record again with stacks (--with-stack)"
 KIND_CELLS, COUNT_CELLS, LABEL_CELLS = 28, 8, 9
 
 
-class DoctorPanel(TextPanel):
-    """List the remarks of `set_diagnosis`. `move_cursor` changes the entry; `remark` is the current one."""
+class DoctorPanel(Panel):
+    """List the remarks on the trace. `remark`: the one under the cursor."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    NAME = "doctor"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_requested = False
         self._diagnosis: Diagnosis | None = None
         self._cursor_index = 0
         self._cursor_lines = (0, 0)
 
-    def set_diagnosis(self, diagnosis: Diagnosis) -> None:
-        self._diagnosis = diagnosis
+    def request(self) -> None:
+        """Request the diagnosis, once: after the verdict, which it would delay."""
+        if not self._is_requested:
+            self._is_requested = True
+            self.context.worker.submit("doctor", self.context.queries.diagnose_trace)
+
+    def on_trace_checked(self, _message: TraceChecked) -> None:
+        self.request()
+
+    def on_diagnosis_ready(self, message: DiagnosisReady) -> None:
+        self._diagnosis = message.diagnosis
         self.refresh_content()
+
+    @property
+    def has_keys(self) -> bool:
+        return self.remark is not None
 
     @property
     def remark(self) -> Remark | None:
         remarks = self._diagnosis.remarks if self._diagnosis is not None else []
         return remarks[self._cursor_index] if remarks else None
 
-    def move_cursor(self, distance: int) -> bool:
-        """Move the cursor down by `distance` remarks (up where negative); return False at an end."""
+    def move(self, distance: int) -> str:
         index = self._cursor_index + distance
         if self._diagnosis is None or not 0 <= index < len(self._diagnosis.remarks):
-            return False
+            return f"the {'last' if distance > 0 else 'first'} row of the trace doctor; tab leaves the panel"
         self._cursor_index = index
         self.refresh_content(top=False)
-        return True
+        return ""
+
+    def enter(self) -> None:
+        """Select the event of the remark, which is then fitted."""
+        if self.remark is not None and self.remark.event >= 0:
+            self.context.view_state.select(self.remark.event)
 
     def prepare(self, size: Size) -> None:
         super().prepare(size)

@@ -6,47 +6,51 @@ from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import clean
-from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
+from torchprof_tui.ui.common.text_panel import Lines, wrap_text
 from torchprof_tui.ui.explorer.panels.event_title import format_title
 from torchprof_tui.ui.explorer.panels.kernel_text import format_kernel
+from torchprof_tui.ui.explorer.panels.panel import Panel
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.chain import Chain
     from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary
+    from torchprof_tui.ui.explorer.event_reading import ChainRead
 
 
 LOW_PANEL_HEIGHT = 8
 """Panel height below which the occupancy comes before the launch."""
 
 
-class KernelPanel(TextPanel):
-    """Show the kernel of an event: call `show_event`, then `set_chain` once its chain is computed."""
+class KernelPanel(Panel):
+    """Show the kernel that the selected event leads to."""
 
-    def __init__(self, trace: Trace, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    NAME = "kernel"
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
         self._trace = trace
         self._event = -1
         self._kernel: KernelSummary | None = None
         self._chain: Chain | None = None
 
-    def show_event(self, event: int) -> None:
-        """Set the selected event, -1 for none."""
+    def update(self) -> None:
+        event = self.context.view_state.selected
         if event != self._event:
             self._event = event
             self._kernel, self._chain = None, None
             self.refresh_content()
 
-    def set_chain(self, chain: Chain, kernel: KernelSummary | None) -> None:
-        """Set the chain of the selected event and the kernel at its end, None without GPU work."""
-        self._chain, self._kernel = chain, kernel
-        self.refresh_content(top=False)
+    def on_chain_read(self, message: ChainRead) -> None:
+        if message.chain.event == self._event:
+            self._chain, self._kernel = message.chain, message.kernel
+            self.refresh_content(top=False)
 
-    @property
-    def missing_reason(self) -> str:
-        """Why the panel shows no kernel, in a line; "" where it shows one, or its chain is being computed."""
+    def enter(self) -> str | None:
         if self._event < 0:
-            return "no event is selected: select a kernel, or an op"
-        return "this event leads to no GPU work" if self._chain is not None and self._kernel is None else ""
+            return "no kernel to go to: no event is selected: select a kernel, or an op"
+        if self._chain is not None and self._kernel is None:
+            return "no kernel to go to: this event leads to no GPU work"
+        return None
 
     def content(self, width: int) -> Lines:
         palette = self.palette

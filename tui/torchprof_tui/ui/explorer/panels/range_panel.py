@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -13,25 +14,45 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun
-from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
+from torchprof_tui.ui.common.text_panel import Lines, join_columns, wrap_text
+from torchprof_tui.ui.explorer.panels.panel import Panel
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.time.range_statistics import NameTime, RangeStatistics
+    from torchprof_tui.ui.explorer.background_queries import RangeRead
 
 BAR_CELLS = 8
 TWO_COLUMNS_MIN_WIDTH = 100
 """Width from which CPU and GPU names are shown side by side."""
 
 
-class RangePanel(TextPanel):
-    """Show a range: call `show_range` when it changes, `set_statistics` once its statistics are computed."""
+class RangePanel(Panel):
+    """Show the marked range; it becomes the active panel when one is marked."""
 
-    def __init__(self, trace: Trace, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+    NAME = "range"
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
         self._trace = trace
         self._marked_range: tuple[int, int] | None = None
         self._live = False
         self._statistics: RangeStatistics | None = None
+
+    def update(self) -> None:
+        state, before = self.context.view_state, self._marked_range
+        marked = None if state.mark is None else (state.mark.start, state.mark.end)
+        self.show_range(marked, state.mark is not None and state.mark.live)
+        if marked == before:
+            return
+        if marked is None:
+            self.context.leave_panel(self.NAME)
+        else:
+            work = partial(self.context.queries.compute_range_statistics, *marked, state.current_steps())
+            self.context.worker.submit("range", work)
+            self.context.show_panel(self.NAME)
+
+    def on_range_read(self, message: RangeRead) -> None:
+        self.set_statistics(message.range)
 
     def show_range(self, marked_range: tuple[int, int] | None, live: bool) -> None:
         """Set the marked range, ns; `live` while it still follows the selection."""

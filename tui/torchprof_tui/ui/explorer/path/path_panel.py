@@ -1,11 +1,13 @@
-"""The panel of the critical path: how far it can be trusted, its time by kind, its longest segments.
+"""The panel of the critical path: requests it for what is shown; how far it can be trusted, its longest segments.
 
 ↑ ↓ move the cursor over kinds and segments; enter shows the segment, or the longest one of the kind; n N walk along
-the path, on a kind along its segments.
+the path, on a kind along its segments. The path is found on a worker thread by a module that is imported there.
 """
 
 from __future__ import annotations
 
+import importlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -17,12 +19,15 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun
-from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
+from torchprof_tui.ui.common.text_panel import Lines, join_columns, wrap_text
+from torchprof_tui.ui.explorer.panels.chain_panel import ChainPanel
 from torchprof_tui.ui.explorer.panels.event_title import shorten_event_name
+from torchprof_tui.ui.explorer.panels.panel import Panel
+from torchprof_tui.ui.explorer.path.path_scope import ALL_RANKS, PathScope, choose_scope, join_ranks
 
 if TYPE_CHECKING:
     from torchprof_tui.ui.explorer.path.shown_forecast import ShownForecast
-    from torchprof_tui.ui.explorer.path.shown_path import PathSegment, ShownPath
+    from torchprof_tui.ui.explorer.path.shown_path import PathRead, PathSegment, ShownPath
 
 OFF_HINT = (
     "C shows what limits a step: its critical path, the chain of work in which each part waits for the one before. The "
@@ -36,12 +41,38 @@ NO_RANK = -1
 """As `segments.NO_RANK`, which this module does not import: numpy code is imported on the worker thread."""
 
 
-class PathPanel(TextPanel):
-    """Show a path: call `show_path`, or `show_message` while there is none. `cursor`: kinds first, then segments."""
+MAX_KEPT_PATHS = 4
+SEGMENT_MARGIN = 0.5
+"""Margin on both sides of a segment that is shown, as a share of its length: what it waited for is on screen."""
 
-    def __init__(self, trace: Trace, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._trace = trace
+MIN_SEGMENT_CELLS = 3
+"""A segment that is narrower on screen is zoomed to."""
+
+
+def read_path(trace: Trace, scope: PathScope) -> PathRead:
+    """Find the critical path of a scope; called on a worker thread."""
+    read: PathRead = importlib.import_module("torchprof_tui.ui.explorer.path.shown_path").read_path(trace, scope)
+    return read
+
+
+class PathPanel(Panel):
+    """Request and show the critical path of what is on screen. `is_on`: whether it is shown.
+
+    The cursor is on a kind or, below them, on a segment.
+    """
+
+    NAME = "path"
+
+    def __init__(self, trace: Trace, chain_panel: ChainPanel) -> None:
+        super().__init__()
+        self._trace, self._chain_panel = trace, chain_panel
+        self.is_on = False
+        self._is_joined = False  # the path of all ranks, not that of the cursor's rank
+        self._requested: PathScope | None = None
+        self._rank_scope: PathScope | None = None  # of the cursor's rank
+        self._kept: dict[PathScope, PathRead] = {}
+        self._position = -1  # the segment that the last step along the path went to
+        self._walked_event = -1  # selected by the last step: it may begin in another step, but belongs to this path
         self._shown: ShownPath | None = None
         self._message = OFF_HINT
         self._selection = ""
@@ -53,6 +84,14 @@ class PathPanel(TextPanel):
     @property
     def shown(self) -> ShownPath | None:
         return self._shown
+
+    @property
+    def has_keys(self) -> bool:
+        return self.is_on and self._shown is not None
+
+    @property
+    def shows_chain(self) -> bool:
+        return not self.has_keys
 
     @property
     def kind(self) -> int:
@@ -70,18 +109,18 @@ class PathPanel(TextPanel):
         found, segments = shown.list_segments(self.kind), shown.path.segments
         return int(found[(segments.end[found] - segments.start[found]).argmax()])
 
-    def show_path(self, shown: ShownPath) -> None:
+    def _show_path(self, shown: ShownPath) -> None:
         if shown is not self._shown:
             self._shown, self._message, self._cursor = shown, "", 0
             self.refresh_content()
 
-    def show_message(self, message: str) -> None:
+    def _show_message(self, message: str) -> None:
         """Show why there is no path."""
         if self._shown is not None or message != self._message:
             self._shown, self._message = None, message
             self.refresh_content()
 
-    def show_selection(self, text: str) -> None:
+    def _show_selection(self, text: str) -> None:
         """Set what the path says of the selected event, "" without one."""
         if text != self._selection:
             self._selection = text
@@ -93,7 +132,7 @@ class PathPanel(TextPanel):
         self._forecast = forecast
         self.refresh_content()
 
-    def move_cursor(self, distance: int) -> bool:
+    def _move_cursor(self, distance: int) -> bool:
         """Move the cursor down by `distance` entries (up where negative); return False at an end."""
         shown = self._shown
         if shown is None or not 0 <= self._cursor + distance < len(shown.path.shares) + len(shown.longest):
@@ -103,11 +142,147 @@ class PathPanel(TextPanel):
         self.refresh_content(top=False)
         return True
 
-    def show_top(self) -> bool:
+    def _show_top(self) -> bool:
         """Scroll to the first line, above the first entry. Returns whether it moved."""
         moved, self._top = self._top > 0, 0
         self.repaint()
         return moved
+
+    # -- the path of what is on screen ----------------------------------------------------------------------
+
+    def toggle(self) -> str:
+        """Show the path, or hide it; a mark that still follows the selection ends here. Returns a message.
+
+        Of several ranks first the path of all, then that of the cursor's rank.
+        """
+        if self.is_on and self._is_joined:
+            self._is_joined = False
+        else:
+            self.is_on = not self.is_on
+            self._is_joined = self.is_on and self.context.view_state.trace.merged_ranks is not None
+        if self.is_on and self.context.view_state.mark is not None and self.context.view_state.mark.live:
+            self.context.view_state.toggle_mark()
+        self._requested = self._rank_scope = None
+        self.update()
+        if not self.is_on:
+            return "critical path hidden"
+        return "" if self._shown is not None else self._describe_computing()
+
+    def update(self) -> None:
+        """Pass the state to panel and lanes; request a path where the scope is another."""
+        if not self.is_on:
+            self._show_message(OFF_HINT)
+            self.context.timeline.show_path(None)
+            self._chain_panel.show_path_note("")
+            return
+        state = self.context.view_state
+        ranks = state.trace.merged_ranks
+        rank_index = 0 if ranks is None else ranks.index_of_lane(state.current_rank().header_lane)
+        if self._walked_event < 0 or state.selected != self._walked_event or self._requested is None:
+            self._walked_event = -1
+            scope = self._rank_scope = choose_scope(state, rank_index, self._rank_scope)
+            if self._is_joined:
+                scope = join_ranks(scope, state.trace)
+        else:
+            scope = self._requested
+        if scope != self._requested:
+            self._requested = scope
+            if scope in self._kept:
+                self._show(self._kept[scope])
+            else:
+                self._show_message(self._describe_computing())
+                self.context.worker.submit("path", partial(read_path, state.trace, scope))
+        self._describe_selection()
+
+    def on_path_read(self, message: PathRead) -> str:
+        """Show a path that was found, if it is still asked for."""
+        self._kept[message.scope] = message
+        while len(self._kept) > MAX_KEPT_PATHS:
+            del self._kept[next(iter(self._kept))]
+        if not self.is_on or message.scope != self._requested:
+            return ""
+        self._show(message)
+        self._describe_selection()
+        if message.path is None:
+            return f"no critical path: {message.problem}"
+        path, share = message.path.path, message.path.path.shares[0]
+        trust = "" if path.is_trusted else f" · replay error {path.replay_error * 100:.1f} %: dependencies are missing"
+        most = f"{format_share(share.share)} {share.label}"
+        of = clean(message.scope.label)
+        if message.scope.rank_index == ALL_RANKS:
+            late = path.rank_shares[0]
+            most += f", {format_share(late.share)} on rank {late.rank}"
+            return f"critical path of {of} on all ranks: {most}{trust} · C: of this rank alone"
+        return f"critical path of {of}: {most}{trust} · C hides it"
+
+    def _show(self, read: PathRead) -> None:
+        self._position = -1
+        self.context.timeline.show_path(None if read.path is None else read.path.rows)
+        if read.path is None:
+            self._show_message(f"No critical path of {clean(read.scope.label)}: {read.problem}.")
+        else:
+            self._show_path(read.path)
+
+    def _describe_computing(self) -> str:
+        label = "" if self._requested is None else f" of {clean(self._requested.label)}"
+        return f"computing the critical path{label} …"
+
+    def _describe_selection(self) -> None:
+        shown, selected = self._shown, self.context.view_state.selected
+        text = "" if shown is None or selected < 0 else shown.describe_event(self.context.view_state.trace, selected)
+        self._show_selection(text)
+        self._chain_panel.show_path_note(text)
+
+    # -- keys -----------------------------------------------------------------------------------------------
+
+    def move(self, distance: int) -> str:
+        if self._move_cursor(distance) or (distance < 0 and self._show_top()):
+            self._position = -1
+            return ""
+        return f"the {'last' if distance > 0 else 'first'} row of the critical path; tab leaves the panel"
+
+    def enter(self) -> str | None:
+        """Show the segment under the cursor on the lanes."""
+        if not self.has_keys:
+            return None
+        return self._go_to(self.segment_index, fits=True)
+
+    def next_evidence(self, distance: int) -> str | None:
+        """Go to the next segment (1) or the previous one (-1), of the kind under the cursor if any."""
+        shown = self._shown
+        if shown is None or not self.is_on or self.context.view_state.search.is_last_question:
+            return None
+        indexes = shown.list_segments(self.kind)
+        place = int(indexes.searchsorted(self._position))
+        if self._position >= 0 and place < len(indexes) and int(indexes[place]) == self._position:
+            place += distance
+        else:  # the first step: from the cursor of the lanes
+            ends = shown.path.segments.end[indexes]
+            place = int(ends.searchsorted(self.context.view_state.cursor_time(), side="right")) - (distance < 0)
+        return self._go_to(int(indexes[place % len(indexes)]), fits=False)
+
+    def _go_to(self, index: int, fits: bool) -> str:
+        """Select the event of a segment, and show its time. Returns a message that describes the segment."""
+        shown, state = self._shown, self.context.view_state
+        if shown is None or index < 0:
+            return ""
+        self._position = index
+        segment = shown.segment(index)
+        view = state.viewport
+        state.select(segment.event)
+        state.viewport = view
+        length = segment.end - segment.start
+        is_inside = view.t0 <= segment.start and segment.end <= view.t1
+        if fits or length < MIN_SEGMENT_CELLS * view.ns_per_cell or length > view.span:
+            margin = max(round(length * SEGMENT_MARGIN), 1)
+            state.show_range(segment.start - margin, segment.end + margin)
+        elif not is_inside:
+            state.viewport = view.centre((segment.start + segment.end) // 2)
+        self._walked_event = segment.event
+        place = f"{index + 1:,} of {len(shown.path.segments):,}"
+        return f"critical path, {place}: {format_duration(length)} {self.describe_segment(segment)}"
+
+    # -- drawing --------------------------------------------------------------------------------------------
 
     def prepare(self, size: Size) -> None:
         super().prepare(size)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from textual.message import Message
 
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath, find_critical_path, find_path_of_window
 from torchprof_tui.analysis.critical_path.path_rows import WAITS, PathRows, find_path_rows, list_longest
@@ -21,11 +20,12 @@ from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.debounced_worker import WorkResult
 from torchprof_tui.ui.explorer.path.path_scope import ALL_RANKS, PathScope, covers_whole
 
 
 @dataclass
-class PathRead(Message):
+class PathRead(WorkResult):
     """A worker has found the critical path of a scope; None where there is none, for the reason in `problem`."""
 
     scope: PathScope
