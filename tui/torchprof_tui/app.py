@@ -72,7 +72,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, LoadingApp, GarbageCol
     """
 
     TITLE = "torchprof-tui"
-    CSS_PATH = ["ui/start/loading_screen.tcss", "ui/explorer/explorer_view.tcss"]
+    CSS_PATH = ["ui/start/loading_screen.tcss", "ui/explorer/explorer_screen.tcss"]
     """The style sheets of the first two screens, parsed with textual's own: for a screen's own CSS_PATH, textual parses
     every style sheet once more when the screen is first shown."""
     BINDINGS: ClassVar[list[BindingType]] = [

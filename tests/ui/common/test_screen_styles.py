@@ -33,7 +33,7 @@ async def test_only_the_style_sheet_of_a_new_screen_is_parsed(monkeypatch: pytes
         await pilot.press("M")
         await until(pilot, lambda: isinstance(pilot.app.screen, MemoryScreen))
         assert sum(path.endswith("memory_screen.tcss") for path in parsed) == 1
-        assert not any(path.endswith("explorer_view.tcss") for path in parsed)
+        assert not any(path.endswith("explorer_screen.tcss") for path in parsed)
         rules = [str(rule.selectors) for rule in pilot.app.stylesheet.rules]
         monkeypatch.undo()
         pilot.app.stylesheet.reparse()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.explorer import explorer_view
+from torchprof_tui.ui.explorer import explorer_screen
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.layout import PanelSize
 
@@ -13,7 +13,7 @@ from torchprof_tui.ui.explorer.layout import PanelSize
 class SideExplorer(ExplorerScreen):
     """Show a trace at an event (-1: as a whole) with a panel ("" for the details)."""
 
-    CSS_PATH = str(Path(explorer_view.__file__).with_name("explorer_view.tcss"))
+    CSS_PATH = str(Path(explorer_screen.__file__).with_name("explorer_screen.tcss"))
     TITLE = "explorer of a side"
 
     def __init__(self, trace: Trace, letter: str, event: int, panel: str = "") -> None:

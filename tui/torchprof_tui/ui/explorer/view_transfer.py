@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from torchprof_tui.trace.query.same_event import find_same_event, match_lanes, shift_of
 from torchprof_tui.trace.query.viewport import Viewport
-from torchprof_tui.ui.explorer.explorer_view import ExplorerView
+from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.lanes.screen_lines import LaneArrangement
 from torchprof_tui.ui.lanes.view_state import ViewState
 
 
-def transfer_view(part: ExplorerView, whole: ExplorerView) -> None:
+def transfer_view(part: ExplorerScreen, whole: ExplorerScreen) -> None:
     """Show in `whole`, before it is on screen, what `part` shows: times, selection, mark, search, lanes, panels.
 
     A view of all that there was becomes a view of the whole trace.

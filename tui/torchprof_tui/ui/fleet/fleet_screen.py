@@ -4,19 +4,65 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
+import numpy as np
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Container, Vertical
+from textual.geometry import Size
 from textual.message import Message
+from textual.screen import Screen
 
-from torchprof_tui.analysis.fleet.heat_map import Measure
-from torchprof_tui.ui.common.panel_dock import PanelPicked
-from torchprof_tui.ui.common.prompt_input import PromptClosed, PromptSubmitted
-from torchprof_tui.ui.common.row_list import RowPicked
-from torchprof_tui.ui.common.status_line import format_copy_message
-from torchprof_tui.ui.fleet.fleet_keys import BINDINGS
-from torchprof_tui.ui.fleet.fleet_lists import FleetList
-from torchprof_tui.ui.fleet.fleet_map import CELL_WIDTHS, CellPicked, format_measure
-from torchprof_tui.ui.fleet.fleet_screen_view import FleetScreenView
-from torchprof_tui.ui.fleet.fleet_worker import FleetSource
+from torchprof_tui.analysis.fleet.heat_map import (
+    Grouping,
+    Measure,
+    find_levels,
+    group_by_rank,
+    list_groupings,
+    measure_cells,
+)
+from torchprof_tui.analysis.fleet.report import FleetReport
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
+from torchprof_tui.ui.common.name_display import truncate
+from torchprof_tui.ui.common.painted_widget import TextRun
+from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
+from torchprof_tui.ui.common.prompt_input import Prompt, PromptClosed, PromptSubmitted
+from torchprof_tui.ui.common.row_list import RowList, RowPicked
+from torchprof_tui.ui.common.screen_state import is_removed
+from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
+from torchprof_tui.ui.common.terminal_info import follow_theme
+from torchprof_tui.ui.fleet.fleet_keys import BINDINGS, HINTS
+from torchprof_tui.ui.fleet.fleet_lists import FleetList, ListContent, build_list
+from torchprof_tui.ui.fleet.fleet_map import (
+    CELL_WIDTHS,
+    CellPicked,
+    FleetMap,
+    MapContent,
+    format_legend,
+    format_measure,
+    list_notes,
+)
+from torchprof_tui.ui.fleet.fleet_worker import FleetCompared, FleetSketcher, FleetSource, SketchProgress
+
+WIDE_CELLS = 150
+"""Width from which the lists are beside the map."""
+
+READING = "reading …"
+MIN_LIST_ROWS, MAX_LIST_ROWS = 6, 24
+MIN_HEADLINE_LINES = 30
+"""Lines from which the first finding has a line of its own; the list of findings is below the map anyway."""
+
+
+class ListBuilt(Message):
+    """A list was built from a report, for a width and the ranks under the cursor."""
+
+    def __init__(self, key: tuple[object, ...], content: ListContent) -> None:
+        super().__init__()
+        self.key, self.content = key, content
+
 
 FIND_PROMPT = "find"
 FIND_HINT = "a rank, 17, or a part of a host's name · ↑ earlier"
@@ -26,12 +72,14 @@ MAX_OPENED = 16
 """Ranks that are opened together: the explorer holds all of their events."""
 
 
-class FleetScreen(FleetScreenView):
+class FleetScreen(Screen[Any]):
     """The lowest screen of `torchprof-tui fleet`. Posts `RanksAsked`."""
 
     BINDINGS = BINDINGS
     TITLE = "fleet"
     help_topic = "fleet"
+    CSS_PATH = "fleet_screen.tcss"
+    AUTO_FOCUS = ""
 
     @dataclass
     class RanksAsked(Message):
@@ -41,9 +89,258 @@ class FleetScreen(FleetScreenView):
         step: int
 
     def __init__(self, source: FleetSource) -> None:
-        super().__init__(source)
+        super().__init__()
+        self.source = source
+        self.report: FleetReport | None = None
+        self.measure = Measure.LATENESS
+        self.grouping_name = "rank"
+        self.inside: tuple[int, ...] = ()  # numbers of the ranks of the group that was entered
+        self.inside_label = ""
+        self.chosen: frozenset[int] = frozenset()  # numbers of ranks
+        self.which = FleetList.FINDINGS
+        self.is_reading = True
+        self._problem = ""
+        self._progress = ""
+        self.groupings: list[Grouping] = []  # of the rows, by rank first
+        self._grouping: Grouping | None = None
+        self._list = ListContent("", ())
+        self._list_key: tuple[object, ...] = ()
+        self._has_zoomed = self._has_moved = False
+        self._title = StatusLine(id="fleet-title")
+        self._headline = StatusLine(id="fleet-headline")
+        self.map = FleetMap(id="fleet-map")
+        self._cell = StatusLine(id="fleet-cell")
+        self._legend = StatusLine(id="fleet-legend")
+        self._tabs = PanelTabs([(each.value, each.value) for each in FleetList])
+        self.rows = RowList(self._build_row, self._build_header, id="fleet-rows")
+        self._status = StatusLine(id="fleet-status")
+        self._prompt = Prompt(id="prompt")
+        self._worker = DebouncedWorker(self)
+        self._sketcher = FleetSketcher(source, self.post_message)
         self._views: list[tuple[str, tuple[int, ...], str, tuple[tuple[int, ...], int]]] = []
         self._searched = ""
+
+    def compose(self) -> ComposeResult:
+        yield self._title
+        yield self._headline
+        with Container(id="fleet-body"):
+            with Vertical(id="fleet-left"):
+                yield self.map
+                yield self._cell
+                yield self._legend
+            with Vertical(id="fleet-right"):
+                yield self._tabs
+                yield self.rows
+        yield self._status
+        yield self._prompt
+
+    def on_mount(self) -> None:
+        follow_theme(self)
+        self._status.show_keys(HINTS)
+        self._tabs.show_active(self.which.value)
+        self._progress = f"sketched 0 of {self.source.file_count:,} ranks"
+        self.map.empty_text = self.rows.empty_text = READING
+        self._arrange(self.app.size)
+        self.refresh_view()
+        self._sketcher.start()
+
+    def on_unmount(self) -> None:
+        self._sketcher.cancel()
+
+    def on_resize(self, event: events.Resize) -> None:
+        if is_removed(self):
+            return
+        self._arrange(event.size)
+        self.call_after_refresh(self.refresh_view)
+
+    def _arrange(self, size: Size) -> None:
+        """Place the lists beside the map where both have room, else below it."""
+        is_wide = size.width >= WIDE_CELLS
+        self.query_one("#fleet-body").set_class(is_wide, "wide")
+        self._headline.display = size.height >= MIN_HEADLINE_LINES
+        lines = min(max((size.height - 4) * 9 // 20, MIN_LIST_ROWS), MAX_LIST_ROWS)
+        self.query_one("#fleet-right").styles.height = "1fr" if is_wide else lines
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    def on_sketch_progress(self, message: SketchProgress) -> None:
+        left = "" if message.time_left is None else f", {format_duration(message.time_left * 1e9)} left"
+        if self.is_reading:
+            self._progress = f"sketched {message.done:,} of {message.total:,} ranks{left}"
+            self._show_title()
+
+    def on_fleet_compared(self, message: FleetCompared) -> None:
+        at = self.find_cursor()
+        self.is_reading = not message.is_last
+        if message.is_last:
+            self._progress = "stopped: what is sketched is kept for the next time" if message.is_cancelled else ""
+        if message.report is None:
+            self._problem = message.problem
+            self.map.empty_text = self.rows.empty_text = f"{message.problem}. q: quit"
+            self._show_title()
+            self.map.repaint()
+            self.rows.repaint()
+            return
+        is_first = self.report is None
+        self.report = message.report
+        self.groupings = [group_by_rank(message.report.fleet), *list_groupings(message.report)]
+        self._list_key = ()
+        self.refresh_view(at)
+        if is_first or not self._has_zoomed:
+            self.map.choose_zoom()
+            self.map.repaint()
+        if is_first or message.is_last:
+            self._go_to_finding()
+
+    def _go_to_finding(self) -> None:
+        """Put the cursor on the first finding once all is read, unless it was moved."""
+        report = self.report
+        if report is None or self.is_reading or self._has_moved:
+            return
+        for finding in report.findings[:1]:
+            if finding.ranks:
+                self.reveal(finding.ranks, None if finding.step is None else self.find_step(finding.step))
+
+    # -- the map -------------------------------------------------------------------------------------------
+
+    def find_cursor(self) -> tuple[tuple[int, ...], int]:
+        """Return the numbers of the ranks under the cursor, and of the step: they stay when more ranks come."""
+        report, grouping = self.report, self._grouping
+        if report is None or grouping is None or not grouping.members:
+            return (), -1
+        members = grouping.members[min(self.map.cursor_row, len(grouping.members) - 1)]
+        step = report.fleet.steps[min(self.map.cursor_step, len(report.fleet.steps) - 1)]
+        return tuple(report.fleet.ranks[members].tolist()), int(step)
+
+    def find_step(self, number: int) -> int:
+        """Return the index of a step, of the next one where there is none of this number."""
+        assert self.report is not None
+        steps = self.report.fleet.steps
+        return min(int(np.searchsorted(steps, number)), len(steps) - 1)
+
+    def refresh_view(self, at: tuple[tuple[int, ...], int] | None = None) -> None:
+        """Show everything; `at`: where the cursor is to be, as `find_cursor` says, else where it is."""
+        report = self.report
+        self._show_title()
+        if report is None:
+            return
+        if at is None:
+            at = self.find_cursor()
+        fleet = report.fleet
+        if self.inside:
+            grouping = group_by_rank(fleet, np.flatnonzero(np.isin(fleet.ranks, self.inside)).tolist())
+        else:
+            known = {each.name: each for each in self.groupings}
+            grouping = known.get(self.grouping_name) or known["rank"]
+        self._grouping = grouping
+        values = grouping.reduce(measure_cells(report, self.measure), self.measure)
+        chosen = np.flatnonzero(np.isin(fleet.ranks, list(self.chosen)))
+        marked = [row for row, each in enumerate(grouping.members) if len(chosen) and np.isin(each, chosen).all()]
+        content = MapContent(
+            self.measure,
+            grouping.labels,
+            list_notes(fleet.hosts, grouping.members),
+            values,
+            find_levels(values, self.measure, fleet.step_time),
+            fleet.steps,
+            frozenset(marked),
+            f"{self.inside_label}: rank" if self.inside else grouping.name,
+        )
+        row = next((row for row, each in enumerate(grouping.members) if fleet.ranks[each[0]] in at[0]), 0)
+        if at[0]:
+            first = [row for row, each in enumerate(grouping.members) if at[0][0] in fleet.ranks[each]]
+            row = first[0] if first else row
+        step = self.find_step(at[1]) if at[1] >= 0 or at[0] else 0
+        self.map.show(content, row, step)
+        self.show_cursor()
+
+    def show_cursor(self) -> None:
+        """Show what is under the cursor, and the list, which may be about it."""
+        self._show_legend()
+        self.request_list()
+
+    def reveal(self, ranks: tuple[int, ...], step: int | None) -> None:
+        """Put the cursor on the first of some ranks (indexes), and on a step (index) where there is one."""
+        report = self.report
+        if report is None:
+            return
+        numbers = tuple(report.fleet.ranks[list(ranks)].tolist()) if ranks else self.find_cursor()[0]
+        if self.inside and not set(numbers) & set(self.inside):
+            self.inside = ()
+        at = self.map.cursor_step if step is None else step
+        self.refresh_view((numbers, int(report.fleet.steps[at])))
+
+    # -- lines ---------------------------------------------------------------------------------------------
+
+    def _show_title(self) -> None:
+        report = self.report
+        if report is None:
+            self._title.show_state(f"fleet {self.source.label}: {self._progress or self._problem}")
+            self._headline.show_state("")
+            return
+        fleet = report.fleet
+        of = f" of {fleet.world_size:,}" if fleet.world_size else ""
+        hosts = (
+            f", {len(fleet.host_members):,} host{'s' if len(fleet.host_members) > 1 else ''}"
+            if fleet.host_members
+            else ""
+        )
+        missing = (
+            f" · no trace of {len(fleet.missing_ranks):,} ranks" if fleet.missing_ranks and not self.is_reading else ""
+        )
+        progress = f"{self._progress} · " if self._progress else ""
+        text = f"{progress}{len(fleet):,}{of} ranks{hosts}, {format_duration(fleet.step_time)} per step{missing}"
+        self._title.show_state(text)
+        count = len(report.findings)
+        more = f" (and {count - 1} more)" if count > 1 else ""
+        so_far = "so far: " if self.is_reading else ""
+        self._headline.show_state(
+            f"{so_far}● {report.findings[0].text}{more}" if count else f"{so_far}no rank, host or step stands out"
+        )
+
+    def _show_legend(self) -> None:
+        report, content = self.report, self.map.content
+        if report is None or content is None:
+            return
+        if content.labels:
+            row, step = self.map.cursor_row, self.map.cursor_step
+            number = content.steps[step]
+            where = "in the whole recording" if number < 0 else f"in step {number}"
+            value = format_measure(float(content.values[row, step]), self.measure)
+            note = content.notes[row]
+            who = f"{content.labels[row]} ({note})" if note else content.labels[row]
+            worst = "" if len(content.labels) == len(report.fleet) or self.inside else " of its worst rank"
+            self._cell.show_state(f"{who}, {self.measure.value}{worst} {where}: {value}")
+        self._legend.show_state(format_legend(self.measure, report.fleet.step_time))
+
+    def request_list(self) -> None:
+        """Have the list built on a thread: what-ifs replay the job."""
+        report, grouping = self.report, self._grouping
+        if report is None or grouping is None or not grouping.members:
+            return
+        members: tuple[int, ...] = ()
+        if self.which is FleetList.SPEED:
+            members = tuple(grouping.members[self.map.cursor_row].tolist())
+        key = (id(report), self.which, self.rows.size.width, members)
+        if key != self._list_key and self.rows.size.width:
+            self._list_key = key
+            self._worker.submit("list", partial(_build, key, report, self.which, self.rows.size.width, members))
+
+    def on_list_built(self, message: ListBuilt) -> None:
+        if message.key == self._list_key:
+            self._list = message.content
+            self.rows.empty_text = "" if message.content.rows else "nothing to list"
+            self.rows.set_row_count(len(message.content.rows))
+
+    def _build_header(self, width: int) -> list[TextRun]:
+        return [(f"  {truncate(self._list.header, max(width - 2, 0))}", self.rows.palette.muted)]
+
+    def _build_row(self, index: int, width: int, selected: bool) -> list[TextRun]:
+        row, palette = self._list.rows[index], self.rows.palette
+        text = truncate(row.text, max(width - 2, 0))
+        strong = row.is_first and self.which is FleetList.FINDINGS
+        style = palette.active if selected else palette.strong if strong else palette.text
+        return [("▶ " if selected else "  ", palette.accent), (text, style)]
 
     def _has_report(self) -> bool:
         """Return whether there are ranks; say so where there are none."""
@@ -314,3 +611,9 @@ class FleetScreen(FleetScreenView):
             label = f"{content.labels[row]}, {self.measure.value} of {len(values):,} steps"
         self.app.copy_to_clipboard(text)
         self._status.show_message(format_copy_message(label))
+
+
+def _build(
+    key: tuple[object, ...], report: FleetReport, which: FleetList, width: int, members: tuple[int, ...]
+) -> ListBuilt:
+    return ListBuilt(key, build_list(report, which, width, members))
