@@ -37,7 +37,7 @@ from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.flame.flame_screen import FlameScreen
 from torchprof_tui.ui.fleet.fleet_screen import FleetScreen
 from torchprof_tui.ui.guess.guess_screen import GuessScreen
-from torchprof_tui.ui.lanes.view_history import ViewHistory
+from torchprof_tui.ui.lanes.view_state import ViewHistory
 from torchprof_tui.ui.memory.memory_screen import MemoryScreen
 from torchprof_tui.ui.memory.snapshot_screen import SnapshotScreen
 from torchprof_tui.ui.record.record_screen import RecordScreen

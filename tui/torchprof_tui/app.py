@@ -299,8 +299,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, LoadingApp, GarbageCol
         is_of_trace: bool = False,
     ) -> RecordScreen:
         """Create the form with a request; `is_of_trace`: with that of the open trace, if it has one."""
-        from torchprof_tui.ui.record.form_of_trace import create_form_of_trace
-        from torchprof_tui.ui.record.record_screen import RecordScreen
+        from torchprof_tui.ui.record.record_screen import RecordScreen, create_form_of_trace
 
         explorer = next((screen for screen in self.screen_stack if screen.TITLE == "explorer"), None)
         if is_of_trace and explorer is not None and self._current_opener is not None:

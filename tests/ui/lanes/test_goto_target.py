@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchprof_tui.ui.lanes.goto_target import StepNumber, TimePoint, parse_goto_target
+from torchprof_tui.ui.lanes.view_state import StepNumber, TimePoint, parse_goto_target
 
 US = 1000
 

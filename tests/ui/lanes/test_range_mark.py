@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchprof_tui.ui.lanes.range_mark import RangeMark
+from torchprof_tui.ui.lanes.view_state import RangeMark
 
 TIME = st.integers(0, 1000)
 

@@ -95,7 +95,7 @@ def import_screens() -> None:
         "diff.diff_screen",
         "common.help_screen",
         "start.start_screen",
-        "record.form_of_trace",
+        "record.record_screen",
         "record.recording_screen",
     ):
         importlib.import_module(f"torchprof_tui.ui.{module}")

@@ -2,14 +2,62 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import Any, ClassVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.command import CommandPalette
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.widgets import OptionList
 
-from torchprof_tui.ui.common.option_list_pages import ignore_pages_of_hidden_lists
-from torchprof_tui.ui.common.screen_commands import ScreenCommands
+from torchprof_tui.ui.common.help.key_listing import KeyHelp, group_by_section
+
+
+class ScreenCommands(Provider):
+    """Provide a command for each active binding of the screen, of its focused widget and of the app."""
+
+    async def discover(self) -> Hits:
+        for text, key in self._commands():
+            yield DiscoveryHit(text, self._runner(key), help=_describe_keys(key))
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for text, key in self._commands():
+            score = matcher.match(text)
+            if score > 0:
+                yield Hit(score, matcher.highlight(text), self._runner(key), help=_describe_keys(key))
+
+    def _commands(self) -> Iterator[tuple[str, KeyHelp]]:
+        """Yield (text, key) of each command."""
+        for title, keys in group_by_section(self.screen.active_bindings.values()).items():
+            for key in keys:
+                yield f"{title}: {key.description}", key
+        for key in getattr(self.screen, "KEYLESS_COMMANDS", ()):
+            yield key.description, key
+
+    def _runner(self, key: KeyHelp) -> Callable[[], Awaitable[bool]]:
+        """Return what runs the action: an app's key acts on the app, not on the screen."""
+        return partial(self.app.run_action, key.action, self.screen if key.namespace is None else key.namespace)
+
+
+def _describe_keys(key: KeyHelp) -> str:
+    return f"key: {key.keys}" if key.keys else "no key"
+
+
+_move_page: Any = OptionList._move_page
+
+
+def move_visible_page(option_list: OptionList, direction: int) -> None:
+    """Move the highlight by a page, as textual does, where the list is visible."""
+    if option_list.scrollable_content_region:
+        _move_page(option_list, direction)
+
+
+def ignore_pages_of_hidden_lists() -> None:
+    """Change textual's class for the rest of the process."""
+    OptionList._move_page = move_visible_page  # type: ignore[assignment,method-assign]
+
 
 ignore_pages_of_hidden_lists()
 

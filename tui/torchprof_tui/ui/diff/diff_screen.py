@@ -28,11 +28,9 @@ from torchprof_tui.ui.common.prompt_input import Prompt, PromptChanged, PromptCl
 from torchprof_tui.ui.common.screen_state import is_removed
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 from torchprof_tui.ui.common.terminal_info import follow_theme
-from torchprof_tui.ui.diff.comparison_worker import ComparedInput, compare_inputs, match_rows
-from torchprof_tui.ui.diff.diff_keys import BINDINGS, FAILED_HINTS, HINTS
-from torchprof_tui.ui.diff.diff_layout import compute_layout, explain_small_screen
-from torchprof_tui.ui.diff.diff_messages import (
+from torchprof_tui.ui.diff.comparison_worker import (
     AccountBuilt,
+    ComparedInput,
     ComparisonFailed,
     EventsMatched,
     RanksCompared,
@@ -41,14 +39,25 @@ from torchprof_tui.ui.diff.diff_messages import (
     SideEventPicked,
     SidesChosen,
     SideZoomAsked,
+    compare_inputs,
+    match_rows,
 )
-from torchprof_tui.ui.diff.diff_panels import ACCOUNT, REMARKS, ROWS, AccountPanel, RemarksPanel, RowsPanel
-from torchprof_tui.ui.diff.diff_title import DiffTitle
-from torchprof_tui.ui.diff.difference_list import GROUPINGS, DifferenceList
+from torchprof_tui.ui.diff.diff_keys import BINDINGS, FAILED_HINTS, HINTS
+from torchprof_tui.ui.diff.diff_layout import compute_layout, explain_small_screen
+from torchprof_tui.ui.diff.diff_panels import (
+    ACCOUNT,
+    GROUPINGS,
+    REMARKS,
+    ROWS,
+    AccountPanel,
+    DifferenceList,
+    RemarksPanel,
+    RowsPanel,
+)
 from torchprof_tui.ui.diff.locked_view import Lock, LockedView, Pair, list_step_starts
 from torchprof_tui.ui.diff.side_explorer import SideExplorer
 from torchprof_tui.ui.diff.side_lanes import SideLanes
-from torchprof_tui.ui.diff.verdict_lines import SAME_RECORDING, WAYS_TO_COMPARE, VerdictLines
+from torchprof_tui.ui.diff.verdict_lines import SAME_RECORDING, WAYS_TO_COMPARE, DiffTitle, VerdictLines
 from torchprof_tui.ui.lanes.mouse_gestures import PanAsked
 
 if TYPE_CHECKING:

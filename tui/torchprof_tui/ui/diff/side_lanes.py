@@ -2,23 +2,92 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.strip import Strip
 
 from torchprof_tui.analysis.compare.event_matches import EventMatches
 from torchprof_tui.analysis.compare.side import Side
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
-from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.model.trace import Step, Trace
 from torchprof_tui.trace.query.navigation import extent
-from torchprof_tui.ui.diff.diff_messages import SideChanged, SideEventPicked, SideZoomAsked
-from torchprof_tui.ui.diff.lane_choice import arrange_lanes, find_first_top, order_lanes
+from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.ui.common.name_display import truncate
+from torchprof_tui.ui.common.painted_widget import build_strip
+from torchprof_tui.ui.diff.comparison_worker import SideChanged, SideEventPicked, SideZoomAsked
 from torchprof_tui.ui.diff.locked_view import LockedView
 from torchprof_tui.ui.diff.marked_timeline import MarkedTimeline
-from torchprof_tui.ui.diff.step_line import StepLine
 from torchprof_tui.ui.lanes.lane_gutter import Gutter, LanesFolded
 from torchprof_tui.ui.lanes.mouse_gestures import EventPicked, RangeDragged, ScrollAsked, ZoomAsked
-from torchprof_tui.ui.lanes.screen_lines import LaneLines
+from torchprof_tui.ui.lanes.screen_lines import LaneArrangement, LaneLines
+from torchprof_tui.ui.lanes.time_ruler import Ruler
 from torchprof_tui.ui.lanes.timeline import LanesResized, PointerMoved
+
+KEYS_MARK = "↑↓"
+
+
+class StepLine(Ruler):
+    """One line: the side's letter and name, and its steps as bands; `has_ruler`: with a line of times below.
+
+    Times are distances from the side's reference, so the ruler of A is that of B as well.
+    """
+
+    def __init__(self, letter: str, label: str, has_ruler: bool, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__([], id=id)
+        self._letter, self._label, self._has_ruler = letter, clean(label), has_ruler
+        self._side_steps: list[Step] = []
+        self._reference: int | None = None
+        self._has_keys = False
+
+    @property
+    def line_count(self) -> int:
+        return 2 if self._has_ruler else 1
+
+    def show_side(self, view: Viewport, reference: int, steps: list[Step], gutter_width: int) -> None:
+        """Show the steps in a view of distances from `reference`, ns."""
+        if reference != self._reference or steps is not self._side_steps:
+            self._reference, self._side_steps = reference, steps
+            self.show_steps([replace(step, start=step.start - reference) for step in steps])
+        self.show_viewport(view, gutter_width, 0, None)
+
+    def mark_keys(self, has_keys: bool) -> None:
+        """Mark whether the keys act on this side's lanes."""
+        if has_keys != self._has_keys:
+            self._has_keys = has_keys
+            self.repaint()
+
+    def paint(self, y: int, width: int) -> Strip:
+        if y == 1:
+            return super().paint(self.size.height - 1, width)
+        palette, view, cells = self.palette, self._viewport, self._gutter_width - 1
+        mark = f" {KEYS_MARK}" if self._has_keys else ""
+        name = (
+            truncate(f" {self._shorten_label(cells - 3 - cell_len(mark))}", max(cells - 2 - cell_len(mark), 0)) + mark
+        )
+        runs = [
+            (f" {self._letter}", palette.active if self._has_keys else palette.heading),
+            (name.ljust(max(cells - 2, 0)), palette.active if self._has_keys else palette.text),
+            ("│", palette.line),
+        ]
+        if view is None or width <= self._gutter_width:
+            return build_strip(runs, width, palette.text)
+        return build_strip([*runs, *self._format_steps(view)], width, palette.text)
+
+    def _shorten_label(self, cells: int) -> str:
+        """Shorten a label from its beginning: its end says which trace it is."""
+        label = self._label
+        return label if len(label) <= cells else "…" + label[max(len(label) - cells + 1, 0) :]
+
+
+MAX_STREAM_SHARE = 0.5
+"""Share of the lines of a side that streams take: the busiest thread needs the rest."""
+
 
 LETTERS = "AB"
 
@@ -168,3 +237,48 @@ class SideLanes(Vertical):
         self.lane_labels.show_lines(self._lines, self._top)
         lane = int(self.trace.lane[self.selected]) if self.selected >= 0 else -1
         self.lane_labels.set_current_lane(lane)
+
+
+def order_lanes(trace: Trace) -> list[int]:
+    """Order the lanes: streams by busy time, threads by busy time, counters. Lanes without events are left out."""
+    busy = np.zeros(len(trace.lanes) + 1, np.int64)
+    outermost = np.flatnonzero(trace.parent < 0)
+    np.add.at(busy, trace.lane[outermost], np.maximum(trace.duration[outermost], 1))
+    rank = {Role.STREAM: 0, Role.THREAD: 1, Role.COUNTER: 3}
+    lanes = [
+        number
+        for number, lane in enumerate(trace.lanes)
+        if lane.role is not Role.RANK and (len(lane) or lane.role is Role.COUNTER)
+    ]
+    return sorted(lanes, key=lambda number: (rank.get(trace.lanes[number].role, 2), -int(busy[number]), number))
+
+
+def arrange_lanes(trace: Trace, order: list[int], height: int, folded: frozenset[int]) -> LaneLines:
+    """Arrange the lanes for `height` lines: the busiest streams stay, by number, the other lanes scroll below them."""
+    room = max(int(height * MAX_STREAM_SHARE) - 1, 1)
+    pinned: list[int] = []
+    for number in order:
+        lane = trace.lanes[number]
+        rows = 1 if number in folded else lane.rows
+        if lane.role is Role.STREAM and (rows <= room or not pinned) and room > 0:
+            pinned.append(number)
+            room -= rows
+    threads = [number for number in order if trace.lanes[number].role is Role.THREAD]
+    others = [number for number in order if number not in pinned]
+    body = sorted(others, key=lambda number: number not in threads[:1])  # the busiest thread first; stable
+    if not threads:
+        body, pinned = order, []
+    return LaneLines.build_plain(trace, body, LaneArrangement(folded=folded, pinned=tuple(sorted(pinned))))
+
+
+def find_first_top(side: Side, lines: LaneLines) -> int:
+    """Find the scroll offset that shows the outermost ops of the busiest thread, below Python frames around them."""
+    trace = side.trace
+    first, last = side.window
+    inside = (trace.start >= first) & (trace.start < last) & (trace.kind == Kind.OP)
+    lanes = [number for number in lines.lanes() if trace.lanes[number].role is Role.THREAD]
+    if not lanes:
+        return 0
+    rows = trace.row[inside & (trace.lane == lanes[0])]
+    index = lines.line_index(lanes[0], int(rows.min())) if len(rows) else None
+    return max(index or 0, 0)

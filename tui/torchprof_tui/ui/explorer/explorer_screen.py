@@ -34,13 +34,12 @@ from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.explorer.background_queries import search_repetitions
 from torchprof_tui.ui.explorer.child_screens import ChildScreens, import_child_screen
-from torchprof_tui.ui.explorer.lanes_area import LanesArea
+from torchprof_tui.ui.explorer.lanes_area import LanesArea, no_events_text
 from torchprof_tui.ui.explorer.layout import PanelSize, too_small_message
 from torchprof_tui.ui.explorer.panel_controller import PanelController
 from torchprof_tui.ui.explorer.path.what_if_controller import WhatIfController
 from torchprof_tui.ui.explorer.prompts import CASE_NOTE, PromptController
 from torchprof_tui.ui.explorer.slice_export import SliceWritten
-from torchprof_tui.ui.lanes.empty_lanes import no_events_text
 from torchprof_tui.ui.lanes.lane_gutter import LanesFolded
 from torchprof_tui.ui.lanes.mouse_gestures import (
     EventPicked,

@@ -12,7 +12,7 @@ from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.name_display import DisplayNames
+from torchprof_tui.ui.common.name_display import DisplayNames, clean
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.explorer.layout import ExplorerLayout, PanelSize, compute_layout, count_lane_lines
 from torchprof_tui.ui.explorer.title_line import MAX_DEVICES, TitleLine
@@ -111,3 +111,26 @@ def cpu_busy_intervals(trace: Trace) -> Intervals:
             start = trace.start[outermost]
             end = start + trace.duration[outermost]
     return union(start, end)
+
+
+def no_events_text(trace: Trace) -> str:
+    """Explain why a trace has nothing to draw, from the counts of its entries."""
+    counts = trace.counts
+    lines = ["This trace has nothing to draw.", ""]
+    if not counts.events:
+        lines.append("Its traceEvents list is empty.")
+    else:
+        lines.append(f"The file has {counts.events:,} entries:")
+        if counts.metadata:
+            lines.append(f"  {counts.metadata:,} name processes and threads")
+        if counts.flows:
+            lines.append(f"  {counts.flows:,} connect events")
+        lines += [f"  {count:,} were left out: {clean(reason)}" for reason, count in counts.not_drawn.items()]
+    lines += [
+        "",
+        "A profiler that was stopped before its active steps records nothing: with schedule(wait, warmup, active)",
+        "call prof.step() at least wait + warmup + active times, and export from on_trace_ready.",
+        "",
+        "q quits.",
+    ]
+    return "\n".join(lines)

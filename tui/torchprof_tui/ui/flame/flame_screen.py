@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 from textual.app import ComposeResult
 from textual.screen import Screen
 
+from torchprof_tui.analysis.flame.flame_export import format_speedscope, iterate_folded_lines
 from torchprof_tui.analysis.flame.flame_tree import FlameTree, FoldBy, FoldTime
 from torchprof_tui.analysis.flame.timed_events import has_frames
 from torchprof_tui.analysis.search.name_search import BadPattern, is_case_sensitive
 from torchprof_tui.analysis.table.trace_profile import Profile
+from torchprof_tui.trace.core.atomic_file import OutputError, check_target, expand_path, write_atomically
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.list_keys import switch_child_screen
@@ -21,16 +24,20 @@ from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.prompt_input import Prompt, PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 from torchprof_tui.ui.common.terminal_info import follow_theme
-from torchprof_tui.ui.flame.flame_file import write_flame
-from torchprof_tui.ui.flame.flame_history import FlameHistory, FlameView
 from torchprof_tui.ui.flame.flame_keys import BINDINGS, HINTS
-from torchprof_tui.ui.flame.flame_worker import FlameMade, FlameQuery, fold_scope
+from torchprof_tui.ui.flame.flame_worker import FlameHistory, FlameMade, FlameQuery, FlameView, fold_scope
 from torchprof_tui.ui.flame.frame_lines import FrameLines
 from torchprof_tui.ui.flame.frame_search import search_frames
 from torchprof_tui.ui.flame.icicle import BoxPicked, Icicle
 from torchprof_tui.ui.flame.icicle_layout import Box, Zoom
 from torchprof_tui.ui.lanes.view_state import ViewState
 from torchprof_tui.ui.table.scope_choices import TableScope, list_table_scopes
+
+_FORMATTERS: dict[str, Callable[[FlameTree, str], str]] = {
+    ".folded": lambda tree, _: "".join(iterate_folded_lines(tree)),
+    ".speedscope.json": format_speedscope,
+}
+
 
 TABS = {FoldBy.STACK: "stacks", FoldBy.MODULE: "modules", FoldBy.OP: "ops"}
 OTHER_FRAMES = {FoldBy.STACK: "shift+tab: ops. ", FoldBy.MODULE: "tab: ops. ", FoldBy.OP: "g: GPU or CPU time. "}
@@ -435,3 +442,21 @@ def choose_first_scope(scopes: list[TableScope], view_state: ViewState) -> int:
     else:
         wanted = "on screen"
     return labels.index(wanted) if wanted in labels else 0
+
+
+def write_flame(tree: FlameTree, name: str, label: str) -> tuple[str, bool]:
+    """Write a tree to a file that the user named; `label`: of the trace.
+
+    Returns (a line that reports the outcome, whether the file was written). Existing files are never overwritten.
+    """
+    formatter = next((value for suffix, value in _FORMATTERS.items() if name.lower().endswith(suffix)), None)
+    if formatter is None:
+        return f"{Path(name).name}: the name must end in .folded or .speedscope.json", False
+    try:
+        path = expand_path(name)
+        if check_target(path):
+            return f"{path} exists already and was not overwritten; choose another name", False
+        write_atomically(path, formatter(tree, label))
+    except OutputError as error:
+        return str(error), False
+    return f"wrote {int((tree.value_ns > 0).sum()):,} stacks to {path}", True

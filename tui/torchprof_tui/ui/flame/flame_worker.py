@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,11 @@ from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import clean
+from torchprof_tui.ui.flame.icicle_layout import Zoom
 from torchprof_tui.ui.table.scope_choices import TableScope
+
+MAX_VIEWS = 50
+"""Views that are kept; the oldest one is dropped."""
 
 
 class FlameQuery(NamedTuple):
@@ -41,3 +46,27 @@ def fold_scope(trace: Trace, query: FlameQuery, scope: TableScope) -> FlameMade:
     work = np.unique(tree.name[np.isin(tree.kind, [int(kind) for kind in GPU_WORK])]).tolist()
     labels = label_kernels([tree.names[index] for index in work])
     return FlameMade(query, tree, dict(zip(work, map(clean, labels), strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class FlameView:
+    """What the flame graph shows: which one, its zoom, the search, and the node of the cursor."""
+
+    query: FlameQuery
+    zoom: Zoom
+    search: str
+    node: int
+
+
+class FlameHistory:
+    """A stack of views. `push` before a change, `pop` to undo it."""
+
+    def __init__(self) -> None:
+        self._views: list[FlameView] = []
+
+    def push(self, view: FlameView) -> None:
+        self._views = [*self._views[1 - MAX_VIEWS :], view]
+
+    def pop(self) -> FlameView | None:
+        """Take the latest view off, None if there is none."""
+        return self._views.pop() if self._views else None

@@ -6,22 +6,107 @@ is decided in `selection_moves`.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from torchprof_tui.analysis.repetition.repeat_fold import RepeatFold
 from torchprof_tui.analysis.repetition.step_list import list_steps
+from torchprof_tui.trace.core.time_format import parse_time
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Step, Trace
 from torchprof_tui.trace.query.navigation import extent
 from torchprof_tui.trace.query.viewport import Viewport
-from torchprof_tui.ui.lanes.goto_target import StepNumber, parse_goto_target
 from torchprof_tui.ui.lanes.lane_view_state import LaneViewState
-from torchprof_tui.ui.lanes.range_mark import RangeMark
 from torchprof_tui.ui.lanes.repeat_folding import RepeatFolding
 from torchprof_tui.ui.lanes.screen_lines import LaneArrangement
 from torchprof_tui.ui.lanes.search_state import NameSearch
-from torchprof_tui.ui.lanes.view_history import View, ViewHistory
+
+MAX_PREVIOUS_VIEWS = 100
+"""Views that `backspace` can return to."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What was shown: the viewport and its fold, the selected event and lane (-1 for none), the first line."""
+
+    viewport: Viewport
+    fold: RepeatFold | None
+    selected: int
+    lane: int
+    top: int
+
+
+class ViewHistory:
+    """Keep the last MAX_PREVIOUS_VIEWS views."""
+
+    def __init__(self) -> None:
+        self._views: deque[View] = deque(maxlen=MAX_PREVIOUS_VIEWS)
+
+    def push(self, view: View) -> None:
+        self._views.append(view)
+
+    def pop(self) -> View | None:
+        """Return the last view and forget it; None without one."""
+        return self._views.pop() if self._views else None
+
+
+@dataclass(frozen=True, slots=True)
+class RangeMark:
+    """A range, ns. While `live`, it covers `anchor` (start and end of where it began) and the selection or cursor."""
+
+    start: int
+    end: int
+    anchor: tuple[int, int]
+    live: bool = False
+
+    @classmethod
+    def begin_at(cls, anchor: tuple[int, int]) -> RangeMark:
+        """Start a live range at (start, end)."""
+        return cls(*anchor, anchor, live=True)
+
+    @classmethod
+    def from_range(cls, start: int, end: int, limits: tuple[int, int]) -> RangeMark | None:
+        """Return a frozen range of at least 1 ns, clipped to the limits; None where it lies outside of them."""
+        low, high = limits
+        start, end = max(start, low), min(max(end, start + 1), high)
+        return cls(start, end, (start, end)) if start < end else None
+
+    def extend_to(self, start: int, end: int) -> RangeMark:
+        """Return the range that covers the anchor and (start, end); unchanged unless it is live."""
+        if not self.live:
+            return self
+        first, last = self.anchor
+        return replace(self, start=min(first, start), end=max(last, end))
+
+    def freeze(self) -> RangeMark:
+        """Return the same range, no longer live."""
+        return replace(self, live=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StepNumber:
+    """The number N of ProfilerStep#N."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimePoint:
+    """A time in ns from the trace's first event."""
+
+    time: int
+
+
+def parse_goto_target(text: str) -> StepNumber | TimePoint:
+    """Parse a time or a step. Raises ValueError, with the accepted forms, for anything else."""
+    target = text.strip().lower()
+    number = target.removeprefix("profiler").removeprefix("step").strip().removeprefix("#")
+    if number != target and number.isdecimal():
+        return StepNumber(int(number))
+    return TimePoint(parse_time(target))
+
 
 ZOOM_FACTOR = 0.75
 """Share of the visible time that one key press keeps; five presses keep about a quarter."""

@@ -9,7 +9,7 @@ import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on, work
 from textual.app import ComposeResult
@@ -22,7 +22,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option as Row
 
 from torchprof_tui.runs.gpu_presence import WORKLOADS_FOR_GPUS, is_gpu_present
-from torchprof_tui.runs.history import PastRun, list_past_runs
+from torchprof_tui.runs.history import PastRun, list_past_runs, read_request
 from torchprof_tui.runs.last_interpreter import recall_interpreter
 from torchprof_tui.runs.recording_request import (
     DEFAULT_OUTPUT,
@@ -34,12 +34,17 @@ from torchprof_tui.runs.recording_request import (
     find_default_python,
     summarize_workload,
 )
+from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.user_files import make_absolute
+from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.screen_state import is_removed
 from torchprof_tui.ui.record.foreign_request import describe_foreign_request, find_form_problem
 from torchprof_tui.ui.record.past_run_rows import MAX_ROW_CELLS, format_outcome, format_past_run
 from torchprof_tui.ui.record.run_options import RunOptions
+
+if TYPE_CHECKING:
+    from torchprof_tui.trace.model.trace import Trace
 
 STACK_OPTION = "--with-stack"
 PYTHON_OPTION = Option("--python", "text", "the interpreter that has torch, or its environment's folder", "PATH")
@@ -380,3 +385,19 @@ class RecordScreen(Screen[None]):
 
     def action_back(self) -> None:
         self.post_message(self.Left())
+
+
+def create_form_of_trace(path: str, trace: Trace | None, environment: Mapping[str, str] | None) -> RecordScreen:
+    """Create the form with the request that recorded the trace at `path`, with stacks if `trace` has none.
+
+    Empty where no request is known. One that this user did not make is only shown, see `runs.request_signature`.
+    """
+    try:
+        stored = read_request(path)
+    except UnreadableFileError as error:
+        return RecordScreen(environment=environment, problem=str(error))
+    if stored is None:
+        return RecordScreen(environment=environment)
+    lacks_stacks = trace is not None and not bool((trace.kind == Kind.PYTHON).any())
+    foreign_file, switched_on = None if stored.is_own else stored.path, STACK_OPTION if lacks_stacks else ""
+    return RecordScreen(stored.request, stored.cwd, foreign_file, environment, switched_on, stored.problem)

@@ -6,7 +6,9 @@ network disk.
 
 from __future__ import annotations
 
+import shlex
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -23,17 +25,50 @@ from textual.widgets.option_list import Option
 
 from torchprof_samples import CPU_ORIGIN, ORIGIN, SAMPLES
 from torchprof_tui import __version__
+from torchprof_tui.runs.history import read_request
+from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.user_files import make_absolute
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.specs.runs_by_name import RankRun, group_runs
 from torchprof_tui.ui.common.cell_text import truncate
 from torchprof_tui.ui.common.number_format import format_age, format_file_size
-from torchprof_tui.ui.start.beginner_guide import GUIDE
 from torchprof_tui.ui.start.local_traces import LocalTrace, find_traces
 from torchprof_tui.ui.start.path_input import PathInput
 from torchprof_tui.ui.start.recent_traces import RecentTrace, list_recent_traces
-from torchprof_tui.ui.start.run_names import name_trace, read_commands
+
+MAX_COMMAND_CHARACTERS = 200
+
+
+GUIDE = Content.from_markup("""\
+[b]What this does[/b]
+Opens traces that torch.profiler recorded, and shows the
+ops, launches and kernels of each training step.
+
+[b]Record your own loop in one line[/b], from a shell
+  torchprof-tui run python train.py
+It records three steps and opens them; [b]R[/b] does it from here.
+For code that you cannot start this way:
+  with torch.profiler.profile() as prof:
+      train_step(batch)
+  prof.export_chrome_trace("trace.json.gz")
+
+[b]New here?[/b] Open the first sample with [b]enter[/b], then
+  [b]d a[/b]     pan               [b]w s[/b]    zoom in, out
+  [b]← →[/b]     next event        [b]↑ ↓[/b]    parent, child
+  [b]][/b]       from a launch to its kernel, [b]\\[[/b] back
+  [b]} {[/b]     next, previous step
+  [b]f[/b]       fit the event on screen, [b]0[/b] everything
+  [b]/[/b]       search, then [b]n N[/b]
+  [b]c l k t[/b] cheatsheet, chain, kernel, table
+  [b]?[/b]       every key      [b]ctrl+p[/b]  every command
+
+[b]Without this screen[/b]
+  torchprof-tui info trace.json.gz --json
+  torchprof-tui check trace.json.gz
+  torchprof-tui snapshot trace.json.gz -o picture.svg
+""")
+
 
 RECENT_SHOWN, LOCAL_SHOWN = 8, 12
 """Few enough that the samples are on the first or second page; a path can always be typed."""
@@ -337,3 +372,26 @@ def _format_run_row(run: RankRun, folder: str) -> TraceRow:
 def _format_row(row: TraceRow) -> Content:
     name = truncate(clean(row.name), NAME_CELLS)
     return Content.assemble("  ", name, " " * (NAME_CELLS - len(name) + 2), (clean(row.summary), "$text-muted"))
+
+
+def name_trace(path: Path) -> str:
+    """Name a trace by its run (``train-20260101-120000 rank1``), by its file where it is not in a run's folder.
+
+    All runs of a program have the same file names, so only the folder distinguishes them.
+    """
+    stem, *parts = path.name.partition(".pt.trace.json")[0].split(".")
+    is_run = path.parent.name.startswith(f"{stem}-")
+    return " ".join([path.parent.name, *parts]) if is_run else path.name
+
+
+def read_commands(specs: Iterable[str]) -> dict[str, str]:
+    """Read the command of each trace that was recorded by a run: spec → command. Reads a small file for each."""
+    commands: dict[str, str] = {}
+    for spec in specs:
+        try:
+            stored = read_request(spec)
+        except (UnreadableFileError, OSError, ValueError):
+            continue
+        if stored is not None:
+            commands[spec] = shlex.join(stored.request.command)[:MAX_COMMAND_CHARACTERS]
+    return commands

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchprof_tui.analysis.search.name_search import BadPattern
+from torchprof_tui.analysis.search.name_search import BadPattern, is_case_sensitive
+from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.trace.core.arrays import I64
 
@@ -94,3 +95,14 @@ class RowListing:
             return -1
         index = int(indices[0])
         return index + (self.has_section and index >= self.work_count)
+
+
+def format_summary(listing: RowListing, group_by: GroupBy, scope: str, totals: str) -> str:
+    """Format the rows listed, the grouping ("" for names), the scope, the filter and the totals."""
+    assert listing.sheet is not None
+    grouping = "" if group_by is GroupBy.NAME else f" by {group_by.value}"
+    parts = [f"{len(listing.order):,} of {len(listing.sheet):,} rows{grouping}", scope]
+    if listing.filter:
+        case = " (case-sensitive)" if is_case_sensitive(listing.filter) else ""
+        parts.append(f"filter {listing.filter!r}{case}")
+    return " · ".join([*parts, totals] if totals else parts)

@@ -23,7 +23,7 @@ from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.common.text_panel import COPY_WIDTH
 from torchprof_tui.ui.lanes.view_state import ViewState
 from torchprof_tui.ui.table import file_export, sheet_rows
-from torchprof_tui.ui.table.row_listing import RowListing
+from torchprof_tui.ui.table.row_listing import RowListing, format_summary
 from torchprof_tui.ui.table.row_panel import RowPanel
 from torchprof_tui.ui.table.scope_choices import list_table_scopes
 from torchprof_tui.ui.table.sheet_catalog import (
@@ -35,7 +35,6 @@ from torchprof_tui.ui.table.sheet_catalog import (
     BuiltSheet,
     format_totals,
 )
-from torchprof_tui.ui.table.summary_line import format_summary
 from torchprof_tui.ui.table.table_keys import BINDINGS, HINTS
 from torchprof_tui.ui.table.table_worker import (
     RowRead,

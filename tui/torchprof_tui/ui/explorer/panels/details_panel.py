@@ -10,17 +10,17 @@ from rich.cells import cell_len
 
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine.lane_labels import describe_overhead
+from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Event, Step, Trace
-from torchprof_tui.trace.query.graph_neighbours import find_graph_neighbours
+from torchprof_tui.trace.query.graph_neighbours import GraphNeighbours, find_graph_neighbours
 from torchprof_tui.ui.common.kind_descriptions import KIND_DESCRIPTIONS
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_ordinal, format_share, format_value
 from torchprof_tui.ui.common.text_panel import Lines, join_columns, wrap_text
 from torchprof_tui.ui.explorer.panels.captured_text import describe_captured
 from torchprof_tui.ui.explorer.panels.event_title import describe_share, shorten_event_name
-from torchprof_tui.ui.explorer.panels.graph_edges_text import describe_graph_edges
 from torchprof_tui.ui.explorer.panels.overview_text import KEY_LINES_MIN_HEIGHT, format_findings, format_steps
 from torchprof_tui.ui.explorer.panels.panel import Panel
 
@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.time.intervals import Intervals
     from torchprof_tui.ui.explorer.background_queries import TraceChecked
     from torchprof_tui.ui.explorer.event_reading import ChainRead, EventContextRead
+
+
+MAX_LISTED = 3
+"""Kernels of either side whose names are listed; the others are counted."""
+
 
 TWO_COLUMNS_MIN_WIDTH = 110
 """Width from which the args are shown beside the other details instead of below them."""
@@ -266,3 +271,20 @@ def _format_arg(key: str, value: Any) -> str:
     if isinstance(value, list) and len(value) > MAX_LIST_ITEMS and all(isinstance(item, list) for item in value):
         return f"{json.dumps(value[:MAX_LIST_ITEMS], ensure_ascii=False)[:-1]}, … {len(value)} in all]"
     return json.dumps(value, ensure_ascii=False)
+
+
+def describe_graph_edges(trace: Trace, neighbours: GraphNeighbours) -> str:
+    """Describe the recorded edges, "" for none."""
+    parts = []
+    if len(neighbours.waits_for):
+        parts.append(f"waits for {_list_names(trace, neighbours.waits_for)}")
+    if len(neighbours.waited_for_by):
+        verb = "waits" if len(neighbours.waited_for_by) == 1 else "wait"
+        parts.append(f"{_list_names(trace, neighbours.waited_for_by)} {verb} for it")
+    return " · ".join(parts)
+
+
+def _list_names(trace: Trace, events: I32) -> str:
+    names = [shorten_event_name(trace.event(event)) for event in events[:MAX_LISTED].tolist()]
+    more = f" and {len(events) - MAX_LISTED} more" if len(events) > MAX_LISTED else ""
+    return ", ".join(names) + more
