@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ import torchprof_tui as tt
 from tests.helpers.command_line import call_main, read_json_answer
 from tests.helpers.paths import SHARED_TRACES
 from torchprof_samples import SAMPLES
+from torchprof_tui.answers.record import as_fields
 
 GROUPINGS = ("name", "shape", "stack", "module", "class", "step")
 _SHARED = ("gpt2_train_stack_memory.pt.trace.json.gz", "multi_stream_overlap.pt.trace.json.gz", "ddp_4ranks")
@@ -32,13 +34,9 @@ def spec(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def list_rows(answer: Any) -> list[dict[str, Any]]:
-    """Return the rows of `table --json`: the list itself, or those of an object."""
-    return list(answer if isinstance(answer, list) else answer["rows"])
-
-
-def plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+def assert_same(answer: Any, told: dict[str, Any]) -> None:
+    """Check that what Python returns is what a command printed, field by field."""
+    assert json.loads(json.dumps(as_fields(answer))) == told
 
 
 @pytest.mark.parametrize("by", GROUPINGS)
@@ -50,36 +48,28 @@ def test_tables(capsys: pytest.CaptureFixture[str], spec: str, by: str) -> None:
             trace.table(by=by)  # type: ignore[arg-type]
         assert str(error.value) in err
         return
-    rows, table = list_rows(json.loads(out)), trace.table(by=by)  # type: ignore[arg-type]
-    assert len(rows) == len(table)
-    assert rows or by == "class"  # without a GPU there is no GPU work to classify
-    for told, row in zip(rows, table.to_records(), strict=True):
-        said = {key: plain(value) for key, value in row.items()}
-        # A call without frames has an empty list here, and an empty text there.
-        assert {key: said[key] or None for key in told} == {key: value or None for key, value in told.items()}
-        assert all(value is None for key, value in said.items() if key not in told)
+    table = trace.table(by=by)  # type: ignore[arg-type]
+    assert_same(table, json.loads(out))
+    assert len(table) == len(table.to_records())
+    assert table.rows or by == "class"  # without a GPU there is no GPU work to classify
+    for index in range(min(len(table), 3)):
+        assert by in ("step", "module") or len(table.events_of(index)) == table[index].calls
 
 
 def test_flops_and_a_step(capsys: pytest.CaptureFixture[str]) -> None:
     trace, spec = tt.open("sample:train_gpt_stack_memory"), "sample:train_gpt_stack_memory"
     number = trace.steps[0].number
-    rows = list_rows(read_json_answer(capsys, "table", spec, "--step", number, "--flops", "--json"))
     table = trace.table(step=number, flops=True)
-    assert [(row.name, row.calls, row.flops, row.tflops) for row in table] == [
-        (row["name"], row["calls"], row["flops"], row["tflops"]) for row in rows
-    ]
-    assert table.step == number
+    assert_same(table, read_json_answer(capsys, "table", spec, "--step", number, "--flops", "--json"))
     assert any(row.flops for row in table)
 
 
 def test_memory(capsys: pytest.CaptureFixture[str]) -> None:
     spec = "sample:train_gpt_stack_memory"
-    rows = list_rows(read_json_answer(capsys, "table", spec, "--of", "memory", "--json"))
-    memory = tt.open(spec).memory()
-    keys = ["name", "device", "allocations", "frees"]
-    keys += [f"{name}_bytes" for name in ("allocated", "held", "freed", "net", "largest")]
-    told = sorted([tuple(str(row[key]) for key in keys) for row in rows])
-    assert sorted(tuple(str(getattr(row, key)) for key in keys) for row in memory.rows) == told
+    told, memory = read_json_answer(capsys, "table", spec, "--of", "memory", "--json"), tt.open(spec).memory()
+    told["rows"].sort(key=lambda row: (row["name"], row["device"]))
+    rows = sorted(memory.rows, key=lambda row: (row.name, row.device))
+    assert_same(msgspec.structs.replace(memory, rows=rows), told)
     gpu = next(peak for peak in memory.peaks if peak.device == "GPU 0")
     assert gpu.allocated_bytes is not None
     assert gpu.reserved_bytes is not None
@@ -95,14 +85,8 @@ def test_memory_at_a_time(capsys: pytest.CaptureFixture[str], spec: str, at: str
     if told is None:
         return
     answer, alive = told
-    assert (alive.device, alive.time_ns, alive.allocated_bytes, alive.reserved_bytes) == (
-        answer["device"],
-        *(answer["at"][key] for key in ("time_ns", "alive_bytes", "reserved_bytes")),
-    )
-    assert [(each.label, each.bytes, each.allocations) for each in alive.groups] == [
-        tuple(each[key] for key in ("label", "bytes", "allocations")) for each in answer["groups"]
-    ]
-    assert sum(each.bytes for each in alive.groups) == alive.allocated_bytes
+    assert_same(alive, answer)
+    assert sum(each.bytes for each in alive.groups) == alive.at.alive_bytes
 
 
 def test_critical_paths(capsys: pytest.CaptureFixture[str], spec: str) -> None:
@@ -157,29 +141,12 @@ def ask_both(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], ask: Ca
 
 def test_checks(capsys: pytest.CaptureFixture[str], spec: str) -> None:
     told, check = read_json_answer(capsys, "check", spec, "--json"), tt.open(spec).check()
-    scope = told["scope"]
-    assert (check.start_ns, check.duration_ns) == (scope["start_ns"], scope["duration_ns"])
-    verdict = check.verdict
-    assert (verdict.regime, verdict.gpu_busy, verdict.first) == tuple(
-        told["verdict"][key] for key in ("regime", "gpu_busy", "first")
-    )
-    assert [(part.cause, part.us) for part in verdict.time] == [
-        (part["cause"], part["us"]) for part in told["verdict"]["causes"]
-    ]
-    assert len(told["patterns"]) == len(check.findings)
-    for said, found in zip(told["patterns"], check.findings, strict=True):
-        assert (found.id, found.state, found.severity) == (said["id"], said["state"], said["severity"])
-        assert (found.seen, found.at_stake_us, found.line) == (said["seen"], said["at_stake_us"], said["line"])
-        assert round(found.share, 6) == said["share"]
-        assert found.own_us == said.get("own_us")
-        assert len(found.events) == said["evidence_count"]
-        assert found.events[:50].tolist() == [event["event"] for event in said["evidence"]]
-    assert [(gap.start_ns, gap.duration_ns, gap.cause, gap.line) for gap in check.gaps] == [
-        (gap["start_ns"], gap["duration_ns"], gap["cause"], gap["line"]) for gap in told["gaps"]
-    ]
-    assert [each.first for each in check.verdicts[1:]] == [
-        each["verdict"]["first"] for each in told.get("ranks", [])[1:]
-    ]
+    assert_same(check, told)
+    for found in check.patterns:
+        assert len(found.events) == found.evidence_count
+        assert found.events[:50].tolist() == [event.event for event in found.evidence]
+        assert check.finding(found.id) is found
+    assert check.problems == [found for found in check.patterns if found.significant]
 
 
 def test_chains(capsys: pytest.CaptureFixture[str], spec: str) -> None:
@@ -190,28 +157,20 @@ def test_chains(capsys: pytest.CaptureFixture[str], spec: str) -> None:
     of_kind = {kind: np.flatnonzero(events.kind.to_numpy() == kind).tolist() for kind in ("kernel", "op", "runtime")}
     for row in [row for rows in of_kind.values() for row in {*rows[:1], *rows[-1:]}]:
         event, chain = events[row], trace.chain(row)
-        nth = events.find(event.name).tolist().index(row)
-        told = read_json_answer(capsys, "chain", spec, "--event", event.name, "--nth", nth, "--json")
-        assert [(hop.role, hop.name, hop.start_ns, hop.duration_ns, hop.self_ns) for hop in chain.hops] == [
-            tuple(hop[key] for key in ("role", "name", "start_ns", "duration_ns", "self_ns")) for hop in told["chain"]
+        told = read_json_answer(capsys, "chain", spec, "--event", event.name, "--nth", chain.nth, "--json")
+        told.pop("rank", None)  # this trace is that rank alone
+        assert_same(chain, told)
+        assert [trace.events[hop.event].name for hop in chain.chain if hop.event is not None] == [
+            hop.name for hop in chain.chain if hop.event is not None
         ]
-        for key in ("joined_by", "launch_latency_ns", "queue_delay_ns", "held_up_ns", "held_up_by", "line", "note"):
-            assert getattr(chain, key) == told[key]
-        assert (chain.gpu_work_count, chain.gpu_work_ns) == (told["gpu_work"]["count"], told["gpu_work"]["total_ns"])
-        assert [(piece.name, piece.duration_ns, piece.share) for piece in chain.gpu_work] == [
-            (piece["name"], piece["duration_ns"], piece["share"]) for piece in told["gpu_work"]["heaviest"]
-        ]
-        if chain.footprint is not None:
-            assert list(chain.footprint.grid or ()) == (told["footprint"]["grid"] or [])
-            assert chain.footprint.theoretical_occupancy == told["footprint"]["theoretical_occupancy"]
 
 
 def test_what_info_says(capsys: pytest.CaptureFixture[str], spec: str) -> None:
     told, trace = read_json_answer(capsys, "info", spec, "--json"), tt.open(spec)
     assert len(trace.events) == sum(lane["events"] for lane in told["lanes"])
     assert (trace.duration_ns, trace.rank) == (told["duration_ns"], told["rank"])
-    assert [(step.name, step.start_ns, step.duration_ns) for step in trace.steps] == [
-        (step["name"], step["start_ns"], step["duration_ns"]) for step in told["steps"]
+    assert [{**as_fields(step), "rank": None} for step in trace.steps] == [
+        {**step, "rank": None} for step in told["steps"]
     ]
     assert [(remark.kind, remark.count) for remark in trace.remarks()] == [
         (remark["kind"], remark["count"]) for remark in told["doctor"]
@@ -222,22 +181,8 @@ def test_what_info_says(capsys: pytest.CaptureFixture[str], spec: str) -> None:
 def test_diffs(capsys: pytest.CaptureFixture[str], by: Any) -> None:
     a, b = "sample:geglu_mlp_eager", "sample:geglu_mlp_compile"
     told, diff = read_json_answer(capsys, "diff", a, b, "--by", by, "--json"), tt.open(a).diff(tt.open(b), by=by)
-    step = told["step_us"]
-    assert (diff.step_us_a, diff.step_us_b, diff.delta_us, diff.noise_us, diff.within_noise) == tuple(
-        step[key] for key in ("a", "b", "delta", "noise", "within_noise")
-    )
-    assert (diff.headline, diff.is_same_recording) == (told["verdict"]["first"], told["same_recording"])
-    assert [(part.id, part.delta_us, part.noise_us) for part in diff.parts] == [
-        (part["id"], part["delta_us"], part["noise_us"]) for part in told["parts"]
-    ]
-    keys = ("status", "name_a", "name_b", "calls_a", "calls_b", "cpu_us_a", "gpu_us_b", "delta_us")
-    assert [tuple(getattr(row, key) for key in keys) for row in diff.rows] == [
-        tuple(row[key] for key in keys) for row in told["ops"]
-    ]
-    assert diff.total.delta_us == told["ops_total"]["delta_us"]
-    assert [(each.what, each.consequence) for each in diff.differences] == [
-        (each["what"], each["consequence"]) for each in told["comparable"]
-    ]
+    told["a"]["label"], told["b"]["label"] = diff.a.label, diff.b.label  # as named on the command line
+    assert_same(diff, told)
 
 
 def test_ranks_of_two_runs_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
@@ -246,8 +191,8 @@ def test_ranks_of_two_runs_are_compared(capsys: pytest.CaptureFixture[str]) -> N
     a, b = str(SHARED_TRACES / "ddp_4ranks"), str(SHARED_TRACES / "fsdp_4ranks")
     told = read_json_answer(capsys, "diff", a, b, "--rank", "1/2", "--json")
     diff = tt.open(a).diff(tt.open(b), ranks=(1, 2))
-    assert (diff.delta_us, diff.steps_a, diff.steps_b) == (
+    assert (diff.step_us.delta, diff.a.steps, diff.b.steps) == (
         told["step_us"]["delta"],
-        tuple(told["a"]["steps"]),
-        tuple(told["b"]["steps"]),
+        told["a"]["steps"],
+        told["b"]["steps"],
     )

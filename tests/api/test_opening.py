@@ -94,7 +94,7 @@ def test_ranks_by_the_names_of_their_files(tmp_path: Path) -> None:
     one = run.select_rank(1)
     assert (one.rank, one.ranks, {step.rank for step in one.steps}) == (1, (1,), {1})
     assert set(one.events.rank.tolist()) == {1}
-    assert one.diff(run.select_rank(0)).steps_a == (0, 1, 2)
+    assert one.diff(run.select_rank(0)).a.steps == [0, 1, 2]
 
 
 def test_ranks_open_where_an_event_loop_runs(tmp_path: Path) -> None:

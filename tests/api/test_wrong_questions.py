@@ -91,7 +91,7 @@ def ask(question: Callable[..., Any], values: dict[str, Any]) -> bool:
 )
 def test_every_method(objects: dict[type, Any], kind: type, method: str, parameter: str) -> None:
     asked, check = getattr(objects[kind], method), objects[tt.Check]
-    given = GIVEN | {"other": objects[tt.Trace], "name": objects[tt.Events][0].name, "pattern_id": check.findings[0].id}
+    given = GIVEN | {"other": objects[tt.Trace], "name": objects[tt.Events][0].name, "pattern_id": check.patterns[0].id}
     needed = [each.name for each in inspect.signature(asked).parameters.values() if each.default is each.empty]
     given = {name: given[name] for name in needed}
     assert ask(asked, given) or method in ("memory_at", "memory_curve", "memory", "select_rank")  # not recorded there
@@ -114,8 +114,8 @@ def test_a_closed_trace_answers() -> None:
         expected = trace.chain("aten::linear")
     trace.close()
     assert trace.chain("aten::linear") == expected
-    assert trace.check().findings
-    assert trace.args(expected.event)
+    assert trace.check().patterns
+    assert trace.args(expected.event, nth=expected.nth)
 
 
 def test_an_event_by_name() -> None:

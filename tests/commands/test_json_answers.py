@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -16,6 +16,7 @@ from tests.helpers.trace_builder import Entry, cpu, kernel, memcpy, memory, runt
 from torchprof_samples import SAMPLES, find
 from torchprof_tui.analysis.table.table_sheet import format_torch_time
 from torchprof_tui.answers.schemas import ANSWERS
+from torchprof_tui.answers.table import Grouping
 from torchprof_tui.commands.table.arguments import GROUPINGS
 
 TABLES = {
@@ -104,6 +105,10 @@ def test_a_comparison_is_of_its_schema(by: str, capsys: pytest.CaptureFixture[st
     answer = ask(capsys, "Diff", "diff", *sides, "--by", by)
     assert ("rows" in answer) == (by in ("class", "cause"))
     assert ask(capsys, "Diff", "diff", RANKS, RANKS)["same_recording"] is True
+
+
+def test_the_groupings_of_the_schema_are_those_of_the_command() -> None:
+    assert get_args(Grouping) == GROUPINGS
 
 
 def test_a_comparison_without_noise_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

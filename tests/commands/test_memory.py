@@ -48,16 +48,16 @@ def test_the_api_has_the_same_answer(capsys: pytest.CaptureFixture[str]) -> None
         for by in GROUPINGS:
             answer = read_json_answer(capsys, "memory", SAMPLE, "--by", by, "--json")
             alive = trace.memory_at(by=by)  # type: ignore[arg-type]
-            assert alive.allocated_bytes == answer["at"]["alive_bytes"]
+            assert alive.at.alive_bytes == answer["at"]["alive_bytes"]
             assert [(each.label, each.bytes) for each in alive.groups] == [
                 (each["label"], each["bytes"]) for each in answer["groups"]
             ]
-            assert [(each.bytes, each.op_name, each.category) for each in alive.allocations] == [
-                (each["bytes"], each["op"] or "", each["category"]) for each in answer["alive"]
+            assert [(each.bytes, each.op, each.category) for each in alive.alive] == [
+                (each["bytes"], each["op"], each["category"]) for each in answer["alive"]
             ]
         assert trace.memory_at("end", device="cpu").device == "CPU"
         curve = trace.memory_curve()
-        assert int(curve.allocated_bytes.max()) == trace.memory_at().allocated_bytes
+        assert int(curve.allocated_bytes.max()) == trace.memory_at().at.alive_bytes
         for wrong in ({"by": "colour"}, {"device": "GPU 9"}, {"at": "noon"}):
             with pytest.raises(tt.TraceError):
                 trace.memory_at(**wrong)  # type: ignore[arg-type]

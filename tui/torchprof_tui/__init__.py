@@ -12,14 +12,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torchprof_tui.api.chains import Chain
-    from torchprof_tui.api.checks import Check, Finding, Verdict
-    from torchprof_tui.api.diffs import Diff
+    from torchprof_tui.answers.chain import Chain
+    from torchprof_tui.answers.check import Check, Finding, Verdict
+    from torchprof_tui.answers.diff import Diff
+    from torchprof_tui.answers.steps import Step
+    from torchprof_tui.answers.table import MemoryRow, MemoryTable, Table, TableRow
     from torchprof_tui.api.events import Event, Events
     from torchprof_tui.api.opening import open  # noqa: A004  (as tt.open)
     from torchprof_tui.api.repetitions import Repetition
-    from torchprof_tui.api.tables import Memory, MemoryRow, Table, TableRow
-    from torchprof_tui.api.trace import Step, Trace
+    from torchprof_tui.api.trace import Trace
     from torchprof_tui.trace.core.errors import TraceError
     from torchprof_tui.trace.core.optional_modules import MissingExtraError
 
@@ -32,8 +33,8 @@ __all__ = [
     "Event",
     "Events",
     "Finding",
-    "Memory",
     "MemoryRow",
+    "MemoryTable",
     "MissingExtraError",
     "Repetition",
     "Step",
@@ -47,22 +48,22 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Chain": "api.chains",
-    "Check": "api.checks",
-    "Diff": "api.diffs",
+    "Chain": "answers.chain",
+    "Check": "answers.check",
+    "Diff": "answers.diff",
     "Event": "api.events",
     "Events": "api.events",
-    "Finding": "api.checks",
-    "Memory": "api.tables",
-    "MemoryRow": "api.tables",
+    "Finding": "answers.check",
+    "MemoryTable": "answers.table",
+    "MemoryRow": "answers.table",
     "MissingExtraError": "trace.core.optional_modules",
     "Repetition": "api.repetitions",
-    "Step": "api.trace",
-    "Table": "api.tables",
-    "TableRow": "api.tables",
+    "Step": "answers.steps",
+    "Table": "answers.table",
+    "TableRow": "answers.table",
     "Trace": "api.trace",
     "TraceError": "trace.core.errors",
-    "Verdict": "api.checks",
+    "Verdict": "answers.check",
     "open": "api.opening",
 }
 """Module of each name of the API."""

@@ -90,8 +90,8 @@ async def test_chains_are_those_of_chain(capsys: pytest.CaptureFixture[str], spe
         assert said["row"] == row
         assert said["event"] == trace.events[row].name
         assert [{**drop_null(hop, "row"), "event": hop["row"]} for hop in hops] == told["chain"]
-        assert [(hop["name"], hop.get("row")) for hop in hops] == [(hop.name, hop.event) for hop in api.hops]
-        assert said["gpu_work"]["total_ns"] == told["gpu_work"]["total_ns"] == api.gpu_work_ns
+        assert [(hop["name"], hop.get("row")) for hop in hops] == [(hop.name, hop.event) for hop in api.chain]
+        assert said["gpu_work"]["total_ns"] == told["gpu_work"]["total_ns"] == api.gpu_work.total_ns
         assert said["footprint"] == told["footprint"]
 
 
@@ -192,7 +192,7 @@ async def test_alive_memory_is_that_of_memory(capsys: pytest.CaptureFixture[str]
         assert [drop_null(row) for row in unpack_records(said[name])] == [drop_null(row) for row in told[name]]
     for name in ("device", "peak", "at", "categories", "unaccounted_bytes", "before_window_bytes"):
         assert said[name] == told[name]
-    assert (said["at"]["time_ns"], said["at"]["alive_bytes"]) == (api.time_ns, api.allocated_bytes)
+    assert (said["at"]["time_ns"], said["at"]["alive_bytes"]) == (api.at.time_ns, api.at.alive_bytes)
     assert [(row["label"], row["bytes"]) for row in unpack_records(said["groups"])] == [
         (each.label, each.bytes) for each in api.groups
     ]

@@ -14,6 +14,7 @@ from torchprof_tui.analysis.patterns.verdict.own_time import NO_TIME, OwnTime
 from torchprof_tui.analysis.patterns.verdict.tree_model import GENERAL_PATTERN_IDS
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict as DecidedVerdict
+from torchprof_tui.answers.arguments import check_choice
 from torchprof_tui.answers.losses import Problem, build_losses
 from torchprof_tui.answers.record import Answer, Record, about, attach
 from torchprof_tui.answers.serving import Serving, list_serving
@@ -185,11 +186,9 @@ class Check(Answer, frozen=True, kw_only=True, tag=SCHEMA):
         return [found for found in self.patterns if found.significant]
 
     def finding(self, pattern_id: str) -> Finding:
-        """Return the answer of one pattern. Raises KeyError for an unknown id."""
-        for found in self.patterns:
-            if found.id == pattern_id:
-                return found
-        raise KeyError(pattern_id)
+        """Return the answer of one pattern. Raises TraceError for an unknown id."""
+        ids = [found.id for found in self.patterns]
+        return self.patterns[ids.index(check_choice("pattern_id", pattern_id, ids, "the patterns are"))]
 
 
 class PatternEntry(Record, frozen=True, kw_only=True):

@@ -26,33 +26,17 @@ from torchprof_tui.analysis.time.gpu_time import compute_busy_ns_by_device
 from torchprof_tui.answers.losses import Problem, build_problems
 from torchprof_tui.answers.record import Answer, Record, about
 from torchprof_tui.answers.serving import Serving, list_serving
+from torchprof_tui.answers.steps import Step, list_steps
 from torchprof_tui.answers.time_parts import TimePart, build_time_parts
 from torchprof_tui.trace.loading.open_or_build import OpenedTrace
 from torchprof_tui.trace.model.communication_kernels import Operation
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.ranks import AlignmentMethod, Ranks
-from torchprof_tui.trace.model.serving_names import UNKNOWN, StepKind
-from torchprof_tui.trace.model.steps import Step as ModelStep
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.specs.folder_error import FolderError
 from torchprof_tui.trace.specs.runs_by_name import group_runs
 
 SCHEMA = "torchprof-tui/info/1"
-
-
-class Step(Record, frozen=True, kw_only=True):
-    """One step of the program."""
-
-    name: Annotated[str, about("as recorded: ProfilerStep#3")]
-    start_ns: Annotated[int, about("from the trace's first event")]
-    duration_ns: Annotated[int, about("on the CPU")]
-    kind: Annotated[StepKind | None, about("of a step of a serving engine; null for others")]
-    batch: Annotated[int | None, about("requests served; null if not recorded")]
-    tokens: Annotated[int | None, about("computed; null if not recorded")]
-    kv_length: Annotated[int | None, about("tokens in the KV cache, over all requests; null if not recorded")]
-    number: Annotated[int, about("N of ProfilerStep#N, or of the step of a serving engine")]
-    event: Annotated[int, about("number of the event in the trace, from 0")]
-    rank: Annotated[int | None, about("rank; only with several")] = None
 
 
 class InfoLane(Record, frozen=True, kw_only=True):
@@ -337,34 +321,6 @@ def _list_lanes(trace: Trace) -> list[InfoLane]:
         for lane in trace.lanes
         if lane.role is not Role.RANK
     ]
-
-
-def list_steps(trace: Trace) -> list[Step]:
-    """List the steps by time, of several ranks one rank after the other."""
-    return [
-        _build_step(step, None if trace.merged_ranks is None else rank.number)
-        for rank in trace.all_ranks
-        for step in rank.steps
-    ]
-
-
-def _build_step(step: ModelStep, rank: int | None) -> Step:
-    """Build the record of a step, with what it served if it is one of a serving engine."""
-    served = step.serving
-    numbers = (UNKNOWN,) * 3 if served is None else (served.batch, served.tokens, served.kv_length)
-    batch, tokens, kv_length = (None if number == UNKNOWN else number for number in numbers)
-    return Step(
-        name=step.name,
-        start_ns=step.start,
-        duration_ns=step.duration,
-        kind=None if served is None else served.kind,
-        batch=batch,
-        tokens=tokens,
-        kv_length=kv_length,
-        number=step.number,
-        event=step.event,
-        rank=rank,
-    )
 
 
 def _measure_gpu_busy(trace: Trace) -> dict[str, int]:

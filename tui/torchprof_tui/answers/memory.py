@@ -62,6 +62,7 @@ class Allocation(Record, frozen=True, kw_only=True):
     category: Annotated[CategoryName, about("what it is for")]
     since_ns: Annotated[int | None, about("when it was allocated; null before the recording")]
     until_ns: Annotated[int | None, about("when it was freed; null if never in the trace")]
+    event: Annotated[int | None, about("number of that op in the trace, from 0; null for none")]
 
 
 class OlderPart(Record, frozen=True, kw_only=True):
@@ -135,8 +136,12 @@ def build_alive_memory(
     by: GroupBy,
     limit: int | None,
     rank: int | None,
+    first: int = 0,
 ) -> AliveMemory:
-    """Build the document of one device at one time. Raises OSError, LookupError by shape."""
+    """Build the answer about one device at one time. Raises OSError, LookupError by shape.
+
+    `first`: number of the first event of the trace in that of all ranks.
+    """
     shown = state.alive[:limit]
     groups = device.group_state(state, by)
     categories = {each.label: 0 for each in Category}
@@ -161,7 +166,7 @@ def build_alive_memory(
             )
             for group in groups
         ],
-        alive=_build_allocations(device, shown),
+        alive=_build_allocations(device, shown, first),
         rest_bytes=int(device.lifetimes.bytes[state.alive[len(shown) :]].sum()),
         categories=categories,
         rules={category.label: rule for category, rule in RULES.items()},
@@ -204,7 +209,7 @@ def _none_if_unknown(size: int) -> int | None:
     return None if size == UNKNOWN_BYTES else size
 
 
-def _build_allocations(device: DeviceHistory, lifetimes: I64) -> list[Allocation]:
+def _build_allocations(device: DeviceHistory, lifetimes: I64, first: int) -> list[Allocation]:
     texts = {}
     for by in (GroupBy.OP, GroupBy.MODULE, GroupBy.LINE):
         index, labels = device.label_lifetimes(lifetimes, by)
@@ -219,6 +224,7 @@ def _build_allocations(device: DeviceHistory, lifetimes: I64) -> list[Allocation
             category=Category(int(device.category[lifetime])).label,  # type: ignore[arg-type]
             since_ns=device.since(lifetime),
             until_ns=device.until(lifetime),
+            event=int(device.op[lifetime]) + first if device.op[lifetime] >= 0 else None,
         )
         for row, lifetime in enumerate(lifetimes.tolist())
     ]

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints, overload
 
+import msgspec
 from msgspec import UNSET, UnsetType, field
 
+from torchprof_tui.analysis.repetition.repetitions import find_repetitions
+from torchprof_tui.analysis.table import gpu_sheets
+from torchprof_tui.analysis.table.calls_sheet import build_calls_sheet, find_step_mask
 from torchprof_tui.analysis.table.empty_sheets import explain_missing_records
 from torchprof_tui.analysis.table.export import to_records
+from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
+from torchprof_tui.analysis.table.profiler_table import GroupBy
+from torchprof_tui.analysis.table.repetitions_sheet import build_repetitions_sheet
 from torchprof_tui.analysis.table.sheets import Sheet
-from torchprof_tui.answers.record import Answer, Record, about
+from torchprof_tui.analysis.table.trace_profile import Profile
+from torchprof_tui.answers.arguments import check_row
+from torchprof_tui.answers.record import Answer, Record, about, as_fields, attach
 from torchprof_tui.answers.table_totals import (
     ArrivalTotals,
     CallTotals,
@@ -20,13 +29,13 @@ from torchprof_tui.answers.table_totals import (
     WorkTotals,
     build_totals,
 )
-from torchprof_tui.commands.table.arguments import GROUPINGS
+from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.model.trace import Trace
 
 SCHEMA = "torchprof-tui/table/1"
 
 Grouping = Literal["name", "shape", "stack", "module", "class", "step", "step-kind"]
-assert Grouping.__args__ == GROUPINGS  # type: ignore[attr-defined]
+"""What the calls of the profiler's table are grouped by."""
 
 
 class TableRow(Record, frozen=True, kw_only=True):
@@ -134,6 +143,16 @@ class MemoryRow(Record, frozen=True, kw_only=True):
     largest_bytes: Annotated[int, about("largest allocation")]
 
 
+class TracePeak(Record, frozen=True, kw_only=True):
+    """The peak of a device in the whole trace; null for what is not recorded."""
+
+    device: Annotated[str, about("CPU, GPU 0, …")]
+    allocated_bytes: Annotated[int | None, about("most that was allocated")]
+    allocated_at_ns: Annotated[int | None, about("when, from the trace's first event")]
+    reserved_bytes: Annotated[int | None, about("most that was got from the driver")]
+    reserved_at_ns: Annotated[int | None, about("when, from the trace's first event")]
+
+
 class ArrivalRow(Record, frozen=True, kw_only=True):
     """One collective over several ranks, in the order in which they began."""
 
@@ -167,13 +186,27 @@ class RepetitionRow(Record, frozen=True, kw_only=True):
     differing: Annotated[int, about("those with other kernels than the one that stands for all")]
 
 
-class AnyTable(Answer, frozen=True, kw_only=True, tag=SCHEMA):
+class AnyTable(Answer, frozen=True, kw_only=True, dict=True, tag=SCHEMA):
     """What all tables have."""
 
     step: Annotated[int | None, about("number of the only step that is counted; null for the whole trace")]
     rank: Annotated[int | None, about("rank of the trace; only with several")] = None
     row_count: Annotated[int, about("rows before --limit; totals cover all of them")]
     cannot_tell: Annotated[str | None, about("why the table is empty though the answer may not be")] = None
+    rows: list[Any]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return the rows as dictionaries, for `pandas.DataFrame(table.to_records())` and others."""
+        return [as_fields(row) for row in self.rows]
+
+    def events_of(self, index: int) -> I32:
+        """Return the rows of `Trace.events` that a row of the table counts: int32[calls]."""
+        place = check_row("index", index, len(self), "rows")
+        events: I32 = self.__dict__["sheet"].members_of(self.__dict__["order"][place])
+        return events
 
 
 class Table(AnyTable, frozen=True, kw_only=True, tag=SCHEMA):
@@ -183,6 +216,19 @@ class Table(AnyTable, frozen=True, kw_only=True, tag=SCHEMA):
     by: Annotated[Grouping, about("what calls are grouped by")]
     rows: Annotated[list[TableRow], about("in torch's order, else as --sort says")]
     totals: Annotated[CallTotals, about("as below the printed table")]
+
+    def __iter__(self) -> Iterator[TableRow]:
+        return iter(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> TableRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[TableRow]: ...
+    def __getitem__(self, index: int | slice) -> TableRow | list[TableRow]:
+        return self.rows[index if isinstance(index, slice) else check_row("index", index, len(self), "rows")]
+
+    def __repr__(self) -> str:
+        return f"<table by {self.by}: {len(self)} rows>"
 
 
 class KernelTable(AnyTable, frozen=True, kw_only=True, tag=SCHEMA):
@@ -214,6 +260,7 @@ class MemoryTable(AnyTable, frozen=True, kw_only=True, tag=SCHEMA):
 
     of: Annotated[Literal["memory"], about("which table")]
     rows: Annotated[list[MemoryRow], about("most allocated first, else as --sort says")]
+    peaks: Annotated[list[TracePeak], about("of each device; [] where memory was not recorded")]
     totals: Annotated[MemoryTotals, about("of all rows")]
 
 
@@ -246,29 +293,68 @@ TABLES: dict[str, type[AnyTable]] = {
 
 @dataclass(frozen=True, slots=True)
 class TableQuestion:
-    """Which table was asked for: `of` as in TABLE_NAMES, `by` as in GROUPINGS, of a `step` or all, of a `rank`."""
+    """Which table was asked for: `of` is a key of TABLES, `by` a Grouping; of a `step` or all."""
 
     of: str = "calls"
     by: str = "name"
     step: int | None = None
-    rank: int | None = None
+    flops: bool = False
 
 
-def build_table(trace: Trace, asked: TableQuestion, sheet: Sheet, rows: Sequence[int]) -> AnyTable:
-    """Build the document of a sheet: its `rows` in this order, and the totals of all rows.
+def build_sheet(profile: Profile, asked: TableQuestion) -> Sheet:
+    """Build the table of one process that was asked for. Raises NotRecordedError, OSError, LookupError."""
+    trace = profile.trace
+    only = None if asked.step is None else find_step_mask(profile, asked.step)
+    if asked.of == "kernels":
+        return gpu_sheets.build_kernels_sheet(trace, only)
+    if asked.of == "copies":
+        return gpu_sheets.build_copies_sheet(trace, only)
+    if asked.of == "collectives":
+        return gpu_sheets.build_collectives_sheet(trace, only)
+    if asked.of == "repetitions":
+        return build_repetitions_sheet(trace, find_repetitions(trace))
+    if asked.of == "memory":
+        return build_memory_sheet(trace, profile.own_calls, only)
+    return build_calls_sheet(profile, GroupBy(asked.by), only, asked.flops)
+
+
+def build_table(
+    trace: Trace, asked: TableQuestion, sheet: Sheet, rows: Sequence[int] | None = None, rank: int | None = None
+) -> Any:
+    """Build the table of a sheet: its `rows` in this order, None for all, and the totals of all rows.
 
     The rows are those of `to_records`, which the CSV has as well; times in µs.
     """
+    order = range(len(sheet)) if rows is None else rows
     reason = "" if len(sheet) else explain_missing_records(trace, asked.of, is_restricted=asked.step is not None)
-    fields: dict[str, Any] = {
-        "of": asked.of,
-        "step": asked.step,
-        "rank": None if asked.rank is None else asked.rank,
-        "row_count": len(sheet),
-        "cannot_tell": reason or None,
-        "rows": to_records(sheet, rows),
-        "totals": build_totals(sheet.sums, list(sheet.totals)),
-    }
+    kind: Any = TABLES[asked.of]
+    more: dict[str, Any] = {}
     if asked.of == "calls":
-        return Table(**fields, by=asked.by)  # type: ignore[arg-type]
-    return TABLES[asked.of](**fields)
+        more["by"] = asked.by
+    if asked.of == "memory":
+        more["peaks"] = _list_peaks(trace)
+    table = kind(
+        of=asked.of,
+        step=asked.step,
+        rank=rank,
+        row_count=len(sheet),
+        cannot_tell=reason or None,
+        rows=msgspec.convert(to_records(sheet, order), get_type_hints(kind)["rows"]),
+        totals=build_totals(sheet.sums, list(sheet.totals)),
+        **more,
+    )
+    attach(table, sheet=sheet, order=order)
+    return table
+
+
+def _list_peaks(trace: Trace) -> list[TracePeak]:
+    return [
+        TracePeak(
+            device=peak.device,
+            allocated_bytes=None if peak.allocated < 0 else peak.allocated,
+            allocated_at_ns=None if peak.allocated < 0 else peak.allocated_at,
+            reserved_bytes=None if peak.reserved < 0 else peak.reserved,
+            reserved_at_ns=None if peak.reserved < 0 else peak.reserved_at,
+        )
+        for peak in ([] if trace.memory is None else find_memory_peaks(trace))
+    ]

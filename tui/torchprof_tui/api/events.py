@@ -11,7 +11,7 @@ import numpy as np
 from torchprof_tui.analysis.export.arrow_events import EXTRA, build_arrow_table
 from torchprof_tui.analysis.export.event_columns import MISSING, NUMBER_COLUMNS, EventColumns
 from torchprof_tui.analysis.search.name_search import suggest_names
-from torchprof_tui.api.arguments import check_row, check_text
+from torchprof_tui.answers.arguments import check_row, check_text
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.optional_modules import import_extra

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from torchprof_tui.api.arguments import check_flag, check_number, check_optional, reject
+from torchprof_tui.answers.arguments import check_flag, check_number, check_optional, reject
 from torchprof_tui.api.errors import translate_errors
 from torchprof_tui.api.trace import Trace
 from torchprof_tui.trace.core.errors import TraceError

@@ -6,12 +6,13 @@ import importlib
 import os
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from torchprof_tui.api.arguments import (
+from msgspec.structs import replace
+
+from torchprof_tui.answers.arguments import (
     check_flag,
     check_number,
     check_optional,
@@ -20,10 +21,10 @@ from torchprof_tui.api.arguments import (
     check_time,
     reject,
 )
+from torchprof_tui.answers.steps import Step, list_steps
 from torchprof_tui.api.errors import translate_errors
 from torchprof_tui.api.events import Event, Events
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.model.steps import Step as ModelStep
 from torchprof_tui.trace.model.trace import Trace as TraceModel
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
 
@@ -33,32 +34,15 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.serving.serving_steps import ServingReport
     from torchprof_tui.analysis.table.trace_profile import Profile
     from torchprof_tui.analysis.what_if.forecast import Forecast
+    from torchprof_tui.answers.chain import Chain
+    from torchprof_tui.answers.check import Check
+    from torchprof_tui.answers.diff import Diff
+    from torchprof_tui.answers.memory import AliveMemory
+    from torchprof_tui.answers.table import MemoryTable, Table
     from torchprof_tui.api import memory_states, tables
-    from torchprof_tui.api.chains import Chain, ChainFinder
-    from torchprof_tui.api.checks import Check
+    from torchprof_tui.api.chains import ChainFinder
     from torchprof_tui.api.diffs import By as DiffBy
-    from torchprof_tui.api.diffs import Diff
     from torchprof_tui.api.repetitions import Repetition
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One `ProfilerStep#N`, or step of a serving engine, on a CPU thread. `event`: its row.
-
-    `rank`: None for a trace without a rank. `kind` (prefill, decode, mixed, idle or other), `batch`, `tokens` and
-    `kv_length`: what a step of a serving engine says; None where it does not, and for a `ProfilerStep#N`.
-    """
-
-    name: str
-    number: int
-    event: int
-    start_ns: int
-    duration_ns: int
-    rank: int | None
-    kind: str | None = field(default=None, repr=False)
-    batch: int | None = field(default=None, repr=False)
-    tokens: int | None = field(default=None, repr=False)
-    kv_length: int | None = field(default=None, repr=False)
 
 
 class Trace:
@@ -127,12 +111,10 @@ class Trace:
     @property
     def steps(self) -> tuple[Step, ...]:
         """The steps by time, of several ranks one rank after the other."""
-        merged = self._model.merged_ranks is not None
-        return tuple(
-            _build_step(step, rank.number if merged else self.rank)
-            for rank in self._model.all_ranks
-            for step in rank.steps
-        )
+        steps = list_steps(self._model)
+        if self._model.merged_ranks is None and self.rank is not None:
+            steps = [replace(step, rank=self.rank) for step in steps]
+        return tuple(steps)
 
     @cached_property
     def events(self) -> Events:
@@ -144,7 +126,7 @@ class Trace:
         with translate_errors():
             return self._select_rank(check_number("number", number))
 
-    def table(self, by: tables.By = "name", *, step: int | None = None, flops: bool = False) -> tables.Table:
+    def table(self, by: tables.By = "name", *, step: int | None = None, flops: bool = False) -> Table:
         """Return the profiler's table, as `key_averages()`: the rows of `torchprof-tui table --by …`.
 
         `by`: name, shape, stack, module, class, step or step-kind. `step`: only what step N did and launched. `flops`:
@@ -152,7 +134,7 @@ class Trace:
         """
         with translate_errors():
             step, flops = check_optional(check_number, "step", step), check_flag("flops", flops)
-            table: tables.Table = _import("tables").build_table(self._profile, by, step, flops)
+            table: Table = _import("tables").build_table(self._profile, by, step, flops)
             return table
 
     @cached_property
@@ -165,14 +147,14 @@ class Trace:
             found: tuple[Repetition, ...] = _import("repetitions").list_repetitions(self._model.all_ranks[0].trace)
             return found
 
-    def memory(self, *, step: int | None = None) -> tables.Memory:
+    def memory(self, *, step: int | None = None) -> MemoryTable:
         """Return allocations by operator and the peak of each device: `torchprof-tui table --of memory`.
 
         Raises TraceError where memory was not recorded (profile_memory=True).
         """
         with translate_errors():
             step = check_optional(check_number, "step", step)
-            memory: tables.Memory = _import("tables").build_memory(self._profile, step)
+            memory: MemoryTable = _import("tables").build_memory(self._profile, step)
             return memory
 
     def serving(self) -> ServingReport:
@@ -186,7 +168,7 @@ class Trace:
 
     def memory_at(
         self, at: int | str = "peak", *, by: memory_states.MemoryBy = "category", device: str | None = None
-    ) -> memory_states.AliveMemory:
+    ) -> AliveMemory:
         """Return what is alive in memory at a time in ns, at the "peak" or at the "end": `torchprof-tui memory`.
 
         `by`: category, op, module, line, phase or shape. `device`: "GPU 0", "CPU", …; by default the GPU with the
@@ -195,7 +177,7 @@ class Trace:
         with translate_errors():
             device = check_optional(check_text, "device", device)
             rank = self._model.all_ranks[0].numbered_trace
-            alive: memory_states.AliveMemory = _import("memory_states").find_alive_memory(rank, at, by, device)
+            alive: AliveMemory = _import("memory_states").find_alive_memory(rank, at, by, device)
             return alive
 
     def memory_curve(self, device: str | None = None) -> memory_states.MemoryCurve:
@@ -336,14 +318,6 @@ def _check_steps(name: str, steps: Any) -> tuple[int, int] | None:
     if last < first:
         raise reject(name, steps, "the last step comes before the first")
     return first, last
-
-
-def _build_step(step: ModelStep, rank: int | None) -> Step:
-    said = step.serving
-    if said is None:
-        return Step(step.name, step.number, step.event, step.start, step.duration, rank)
-    numbers = (None if number < 0 else number for number in (said.batch, said.tokens, said.kv_length))
-    return Step(step.name, step.number, step.event, step.start, step.duration, rank, said.kind.value, *numbers)
 
 
 def _import(module: str) -> Any:

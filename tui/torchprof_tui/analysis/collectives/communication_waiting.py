@@ -14,7 +14,6 @@ The estimates err on the side of transfer: where every run waited, the shortest 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from torchprof_tui.analysis.collectives.communication_records import (
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.collectives.link_bandwidth import find_link_bandwidth
 from torchprof_tui.trace.core.arrays import F64, I64, U8, Bool, sorted_unique
+from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.model.communication_kernels import WAITING_OPERATIONS, Operation
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.model.trace_metadata import read_device_names
@@ -53,7 +53,7 @@ _GROUP_SIZE_BITS = 31
 """Bits of a group's size in a key of device and size."""
 
 
-class WaitingSource(str, Enum):
+class WaitingSource(TextEnum):
     """How the wait of a kernel was decided."""
 
     RANKS = "ranks"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Literal
 
 import numpy as np
@@ -27,6 +26,7 @@ from torchprof_tui.analysis.compare.op_tree import STEP_LABEL, group_keys
 from torchprof_tui.analysis.compare.side import Side
 from torchprof_tui.analysis.graphs.captured_nodes import remove_mark
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.text_enum import TextEnum
 
 OUTSIDE_OPS = "(outside of all ops)"
 NOT_MATCHED = "(GPU work without its launch)"
@@ -37,7 +37,7 @@ MAX_LISTED = 4
 By = Literal["op", "module", "kernel", "class"]
 
 
-class RowStatus(str, Enum):
+class RowStatus(TextEnum):
     """How the two sides of a row correspond; the values are part of the command line's JSON."""
 
     MATCHED = "matched"

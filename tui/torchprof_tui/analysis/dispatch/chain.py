@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 from typing import overload
 
@@ -19,6 +18,7 @@ from torchprof_tui.analysis.dispatch.ancestry import is_ancestor_or_self
 from torchprof_tui.analysis.dispatch.autograd import find_autograd_partners
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I32, I64, sorted_unique
+from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -29,7 +29,7 @@ MAX_HOPS = 1000
 """A deeper chain, which only runaway recursion produces, is reduced to its two ends."""
 
 
-class HopRole(str, Enum):
+class HopRole(TextEnum):
     """Role of a hop; the values are part of the command line's JSON."""
 
     STEP = "step"
@@ -50,7 +50,7 @@ _ROLE_OF_KIND = {
 }
 
 
-class JoinMethod(str, Enum):
+class JoinMethod(TextEnum):
     """How the GPU end of a chain was joined to its CPU end."""
 
     CORRELATION = "correlation"

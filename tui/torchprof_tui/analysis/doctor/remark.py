@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+
+from torchprof_tui.trace.core.text_enum import TextEnum
 
 
-class Section(str, Enum):
+class Section(TextEnum):
     """Category of a remark, most severe first. The values appear in `info --json`."""
 
     LOST = "lost"

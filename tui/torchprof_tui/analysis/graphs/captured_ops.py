@@ -6,7 +6,6 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 
@@ -17,11 +16,12 @@ from torchprof_tui.analysis.graphs.replay_join import Join, Reason, join_replays
 from torchprof_tui.analysis.graphs.replays import Replays, find_graph_launches, find_replays
 from torchprof_tui.analysis.search.name_search import OP_LABELS, EventLabels
 from torchprof_tui.trace.core.arrays import I32, I64, U8
+from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
 
 
-class OpSource(str, Enum):
+class OpSource(TextEnum):
     """Where the op of a replayed kernel is known from; the values are part of the command line's JSON."""
 
     CAPTURE = "capture"

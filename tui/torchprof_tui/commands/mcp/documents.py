@@ -16,7 +16,6 @@ from torchprof_tui.analysis.flame.flame_export import iterate_folded_lines
 from torchprof_tui.analysis.memory.memory_history import build_memory_history, explain_missing_memory
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
-from torchprof_tui.analysis.table.memory_sheet import find_memory_peaks
 from torchprof_tui.answers.chain import ChainQuestion, build_chain, find_place_in_time
 from torchprof_tui.answers.check import build_check
 from torchprof_tui.answers.critical_path import build_critical_path
@@ -52,18 +51,6 @@ def ask_check(asked: OpenTrace, options: argparse.Namespace) -> Fields:
 def ask_table(asked: OpenTrace, options: argparse.Namespace) -> Fields:
     fields = as_fields(answer_question(asked.trace, options))
     fields["partial"] = _list_losses(asked)
-    if options.of == "memory":
-        trace, _ = select_rank(asked.trace, options.rank)
-        fields["peaks"] = [
-            {
-                "device": peak.device,
-                "allocated_bytes": None if peak.allocated < 0 else peak.allocated,
-                "allocated_at_ns": None if peak.allocated < 0 else peak.allocated_at,
-                "reserved_bytes": None if peak.reserved < 0 else peak.reserved,
-                "reserved_at_ns": None if peak.reserved < 0 else peak.reserved_at,
-            }
-            for peak in ([] if trace.memory is None else find_memory_peaks(trace))
-        ]
     return fields
 
 

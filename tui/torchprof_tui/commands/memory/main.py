@@ -46,8 +46,8 @@ def answer_question(trace: Trace, options: argparse.Namespace) -> AliveMemory:
     """Build the document of `--json` about an opened trace. Raises UsageError."""
     trace, rank = select_rank(trace, options.rank)
     history, device, state, by = _choose_state(trace, options)
-    number = None if rank is None else rank.number
-    return build_alive_memory(history, device, state, by, options.top or None, number)
+    number, first = (None, 0) if rank is None else (rank.number, rank.first)
+    return build_alive_memory(history, device, state, by, options.top or None, number, first)
 
 
 def _run_trace(options: argparse.Namespace) -> int:

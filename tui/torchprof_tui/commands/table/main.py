@@ -8,25 +8,19 @@ import sys
 import numpy as np
 
 from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
-from torchprof_tui.analysis.repetition.repetitions import find_repetitions
-from torchprof_tui.analysis.table import export, gpu_sheets
+from torchprof_tui.analysis.table import export
 from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet
-from torchprof_tui.analysis.table.calls_sheet import build_calls_sheet, find_step_mask
 from torchprof_tui.analysis.table.empty_sheets import explain_empty_sheet
-from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet
 from torchprof_tui.analysis.table.not_recorded import NotRecordedError
-from torchprof_tui.analysis.table.profiler_table import GroupBy
-from torchprof_tui.analysis.table.repetitions_sheet import build_repetitions_sheet
 from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.analysis.table.table_sheet import drop_empty_gpu_columns
 from torchprof_tui.analysis.table.trace_profile import Profile
-from torchprof_tui.answers.table import AnyTable, TableQuestion, build_table
+from torchprof_tui.answers.table import AnyTable, TableQuestion, build_sheet, build_table
 from torchprof_tui.commands.common.captures import use_captures
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.table.arguments import DEFAULT_ROWS
-from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
@@ -80,14 +74,15 @@ def _choose_sheet(trace: Trace, options: argparse.Namespace) -> tuple[Trace, Ran
     if options.of == "arrivals":
         return trace, None, _build_arrivals_sheet(trace)
     trace, rank = select_rank(trace, options.rank)
-    return trace, rank, _build_sheet(Profile(use_captures(trace, options)), options)
+    return trace, rank, _build_sheet(use_captures(trace, options), options)
 
 
 def _build_answer(trace: Trace, rank: Rank | None, sheet: Sheet, options: argparse.Namespace) -> AnyTable:
     key = _sort_key(sheet, options.sort, options.of != "calls")
     rows = (sheet.sort_rows(key) if key else np.arange(len(sheet))).tolist()
-    asked = TableQuestion(options.of, options.by, options.step, None if rank is None else rank.number)
-    return build_table(trace, asked, sheet, rows[: options.limit or None])
+    number = None if rank is None else rank.number
+    table: AnyTable = build_table(trace, _choose_table(options), sheet, rows[: options.limit or None], number)
+    return table
 
 
 def _build_arrivals_sheet(trace: Trace) -> Sheet:
@@ -123,33 +118,15 @@ def _print_sheet(options: argparse.Namespace, sheet: Sheet, order: list[int], wo
         )
 
 
-def _build_sheet(profile: Profile, options: argparse.Namespace) -> Sheet:
-    only = _step_mask(profile, options.step)
-    trace = profile.trace
-    if options.of == "kernels":
-        return gpu_sheets.build_kernels_sheet(trace, only)
-    if options.of == "copies":
-        return gpu_sheets.build_copies_sheet(trace, only)
-    if options.of == "collectives":
-        return gpu_sheets.build_collectives_sheet(trace, only)
-    if options.of == "repetitions":
-        return build_repetitions_sheet(trace, find_repetitions(trace))
-    if options.of == "memory":
-        return build_memory_sheet(trace, profile.own_calls, only)
+def _build_sheet(trace: Trace, options: argparse.Namespace) -> Sheet:
     try:
-        return build_calls_sheet(profile, GroupBy(options.by), only, options.flops)
+        return build_sheet(Profile(trace), _choose_table(options))
     except NotRecordedError as error:
         raise UsageError(str(error)) from error
 
 
-def _step_mask(profile: Profile, number: int | None) -> Bool | None:
-    if number is None:
-        return None
-
-    try:
-        return find_step_mask(profile, number)
-    except NotRecordedError as error:
-        raise UsageError(str(error)) from error
+def _choose_table(options: argparse.Namespace) -> TableQuestion:
+    return TableQuestion(options.of, options.by, options.step, options.flops)
 
 
 def _sort_key(sheet: Sheet, wanted: str | None, default: bool) -> str | None:

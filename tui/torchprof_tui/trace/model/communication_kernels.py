@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import Enum
 
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.core.text_enum import TextEnum
 
 SYNCHRONIZING_OPERATIONS = ("allreduce", "allgather", "reducescatter", "alltoall", "barrier", "sendrecv")
 """Operations that no rank leaves before the last one has entered: each needs data from every other. NCCL's kernel of
 an all-to-all is called SendRecv."""
 
 
-class Operation(str, Enum):
+class Operation(TextEnum):
     """What a communication kernel does; the value is shown to the reader."""
 
     ALL_REDUCE = "all-reduce"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+
+from torchprof_tui.trace.core.text_enum import TextEnum
 
 
-class Role(str, Enum):
+class Role(TextEnum):
     """Role of a lane. The value is stored in the cache and shown by `info`; `Lane.kind` is the coarser public term."""
 
     THREAD = "thread"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.core.problems import INCOMPLETE_STREAM_KINDS
+from torchprof_tui.trace.core.text_enum import TextEnum
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Step, Trace
 
 
-class AlignmentMethod(str, Enum):
+class AlignmentMethod(TextEnum):
     """How a rank's clock was aligned with the others."""
 
     BASE = "shared base time"  # all have the same `baseTimeNanoseconds`, or the same epoch

@@ -20,12 +20,13 @@ from enum import Enum
 from functools import lru_cache
 
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.core.text_enum import TextEnum
 
 UNKNOWN = -1
 """A number that the annotation does not say."""
 
 
-class StepKind(str, Enum):
+class StepKind(TextEnum):
     """What a step of a serving engine computed; the values are part of the command line's JSON."""
 
     PREFILL = "prefill"  # prompts

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from torchprof_tui.analysis.patterns.engine import thresholds as limits
 from torchprof_tui.analysis.patterns.engine.thresholds import Threshold
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.arrays import I64, argsort_stable
+from torchprof_tui.trace.core.text_enum import TextEnum
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.line_model import SourceLine
@@ -87,7 +87,7 @@ def merge_places(parts: Sequence[EvidencePlaces]) -> EvidencePlaces:
     return sort_places(columns[0], columns[1], columns[2], columns[3], parts[0].are_gaps)
 
 
-class State(str, Enum):
+class State(TextEnum):
     """The answer of a check. A pattern that cannot be checked is CANNOT_TELL, never ABSENT."""
 
     FIRED = "fired"
@@ -95,7 +95,7 @@ class State(str, Enum):
     CANNOT_TELL = "cannot_tell"
 
 
-class Severity(str, Enum):
+class Severity(TextEnum):
     """What a fired pattern means to the reader."""
 
     PROBLEM = "problem"  # costs time that a change could save; only problems fail `check --fail-on fired`
@@ -103,7 +103,7 @@ class Severity(str, Enum):
     ARTEFACT = "artefact"  # caused by the profiler; no time is at stake
 
 
-class Section(str, Enum):
+class Section(TextEnum):
     TABLE = "Profiler table"
     CPU_LANE = "CPU lane"
     GPU_LANE = "GPU lane"

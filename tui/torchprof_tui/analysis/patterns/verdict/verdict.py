@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 
 import numpy as np
 
@@ -31,9 +30,10 @@ from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
 from torchprof_tui.analysis.patterns.verdict.turn_taking import measure_turn_taking
 from torchprof_tui.analysis.patterns.verdict.waiting import diagnose_waiting
+from torchprof_tui.trace.core.text_enum import TextEnum
 
 
-class Regime(str, Enum):
+class Regime(TextEnum):
     OVERHEAD = "overhead-bound"
     COMPUTE = "compute-bound"
     INPUT = "input-bound"

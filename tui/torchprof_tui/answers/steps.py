@@ -1,0 +1,53 @@
+"""The steps of a trace. Imports little: the Python API lists the steps of a trace that is not analysed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from torchprof_tui.answers.record import Record, about
+from torchprof_tui.trace.model.serving_names import UNKNOWN, StepKind
+from torchprof_tui.trace.model.steps import Step as ModelStep
+from torchprof_tui.trace.model.trace import Trace
+
+
+class Step(Record, frozen=True, kw_only=True):
+    """One step of the program."""
+
+    name: Annotated[str, about("as recorded: ProfilerStep#3")]
+    start_ns: Annotated[int, about("from the trace's first event")]
+    duration_ns: Annotated[int, about("on the CPU")]
+    kind: Annotated[StepKind | None, about("of a step of a serving engine; null for others")]
+    batch: Annotated[int | None, about("requests served; null if not recorded")]
+    tokens: Annotated[int | None, about("computed; null if not recorded")]
+    kv_length: Annotated[int | None, about("tokens in the KV cache, over all requests; null if not recorded")]
+    number: Annotated[int, about("N of ProfilerStep#N, or of the step of a serving engine")]
+    event: Annotated[int, about("number of the event in the trace, from 0")]
+    rank: Annotated[int | None, about("rank; only with several")] = None
+
+
+def list_steps(trace: Trace) -> list[Step]:
+    """List the steps by time, of several ranks one rank after the other."""
+    return [
+        _build_step(step, None if trace.merged_ranks is None else rank.number)
+        for rank in trace.all_ranks
+        for step in rank.steps
+    ]
+
+
+def _build_step(step: ModelStep, rank: int | None) -> Step:
+    """Build the record of a step, with what it served if it is one of a serving engine."""
+    served = step.serving
+    numbers = (UNKNOWN,) * 3 if served is None else (served.batch, served.tokens, served.kv_length)
+    batch, tokens, kv_length = (None if number == UNKNOWN else number for number in numbers)
+    return Step(
+        name=step.name,
+        start_ns=step.start,
+        duration_ns=step.duration,
+        kind=None if served is None else served.kind,
+        batch=batch,
+        tokens=tokens,
+        kv_length=kv_length,
+        number=step.number,
+        event=step.event,
+        rank=rank,
+    )
