@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import torchprof_tui as tt
-from tests.helpers.command_line import read_error_line, read_json_answer, run_program
+from tests.helpers.command_line import call_main, read_error_line, read_json_answer, run_program
 from tests.helpers.paths import ROOT
 from torchprof_samples import SAMPLES, find
 from torchprof_tui.cli import main
@@ -94,6 +94,24 @@ def test_the_cache_can_be_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert cleared["removed"] >= 1
     assert json.loads(run_program("info", SAMPLE, "--json").stdout)["cached"] is False
     assert "at most" in run_program("cache").stdout
+
+
+def test_a_folder_that_holds_other_things_is_no_cache(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "precious"
+    (folder / "models").mkdir(parents=True)
+    (folder / "models" / "lock").touch()
+    monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(folder))
+    refusal = f"torchprof-tui: {folder}: holds other things and no cache of torchprof-tui"
+    for command in (("info", SAMPLE), ("fleet", "sample:train_gpt_2ranks")):
+        status, _, err = call_main(capsys, *command)
+        assert (status, err.count("\n"), err.startswith(refusal)) == (0, 1, True)
+    assert call_main(capsys, "info", SAMPLE, "--no-cache")[2] == ""
+    assert call_main(capsys, "cache", "--clear")[0] == 2
+    assert "holds other things" in call_main(capsys, "cache")[1]
+    assert "holds other things" in read_json_answer(capsys, "cache", "--json")["cannot_tell"]
+    assert [str(path.relative_to(folder)) for path in folder.rglob("*")] == ["models", "models/lock"]
 
 
 def test_a_person_reads_words() -> None:

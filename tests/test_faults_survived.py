@@ -21,6 +21,7 @@ import pytest
 
 from tests.helpers.command_line import PROGRAM, run_program
 from tests.helpers.explorer_app import until
+from tests.helpers.paths import list_cache
 from tests.helpers.trace_builder import cpu
 from torchprof_samples import find
 from torchprof_tui.app import TorchprofApp
@@ -108,7 +109,7 @@ def test_a_file_cannot_grow(kilobytes: int, cache_home: Path, tmp_path: Path) ->
     environment = {**os.environ, "TMPDIR": str(temporary)}
     result = run_program("table", LARGER_SAMPLE, preexec_fn=small, env=environment)
     expect_one_line(result, "TORCHPROF_TUI_CACHE", "File too large", "No usable temporary directory")
-    assert os.listdir(cache_home) == os.listdir(temporary) == []
+    assert list_cache(cache_home) == os.listdir(temporary) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
@@ -122,7 +123,7 @@ def test_a_full_cache_folder_is_left_for_the_temporary_one(cache_home: Path) -> 
         for _ in range(2):
             result = run_program("table", LARGER_SAMPLE)
             assert (result.returncode, result.stdout, result.stderr) == (0, expected, "")
-        assert os.listdir(cache_home) == []
+        assert list_cache(cache_home) == []
         opener = SingleTraceOpener(str(LARGER_SAMPLE))
         opener.start()
         assert len(asyncio.run(opener.load_trace(lambda progress: None)))
@@ -180,7 +181,7 @@ def test_two_programs_open_a_trace_at_once(cache_home: Path) -> None:
     answers = [program.communicate(timeout=120) for program in programs]
     expected = run_program("check", LARGER_SAMPLE, "--json", "--no-cache").stdout.encode()
     assert answers == [(expected, b"")] * 2
-    assert len(os.listdir(cache_home)) == 1
+    assert len(list_cache(cache_home)) == 1
     assert load_opened_trace(str(LARGER_SAMPLE)).cached
 
 

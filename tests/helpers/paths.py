@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from torchprof_tui.trace.storage.disk_cache import TAG_FILE
+
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "sample_traces" / "torchprof_samples"
 FIXTURES = ROOT / "tests" / "fixtures"
@@ -53,3 +55,8 @@ def find_shared_traces() -> list[Path]:
         and not path.name.endswith(_OTHER_SUFFIXES)
         and path.relative_to(SHARED_TRACES).parts[0] not in _OTHER_FOLDERS
     )
+
+
+def list_cache(folder: Path) -> list[str]:
+    """List the names in a cache folder, without the tag that marks it."""
+    return sorted({path.name for path in folder.iterdir()} - {TAG_FILE})

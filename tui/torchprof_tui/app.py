@@ -113,6 +113,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, LoadingApp, GarbageCol
         self._initial_opener = opener
         self._current_opener: TraceOpener | None = None
         self._use_cache = cache
+        self._has_reported_cache = False
         self._connections = connections
         self._start_position = at
         self._debug_errors = debug
@@ -217,9 +218,16 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, LoadingApp, GarbageCol
             self.notify(DAMAGED_CACHE_MESSAGE, markup=False)
         if message.opener.left_out:
             self.notify("\n".join(message.opener.left_out[:3]), title="left out", timeout=10, markup=False)
-        self.run_worker(asyncio.to_thread(update_recent_and_prune, message.opener.spec), group="house")
+        self._update_recent_and_prune(message.opener.spec)
         self.run_worker(asyncio.to_thread(import_screens), group="screens")
         self.run_worker(asyncio.to_thread(message.opener.split_into_blocks, message.trace), group="finish")
+
+    @work(group="house")
+    async def _update_recent_and_prune(self, spec: str) -> None:
+        refusal = await asyncio.to_thread(update_recent_and_prune, spec)
+        if refusal is not None and self._use_cache and not self._has_reported_cache:
+            self._has_reported_cache = True
+            self.notify(refusal, title="no cache", severity="warning", timeout=10, markup=False)
 
     async def on_loading_screen_folder_found(self, message: LoadingScreen.FolderFound) -> None:
         await self.switch_screen(create_start_screen(self._current_opener is not None, (message.name, message.traces)))

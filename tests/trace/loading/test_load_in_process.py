@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.paths import list_cache
 from tests.helpers.remote_traces import opened, same
 from torchprof_samples import find
 from torchprof_tui.trace.core.errors import TraceError
@@ -155,7 +156,7 @@ async def test_what_is_no_trace_gives_one_line_and_leaves_no_files(
         await opened(SingleTraceOpener(str(path)))
     assert "\n" not in str(in_worker.value)
     assert str(in_worker.value) == " ".join(str(in_process.value).split())
-    assert list(cache_home.iterdir()) == []
+    assert list_cache(cache_home) == []
 
 
 async def open_endless_pipe() -> tuple[SingleTraceOpener, asyncio.Task[Any], int]:
@@ -176,13 +177,13 @@ async def test_cancelling_leaves_neither_process_nor_files(cache_home: Path) -> 
     assert opener._worker is not None
     assert opener._worker._process is not None
     worker = opener._worker._process.pid
-    assert len(list(cache_home.iterdir())) == 1
+    assert len(list_cache(cache_home)) == 1
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     with pytest.raises(ProcessLookupError):
         os.kill(worker, 0)
-    assert list(cache_home.iterdir()) == []
+    assert list_cache(cache_home) == []
     os.close(write)
 
 
@@ -197,7 +198,7 @@ async def test_a_killed_worker_is_explained(cache_home: Path, number: signal.Sig
     opener._worker._process.send_signal(number)
     with pytest.raises(LoadError, match=explanation):
         await task
-    assert list(cache_home.iterdir()) == []
+    assert list_cache(cache_home) == []
     os.close(write)
 
 

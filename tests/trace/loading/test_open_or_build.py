@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.paths import list_cache
 from tests.helpers.remote_traces import same
 from torchprof_samples import find
 from torchprof_tui.trace.loading.decode_and_store import decode_and_store
@@ -115,7 +115,7 @@ def test_a_source_that_turns_out_to_be_cached_is_mapped(open_trace: Open, cache_
     open_trace(OpeningState(REMOTE), build_remote)
     opened = open_trace(OpeningState(REMOTE), lambda entry: BuildResult(IDENTITY, already_cached=True))
     assert opened.cached
-    assert len(list(cache_home.iterdir())) == 1
+    assert len(list_cache(cache_home)) == 1
 
 
 def test_a_cached_source_that_is_damaged_is_built_without_the_cache(open_trace: Open) -> None:
@@ -143,7 +143,7 @@ def test_a_failed_build_leaves_nothing(open_trace: Open, cache_home: Path, error
 
     with pytest.raises(type(error)):
         open_trace(OpeningState(SAMPLE), build)
-    assert os.listdir(cache_home) == []
+    assert list_cache(cache_home) == []
 
 
 async def test_a_cancelled_build_leaves_nothing(cache_home: Path) -> None:
@@ -160,5 +160,5 @@ async def test_a_cancelled_build_leaves_nothing(cache_home: Path) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert os.listdir(cache_home) == []
+    assert list_cache(cache_home) == []
     assert cache_usage() == (0, 0)

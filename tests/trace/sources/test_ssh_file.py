@@ -17,7 +17,7 @@ import pytest
 from textual.widgets import OptionList
 
 from tests.helpers import sshd
-from tests.helpers.paths import ROOT
+from tests.helpers.paths import ROOT, list_cache
 from tests.helpers.remote_traces import opened, read, refusal, same
 from tests.helpers.terminal import Terminal
 from torchprof_tui.app import TorchprofApp
@@ -201,7 +201,7 @@ def test_lost_connection_keeps_the_received_part(server: sshd.Sshd, ending: str,
     assert [problem.count for problem in trace.problems] == [1]  # the truncated text is not counted again
     assert trace.names[trace.name[0]] == "op 0"
     loaded.cache_entry.close()
-    assert list(cache_home.iterdir()) == []  # an incomplete trace is not cached
+    assert list_cache(cache_home) == []  # an incomplete trace is not cached
 
 
 def test_connection_lost_before_the_first_byte(server: sshd.Sshd) -> None:
@@ -246,7 +246,7 @@ async def test_cancel_ends_ssh_on_an_idle_connection(server: sshd.Sshd, cache_ho
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not set(server.clients()) - set(others)
-    assert list(cache_home.iterdir()) == []
+    assert list_cache(cache_home) == []
 
 
 def test_other_file_closes_the_connection_at_once(server: sshd.Sshd) -> None:

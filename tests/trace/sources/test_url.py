@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.paths import list_cache
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.remote_traces import opened, read, refusal
 from torchprof_tui.cli import main
@@ -161,7 +162,7 @@ def test_interrupted_download_keeps_the_received_part(site: str, name: str, cach
     assert "bytes arrived; the download ended early: " in cut.example
     assert [problem.count for problem in loaded.trace.problems] == [1]
     loaded.cache_entry.close()
-    assert list(cache_home.iterdir()) == []
+    assert list_cache(cache_home) == []
 
 
 def test_unreadable_urls(site: str) -> None:

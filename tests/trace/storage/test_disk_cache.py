@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,8 @@ from tests.helpers.command_line import read_json_answer
 from torchprof_tui.cli import main
 from torchprof_tui.trace.storage import disk_cache
 
-SEAL_BYTES = len("24 hexadecimal digits and") + 8
-"""Bytes of the file that binds an entry to its key."""
+OWN_BYTES = len("24 hexadecimal digits and") + 8 + len(disk_cache.LOCK_TEXT)
+"""Bytes of the files that bind an entry to its key, and mark it as this program's."""
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +58,7 @@ def test_a_draft_that_is_not_published_is_removed(trace: Path, home: Path) -> No
     assert entry.folder.parent == home
     entry.close()
     entry.close()
-    assert list(home.iterdir()) == []
+    assert [path.name for path in home.iterdir()] == [disk_cache.TAG_FILE]
     assert not disk_cache.find_or_create_entry(str(trace)).ready
 
 
@@ -133,7 +135,7 @@ def test_a_pipe_is_never_published(home: Path) -> None:
     entry.publish()
     assert not entry.ready
     entry.close()
-    assert list(home.iterdir()) == []
+    assert [path.name for path in home.iterdir()] == [disk_cache.TAG_FILE]
 
 
 def test_a_cache_that_is_turned_off_is_neither_read_nor_written(trace: Path, home: Path) -> None:
@@ -167,7 +169,7 @@ def test_the_oldest_are_removed_first(tmp_path: Path) -> None:
         entry = fill(path, "x" * 1000)
         os.utime(entry.folder / "lock", (time.time() - age, time.time() - age))
         entry.close()
-    assert disk_cache.prune_cache(limit=2500) == 1000 + SEAL_BYTES
+    assert disk_cache.prune_cache(limit=2500) == 1000 + OWN_BYTES
     ready = []
     for age in (1, 2, 3):
         entry = disk_cache.find_or_create_entry(str(tmp_path / f"{age}.json"))
@@ -187,7 +189,7 @@ def test_an_entry_that_another_process_has_open_is_not_removed(trace: Path) -> N
     assert in_use == ["0", "0", "0", "True"]
     entry.close()
     free = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    assert free == [str(7 + SEAL_BYTES), "0", "0", "False"]
+    assert free == [str(7 + OWN_BYTES), "0", "0", "False"]
 
 
 def test_only_orphaned_drafts_are_removed(trace: Path, home: Path) -> None:
@@ -204,14 +206,142 @@ def test_only_orphaned_drafts_are_removed(trace: Path, home: Path) -> None:
     assert not orphaned.folder.exists()
 
 
-def test_other_files_in_the_cache_folder_are_not_removed(home: Path) -> None:
-    (home / "thesis").mkdir(parents=True)
-    (home / "thesis" / "thesis.tex").write_text("years of work")
-    (home / "notes.txt").write_text("more")
+def write_strange_things(folder: Path) -> dict[str, str]:
+    """Write what an earlier version removed, and some that resembles an entry; return the text of each file."""
+    texts = {
+        "models/lock": "",
+        "models/weights.bin": "weeks of training",
+        "thesis/lock": "",
+        "thesis/thesis.tex": "years of work",
+        "0123456789abcdef01234567/lock": "",
+        "0123456789abcdef01234567/meta.json": "{}",
+        "sketches/lock": "",
+        "sketches/face.png": "a picture",
+        ".draft-letter/lock": "pid 1",
+        ".draft-letter/letter.txt": "Dear editor",
+        "lock": "",
+        "notes.txt": "more",
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+        os.utime((folder / name).parent, (0, 0))
+        os.utime(folder / name, (0, 0))  # orphaned long ago
+    return texts
+
+
+def read_texts(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def remove_everything(trace: Path) -> None:
+    fill(trace).close()
     disk_cache.prune_cache(limit=0)
+    fill(trace).close()
     disk_cache.clear_cache()
-    assert (home / "thesis" / "thesis.tex").exists()
-    assert (home / "notes.txt").exists()
+
+
+def test_a_folder_that_holds_other_things_is_no_cache(trace: Path, home: Path) -> None:
+    texts = write_strange_things(home)
+    entry = fill(trace)
+    assert not entry.ready
+    assert home not in entry.folder.parents
+    entry.close()
+    remove_everything(trace)
+    assert read_texts(home) == texts
+    refusal = disk_cache.explain_refused_folder() or ""
+    assert refusal.startswith(f"{home}: holds other things")
+    assert disk_cache.cache_usage() == (0, 0)
+
+
+@pytest.mark.parametrize("is_default", [True, False])
+def test_only_entries_are_removed_from_a_cache(
+    trace: Path, home: Path, monkeypatch: pytest.MonkeyPatch, is_default: bool
+) -> None:
+    if is_default:
+        monkeypatch.delenv("TORCHPROF_TUI_CACHE")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+        home = home / "torchprof-tui"
+    else:
+        fill(trace).close()
+    texts = write_strange_things(home)
+    assert disk_cache.explain_refused_folder() is None
+    assert fill(trace).ready
+    disk_cache.close_entries()
+    assert disk_cache.cache_usage()[0] == 1
+    assert disk_cache.create_sketches_folder() is None  # the folder of that name is of somebody else
+    remove_everything(trace)
+    assert read_texts(home) == {**texts, disk_cache.TAG_FILE: disk_cache.TAG_TEXT.decode()}
+
+
+def write_untagged_cache(home: Path, specs: Sequence[Path]) -> None:
+    """Write a cache as version 0.1 of the folders was: no tag, and lock files that are empty."""
+    for spec in specs:
+        fill(spec).close()
+    orphan = disk_cache.create_draft("gone")
+    sketches = disk_cache.create_sketches_folder()
+    assert sketches is not None
+    (sketches / "0123456789abcdef01234567.v2.parquet").write_text("sketch")
+    (home / disk_cache.TAG_FILE).unlink()
+    assert orphan.lock_descriptor is not None
+    os.close(orphan.lock_descriptor)  # as the kernel does for a process that is killed
+    orphan.lock_descriptor = None
+    for path in home.glob("*/lock"):
+        path.write_bytes(b"")
+    os.utime(orphan.folder / "lock", (0, 0))
+
+
+def test_a_cache_without_tag_is_used_and_emptied(tmp_path: Path, home: Path) -> None:
+    specs = [tmp_path / "1.json", tmp_path / "2.json"]
+    for spec in specs:
+        spec.write_text("[]")
+    write_untagged_cache(home, specs)
+    entry = disk_cache.find_or_create_entry(str(specs[0]))
+    assert entry.ready
+    entry.close()
+    assert (home / disk_cache.TAG_FILE).read_bytes() == disk_cache.TAG_TEXT
+    assert disk_cache.cache_usage()[0] == 3  # the sketches, too
+    disk_cache.prune_cache()
+    assert not list(home.glob(".draft-*"))
+    assert disk_cache.clear_cache()[0] == 3
+    assert os.listdir(home) == [disk_cache.TAG_FILE]
+
+
+@pytest.mark.parametrize("tag", [b"", disk_cache.TAG_TEXT[:40]])
+def test_a_tag_that_another_process_is_writing(trace: Path, home: Path, tag: bytes) -> None:
+    home.mkdir()
+    (home / disk_cache.TAG_FILE).write_bytes(tag)
+    assert fill(trace).ready
+
+
+def test_the_tag_of_another_program_is_not_ours(trace: Path, home: Path) -> None:
+    home.mkdir()
+    text = "Signature: 8a477f597d28d172789f06886806bc55\n# This file is a cache directory tag created by cargo.\n"
+    (home / disk_cache.TAG_FILE).write_text(text)
+    assert not fill(trace).ready
+    assert (home / disk_cache.TAG_FILE).read_text() == text
+
+
+def test_links_in_a_cache_are_not_followed(tmp_path: Path, trace: Path, home: Path) -> None:
+    fill(trace).close()
+    other = tmp_path / "elsewhere" / "0123456789abcdef01234567"
+    other.mkdir(parents=True)
+    (other / "lock").write_bytes(disk_cache.LOCK_TEXT)
+    (home / "fedcba9876543210fedcba98").symlink_to(other)
+    inside = home / "0123456789abcdef01234567"
+    inside.mkdir()
+    (inside / "lock").symlink_to(other / "lock")
+    disk_cache.clear_cache()
+    assert (other / "lock").exists()
+    assert inside.exists()
+
+
+def test_a_cache_folder_that_disappears_is_made_again(trace: Path, home: Path) -> None:
+    fill(trace).close()
+    shutil.rmtree(home)
+    assert disk_cache.explain_refused_folder() is None
+    assert fill(trace).ready
+    assert (home / disk_cache.TAG_FILE).exists()
 
 
 def test_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -88,6 +88,17 @@ async def test_enter_opens_the_first_sample_and_it_is_remembered() -> None:
         await until(pilot, lambda: explored(app))
 
 
+async def test_a_cache_folder_that_holds_other_things_is_reported_once(tmp_path: Path) -> None:
+    (tmp_path / "cache" / "thesis").mkdir(parents=True)
+    app = TorchprofApp()
+    async with app.run_test(size=(120, 40)) as pilot:
+        for name in ("matmul_add_64_cold_eager", "attention_flash"):
+            app.post_message(StartScreen.Chosen(f"sample:{name}"))
+            await until(pilot, lambda: explored(app) and name in app.screen.trace.label)  # noqa: B023
+            await until(pilot, lambda: [note.title for note in app._notifications].count("no cache") == 1)
+    assert os.listdir(tmp_path / "cache") == ["thesis"]
+
+
 async def test_another_trace_replaces_the_one_before() -> None:
     before = set(disk_cache._open_entries)
     app = TorchprofApp()
@@ -258,7 +269,7 @@ async def test_loading_can_be_given_up(tmp_path: Path) -> None:
         assert "a slow pipe" in shown(app, "#loading-name")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, StartScreen))
-        await until(pilot, lambda: list((tmp_path / "cache").iterdir()) == [])
+        await until(pilot, lambda: os.listdir(tmp_path / "cache") == [disk_cache.TAG_FILE])
     os.close(read_fd)
     os.close(write_fd)
 

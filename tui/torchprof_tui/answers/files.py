@@ -70,6 +70,7 @@ def build_cache_use(removed: int | None = None, freed_bytes: int | None = None) 
     folder = disk_cache.cache_folder()
     traces, size = disk_cache.cache_usage()
     has_folder = folder != disk_cache.NO_FOLDER
+    refusal = disk_cache.explain_refused_folder() if has_folder else NO_CACHE
     return CacheUse(
         folder=str(folder) if has_folder else None,
         traces=traces,
@@ -77,5 +78,5 @@ def build_cache_use(removed: int | None = None, freed_bytes: int | None = None) 
         limit_bytes=disk_cache.cache_limit(),
         removed=removed,
         freed_bytes=freed_bytes,
-        cannot_tell=None if has_folder else NO_CACHE,
+        cannot_tell=refusal,
     )

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from torchprof_tui.trace.storage.disk_cache import prune_cache
+from torchprof_tui.trace.storage.disk_cache import explain_refused_folder, prune_cache
 from torchprof_tui.ui.start.loading_screen import LoadingScreen
 
 if TYPE_CHECKING:
@@ -116,13 +116,17 @@ def create_diff_screen(asked: CompareAsked, other: Trace, opener: TraceOpener | 
     return screen
 
 
-def update_recent_and_prune(spec: str) -> None:
-    """Add a trace to the recent ones and prune the cache, in a thread: a home folder on a network disk may be slow."""
+def update_recent_and_prune(spec: str) -> str | None:
+    """Add a trace to the recent ones and prune the cache, in a thread: a home folder on a network disk may be slow.
+
+    Returns one line about a cache folder that is not used.
+    """
     if spec:
         from torchprof_tui.ui.start.recent_traces import add_recent_trace  # deferred: not needed before the first frame
 
         add_recent_trace(spec)
     prune_cache()
+    return explain_refused_folder()
 
 
 def import_explorer() -> None:

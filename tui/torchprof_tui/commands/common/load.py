@@ -17,7 +17,7 @@ from torchprof_tui.trace.loading.load_resolved import load_resolved
 from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE, OpenedTrace
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
-from torchprof_tui.trace.storage.disk_cache import prune_cache
+from torchprof_tui.trace.storage.disk_cache import explain_refused_folder, prune_cache
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.ranks import Rank
@@ -48,8 +48,16 @@ def load_specs(specs: Sequence[str], cache: bool, list_folders: bool = False) ->
     if not list_folders:  # `info` prints all of it
         report_partial(opened.trace)
     if cache and not opened.cached:
+        report_refused_cache()
         prune_cache()
     return opened
+
+
+def report_refused_cache() -> None:
+    """Report a cache folder that is not used, because it holds other things, on stderr."""
+    line = explain_refused_folder()
+    if line is not None:
+        print(f"torchprof-tui: {clean(line)}", file=sys.stderr)
 
 
 def _report_rank_problems(trace: Trace) -> None:

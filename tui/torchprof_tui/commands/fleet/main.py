@@ -14,6 +14,7 @@ from torchprof_tui.analysis.fleet.rank_sketch import RankSketch
 from torchprof_tui.analysis.fleet.sketch_parquet import EXTRA, encode_sketches
 from torchprof_tui.answers.fleet import build_fleet
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.load import report_refused_cache
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.fleet.cluster import sketch_on_cluster
 from torchprof_tui.commands.fleet.comparison import compare_sketched
@@ -86,6 +87,8 @@ def _sketch(
     finally:
         show.clear()
     note_phase("sketched", ranks=len(sketched.sketches), reused=sketched.reused)
+    if not options.no_cache:
+        report_refused_cache()
     if not sketched.sketches and lost:
         raise UsageError(lost[0])
     return SketchedFleet(sketched.sketches, (*lost, *sketched.lost), sketched.reused)

@@ -6,6 +6,10 @@ complete, so an incomplete one is never opened. Its file `seal` binds what is in
 files are not taken for it. A process that uses a folder holds a shared lock on it, so that pruning
 by another process does not remove the text of its args.
 
+The user may name any folder as the cache, so only what carries a marker of this program is ever removed: the cache
+folder has a `CACHEDIR.TAG`, each entry's file `lock` begins with `LOCK_TEXT`. A folder that holds anything else when it
+is first used is refused.
+
 Imported on the way to the first frame: standard library only.
 """
 
@@ -46,9 +50,24 @@ DEFAULT_LIMIT_BYTES = 4 << 30
 ORPHAN_SECONDS = 3600
 """Seconds since its last use after which a draft without a lock is removed: its process was killed."""
 
+LOCK_TEXT = b"an entry of the cache of torchprof-tui\n"
+"""What the file `lock` of an entry holds."""
+
+TAG_FILE = "CACHEDIR.TAG"
+TAG_TEXT = b"""\
+Signature: 8a477f597d28d172789f06886806bc55
+# The cache of torchprof-tui, which removes its own entries from this folder. Backups may leave it out:
+# https://bford.info/cachedir/
+"""
+"""What marks a cache folder: a cache directory tag, of this program."""
+
+SKETCHES_FOLDER = "sketches"
+
 _DRAFT_PREFIX = ".draft-"
 _LOCK_FILE = "lock"
 _SEAL_FILE = "seal"
+_KEY_BYTES = 12
+_HEX_DIGITS = frozenset("0123456789abcdef")
 
 _SEALED_FILE = "meta.json"
 """The file that the seal binds to the key; it holds the checksums of all others (`trace_store.META_FILE`)."""
@@ -81,8 +100,8 @@ class CacheEntry:
         final = cache_folder() / key
         try:
             (self.folder / _SEAL_FILE).write_text(_compute_seal(self.folder, key), encoding="ascii")
-            if final.is_symlink() and not final.exists():
-                final.unlink()  # its target is gone
+            if final.is_symlink() and not _is_own(final):
+                final.unlink()  # its target is gone, or something else
             self.folder.rename(final)
         except OSError:
             return  # another process was faster; this copy is as good, and removed when it is closed
@@ -150,13 +169,117 @@ def cache_folder() -> Path:
     Without a home folder it is NO_FOLDER: a path relative to the current folder would be created there.
     """
     configured = os.environ.get("TORCHPROF_TUI_CACHE")
-    if configured:
-        return Path(configured).absolute()
+    return Path(configured).absolute() if configured else _find_default_folder()
+
+
+def _find_default_folder() -> Path:
     xdg_cache = os.environ.get("XDG_CACHE_HOME")
     if xdg_cache and os.path.isabs(xdg_cache):
         return Path(xdg_cache) / "torchprof-tui"
     home = find_home_folder()
     return NO_FOLDER if home is None else home / ".cache" / "torchprof-tui"
+
+
+def find_usable_folder() -> Path | None:
+    """Return the cache folder if it may be used: the default one, or one that has or now gets this program's tag.
+
+    A folder without the tag gets it where all that it holds are entries: they may be of a version that wrote no tag.
+    None where it does not exist, holds anything else, or cannot be read.
+    """
+    folder = cache_folder()
+    is_default = folder == _find_default_folder()
+    if _has_tag(folder):
+        return folder
+    try:
+        if is_default or all(_is_own_item(item) for item in os.scandir(folder)):
+            _write_tag(folder)
+            return folder
+    except OSError:
+        return folder if is_default and folder.is_dir() else None
+    return folder if _has_tag(folder) else None  # another process may have tagged it and made an entry meanwhile
+
+
+def explain_refused_folder() -> str | None:
+    """Return one line about a cache folder that is not used because it holds other things; None where it is used."""
+    folder = cache_folder()
+    if not folder.is_dir() or find_usable_folder() is not None:
+        return None
+    return (
+        f"{folder}: holds other things and no cache of torchprof-tui, so nothing is cached; "
+        "set cache.folder or TORCHPROF_TUI_CACHE to a new or empty folder"
+    )
+
+
+def _has_tag(folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return _read_file(folder / TAG_FILE, len(TAG_TEXT)) == TAG_TEXT
+    return False
+
+
+def _write_tag(folder: Path) -> None:
+    """Tag a cache folder; a file of that name stays as it is. Raises OSError."""
+    with contextlib.suppress(FileExistsError):
+        tag = os.open(folder / TAG_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with open(tag, "wb", buffering=0) as file:
+            file.write(TAG_TEXT)
+
+
+def _is_own_item(item: os.DirEntry[str]) -> bool:
+    """Return whether what lies in a folder without a tag is an entry, a draft, or a tag that is being written."""
+    if item.name == TAG_FILE:
+        return item.is_file(follow_symlinks=False) and TAG_TEXT.startswith(_read_file(item.path, len(TAG_TEXT)))
+    return item.is_dir(follow_symlinks=False) and _is_own(item.path)
+
+
+def _is_own(folder: str | os.PathLike[str]) -> bool:
+    """Return whether this program made a folder: an entry, a draft, or the sketches."""
+    lock = _open_lock(folder)
+    if lock is not None:
+        os.close(lock)
+    return lock is not None
+
+
+def _open_lock(folder: str | os.PathLike[str], new: bool = False) -> int | None:
+    """Open the lock file of a folder; None where this program did not make the folder."""
+    try:
+        lock = os.open(os.path.join(folder, _LOCK_FILE), os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if new else 0), 0o600)
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):
+        if new:
+            os.write(lock, LOCK_TEXT)
+        if new or _is_own_folder(folder, lock):
+            return lock
+    os.close(lock)
+    return None
+
+
+def _is_own_folder(folder: str | os.PathLike[str], lock: int) -> bool:
+    """Look at the name of a folder and at its lock file, which is open. Raises OSError.
+
+    Earlier versions left the lock file empty: then the seal names the folder, drafts have only the form of their name,
+    and the sketches have nothing beside them.
+    """
+    name = os.path.basename(folder)
+    is_draft, is_key = name.startswith(_DRAFT_PREFIX), _is_key(name)
+    if not (is_draft or is_key or name == SKETCHES_FOLDER):
+        return False
+    text = os.pread(lock, len(LOCK_TEXT), 0)
+    if text == LOCK_TEXT:
+        return True
+    if is_key:  # also where the lock file is damaged
+        return _read_file(os.path.join(folder, _SEAL_FILE), len(name)) == name.encode()
+    return not text and (is_draft or all(_is_sketch(file) for file in os.listdir(folder)))
+
+
+def _is_key(name: str) -> bool:
+    return len(name) == 2 * _KEY_BYTES and _HEX_DIGITS.issuperset(name)
+
+
+def _is_sketch(name: str) -> bool:
+    """Return whether a file is a sketch, several in one file, or the folder's lock."""
+    digest, _, version = name.partition(".v")
+    return name == _LOCK_FILE or (_is_key(digest[:24]) and _HEX_DIGITS.issuperset(digest) and version[:1].isdigit())
 
 
 def cache_limit() -> int:
@@ -172,21 +295,20 @@ def find_or_create_entry(spec: str, cache: bool = True) -> CacheEntry:
     A cache that cannot be used is no error; raises OSError only where not even a temporary folder can be made.
     """
     key = _file_key(spec) if cache else None
-    if key is not None:
-        folder = cache_folder() / key
-        lock = _lock_folder(folder)
-        if lock is not None:
-            return _register_entry(CacheEntry(spec, folder, key, ready=True, lock_descriptor=lock))
-    return create_draft(spec, key, cache)
+    return (None if key is None else _find_entry(spec, key)) or create_draft(spec, key, cache)
 
 
 def find_by_identity(spec: str, identity: str) -> CacheEntry | None:
     """Return the entry of a remote trace by its identity; None where it is not in the cache."""
-    folder = cache_folder() / _digest(identity)
-    lock = _lock_folder(folder)
-    if lock is None:
+    return _find_entry(spec, _digest(identity))
+
+
+def _find_entry(spec: str, key: str) -> CacheEntry | None:
+    cache = find_usable_folder()
+    lock = None if cache is None else _lock_folder(cache / key)
+    if cache is None or lock is None:
         return None
-    return _register_entry(CacheEntry(spec, folder, folder.name, ready=True, lock_descriptor=lock))
+    return _register_entry(CacheEntry(spec, cache / key, key, ready=True, lock_descriptor=lock))
 
 
 def is_cached(identity: str) -> bool:
@@ -208,11 +330,30 @@ def create_draft(spec: str, key: str | None = None, cache: bool = True) -> Cache
     """Create an empty draft: in the cache folder, which is on a disk; else in the system's temporary folder."""
     if cache:
         with contextlib.suppress(OSError):
-            parent = cache_folder()
-            parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # names in a trace may be confidential
-            folder = Path(tempfile.mkdtemp(prefix=_DRAFT_PREFIX, dir=parent))
-            return _register_entry(CacheEntry(spec, folder, key, lock_descriptor=_lock_folder(folder, new=True)))
+            cache_folder().mkdir(parents=True, exist_ok=True, mode=0o700)  # names in a trace may be confidential
+            parent = find_usable_folder()
+            if parent is not None:
+                folder = Path(tempfile.mkdtemp(prefix=_DRAFT_PREFIX, dir=parent))
+                return _register_entry(CacheEntry(spec, folder, key, lock_descriptor=_lock_folder(folder, new=True)))
     return _register_entry(CacheEntry(spec, Path(tempfile.mkdtemp(prefix="torchprof-tui-")), None))
+
+
+def create_sketches_folder() -> Path | None:
+    """Create the folder of the sketches and note its use now; None where it cannot be used. Raises OSError."""
+    cache_folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+    cache = find_usable_folder()
+    if cache is None:
+        return None
+    folder = cache / SKETCHES_FOLDER
+    folder.mkdir(exist_ok=True, mode=0o700)
+    with os.scandir(folder) as items:
+        is_new = next(items, None) is None
+    lock = _open_lock(folder, is_new)
+    if lock is None:
+        return None
+    os.utime(lock)
+    os.close(lock)
+    return folder
 
 
 def prune_cache(limit: int | None = None) -> int:
@@ -262,17 +403,24 @@ class _FolderInfo:
 
 
 def _scan_folders() -> Iterator[_FolderInfo]:
-    """Yield the entries and drafts in the cache folder."""
+    """Yield the entries and drafts in the cache folder; what else is in it was not made by this program."""
+    cache = find_usable_folder()
     try:
-        folders = [item for item in os.scandir(cache_folder()) if item.is_dir(follow_symlinks=False)]
+        folders = [] if cache is None else [item for item in os.scandir(cache) if item.is_dir(follow_symlinks=False)]
     except OSError:
         return
     for folder in folders:
-        # A folder without a lock file was not made by this program: the user may have named a shared folder by mistake.
-        with contextlib.suppress(OSError):
-            used = os.stat(os.path.join(folder.path, _LOCK_FILE)).st_mtime
+        lock = _open_lock(folder.path)
+        if lock is None:
+            continue
+        try:
+            used = os.fstat(lock).st_mtime
             size = _measure_files(folder.path)
-            yield _FolderInfo(Path(folder.path), size, used, folder.name.startswith(_DRAFT_PREFIX))
+        except OSError:
+            continue
+        finally:
+            os.close(lock)
+        yield _FolderInfo(Path(folder.path), size, used, folder.name.startswith(_DRAFT_PREFIX))
 
 
 def _measure_files(folder: str) -> int:
@@ -288,9 +436,8 @@ def _measure_files(folder: str) -> int:
 
 def _remove_folder(info: _FolderInfo) -> int:
     """Remove a folder; return the bytes freed, 0 where a process has it open or it cannot be removed."""
-    try:
-        lock = os.open(info.folder / _LOCK_FILE, os.O_RDWR)
-    except OSError:
+    lock = _open_lock(info.folder)
+    if lock is None:
         return 0
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -311,10 +458,8 @@ def _remove_folder(info: _FolderInfo) -> int:
 
 def _lock_folder(folder: Path, new: bool = False) -> int | None:
     """Take a shared lock on a folder; return its descriptor, None where the folder is missing or being removed."""
-    path = folder / _LOCK_FILE
-    try:
-        lock = os.open(path, os.O_RDWR | (os.O_CREAT if new else 0), 0o600)
-    except OSError:
+    lock = _open_lock(folder, new)
+    if lock is None:
         return None
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -322,7 +467,7 @@ def _lock_folder(folder: Path, new: bool = False) -> int | None:
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
             os.close(lock)
             return None
-    if not path.exists():  # removed between the two calls
+    if not (folder / _LOCK_FILE).exists():  # removed between the two calls
         os.close(lock)
         return None
     with contextlib.suppress(OSError):
@@ -339,10 +484,10 @@ def _compute_seal(folder: Path, key: str) -> str:
     return f"{key} {zlib.crc32(sealed):08x}"
 
 
-def _read_file(path: Path) -> bytes:
-    """Read a file without waiting where it is a pipe. Raises OSError."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-        return file.read() or b""
+def _read_file(path: str | os.PathLike[str], max_bytes: int = -1) -> bytes:
+    """Read a file, or its begin, without waiting where it is a pipe. Raises OSError."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
+        return file.read(max_bytes) or b""
 
 
 def _register_entry(entry: CacheEntry) -> CacheEntry:
@@ -366,4 +511,4 @@ def _file_key(spec: str) -> str | None:
 
 def _digest(identity: str) -> str:
     text = f"{identity}\0{FORMAT_VERSION}\0{__version__}"
-    return blake2b(text.encode(errors="surrogateescape"), digest_size=12).hexdigest()
+    return blake2b(text.encode(errors="surrogateescape"), digest_size=_KEY_BYTES).hexdigest()

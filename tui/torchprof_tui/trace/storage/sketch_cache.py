@@ -10,21 +10,18 @@ import contextlib
 import os
 from pathlib import Path
 
-from torchprof_tui.trace.storage.disk_cache import cache_folder, find_key
-
-FOLDER = "sketches"
-_LOCK_FILE = "lock"
+from torchprof_tui.trace.storage.disk_cache import SKETCHES_FOLDER, cache_folder, create_sketches_folder, find_key
 
 
 def find_sketch_path(spec: str, identity: str | None, version: int) -> Path | None:
     """Find where the sketch of a trace is, or would be; None for what has no identity, such as a pipe."""
     key = find_key(spec, identity)
-    return None if key is None else cache_folder() / FOLDER / f"{key}.v{version}.parquet"
+    return None if key is None else cache_folder() / SKETCHES_FOLDER / f"{key}.v{version}.parquet"
 
 
 def find_pack_path(digest: str, version: int) -> Path:
     """Find where all sketches of a job are, or would be, in one file."""
-    return cache_folder() / FOLDER / f"{digest}.v{version}.pack"
+    return cache_folder() / SKETCHES_FOLDER / f"{digest}.v{version}.pack"
 
 
 def read_sketch(path: Path | None) -> bytes:
@@ -39,8 +36,8 @@ def store_sketch(path: Path | None, data: bytes) -> None:
     if path is None:
         return
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (path.parent / _LOCK_FILE).touch()  # its time is the last use of all sketches
+        if create_sketches_folder() is None:
+            return
         draft = path.with_suffix(f".{os.getpid()}")
         draft.write_bytes(data)
         draft.replace(path)
