@@ -14,8 +14,7 @@ from tests.helpers.paths import FIXTURES
 from tests.helpers.pattern_traces import GEMM, op_with_work
 from tests.helpers.trace_builder import Entry, step
 from torchprof_tui.analysis.compare.account import Account, PartChange
-from torchprof_tui.analysis.compare.comparison_error import ComparisonError
-from torchprof_tui.analysis.compare.step_selection import parse_step_numbers
+from torchprof_tui.analysis.compare.step_selection import ComparisonError, parse_step_numbers
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.diff.time_limit import parse_time_limit
 from torchprof_tui.ui.common.waterfall import build_rows

@@ -127,7 +127,7 @@ def test_a_failure_leaves_nothing_behind(
     def fail(*_: Any) -> bytes:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("torchprof_tui.analysis.export.csv_events._format_rows", fail)
+    monkeypatch.setattr("torchprof_tui.analysis.export.event_columns._format_rows", fail)
     assert "No space" in read_error_line(capsys, "export", LINEAR, "-o", out)
     assert out.read_text() == "what was there"
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.golden_files import load_sample
 from torchprof_tui.analysis.flame.flame_tree import FoldTime
-from torchprof_tui.analysis.flame.timed_events import select_timed_events
+from torchprof_tui.analysis.flame.fold import select_timed_events
 from torchprof_tui.cli import main
 
 SAMPLE = "sample:train_gpt_stack_memory"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.analysis.compare.by_name import Device, select_named
-from torchprof_tui.analysis.compare.side import Side
+from torchprof_tui.analysis.compare.op_tree import Side
 
 Table = dict[str, list[int]]
 """By name: calls in A and B, total in A and B in whole microseconds."""

@@ -15,8 +15,8 @@ from tests.helpers.pattern_traces import ADD, GEMM, op_with_work
 from tests.helpers.trace_builder import Entry, cpu, step, trace
 from torchprof_tui.analysis.compare.account import Account, build_account, divide_evenly
 from torchprof_tui.analysis.compare.comparison import require_torch_trace
-from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
+from torchprof_tui.analysis.compare.step_selection import ComparisonError
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.load_in_process import load_opened_trace
 from torchprof_tui.trace.model.trace import Trace

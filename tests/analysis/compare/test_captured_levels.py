@@ -15,10 +15,9 @@ from tests.analysis.graphs.test_recorded_graphs import GRAPHS, load
 from tests.helpers.literal_text import readable_trace as trace
 from tests.helpers.trace_builder import Entry, cpu, kernel, runtime, step
 from torchprof_tui.analysis.compare.event_matches import EventStatus, match_events
-from torchprof_tui.analysis.compare.input_digests import InputDigests
 from torchprof_tui.analysis.compare.matched_rows import By, ComparedRows, RowStatus, match_sides
-from torchprof_tui.analysis.compare.matching import build_compared_trees, match_trees
-from torchprof_tui.analysis.compare.side import Side
+from torchprof_tui.analysis.compare.matching import InputDigests, build_compared_trees, match_trees
+from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.analysis.graphs.captured_nodes import CAPTURED, remove_mark
 from torchprof_tui.analysis.graphs.captured_ops import get_captured_ops
 from torchprof_tui.trace.loading.capture_files import CaptureFiles

@@ -11,7 +11,7 @@ from tests.helpers.paths import SAMPLES
 from torchprof_tui.analysis.compare.event_matches import EventMatches, EventStatus, match_events
 from torchprof_tui.analysis.compare.matched_rows import RowStatus, match_sides
 from torchprof_tui.analysis.compare.matching import match_trees
-from torchprof_tui.analysis.compare.side import Side
+from torchprof_tui.analysis.compare.op_tree import Side
 
 PAIRS = (("attention_naive", "attention_flash"), ("geglu_mlp_eager", "geglu_mlp_compile"))
 

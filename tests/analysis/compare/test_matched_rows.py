@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 from tests.analysis.compare.sides import load_side, side_of
 from tests.helpers.paths import SAMPLES, SHARED_TRACES
 from tests.helpers.trace_builder import Entry, cpu, kernel, runtime, step, trace
-from torchprof_tui.analysis.compare.grouped_sums import CPU_CALLS, SideSums
 from torchprof_tui.analysis.compare.matched_rows import (
+    CPU_CALLS,
     OUTSIDE_OPS,
     By,
     ComparedRow,
     ComparedRows,
     RowStatus,
+    SideSums,
     match_sides,
 )
-from torchprof_tui.analysis.compare.side import Side
+from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
 

@@ -15,8 +15,8 @@ from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.analysis.compare.memory_change import PeakChange, PeakPart, compare_peaks
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.memory import memory_history
+from torchprof_tui.analysis.memory.device_memory import find_enclosing_events
 from torchprof_tui.analysis.memory.memory_history import build_memory_history
-from torchprof_tui.analysis.memory.record_owners import find_enclosing_events
 from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace
 

@@ -17,7 +17,7 @@ from tests.analysis.compare.sides import load_side
 from tests.helpers.paths import SHARED_TRACES
 from torchprof_tui.analysis.compare.compared_tree import ComparedTree
 from torchprof_tui.analysis.compare.matching import TreeMatch, find_common_callers, match_trees
-from torchprof_tui.analysis.compare.side import Side
+from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.trace.core.arrays import I32
 
 FOLDER = SHARED_TRACES / "pairs"

@@ -21,9 +21,9 @@ from tests.helpers.trace_builder import (
     sync,
     trace,
 )
+from torchprof_tui.analysis.critical_path.build_graph import MORE_STEPS_ADVICE, SYNC_EVENTS_ADVICE
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath, find_critical_path
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind
-from torchprof_tui.analysis.critical_path.missing_edges import MORE_STEPS_ADVICE, SYNC_EVENTS_ADVICE
 from torchprof_tui.analysis.critical_path.segments import LABELS
 from torchprof_tui.analysis.critical_path.step_window import WindowError
 from torchprof_tui.api.opening import open as open_trace

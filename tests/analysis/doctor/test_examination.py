@@ -29,7 +29,7 @@ from tests.helpers.trace_builder import (
     trace,
 )
 from torchprof_tui.analysis.completeness.data_loss import LOSS_KINDS
-from torchprof_tui.analysis.doctor.examination import diagnose_trace
+from torchprof_tui.analysis.doctor.examination import diagnose_trace, find_private_metadata
 from torchprof_tui.analysis.doctor.read_problems import (
     _LOSS_MEANINGS,
     _NOT_DRAWN_MEANINGS,
@@ -38,6 +38,7 @@ from torchprof_tui.analysis.doctor.read_problems import (
     summarize_losses,
 )
 from torchprof_tui.analysis.doctor.remark import Section
+from torchprof_tui.analysis.slicing.slice_writer import write_slice
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.problems import Problem
@@ -45,6 +46,7 @@ from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.source import Source
+from torchprof_tui.ui.explorer.slice_messages import format_slice_result
 
 TRACES = SHARED_TRACES
 RECORDED = {"record_shapes": 1, "with_stack": 1, "profile_memory": 1, "deviceProperties": [{"id": 0, "name": "GPU"}]}
@@ -252,3 +254,37 @@ def test_a_cut_connection_reports_the_bytes_that_arrived() -> None:
         Problem(problems.CUT_CONNECTION, 1, "5 of 90 bytes arrived; the connection to box ended early")
     )
     assert summarize_losses(shown) == "partial: connection cut, 5 of 90 bytes arrived · ! shows details"
+
+
+VARIABLES = {"HOME": "/root", "TOKEN_OF_MINE": "hidden-value"}
+
+
+def test_ranks_are_added_up(tmp_path: Path) -> None:
+    paths = late_rank(ranks=3).write(tmp_path)
+    for path in paths[1:]:
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"env": VARIABLES}))
+    (remark,) = find_private_metadata(load_merged_ranks(paths))
+    assert (remark.kind, remark.count) == ("environment variables", 4)
+    assert remark.example == "rank 1: env and 1 more"
+    assert "hidden-value" not in str(remark)
+
+
+def test_large_values_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    large = {"system": {"env": VARIABLES}, "packages": ["x" * 100] * 1000}
+    path.write_text(json.dumps({"metadata": large, "traceEvents": [cpu("aten::mm", 1, 5)]}))
+    trace = load_trace(str(path), cache=False)
+    assert trace.large_keys is not None
+    assert [(each.count, each.example) for each in find_private_metadata(trace)] == [(2, "metadata.system.env")]
+
+
+def test_a_trace_without_such_metadata(tmp_path: Path) -> None:
+    assert not list(find_private_metadata(load_merged_ranks(late_rank(ranks=2).write(tmp_path))))
+
+
+def test_the_app_says_what_a_slice_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"env": VARIABLES, "traceEvents": [cpu("aten::mm", 1, 5)]}))
+    sliced = write_slice(load_trace(str(path), cache=False), 0, 10_000, tmp_path / "b.json")
+    assert format_slice_result(sliced).endswith("; left out: env (2 environment variables)")
+    assert sliced.left_out == ["env"]

@@ -10,8 +10,7 @@ from tests.helpers.golden_files import load_sample
 from tests.helpers.trace_builder import annotation, cpu, flow, kernel, python, runtime, step, trace
 from torchprof_tui.analysis.flame import fold
 from torchprof_tui.analysis.flame.flame_tree import FlameTree, FoldBy, FoldTime, NoFramesError
-from torchprof_tui.analysis.flame.fold import fold_trace
-from torchprof_tui.analysis.flame.timed_events import select_timed_events
+from torchprof_tui.analysis.flame.fold import fold_trace, select_timed_events
 from torchprof_tui.analysis.table.event_scope import range_mask
 from torchprof_tui.trace.model.trace import Trace
 

@@ -11,11 +11,10 @@ import pytest
 from tests.helpers.fleet_runs import Faults, choose_faults, measure_step, write_fleet
 from tests.helpers.fleet_sketches import make_collectives, make_sketch
 from tests.helpers.paths import SAMPLES
-from torchprof_tui.analysis.fleet.findings import FindingKind
+from torchprof_tui.analysis.fleet.findings import FindingKind, SlowestStage, find_slowest_stage
 from torchprof_tui.analysis.fleet.report import FleetReport, compare_fleet
 from torchprof_tui.analysis.fleet.sketch_file import sketch_file
 from torchprof_tui.analysis.fleet.sketch_parquet import decode_sketches
-from torchprof_tui.analysis.fleet.stages import SlowestStage, find_slowest_stage
 
 pytest.importorskip("pyarrow")
 

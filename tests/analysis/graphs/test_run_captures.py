@@ -12,7 +12,7 @@ import pytest
 
 from tests.analysis.compare.sides import side_of
 from tests.helpers.paths import FIXTURES
-from torchprof_tui.analysis.compare.label_identity import simplify_label
+from torchprof_tui.analysis.compare.compared_tree import simplify_label
 from torchprof_tui.analysis.compare.matched_rows import RowStatus, match_sides
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.graphs.captured_chain import CapturedChain, find_captured_chain

@@ -18,9 +18,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.helpers.paths import FIXTURES
-from torchprof_tui.analysis.kernel.names.classes import classify_names
 from torchprof_tui.analysis.kernel.names.model import KernelClass
-from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
+from torchprof_tui.analysis.kernel.names.name_decoder import classify_names, decode_kernel_name
 from torchprof_tui.analysis.kernel.names.syntax import (
     parse_dtype,
     parse_function,

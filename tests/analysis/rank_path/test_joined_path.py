@@ -15,8 +15,7 @@ from tests.helpers.merged_ranks import load_merged_ranks, load_shared_ranks
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath, find_critical_path
 from torchprof_tui.analysis.critical_path.segments import NO_RANK, SegmentKind
 from torchprof_tui.analysis.critical_path.step_window import WindowError
-from torchprof_tui.analysis.rank_path.joined_path import find_joined_path, list_rank_changes
-from torchprof_tui.analysis.rank_path.rank_waits import split_rank_waits
+from torchprof_tui.analysis.rank_path.joined_path import find_joined_path, list_rank_changes, split_rank_waits
 from torchprof_tui.trace.model.ranks import Ranks
 from torchprof_tui.trace.model.trace import Trace
 

@@ -7,10 +7,10 @@ import pytest
 
 from tests.helpers.serving_traces import serving_trace
 from tests.helpers.trace_builder import cpu, step, trace
-from torchprof_tui.analysis.table.calls_sheet import build_calls_sheet, find_step_mask
+from torchprof_tui.analysis.table.event_scope import NotRecordedError
 from torchprof_tui.analysis.table.export import to_records
-from torchprof_tui.analysis.table.not_recorded import NotRecordedError
 from torchprof_tui.analysis.table.profiler_table import GroupBy
+from torchprof_tui.analysis.table.table_sheet import build_calls_sheet, find_step_mask
 from torchprof_tui.analysis.table.trace_profile import Profile
 
 

@@ -26,7 +26,7 @@ from torchprof_tui.analysis.table.gpu_sheets import (
     build_kernels_sheet,
 )
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
-from torchprof_tui.analysis.table.sheets import Sheet
+from torchprof_tui.analysis.table.sheets import Sheet, explain_empty_sheet, list_tables_with_rows
 from torchprof_tui.analysis.table.table_sheet import NEGATIVE_SELF_TIME, SORT_KEYS, build_table_sheet
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -282,3 +282,32 @@ def test_export() -> None:
     head, rule, first, *_ = text.splitlines()
     assert head.count("|") == rule.count("|") == first.replace("\\|", "").count("|")
     assert text.endswith("Self CPU time total: 2.500us  \nSelf GPU time total: 0.250us\n")
+
+
+ON_CPU = [cpu("aten::add", 0, 20)]
+ON_GPU = [*ON_CPU, kernel("k", 30, 5)]
+
+
+@pytest.mark.parametrize(
+    ("entries", "table", "is_restricted", "reason"),
+    [
+        (ON_CPU, "kernels", False, "ProfilerActivity.CUDA"),
+        (ON_CPU, "collectives", True, "no GPU work was recorded"),
+        (ON_CPU, "memory", False, "profile_memory=True"),
+        (ON_GPU, "copies", False, "no copies or fills were recorded"),
+        (ON_GPU, "collectives", False, "did not communicate"),
+        (ON_GPU, "kernels", True, "no kernels in this part of the trace"),
+        (ON_GPU, "calls", True, "no calls in this part of the trace"),
+        ([], "calls", False, "no calls were recorded"),
+    ],
+)
+def test_the_reason_is_that_of_the_trace(entries: list[object], table: str, is_restricted: bool, reason: str) -> None:
+    assert reason in explain_empty_sheet(trace(*entries), table, is_restricted)
+
+
+def test_tables_with_rows() -> None:
+    assert list_tables_with_rows(trace(*ON_CPU)) == []
+    assert list_tables_with_rows(trace(*ON_GPU)) == ["kernels"]
+    shown = trace(*ON_CPU, memcpy("Memcpy HtoD (Pinned -> Device)", 40, 1), memory(5, 64, 64))
+    assert list_tables_with_rows(shown) == ["copies", "memory"]
+    assert list_tables_with_rows(trace(kernel("ncclDevKernel_AllReduce(x)", 0, 5))) == ["kernels", "collectives"]

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.helpers.paths import SHARED_TRACES, find_shared_traces
 from tests.helpers.pattern_traces import ADD, GEMM, H200, SGEMM, healthy, op_with_work
@@ -18,8 +20,8 @@ from tests.helpers.shape_traces import load_entries, op_with_shapes
 from tests.helpers.trace_builder import trace
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.throughput.device_peaks import DTYPES, find_peaks
-from torchprof_tui.analysis.throughput.roofline import NO_FILE, NO_SHAPES, Limit, Roofline
-from torchprof_tui.analysis.throughput.sampled_inputs import MAX_CHUNKS, _choose_chunks
+from torchprof_tui.analysis.throughput.op_inputs import MAX_CHUNKS, _choose_chunks
+from torchprof_tui.analysis.throughput.roofline import NO_FILE, NO_SHAPES, Limit, Roofline, attribute_work
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
@@ -259,3 +261,45 @@ def _shared(name: str) -> Path:
     if not path.exists():
         pytest.skip("the shared traces are not available")
     return path
+
+
+def attribute(*pieces: tuple[int, int, int, int, bool]) -> list[float]:
+    """Fractions of pieces (operator, variant, kernel name, duration, is a product)."""
+    columns = list(zip(*pieces, strict=True)) or [()] * 5
+    op, variant, name, duration, product = (np.array(column, np.int64) for column in columns)
+    fractions = attribute_work(op, variant, name.astype(np.int32), duration, product.astype(np.bool_))
+    return [float(fraction) for fraction in fractions]
+
+
+def test_the_only_kernel_does_all() -> None:
+    assert attribute((1, 0, 7, 10, False), (2, 0, 7, 30, False)) == [1, 1]
+
+
+def test_launches_of_one_kernel_share_by_time() -> None:
+    assert attribute((1, 0, 7, 10, False), (1, 0, 7, 30, False)) == [0.25, 0.75]
+
+
+def test_of_several_kernels_that_of_the_product_does_it() -> None:
+    assert attribute((1, 0, 7, 80, True), (1, 0, 8, 20, True)) == [1, 0]
+    assert attribute((1, 0, 7, 80, False), (1, 0, 8, 20, False)) == [0, 0]
+    assert attribute((1, 0, 7, 50, True), (1, 0, 8, 50, True)) == [0, 0]
+
+
+def test_the_two_gradients_are_separate_work() -> None:
+    assert attribute((1, 1, 7, 50, True), (1, 2, 8, 50, True)) == [1, 1]
+
+
+def test_nothing_to_attribute() -> None:
+    assert attribute() == []
+
+
+_PIECES = st.tuples(st.integers(0, 4), st.integers(0, 2), st.integers(0, 3), st.integers(0, 1000), st.booleans())
+
+
+@given(st.lists(_PIECES, max_size=30))
+def test_no_work_is_attributed_twice(pieces: list[tuple[int, int, int, int, bool]]) -> None:
+    total: dict[tuple[int, int], float] = {}
+    for (op, variant, *_), fraction in zip(pieces, attribute(*pieces), strict=True):
+        assert 0 <= fraction <= 1
+        total[op, variant] = total.get((op, variant), 0) + fraction
+    assert all(fraction <= 1 + 1e-9 for fraction in total.values())

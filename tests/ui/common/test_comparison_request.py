@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchprof_tui.analysis.compare.comparison_error import ComparisonError
-from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, StepSelection
+from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, ComparisonError, StepSelection
 from torchprof_tui.ui.common.comparison_request import ComparisonRequest, parse_request
 
 THREE_FOUR = StepSelection((3, 3)), StepSelection((4, 4))

@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 from tests.helpers.explorer_app import settled, until
 from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
 from tests.helpers.memory_fixtures import MEMORY
-from torchprof_tui.analysis.memory.snapshots.snapshot import BlockState
+from torchprof_tui.analysis.memory.snapshots.snapshot_file import BlockState
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.cli import main
 from torchprof_tui.trace.loading.resolve import resolve_specs

@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.explorer_app import event_of, two_steps
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.rank_traces import late_rank
-from torchprof_tui.analysis.table.not_recorded import NotRecordedError
+from torchprof_tui.analysis.table.event_scope import NotRecordedError
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
 from torchprof_tui.analysis.table.trace_profile import Profile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.pilot import Pilot
 
-from tests.analysis.graphs.test_captured_tree import replays
+from tests.analysis.graphs.test_captured_nodes import replays
 from tests.helpers.explorer_app import event_of, explorer, settled, two_steps, until
 from tests.helpers.literal_text import readable_trace
 from tests.helpers.trace_builder import cpu, kernel, python, runtime, trace

@@ -15,7 +15,7 @@ from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause as Fou
 from torchprof_tui.analysis.compare.comparison_verdict import ComparisonVerdict
 from torchprof_tui.analysis.compare.matched_rows import ComparedRow, RowStatus
 from torchprof_tui.analysis.compare.memory_change import PeakChange as MemoryChange
-from torchprof_tui.analysis.compare.side import Side
+from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime, Verdict

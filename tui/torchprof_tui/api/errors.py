@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from torchprof_tui.analysis.compare.comparison_error import ComparisonError
-from torchprof_tui.analysis.table.not_recorded import NotRecordedError
+from torchprof_tui.analysis.compare.step_selection import ComparisonError
+from torchprof_tui.analysis.table.event_scope import NotRecordedError
 from torchprof_tui.trace.core.atomic_file import OutputError
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError, UnreadableFileError, format_error
 from torchprof_tui.trace.core.printable import clean

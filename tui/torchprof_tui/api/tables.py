@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from torchprof_tui.analysis.table.empty_sheets import explain_empty_sheet
 from torchprof_tui.analysis.table.profiler_table import GroupBy
+from torchprof_tui.analysis.table.sheets import explain_empty_sheet
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.answers import table as answers
 from torchprof_tui.answers.arguments import check_choice

@@ -19,8 +19,12 @@ from torchprof_tui.analysis.memory.snapshots.device_snapshot import (
     SnapshotGroupBy,
     list_device_snapshots,
 )
-from torchprof_tui.analysis.memory.snapshots.snapshot import Action
-from torchprof_tui.analysis.memory.snapshots.snapshot_file import build_snapshot, is_snapshot_file, read_snapshot
+from torchprof_tui.analysis.memory.snapshots.snapshot_file import (
+    Action,
+    build_snapshot,
+    is_snapshot_file,
+    read_snapshot,
+)
 from torchprof_tui.trace.core.errors import TraceError
 
 

@@ -6,9 +6,13 @@ import numpy as np
 
 from tests.helpers.memory_fixtures import MEMORY, open_recording
 from torchprof_tui.analysis.memory.memory_history import build_memory_history
-from torchprof_tui.analysis.memory.snapshots.device_snapshot import DeviceSnapshot, list_device_snapshots
+from torchprof_tui.analysis.memory.snapshots.device_snapshot import (
+    DeviceSnapshot,
+    TraceStacks,
+    list_device_snapshots,
+    match_snapshot,
+)
 from torchprof_tui.analysis.memory.snapshots.snapshot_file import read_snapshot
-from torchprof_tui.analysis.memory.snapshots.trace_stacks import TraceStacks, match_snapshot
 
 
 def read_device() -> DeviceSnapshot:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.helpers.paths import FIXTURES
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
@@ -13,6 +16,7 @@ from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, runtime,
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import op_loop
+from torchprof_tui.analysis.patterns.rules.op_loop import find_tandem_repeats
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
 CLIPPING = ("aten::linalg_vector_norm", "aten::add", "aten::clamp", "aten::mul_")
@@ -175,3 +179,54 @@ def test_layers_count_in_a_long_loop_only(rounds: int, state: State) -> None:
 def test_a_loop_beside_one_with_layers_is_found_as_well() -> None:
     entries = [step(1, 0, 9_999), *loop(RECURRENCE, 110), *loop(CLIPPING, 60, 6_000)]
     assert "with 1 other such loop" in check_pattern(trace(*entries), "op-loop").answer.seen
+
+
+def find(text: str, min_rounds: int = 3, max_period: int = 4) -> list[tuple[int, str, int]]:
+    """Find repeats in a text: (start, group, rounds)."""
+    found = find_tandem_repeats(np.array([ord(letter) for letter in text], dtype=np.int64), min_rounds, max_period)
+    return [
+        (start, text[start : start + period], rounds)
+        for start, period, rounds in zip(
+            found.start.tolist(), found.period.tolist(), found.rounds.tolist(), strict=True
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("a", []),
+        ("abcabd", []),
+        ("xabababy", [(1, "ab", 3)]),
+        ("ababa", []),  # two whole rounds
+        ("abababa", [(0, "ab", 3)]),  # the last round is not whole
+        ("aaaaaa", [(0, "a", 6)]),  # not three times "aa"
+        ("aabaabaab", [(0, "aab", 3)]),
+        ("aaabbbccc", [(0, "a", 3), (3, "b", 3), (6, "c", 3)]),
+        ("abcdeabcdeabcde", []),  # longer than the longest period
+        ("xyxyxyxyyyyy", [(0, "xy", 4), (8, "y", 4)]),  # the shorter one keeps what is left of it
+        ("aaabaaabaaab", [(0, "aaab", 3)]),  # the larger one, not "aaa" three times
+    ],
+)
+def test_repeats(text: str, expected: list[tuple[int, str, int]]) -> None:
+    assert find(text) == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text("ab", max_size=24), st.integers(2, 4))
+def test_each_repeat_is_one_and_each_long_run_is_covered(text: str, min_rounds: int) -> None:
+    found = find(text, min_rounds)
+    covered = [False] * len(text)
+    for start, group, rounds in found:
+        stop = start + len(group) * rounds
+        assert text[start:stop] == group * rounds
+        assert rounds >= min_rounds
+        assert not any(covered[start:stop])
+        covered[start:stop] = [True] * (stop - start)
+    for start in range(len(text)):
+        for period in range(1, 5):
+            stop = start + period * min_rounds
+            group = text[start : start + period]
+            if stop <= len(text) and text[start:stop] == group * min_rounds:
+                assert any(covered[start:stop])

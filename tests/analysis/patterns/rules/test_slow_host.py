@@ -11,7 +11,7 @@ from torchprof_tui.analysis.patterns.engine.check_scope import whole_trace_scope
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
 from torchprof_tui.analysis.patterns.rules import slow_host
-from torchprof_tui.analysis.time.host_speed import compare_host_speed
+from torchprof_tui.analysis.time.host_stalls import compare_host_speed
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.ranks.collective_records import read_collectives
 from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks

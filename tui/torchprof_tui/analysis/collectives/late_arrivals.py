@@ -11,8 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.time.host_speed import HostSpeed, compare_host_speed
-from torchprof_tui.analysis.time.host_stalls import HostStall, find_host_stalls
+from torchprof_tui.analysis.time.host_stalls import HostSpeed, HostStall, compare_host_speed, find_host_stalls
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.analysis.time.kernel_speed import KernelSpeed, compare_kernel_speed
 from torchprof_tui.trace.core.arrays import I32, I64, Bool

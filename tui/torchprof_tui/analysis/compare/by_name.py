@@ -12,8 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from torchprof_tui.analysis.compare.op_tree import select_events
-from torchprof_tui.analysis.compare.side import Side
+from torchprof_tui.analysis.compare.op_tree import Side, select_events
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 
 Device = Literal["cpu", "gpu"]

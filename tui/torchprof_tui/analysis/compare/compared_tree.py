@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from torchprof_tui.analysis.compare.label_identity import simplify_label
 from torchprof_tui.analysis.compare.op_tree import OpTree
 from torchprof_tui.analysis.dispatch.ancestry import compute_depths
+from torchprof_tui.analysis.graphs.captured_nodes import remove_mark
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.arrays import I32, I64
+
+_RUNTIME_CALL = re.compile(r"(?:cuda|hip|cu)(?=[A-Z])")
+_GRAPH_KEY = re.compile(r"(CompiledFxGraph) \w+")
+_KERNEL_NUMBER = re.compile(r"^(triton_\w+?)_\d+$")
+_REGION_NUMBER = re.compile(r"^(Torch-Compiled Region): [\d/_]+$")
+
+
+@lru_cache(maxsize=65536)
+def simplify_label(name: str) -> str:
+    """Return what is compared of a name.
+
+    `hipLaunchKernel` and `cudaLaunchKernel` are the same call; the key of a compiled graph and the number of a compiled
+    region or of a Triton kernel change when anything before them does. A captured op is the op of that name.
+    """
+    name = remove_mark(name)
+    if name == "Memset (Unknown)":  # in graphs that were captured before CUPTI was started
+        return "Memset (Device)"
+    if name.startswith(("cu", "hip")):
+        return _RUNTIME_CALL.sub("", name, count=1)
+    name = _KERNEL_NUMBER.sub(r"\1", name)
+    name = _REGION_NUMBER.sub(r"\1", name)
+    return _GRAPH_KEY.sub(r"\1", name)
+
+
+def simplify_op(name: str) -> str:
+    """Return an op's name as Inductor writes it into the name of a kernel: `aten::add_` → `add`."""
+    return remove_mark(name).rsplit("::", 1)[-1].split(".", 1)[0].strip("_")
+
 
 U64 = npt.NDArray[np.uint64]
 

@@ -1,19 +1,155 @@
-"""Say in words what changed between two recordings: the regimes, the largest causes, the patterns of one side only."""
+"""Say in words what changed between two recordings: the regimes, the largest causes, the patterns of one side only.
+
+A section is what the program marks with an annotation on its main thread, such as "forward" or "Optimizer.step": idle
+time counts to all that are open there at that moment, whichever thread launches. So time that autograd's thread takes
+belongs to "backward".
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from torchprof_tui.analysis.compare.account import CPU, GPU_CLASS, IDLE, LABEL_OF_CPU, Account, PartChange
-from torchprof_tui.analysis.compare.part_line import find_part_line
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
+from torchprof_tui.analysis.dispatch.line_model import ANNOTATION, SourceLine, build_annotation_line
+from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.host_code_time import find_main_thread
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.largest_gaps import find_gap_line
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
-from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
-from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, TimePart
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
+from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES, EXPOSED, TimePart
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
+from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.event_kind import Kind
+
+MIN_SHARE = 0.5
+"""Share of the part's change that a section must have to be named: with less, the change is not of one place."""
+
+NESTED_SHARE = 0.9
+"""Share of the largest change that a section inside that one must have to be named in its place."""
+
+MAX_NAMES = 500
+"""Annotations of more names than these are not sections of a step but numbered items."""
+
+
+def find_changed_section(a: SideAnalysis, b: SideAnalysis, cause: IdleCause) -> str | None:
+    """Find the section with most of the change of a cause's idle time; None where no section has most of it.
+
+    Sections inside each other have about the same change: of those with nearly the largest one the innermost is
+    returned, which is that with the least idle time.
+    """
+    total_a, of_a = _measure_sections(a, cause)
+    total_b, of_b = _measure_sections(b, cause)
+    change = total_b - total_a
+    if not change:
+        return None
+    shares = {name: (of_b.get(name, 0.0) - of_a.get(name, 0.0)) / change for name in (*of_a, *of_b)}
+    largest = max(shares.values(), default=0.0)
+    candidates = [name for name, share in shares.items() if share >= max(MIN_SHARE, NESTED_SHARE * largest)]
+    return min(candidates, key=lambda name: (max(of_a.get(name, 0.0), of_b.get(name, 0.0)), name), default=None)
+
+
+def measure_gaps_in_section(view: ScopeView, cause: IdleCause, section: str | None) -> I64:
+    """Measure the idle time of a cause in each gap of a view, or only in sections of this name, ns: int64[gaps]."""
+    gaps = view.gaps
+    time: I64 = gaps.time[:, cause]
+    if section is None:
+        return time
+    sections, time = _find_sections(view), np.zeros_like(time)
+    for device in sorted_unique(gaps.device).tolist():
+        inside = view.gap_finder.list_cause_intervals(gaps, cause, device) & sections.get(section, NO_INTERVALS)
+        of_device = gaps.device == device
+        time[of_device] = inside.measure_before(gaps.end[of_device]) - inside.measure_before(gaps.start[of_device])
+    return time
+
+
+def _measure_sections(side: SideAnalysis, cause: IdleCause) -> tuple[float, dict[str, float]]:
+    """Measure the idle time of a cause a step and device, ns: in all, and by name of the section."""
+    view, gaps = side.view, side.view.gaps
+    devices = sorted_unique(gaps.device).tolist()
+    unit = side.side.step_count * max(len(devices), 1)
+    idle = [view.gap_finder.list_cause_intervals(gaps, cause, device) for device in devices]
+    return sum(each.total for each in idle) / unit, {
+        name: sum((each & intervals).total for each in idle) / unit for name, intervals in _find_sections(view).items()
+    }
+
+
+def _find_sections(view: ScopeView) -> dict[str, Intervals]:
+    """Find when the main thread was in annotations: name -> intervals; none where there are too many names."""
+    main = find_main_thread(view)
+    if main is None:
+        return {}
+    ranges = view.select_in_scope(view.tables.annotations)
+    ranges = ranges.select((ranges.row >= main.first) & (ranges.row < main.last))
+    names = sorted_unique(ranges.name).tolist()
+    if len(names) > MAX_NAMES:
+        return {}
+    sections = {}
+    for name in names:
+        of_name = ranges.select(ranges.name == name)
+        sections[view.trace.names[name]] = union(of_name.start, of_name.end)
+    return sections
+
+
+_MAX_EVENTS = 24
+"""Events of a part whose lines are looked up, the longest; each takes up to a quarter of a millisecond."""
+
+_MAX_GAPS = 10
+"""Gaps whose lines are looked up, the longest of those in question."""
+
+
+def find_part_line(a: SideAnalysis, b: SideAnalysis, part: PartChange) -> SourceLine | None:
+    """Find the line that a change comes from, on the side that takes longer for the part; None if unknown.
+
+    Of GPU work, the line with most of it. Of idle time, the section in which it changed; with recorded stacks, the line
+    of most of it there.
+    """
+    side = b if part.delta > 0 else a
+    if not part.id.startswith(IDLE):
+        rows = _select_work(side, part.id)
+        return side.checker.tables.line_finder.find_common_line(rows, _MAX_EVENTS) if len(rows) else None
+    cause = next((cause for cause in IdleCause if cause.id == part.id.removeprefix(IDLE)), None)
+    if cause is None:
+        return None
+    section = find_changed_section(a, b, cause)
+    gap_line = _find_gap_line(side.view, cause, section)
+    if gap_line is not None and gap_line.kind != ANNOTATION:
+        return gap_line
+    return None if section is None else build_annotation_line(section)
+
+
+def _find_gap_line(view: ScopeView, cause: IdleCause, section: str | None) -> SourceLine | None:
+    """Find the line with most of a cause's time among the longest gaps, in a section of the program if one is named."""
+    time = measure_gaps_in_section(view, cause, section)
+    longest = np.argsort(-time, kind="stable")[:_MAX_GAPS]
+    time_by_line: dict[SourceLine | None, int] = defaultdict(int)
+    for gap in longest[time[longest] > 0].tolist():
+        time_by_line[find_gap_line(view, gap)] += int(time[gap])
+    return max(time_by_line, key=lambda line: time_by_line[line], default=None)
+
+
+def _select_work(side: SideAnalysis, part_id: str) -> I64:
+    """Select the GPU work of a part: rows of the trace, int64[k]; none for parts of the CPU's time."""
+    work = side.view.work
+    is_of_part = np.zeros(len(work), dtype=np.bool_)
+    if part_id == COPIES:
+        is_of_part = work.kind == Kind.COPY
+    elif part_id == EXPOSED:
+        is_of_part = work.kind == Kind.COLLECTIVE
+    elif part_id.startswith(GPU_CLASS):
+        numbers = [int(number) for number in KernelClass if number.label == part_id.removeprefix(GPU_CLASS)]
+        is_of_part = np.isin(work.kernel_class, numbers) & (work.kind != Kind.COPY)
+    rows: I64 = work.events.row[is_of_part]
+    return rows
+
 
 MAX_CAUSES = 3
 """Causes that a verdict names; the account has all."""

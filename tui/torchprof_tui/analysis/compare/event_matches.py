@@ -10,7 +10,7 @@ import numpy as np
 from torchprof_tui.analysis.compare.compared_tree import ComparedTree
 from torchprof_tui.analysis.compare.matched_rows import find_same_calls
 from torchprof_tui.analysis.compare.matching import MatchedGroup, MatchedPairs, TreeMatch
-from torchprof_tui.analysis.compare.side import Side
+from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from torchprof_tui.analysis.alignment.sequence_alignment import Pairs, align_sequences, pair_by_occurrence
-from torchprof_tui.analysis.compare.compared_tree import U64, ComparedTree
-from torchprof_tui.analysis.compare.label_identity import simplify_op
+from torchprof_tui.analysis.compare.compared_tree import U64, ComparedTree, simplify_op
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.arrays import I32, I64
 

@@ -6,9 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.compare.side import Side
-from torchprof_tui.analysis.compare.steady_steps import choose_side
-from torchprof_tui.analysis.compare.step_bounds import find_step_bounds
+from torchprof_tui.analysis.compare.op_tree import Side
+from torchprof_tui.analysis.compare.steady_steps import choose_side, find_step_bounds
 from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, StepSelection
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, default_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker

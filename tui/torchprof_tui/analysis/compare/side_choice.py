@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from torchprof_tui.analysis.compare.comparison import require_torch_trace
-from torchprof_tui.analysis.compare.comparison_error import ComparisonError
-from torchprof_tui.analysis.compare.rank_changes import RankChange, compare_ranks
+from torchprof_tui.analysis.compare.comparison import RankChange, compare_ranks, require_torch_trace
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
-from torchprof_tui.analysis.compare.step_selection import StepSelection
+from torchprof_tui.analysis.compare.step_selection import ComparisonError, StepSelection
 from torchprof_tui.trace.model.trace import Trace
 
 RankNumbers = tuple[int | None, int | None]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from torchprof_tui.analysis.compare.comparison_error import ComparisonError
+
+class ComparisonError(ValueError):
+    """Nothing can be compared as asked: one line that says what can. Names from files are as recorded."""
+
 
 _NUMBERS = re.compile(r"#?(\d{1,18})(?:\.\.#?(\d{1,18}))?")
 

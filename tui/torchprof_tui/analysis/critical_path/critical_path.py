@@ -7,9 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.critical_path.build_graph import build_graph
+from torchprof_tui.analysis.critical_path.build_graph import build_graph, describe_missing_edges
 from torchprof_tui.analysis.critical_path.dependency_graph import INFERRED_KINDS, DependencyGraph, EdgeKind
-from torchprof_tui.analysis.critical_path.missing_edges import describe_missing_edges
 from torchprof_tui.analysis.critical_path.range_window import end_on_autograd, select_range, select_repetition
 from torchprof_tui.analysis.critical_path.replay import compute_node_slack, find_path, replay_graph
 from torchprof_tui.analysis.critical_path.segments import (

@@ -2,21 +2,26 @@
 
 Ancestors on the event's thread decide; GPU work is replaced by its launch, and a backward node by its forward op. Of
 the ancestors the innermost frame that is the user's is chosen, else one of an installed package, else an annotation.
+
+The profiler names a frame it sees being called by the line where its function begins. Of a frame that was on the stack
+before, it takes the line that ran at that moment, often the call that started the recording: this line says nothing
+about where the time goes. Kineto numbers these frames first, one after the other, from the outermost inwards.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.autograd import find_partner_by_sequence
-from torchprof_tui.analysis.dispatch.called_frame import find_called_frame
-from torchprof_tui.analysis.dispatch.chain import Chain, HopRole
+from torchprof_tui.analysis.dispatch.chain import Chain, HopRole, find_partner_by_sequence
 from torchprof_tui.analysis.dispatch.frame_names import (
     MODULE_CALL_PREFIX,
+    MODULE_CODE,
     AnnotationOrigin,
     Frame,
     FrameOrigin,
@@ -33,11 +38,122 @@ from torchprof_tui.analysis.dispatch.line_model import (
 from torchprof_tui.analysis.dispatch.line_model import (
     SourceLine as SourceLine,
 )
-from torchprof_tui.analysis.dispatch.open_frames import find_open_names
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, find_largest
+from torchprof_tui.analysis.time.intervals import union
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, find_largest, sorted_unique
+from torchprof_tui.trace.core.time_format import format_part
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import SparseColumn, Trace
 from torchprof_tui.trace.query.navigation import innermost_at
+
+_MAX_DEPTH = 2000
+"""Frames that are examined on each thread, as deep as Python recurses."""
+
+_NONE = np.iinfo(np.int64).min
+
+
+def find_open_frames(trace: Trace) -> I64:
+    """Find the rows of the frames that were open when the recording began: int64[k], by thread, then outermost first.
+
+    On each thread these are the first Python event, if no call is recorded for it ("Python parent id" missing), and
+    the events after it as long as each is numbered next and was called by the one before it. Left out are threads whose
+    first event begins after another frame of the process was called: they were started during the recording.
+    """
+    by_process: dict[tuple[int | None, str], list[tuple[I64, int]]] = defaultdict(list)
+    ids, parents = trace.args.get("python_id"), trace.args.get("python_parent")
+    if ids is None:
+        return np.empty(0, dtype=np.int64)
+    for lane in trace.lanes:
+        if lane.last <= lane.first:
+            continue
+        rows = lane.first + np.flatnonzero(trace.kind[lane.first : lane.last] == Kind.PYTHON)[: _MAX_DEPTH + 1]
+        if not len(rows):
+            continue
+        number = ids.values_at(rows, _NONE)
+        parent = parents.values_at(rows, _NONE) if parents is not None else np.full(len(rows), _NONE)
+        is_root = parent[0] == _NONE and number[0] != _NONE
+        is_next = (number[1:] == number[:-1] + 1) & (parent[1:] == number[:-1])
+        depth = 1 + int(np.append(is_next, False).argmin()) if is_root else 0
+        called = int(trace.start[rows[depth]]) if depth < len(rows) else np.iinfo(np.int64).max
+        by_process[(lane.rank, lane.pid)].append((rows[:depth].astype(np.int64), called))
+    found: list[I64] = []
+    for threads in by_process.values():
+        first_call = min(called for _, called in threads)
+        found += [rows for rows, _ in threads if len(rows) and int(trace.start[rows[0]]) <= first_call]
+    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+
+def find_open_names(trace: Trace) -> frozenset[int]:
+    """Find the names (indexes into `names`) of frames whose line is the one that ran when the recording began.
+
+    They are those of `find_open_frames`, and of all code outside functions: where it is called, by an import, its line
+    is 1. A call of the same function has another name, because it has another line.
+    """
+    names = set(sorted_unique(np.asarray(trace.name[find_open_frames(trace)])).tolist())
+    for number, name in enumerate(trace.names):
+        if name.endswith(f": {MODULE_CODE}") and (frame := parse_frame(name)) is not None and frame.line != 1:
+            names.add(number)
+    return frozenset(names)
+
+
+MIN_SHARE = 0.1
+"""Share of the events' time from which a frame that they call is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class CalledFrame:
+    """A frame with its part of the time of the events that call it: `time` of `total`, ns."""
+
+    frame: Frame
+    time: int
+    total: int
+
+    @property
+    def text(self) -> str:
+        """Return "train.py(18): __getitem__, 371.2 of 383.9 ms"."""
+        return f"{self.frame.text}, {format_part(self.time, self.total)}"
+
+
+def find_called_frame(trace: Trace, events: I64, frame_of: Callable[[int], Frame | None]) -> CalledFrame | None:
+    """Find the frame of the user's that these events (int64[k]) call and that takes most of their time, or None.
+
+    Of the frames in which more than half of the time passes the innermost is chosen; without one the longest, from
+    `MIN_SHARE` on. Lambdas and comprehensions belong to the function they are written in. `frame_of`: parses the name
+    of a row.
+    """
+    rows, total = _list_python_below(trace, events)
+    if not len(rows):
+        return None
+    name = np.asarray(trace.name[rows])
+    by_name = np.argsort(name, kind="stable")
+    rows, name = rows[by_name], name[by_name]
+    edges = np.append(np.flatnonzero(np.append(-1, name[:-1]) != name), len(name)).tolist()
+    found: tuple[tuple[bool, int, int], CalledFrame] | None = None
+    for first, last in pairwise(edges):
+        frame = frame_of(int(rows[first]))
+        if frame is None or frame.origin is not FrameOrigin.USER or frame.line is None or frame.function[:1] == "<":
+            continue
+        of_name = rows[first:last]
+        start = np.asarray(trace.start[of_name])
+        time = union(start, start + trace.duration[of_name]).total
+        # What is called takes no longer than its caller: of those above half the shortest is the innermost.
+        is_most = 2 * time > total
+        rank = (is_most, -time if is_most else time, int(of_name[0]))
+        if time >= MIN_SHARE * total and (found is None or rank > found[0]):
+            found = rank, CalledFrame(frame, time, total)
+    return None if found is None else found[1]
+
+
+def _list_python_below(trace: Trace, events: I64) -> tuple[I64, int]:
+    """List the Python events within these events on their threads: (int64[m] ascending, ns that the events cover)."""
+    below = [np.empty(0, dtype=np.int64)]
+    start = np.asarray(trace.start[events])
+    end = start + trace.duration[events]
+    for event, stop in zip(events.tolist(), end.tolist(), strict=True):
+        lane = trace.lanes[int(trace.lane[event])]
+        last = lane.first + int(trace.start[lane.first : lane.last].searchsorted(stop))
+        below.append(event + 1 + np.flatnonzero(trace.kind[event + 1 : last] == Kind.PYTHON))
+    return sorted_unique(np.concatenate(below)).astype(np.int64), union(start, end).total
+
 
 MAX_LEVELS = 2000
 """Ancestors that are examined, innermost first. Only runaway recursion is deeper."""

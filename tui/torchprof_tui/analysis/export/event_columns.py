@@ -1,4 +1,4 @@
-"""The columns of all events of a trace, one row per event, as other programs want them.
+"""Select the columns of events for a table of them, and write them as CSV.
 
 A row is an event on a lane: a span or a mark. Counter points and `[memory]` records are no events. Rows have the order
 of the trace: by lane, then start, then longest first, so that the index of a row is the number of its event. Columns
@@ -7,16 +7,21 @@ are computed when they are first asked for; those of times and links are the tra
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import csv
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from torchprof_tui.analysis.table.event_scope import compute_request_times, step_index_at
-from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.arrays import I32, I64, block_slices
+from torchprof_tui.trace.core.atomic_file import open_atomically
+from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.trace import Trace
@@ -199,3 +204,30 @@ def _stream_of_lane(lane: Lane) -> int:
     is_stream = lane.role in (Role.STREAM, Role.GPU_ANNOTATIONS, Role.SYNC) and not lane.merged_lanes
     digits = lane.tid.isascii() and lane.tid.isdecimal() and len(lane.tid) < 10
     return int(lane.tid) if is_stream and digits else MISSING
+
+
+def write_csv(columns: EventColumns, out: Path) -> None:
+    """Write CSV in UTF-8 with a header line; missing numbers are empty, unprintable characters `·`. Raises OutputError.
+
+    Line breaks are unprintable too: each event is one line.
+    """
+    read_blocks = [_block_reader(columns, name) for name in COLUMNS]
+    with open_atomically(out) as file:
+        file.write(_format_rows([COLUMNS]))
+        for block in block_slices(len(columns)):
+            file.write(_format_rows(zip(*(read(block.start, block.stop) for read in read_blocks), strict=True)))
+
+
+def _format_rows(rows: Iterable[Sequence[Any]]) -> bytes:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows(rows)
+    return buffer.getvalue().encode(errors="replace")
+
+
+def _block_reader(columns: EventColumns, name: str) -> Callable[[int, int], list[Any]]:
+    column: Any = getattr(columns, name)
+    if isinstance(column, DictionaryColumn):
+        return replace(column, values=[clean(value) for value in column.values]).texts
+    if name in TIME_COLUMNS:
+        return lambda begin, end: list(column[begin:end].tolist())
+    return lambda begin, end: ["" if value == MISSING else value for value in column[begin:end].tolist()]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchprof_tui.analysis.fleet.findings import find_slowest_stage
 from torchprof_tui.analysis.fleet.heat_map import Measure, measure_cells
 from torchprof_tui.analysis.fleet.report import FleetReport
-from torchprof_tui.analysis.fleet.stages import find_slowest_stage
 from torchprof_tui.analysis.fleet.waits import WaitedFor, measure_waits_for
 from torchprof_tui.trace.core.arrays import F64
 

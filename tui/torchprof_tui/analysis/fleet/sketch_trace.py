@@ -17,8 +17,8 @@ from torchprof_tui.analysis.fleet.rank_sketch import (
     SketchCollectives,
     SketchSteps,
 )
-from torchprof_tui.analysis.kernel.names.classes import classify_names
 from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.analysis.kernel.names.name_decoder import classify_names
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, step_scope, whole_trace_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals, measure_shares

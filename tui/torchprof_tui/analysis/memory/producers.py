@@ -9,7 +9,7 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.call_sites import CallSites
 from torchprof_tui.analysis.dispatch.frame_names import FrameOrigin, parse_frame
-from torchprof_tui.analysis.dispatch.open_frames import find_open_names
+from torchprof_tui.analysis.dispatch.source_line import find_open_names
 from torchprof_tui.analysis.memory.passes import Passes, Phase, find_nearest_or_self, find_phases
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind

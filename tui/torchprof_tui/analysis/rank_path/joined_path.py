@@ -6,13 +6,18 @@ collective goes back through its transfer to the start on the last rank, and goe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from torchprof_tui.analysis.critical_path.critical_path import MAX_REPLAY_ERROR, CriticalPath, compute_event_slack
+from torchprof_tui.analysis.critical_path.build_graph import describe_missing_edges
+from torchprof_tui.analysis.critical_path.critical_path import (
+    MAX_REPLAY_ERROR,
+    CriticalPath,
+    compute_event_slack,
+    find_critical_path,
+)
 from torchprof_tui.analysis.critical_path.dependency_graph import INFERRED_KINDS, DependencyGraph, EdgeKind
-from torchprof_tui.analysis.critical_path.missing_edges import describe_missing_edges
 from torchprof_tui.analysis.critical_path.range_window import end_on_autograd, select_range
 from torchprof_tui.analysis.critical_path.replay import compute_node_slack, find_path, replay_graph
 from torchprof_tui.analysis.critical_path.segments import NO_CLASS, SegmentKind, Segments, build_segments
@@ -24,11 +29,71 @@ from torchprof_tui.analysis.critical_path.step_window import (
     select_step,
     select_window,
 )
-from torchprof_tui.analysis.rank_path.rank_waits import sort_segments
 from torchprof_tui.analysis.what_if.rank_join import find_joined, join_ranks
 from torchprof_tui.analysis.what_if.step_model import RankModel, StepModel, build_window_model
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.model.ranks import Rank, Ranks
+from torchprof_tui.trace.model.trace import Trace
+
+
+def split_rank_waits(segments: Segments, ranks: Ranks, index: int) -> Segments:
+    """Let collectives on the path of a rank, an index of `ranks.all`, be waits until the last rank has come.
+
+    Of a collective whose end contradicts the arrival of another rank (clocks that disagree) nothing is a wait.
+    """
+    event, arrived, late = _find_arrivals(ranks, index)
+    chosen = np.flatnonzero((segments.kind == SegmentKind.COLLECTIVE) & np.isin(segments.event, event))
+    if not len(chosen):
+        return segments
+    place = event.searchsorted(segments.event[chosen])
+    trace = ranks.all[index].trace
+    ends = trace.start[segments.event[chosen]] + trace.duration[segments.event[chosen]]
+    until = np.minimum(arrived[place], segments.end[chosen])
+    waits = (until > segments.start[chosen]) & (arrived[place] <= ends) & (late[place] != ranks.all[index].number)
+    chosen, place, until = chosen[waits], place[waits], until[waits]
+    begin = segments.start.copy()
+    begin[chosen] = until
+    count = len(chosen)
+    first = replace(
+        segments,
+        start=np.concatenate([begin, segments.start[chosen]]),
+        end=np.concatenate([segments.end, until]),
+        kind=np.concatenate([segments.kind, np.full(count, SegmentKind.RANK, np.uint8)]),
+        kernel_class=np.concatenate([segments.kernel_class, segments.kernel_class[chosen]]),
+        event=np.concatenate([segments.event, segments.event[chosen]]),
+        rank=np.concatenate([segments.rank, late[place].astype(np.int32)]),
+    )
+    return sort_segments(first)
+
+
+def sort_segments(segments: Segments) -> Segments:
+    """Sort segments by start, without empty ones."""
+    order = np.argsort(segments.start, kind="stable")
+    order = order[segments.end[order] > segments.start[order]]
+    return Segments(
+        segments.start[order],
+        segments.end[order],
+        segments.kind[order],
+        segments.kernel_class[order],
+        segments.event[order],
+        segments.rank[order],
+    )
+
+
+def _find_arrivals(ranks: Ranks, index: int) -> tuple[I32, I64, I64]:
+    """Find when the last rank had come to each collective of a rank: rows ascending, ns, and its number, [k] each."""
+    collectives = ranks.matched_collectives
+    rows = collectives.events[collectives.is_synchronizing & (collectives.events[:, index] >= 0)]
+    starts = np.full(rows.shape, np.iinfo(np.int64).min, np.int64)
+    for place, rank in enumerate(ranks.all):
+        present = np.flatnonzero(rows[:, place] >= 0)
+        starts[present, place] = rank.trace.start[rows[present, place]]
+    numbers = np.array([rank.number for rank in ranks.all], np.int64)
+    order = np.argsort(rows[:, index])
+    rows, starts = rows[order], starts[order]
+    if not len(rows):
+        return rows[:, index], starts[:, index], starts[:, index]
+    return rows[:, index], starts.max(axis=1), numbers[starts.argmax(axis=1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,3 +292,29 @@ def _describe_missing(
 
 def _name(rank: RankModel) -> str:
     return "" if rank.number is None else str(rank.number)
+
+
+def find_path_of_run(trace: Trace, step: int | None = None, time_range: tuple[int, int] | None = None) -> CriticalPath:
+    """Find the path of a step or of a range, ns; of several ranks that of all, with the rows of the merged trace.
+
+    Raises WindowError.
+    """
+    ranks = trace.merged_ranks
+    if ranks is None or len(ranks) == 1:
+        return find_critical_path(trace if ranks is None else ranks.all[0].trace, step, time_range)
+    return find_joined_path(ranks, step, time_range)
+
+
+def find_path_of_rank(
+    ranks: Ranks, index: int, step: int | None = None, time_range: tuple[int, int] | None = None
+) -> CriticalPath:
+    """Find the path of one rank, an index of `ranks.all`, with the rows of its own trace.
+
+    In a collective it waits until the last rank has come. Raises WindowError.
+    """
+    return split_path(find_critical_path(ranks.all[index].trace, step, time_range), ranks, index)
+
+
+def split_path(path: CriticalPath, ranks: Ranks, index: int) -> CriticalPath:
+    """Split the collectives on the path of a rank into the wait for the last rank and the transfer."""
+    return replace(path, segments=split_rank_waits(path.segments, ranks, index))

@@ -2,19 +2,239 @@
 
 The innermost runs are found first. Each is then collapsed to one of its repetitions, so that a token of 36 layers
 becomes one layer and what follows the layers, and the search is repeated until nothing repeats any more.
+
+The first token comes with the prefill, the first layer adds no residual, the last one has another normalization. They
+count as repetitions if most of their values belong to grams that the others have as well.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
-from torchprof_tui.analysis.repetition.gram_links import measure_entropy
-from torchprof_tui.analysis.repetition.periodic_runs import PeriodicRun, find_periodic_runs
-from torchprof_tui.analysis.repetition.run_extension import extend_runs
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.analysis.repetition.periodic_runs import (
+    TOLERANCE_DIVISOR,
+    U64,
+    GramLinks,
+    PeriodicRun,
+    find_periodic_runs,
+    measure_entropy,
+)
+from torchprof_tui.trace.core.arrays import I64, sorted_unique
+
+MIN_LIKENESS = 0.7
+"""Share of the values of a neighbour of one period that must belong to grams of the run."""
+
+MIN_ENCLOSED_LIKENESS = 0.5
+"""The same between two runs of one period, or between one and the end of the sequence, where its bounds are known."""
+
+MIN_ALIGNED_LIKENESS = 0.5
+"""The same of a first repetition whose begin was not found because it differs."""
+
+MAX_LENGTH, MIN_LENGTH = 2.0, 0.8
+"""Lengths of an enclosed neighbour in periods; a shorter one is a repetition that was not recorded whole."""
+
+MAX_ODD = 3
+"""Repetitions between two runs of one period that may all differ from both."""
+
+MIN_REGULAR = 3
+"""Runs of one length from which that length is no accident."""
+
+MAX_FOREIGN_SHARE = 0.1
+"""Share of an odd repetition that may be values that no other has; with more of them it is something else."""
+
+MAX_GRAMS = 4096
+"""Values of a run whose grams are listed."""
+
+MAX_RUNS = 4096
+"""Runs of one pass that are extended at most, which bounds the time on sequences of very many short ones."""
+
+
+def extend_runs(runs: list[PeriodicRun], links: GramLinks, values: I64) -> list[PeriodicRun]:
+    """Return the runs of a sequence, by start, merged, aligned and extended by repetitions like the others."""
+    size = len(values)
+    if len(runs) > MAX_RUNS:
+        return runs
+    runs = _merge_runs(runs, links, values)
+    runs = [
+        _align_to_end(run, before.end if before else 0, links) for run, before in zip(runs, [None, *runs], strict=False)
+    ]
+    extended: list[PeriodicRun] = []
+    for index, run in enumerate(runs):
+        following = runs[index + 1] if index + 1 < len(runs) else None
+        extended.append(_extend_run(run, extended[-1] if extended else None, following, links, size))
+    return extended
+
+
+def _merge_runs(runs: list[PeriodicRun], links: GramLinks, values: I64) -> list[PeriodicRun]:
+    """Merge runs of one period with nothing, or with one to MAX_ODD repetitions that differ, between them.
+
+    Runs of the same number of repetitions are what something around them repeats: the layers of each token.
+    """
+    counts = Counter((run.period, len(run)) for run in runs)
+    regular = {key for key, count in counts.items() if count >= MIN_REGULAR}
+    merged: list[PeriodicRun] = []
+    for run in runs:
+        before = merged[-1] if merged else None
+        between = None
+        if before is not None and _is_same_period(before, run):
+            is_regular = (before.period, len(before)) in regular or (run.period, len(run)) in regular
+            if not is_regular:
+                run = _align_phase(run, before, links)
+                between = _cut_between(before, run, links, values)
+        if before is None or between is None:
+            merged.append(run)
+        else:
+            begins_anew = len(between) == 0 and before.stop < run.start and _begins_repetition(before, links)
+            parts = [before.bounds, run.bounds[1:]] if begins_anew else [before.bounds[:-1], between, run.bounds]
+            bounds = np.concatenate(parts)
+            merged[-1] = PeriodicRun(before.period, bounds, run.end)
+    return merged
+
+
+def _align_phase(run: PeriodicRun, before: PeriodicRun, links: GramLinks) -> PeriodicRun:
+    """Shift the bounds of a run by less than half a period so that it begins with the same gram as `before`."""
+    low = max(run.start - run.period // 2, before.stop)
+    places = low + np.flatnonzero(links.hash[low : run.start + run.period // 2] == links.hash[before.bounds[-2]])
+    if not len(places):
+        return run
+    shift = int(places[np.abs(places - run.start).argmin()]) - run.start
+    bounds = run.bounds + shift
+    if bounds[-1] > run.end + run.period // 20:
+        bounds = bounds[:-1]
+    elif run.end - bounds[-1] >= run.period - run.period // 20:
+        bounds = np.append(bounds, run.end)
+    return PeriodicRun(run.period, np.minimum(bounds, max(run.end, run.stop)), run.end)
+
+
+def _begins_repetition(run: PeriodicRun, links: GramLinks) -> bool:
+    """Tell whether what follows a run begins like its repetitions do."""
+    return bool((links.hash[run.bounds[:-1]] == links.hash[run.stop]).any())
+
+
+def _cut_between(before: PeriodicRun, after: PeriodicRun, links: GramLinks, values: I64) -> I64 | None:
+    """Cut what is between two runs into repetitions: their starts; None if it is something else."""
+    length, period = after.start - before.stop, before.period
+    if length * TOLERANCE_DIVISOR <= period:
+        return np.empty(0, np.int64)  # the last repetition of the first run is longer
+    odd = values[before.stop : after.start]
+    count = _count_repetitions(odd, values[before.start : before.stop], len(before), round(length / period))
+    if count > MAX_ODD or length > (MAX_ODD + 1) * period:
+        return None
+    grams = _list_grams(before, links)
+    if measure_likeness(grams, links, before.stop, after.start) < MIN_ENCLOSED_LIKENESS:
+        return None
+    if np.count_nonzero(~np.isin(odd, values[before.start : before.stop])) > MAX_FOREIGN_SHARE * length:
+        return None
+    return before.stop + length * np.arange(count, dtype=np.int64) // max(count, 1)
+
+
+def _count_repetitions(odd: I64, regular: I64, repetitions: int, default: int) -> int:
+    """Count the repetitions in `odd` by the values that each in `regular` has once; `default` without such values.
+
+    0: the last regular repetition has a layer more.
+    """
+    once, count = np.unique(regular, return_counts=True)
+    once = once[count == repetitions]
+    if not len(once):
+        return default
+    # A layer more makes the values of a layer more frequent, so the lower quartile counts.
+    return int(np.sort([np.count_nonzero(odd == value) for value in once.tolist()])[len(once) // 4])
+
+
+def _list_grams(run: PeriodicRun, links: GramLinks) -> U64:
+    """List the grams of a run, ascending. Two of its repetitions have all that recur, for runs of very many."""
+    stop = min(run.stop, run.start + max(2, MAX_GRAMS // run.period) * run.period)
+    return sorted_unique(links.hash[run.start : max(stop - links.length + 1, run.start)])
+
+
+def _align_to_end(run: PeriodicRun, low: int, links: GramLinks) -> PeriodicRun:
+    """Shift the bounds to earlier values so that the last repetition ends with the stretch, if that gives one more.
+
+    A first repetition that begins differently is found from where it is like the second one: within a layer. `low`:
+    where the run before ends.
+    """
+    rest = run.end - run.stop
+    shift = run.period - rest
+    if rest <= 0 or not low <= run.start - shift < run.start:
+        return run
+    bounds = np.append(run.bounds - shift, run.end)
+    grams = _list_grams(run, links)
+    if measure_likeness(grams, links, int(bounds[0]), int(bounds[1])) < MIN_ALIGNED_LIKENESS:
+        return run
+    return PeriodicRun(run.period, bounds, run.end)
+
+
+def _extend_run(
+    run: PeriodicRun, before: PeriodicRun | None, after: PeriodicRun | None, links: GramLinks, size: int
+) -> PeriodicRun:
+    low, high = (before.end if before else 0), (after.start if after else size)
+    has_room = run.start - low >= MIN_LENGTH * run.period or high - run.stop >= MIN_LENGTH * run.period
+    if not has_room:
+        return run
+    grams = _list_grams(run, links)
+    bounds = _extend_to_earlier(run, grams, links, low, before is None)
+    bounds = _extend_to_later(bounds, run, grams, links, high)
+    return PeriodicRun(run.period, bounds, max(run.end, int(bounds[-1])))
+
+
+def _is_same_period(run: PeriodicRun, other: PeriodicRun) -> bool:
+    return abs(run.period - other.period) * TOLERANCE_DIVISOR <= run.period
+
+
+def _extend_to_earlier(run: PeriodicRun, grams: U64, links: GramLinks, low: int, is_first: bool) -> I64:
+    """Return the bounds of a run with the repetitions before it, not below `low`.
+
+    `is_first`: there is no other run before, so that all before the run may be its first repetition.
+    """
+    bounds = run.bounds
+    first_gram = _first_gram(run, links)
+    while bounds[0] - low >= MIN_LENGTH * run.period:
+        length = int(bounds[0]) - low
+        is_enclosed = is_first and length <= MAX_LENGTH * run.period
+        start = low if is_enclosed else int(bounds[0]) - run.period
+        begins = np.flatnonzero(links.hash[low : int(bounds[0]) - run.period // 2] == first_gram)
+        if len(begins) and bounds[0] - low - begins[-1] <= MAX_LENGTH * run.period:
+            start = low + int(begins[-1])
+        likeness = MIN_ENCLOSED_LIKENESS if is_enclosed else MIN_LIKENESS
+        if start < low or measure_likeness(grams, links, start, int(bounds[0])) < likeness:
+            break
+        bounds = np.append(start, bounds)
+    return bounds
+
+
+def _first_gram(run: PeriodicRun, links: GramLinks) -> np.uint64:
+    """Return the gram that the repetitions of a run begin with: that of the second one, which is like more others."""
+    gram: np.uint64 = links.hash[min(int(run.bounds[1]), len(links.hash) - 1)]
+    return gram
+
+
+def _extend_to_later(bounds: I64, run: PeriodicRun, grams: U64, links: GramLinks, high: int) -> I64:
+    """Return the bounds with the repetitions that follow, not beyond `high`; the last one may have a kernel more."""
+    slack = run.period // TOLERANCE_DIVISOR
+    first_gram = _first_gram(run, links)
+    while high - bounds[-1] >= run.period:
+        last = int(bounds[-1])
+        places = np.flatnonzero(links.hash[last : last + slack + 1] == first_gram)
+        start = last + (int(places[0]) if len(places) else 0)
+        stop = high if high - start - run.period <= slack else start + run.period
+        if stop > high or measure_likeness(grams, links, start, stop) < MIN_LIKENESS:
+            break
+        bounds = np.append(bounds[:-1], [start, stop])
+    return bounds
+
+
+def measure_likeness(grams: U64, links: GramLinks, start: int, stop: int) -> float:
+    """Measure the share of the values of a stretch that belong to any of `grams` uint64[g], ascending."""
+    places: I64 = np.flatnonzero(np.isin(links.hash[start : max(stop - links.length + 1, start)], grams))
+    if not len(places):
+        return 0.0
+    covered = int(np.minimum(np.diff(places), links.length).sum()) + links.length
+    return covered / (stop - start)
+
 
 MAX_PASSES = 16
 """Most levels that are searched; real programs have two to four."""

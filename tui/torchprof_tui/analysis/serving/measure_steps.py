@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 
-from torchprof_tui.analysis.graphs.replays import find_graph_launches
+from torchprof_tui.analysis.graphs.replay_join import find_graph_launches
 from torchprof_tui.analysis.serving.serving_steps import KINDS, NotGraphed, ServingSteps
-from torchprof_tui.analysis.time.blocking_calls import SYNC_CALL_REGEX
+from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind

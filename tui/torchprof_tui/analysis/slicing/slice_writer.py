@@ -1,22 +1,100 @@
-"""Write a slice of a trace as a trace file: the unchanged text of the kept entries, and the file's other keys."""
+"""Write a slice of a trace as a trace file: the unchanged text of the kept entries, and the file's other keys.
+
+The steps, in order:
+1. Every event that overlaps the range, uncut.
+2. The other ends of its links, at any time: a kernel's launch and all work of that launch, the backward node of a
+   forward op and the reverse (by flow, or by sequence number), the events at the other ends of its flow arrows.
+3. All ancestors of those, so that a kernel's chain leads to the same step.
+4. The forward op or backward node of events added in step 3, and its ancestors.
+
+Events in the range therefore keep their chain. Events that extend beyond the range are complete, but lose descendants
+outside of it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from torchprof_tui.analysis.completeness.data_loss import list_losses
 from torchprof_tui.analysis.completeness.private_metadata import PrivateValue
 from torchprof_tui.analysis.completeness.slice_metadata import SLICE_KEY, build_slice_metadata
+from torchprof_tui.analysis.dispatch.ancestry import include_ancestors
 from torchprof_tui.analysis.slicing.document_writer import open_trace_file, write_document
-from torchprof_tui.analysis.slicing.entry_survey import ProgressCallback, get_text_index, survey_entries
-from torchprof_tui.analysis.slicing.event_selection import select_events
-from torchprof_tui.analysis.slicing.source_files import check_not_source
+from torchprof_tui.analysis.slicing.entry_survey import FlowEntries, ProgressCallback, get_text_index, survey_entries
+from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target
 from torchprof_tui.trace.core.process_state import pause_garbage_collection
+from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.text.text_index import FileText
+
+
+def check_not_source(trace: Trace, out: Path) -> None:
+    """Raise OutputError if `out` is a file of the trace: the one that was named, or that holds its text."""
+    for rank in trace.all_ranks:
+        sources = [Path(rank.trace.label), Path(rank.file)]
+        if isinstance(rank.trace.text, FileText):
+            sources.append(rank.trace.text.path)
+        if any(_is_same_file(out, source) for source in sources):
+            raise OutputError(f"{out}: this is the trace itself, and was not overwritten; choose another name")
+
+
+def _is_same_file(path: Path, other: Path) -> bool:
+    try:
+        return path.samefile(other)
+    except (OSError, ValueError):  # one of them does not exist, or is no valid file name
+        return False
+
+
+def find_overlapping(trace: Trace, t0: int, t1: int) -> Bool:
+    """Find the events that overlap [t0, t1): bool[n]. An event without a duration counts as 1 ns."""
+    overlapping: Bool = (trace.start < t1) & (trace.start + np.maximum(trace.duration, 1) > t0)
+    return overlapping
+
+
+def select_events(trace: Trace, t0: int, t1: int, flows: FlowEntries) -> Bool:
+    """Select the events of a slice from t0 to t1: bool[n]."""
+    overlapping = find_overlapping(trace, t0, t1)
+    linked: Bool = overlapping.copy()
+    _add_linked_work(trace, linked)
+    _add_autograd_partners(trace, overlapping, linked)
+    flows.add_other_ends(overlapping, linked)
+    add_ancestors(trace, linked)
+    both_passes: Bool = linked.copy()
+    _add_autograd_partners(trace, linked, both_passes)
+    add_ancestors(trace, both_passes)
+    return both_passes
+
+
+def _add_linked_work(trace: Trace, kept: Bool) -> None:
+    """Keep the launches of kept GPU work, then all work of kept launches."""
+    launch_of = trace.links.launch_of
+    launches = launch_of[np.flatnonzero(kept & (launch_of >= 0))]
+    kept[launches] = True
+    work = np.flatnonzero(launch_of >= 0)
+    kept[work[kept[launch_of[work]]]] = True
+
+
+def _add_autograd_partners(trace: Trace, selected: Bool, kept: Bool) -> None:
+    """Keep the forward ops and backward nodes of `selected` events: by flow, and by sequence number."""
+    links = trace.links
+    kept[links.backward[selected[links.forward]]] = True
+    kept[links.forward[selected[links.backward]]] = True
+    numbers = trace.args.get("sequence")
+    if numbers is not None and "forward_thread" in trace.args:
+        values = cast("I64", numbers.values)
+        has_number = selected[numbers.events] & (values >= 0) & (trace.kind[numbers.events] == Kind.OP)
+        kept[numbers.events[np.isin(values, values[has_number])]] = True
+
+
+def add_ancestors(trace: Trace, kept: Bool) -> None:
+    """Keep all ancestors of kept events."""
+    kept |= include_ancestors(trace.parent, kept)
+
 
 OUTPUT_SUFFIXES = (".json", ".json.gz")
 

@@ -24,7 +24,7 @@ from torchprof_tui.analysis.graphs.captured_nodes import (
     select_ops,
 )
 from torchprof_tui.analysis.graphs.captured_ops import CapturedOps
-from torchprof_tui.analysis.graphs.replays import find_graph_launches
+from torchprof_tui.analysis.graphs.replay_join import find_graph_launches
 from torchprof_tui.analysis.table.counted_calls import Calls, CapturedCalls, build_calls
 from torchprof_tui.analysis.table.op_args import OpArgs, concatenate_op_args, read_event_args
 from torchprof_tui.trace.core.arrays import I32, I64

@@ -10,6 +10,10 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Step, Trace
 
 
+class NotRecordedError(Exception):
+    """The trace lacks the requested data; the text says how to record it."""
+
+
 def range_mask(trace: Trace, t0: int, t1: int) -> Bool:
     """Select events that start in [t0, t1) ns, so that adjacent ranges add up."""
     return (trace.start >= t0) & (trace.start < t1)

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.kernel.names.classes import classify_names
 from torchprof_tui.analysis.kernel.names.model import KernelClass
-from torchprof_tui.analysis.table.event_scope import step_index_at
-from torchprof_tui.analysis.table.not_recorded import NotRecordedError
+from torchprof_tui.analysis.kernel.names.name_decoder import classify_names
+from torchprof_tui.analysis.table.event_scope import NotRecordedError, step_index_at
 from torchprof_tui.analysis.table.profiler_table import GroupBy, TableColumn
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.core.arrays import I64

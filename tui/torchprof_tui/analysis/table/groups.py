@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchprof_tui.analysis.kernel.names.classes import classify_names
 from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.analysis.kernel.names.name_decoder import classify_names
 from torchprof_tui.analysis.serving.report import NO_SERVING_STEPS, RECORD_SERVING_STEPS
 from torchprof_tui.analysis.serving.serving_steps import KINDS
 from torchprof_tui.analysis.table.captured_calls import CallSitesWithCaptures
 from torchprof_tui.analysis.table.counted_calls import Calls
-from torchprof_tui.analysis.table.event_scope import step_index_at
-from torchprof_tui.analysis.table.not_recorded import NotRecordedError
+from torchprof_tui.analysis.table.event_scope import NotRecordedError, step_index_at
 from torchprof_tui.analysis.table.op_args import OpArgs
 from torchprof_tui.analysis.table.profiler_table import GroupBy, Groups
 from torchprof_tui.trace.core.arrays import I32, I64

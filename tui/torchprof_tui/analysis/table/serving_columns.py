@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from torchprof_tui.analysis.serving.kind_summaries import summarize_kinds
 from torchprof_tui.analysis.serving.measure_steps import get_serving_steps
+from torchprof_tui.analysis.serving.report import summarize_kinds
 from torchprof_tui.analysis.serving.serving_steps import KINDS, NOT_GRAPHED_TEXT, KindSummary, ServingSteps
 from torchprof_tui.analysis.table.event_scope import compute_request_times, step_index_at
 from torchprof_tui.analysis.table.groups import OUTSIDE_STEPS

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from torchprof_tui.analysis.table.counted_calls import STEP_NAME, Calls
-from torchprof_tui.analysis.table.flops import RowFlops
+from torchprof_tui.analysis.table.counted_calls import STEP_NAME, Calls, find_main_lane
+from torchprof_tui.analysis.table.event_scope import NotRecordedError, step_mask
+from torchprof_tui.analysis.table.flops import RowFlops, sum_row_flops
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
+from torchprof_tui.analysis.table.serving_columns import add_serving_columns
 from torchprof_tui.analysis.table.sheets import CALLS_FIELD, NAME_FIELD, Field, Sheet, Unit, ratio
 from torchprof_tui.analysis.table.totals import CallTotals
+from torchprof_tui.analysis.table.trace_profile import Profile
+from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Trace
 
 _DETAIL_FIELDS = {
     GroupBy.SHAPE: Field("input_shapes", "input shapes", Unit.TEXT),
@@ -147,3 +154,80 @@ def format_torch_time(ns: float) -> str:
     if us >= 1e6:
         return f"{us / 1e6:.3f}s"
     return f"{us / 1e3:.3f}ms" if us >= 1e3 else f"{us:.3f}us"
+
+
+MIN_SHARE = 0.2
+"""Share of the window from which the line is shown: less than a fifth is no surprise next to a table of ops."""
+
+_ROW_KINDS = (Kind.OP, Kind.RUNTIME, Kind.OVERHEAD)
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideOps:
+    """`time` ns of the `window` ns (the steps, or from the first op to the last) in which no op ran."""
+
+    time: int
+    window: int
+    has_frames: bool
+
+
+def measure_outside_ops(trace: Trace) -> OutsideOps | None:
+    """Measure a trace without GPU work. None where there is such work, no op, or less than MIN_SHARE.
+
+    Loading data counts as work, because the table has a row for it, as do runtime calls and the profiler's overhead.
+    """
+    if trace.links.gpu_events or trace.format != "kineto":
+        return None
+    on_main = np.flatnonzero(trace.lane == find_main_lane(trace))
+    is_row = np.isin(trace.kind[on_main], [int(kind) for kind in _ROW_KINDS])
+    loading = [index for index, name in enumerate(trace.names) if name.startswith(DATA_LOADING_PREFIX)]
+    rows = on_main[is_row | np.isin(trace.name[on_main], loading)]
+    if not len(rows):
+        return None
+    start, end = np.asarray(trace.start[rows]), np.asarray(trace.start[rows] + trace.duration[rows])
+    if trace.steps:
+        t0, t1 = trace.steps[0].start, max(step.start + step.duration for step in trace.steps)
+    else:
+        t0, t1 = int(start.min()), int(end.max())
+    time = (t1 - t0) - union(start, end).clip(t0, t1).total
+    if time < MIN_SHARE * (t1 - t0) or t1 <= t0:
+        return None
+    return OutsideOps(time, t1 - t0, bool((trace.kind == Kind.PYTHON).any()))
+
+
+def add_outside_ops(sheet: Sheet, trace: Trace, frames_hint: str, record_hint: str) -> Sheet:
+    """Add a line before the totals: ``outside ops: 573 ms of 857 ms (T shows the frames)``.
+
+    `frames_hint` says where recorded Python frames are shown, `record_hint` how to record them.
+    """
+    outside = measure_outside_ops(trace)
+    if outside is None:
+        return sheet
+    hint = frames_hint if outside.has_frames else record_hint
+    line = f"outside ops: {format_duration(outside.time)} of {format_duration(outside.window)} ({hint})"
+    sums = sheet.sums
+    if isinstance(sums, CallTotals):
+        sums = replace(sums, outside_ops=outside.time, outside_window=outside.window)
+    return replace(sheet, totals=(line, *sheet.totals), sums=sums)
+
+
+def build_calls_sheet(profile: Profile, group_by: GroupBy, event_mask: Bool | None, with_flops: bool) -> Sheet:
+    """Build the table over all events or those of a mask (bool[n]). Raises NotRecordedError, OSError, LookupError."""
+    table, calls = profile.build_table(group_by, event_mask), profile.calls
+    sheet = build_table_sheet(table, calls, sum_row_flops(table, calls, profile.flops()) if with_flops else None)
+    sheet = add_serving_columns(sheet, group_by, profile.trace, event_mask)
+    if event_mask is not None:
+        return sheet
+    return add_outside_ops(
+        sheet, profile.trace, "T in the app shows the frames", "record with --with-stack to see the code"
+    )
+
+
+def find_step_mask(profile: Profile, number: int) -> Bool:
+    """Select the events that the step of this number did and launched: bool[n]. Raises NotRecordedError."""
+    steps = profile.trace.steps
+    for step in steps:
+        if step.number == number:
+            return step_mask(profile.trace, step, profile.request_times)
+    known = f"it has {steps[0].number} to {steps[-1].number}" if steps else "it has none"
+    raise NotRecordedError(f"no step {number} in this trace ({known})")

@@ -1,11 +1,21 @@
-"""Inputs of one call of an operator, as `record_shapes` writes them into its args."""
+"""Inputs of one call of an operator, as `record_shapes` writes them into its args.
+
+Reading the args of every operator is a pass over the whole file. One step holds every kernel of a training loop, so the
+chunks that show most of the GPU time are chosen; all operators in them are read.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
-from typing import Any
+from math import ceil, prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, number_distinct, sorted_unique
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.query.read_entries import read_entries
 
 TENSOR_LIST = "TensorList"
 
@@ -128,3 +138,132 @@ def _as_list(value: Any) -> list[Any]:
 
 def _is_sizes(value: Any) -> bool:
     return isinstance(value, list) and all(type(size) is int and size >= 0 for size in value)
+
+
+SMALL_SIDE = 16
+"""Rows of the smallest tile of tensor cores: a product with fewer rows reads a matrix to use it a few times."""
+ALIGNMENT = 8
+"""Elements of 16 bits in the 16 bytes that tensor cores and vector loads want a row's start aligned to."""
+TILE = 128
+"""Side of a usual output tile; a grid of fewer tiles than SMs leaves SMs idle."""
+
+
+class ProductShape(NamedTuple):
+    """`batch` products of m x k by k x n."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+
+    @property
+    def tiles(self) -> int:
+        """Output tiles of TILE x TILE."""
+        return self.batch * ceil(self.m / TILE) * ceil(self.n / TILE)
+
+
+_FIRST_OPERAND = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1, "_addmm_activation": 1, "_scaled_mm": 0, "_int_mm": 0}
+
+
+def find_product_shape(op: str, inputs: OpInputs) -> ProductShape | None:
+    """Find the sizes of a matrix product; None for other operators and unexpected inputs."""
+    first = _FIRST_OPERAND.get(op.removeprefix("aten::"))
+    if first is None:
+        return None
+    a, b = inputs.tensor(first), inputs.tensor(first + 1)
+    if a is None or b is None or not 2 <= len(a.sizes) == len(b.sizes) <= 3:
+        return None
+    return ProductShape(a.sizes[0] if len(a.sizes) == 3 else 1, a.sizes[-2], b.sizes[-1], a.sizes[-1])
+
+
+def explain_shape(shape: ProductShape, dtype: str, sms: int | None) -> str:
+    """Explain a low rate by the shape, "" where the shape is no reason. `sms`: of the device, None if unknown."""
+    if min(shape.m, shape.n) <= SMALL_SIDE:
+        side = "m" if shape.m <= shape.n else "n"
+        return f"{side} = {min(shape.m, shape.n)}: a product with one or a few vectors, limited by memory"
+    odd = [f"{name} = {size}" for name, size in (("n", shape.n), ("k", shape.k)) if size % ALIGNMENT]
+    if odd:
+        return f"{', '.join(odd)}: not a multiple of {ALIGNMENT}, so loads are not aligned"
+    if sms is not None and shape.tiles < sms:
+        return f"{shape.tiles} tiles of {TILE}×{TILE} for {sms} SMs: some stay idle"
+    if shape.k <= TILE:
+        return f"k = {shape.k}: short sums, so most of the time is loading and storing"
+    return "fp32: no tensor cores, or a slow tensor-core mode" if dtype == "fp32" else ""
+
+
+MAX_CHUNKS = 32
+"""Chunks of 256 KB that are read: some tens of milliseconds."""
+MAX_GROUPS = 400
+"""Groups of like launches that are looked for, by time."""
+MAX_OPS = 6000
+"""Operators that are read from these chunks."""
+WANTED_SHARE = 0.97
+"""Share of the time that these groups take together."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampledInputs:
+    """Inputs of s operators: `rows` int64[s] ascending, `case` int64[s] into `cases`. Equal inputs share a case."""
+
+    rows: I64
+    case: I64
+    cases: list[OpInputs]
+
+
+def read_sampled_inputs(trace: Trace, op: I64 | I32, group: I64, time: I64) -> SampledInputs:
+    """Read inputs of operators that launched this GPU work: row of the operator, group and ns of each piece, [k].
+
+    Raises OSError or LookupError where the file is gone or has changed.
+    """
+    rows = np.unique(op[_select_pieces(trace, op, group, time)])[:MAX_OPS].astype(np.int64)
+    case = np.full(len(rows), -1, np.int64)
+    cases: list[OpInputs] = []
+    case_of_key: dict[str, int] = {}
+    for position, entry in read_entries(trace, rows):
+        args = entry.get("args")
+        inputs = parse_inputs(args) if isinstance(args, dict) else None
+        if inputs is None:
+            continue
+        key = f"{inputs.dims}{inputs.types}{inputs.strides}{inputs.concrete}"
+        number = case_of_key.setdefault(key, len(cases))
+        if number == len(cases):
+            cases.append(inputs)
+        case[position] = number
+    known = case >= 0
+    return SampledInputs(rows[known], case[known], cases)
+
+
+def _select_pieces(trace: Trace, op: I64 | I32, group: I64, time: I64) -> Bool:
+    """Select the pieces of the heaviest groups whose operator lies in one of the chosen chunks: bool[k]."""
+    if not len(op):
+        return np.zeros(0, np.bool_)
+    group_time = np.bincount(group, weights=time).astype(np.float64)
+    is_wanted = np.zeros(len(group_time), np.bool_)
+    heaviest = np.argsort(-group_time, kind="stable")
+    cumulated = np.cumsum(group_time[heaviest])
+    is_wanted[heaviest[: min(int(np.searchsorted(cumulated, WANTED_SHARE * cumulated[-1])) + 1, MAX_GROUPS)]] = True
+    chunk = np.searchsorted(trace.text.first, trace.ordinal[op], side="right") - 1
+    wanted = is_wanted[group]
+    chosen = _choose_chunks(chunk[wanted], group[wanted], group_time)
+    return wanted & np.isin(chunk, chosen)
+
+
+def _choose_chunks(chunk: I64, group: I64, group_time: F64) -> I64:
+    """Choose the chunks that show most of the GPU time, at most MAX_CHUNKS: each adds the groups not seen before."""
+    distinct, chunk_number = number_distinct(chunk + 1, int(chunk.max(initial=-1)) + 2)
+    distinct -= 1  # -1 for an entry before the first chunk
+    if len(distinct) <= MAX_CHUNKS:
+        return distinct
+    pairs = sorted_unique(chunk_number.astype(np.int64) * len(group_time) + group)
+    pair_chunk, pair_group = pairs // len(group_time), pairs % len(group_time)
+    missing = group_time.copy()
+    chosen: list[int] = []
+    while len(chosen) < MAX_CHUNKS:
+        gain = np.bincount(pair_chunk, weights=missing[pair_group], minlength=len(distinct))
+        best = int(gain.argmax())
+        if not gain[best]:
+            break
+        chosen.append(best)
+        missing[pair_group[pair_chunk == best]] = 0
+    found: I64 = distinct[chosen]
+    return found

@@ -4,6 +4,9 @@ A late arrival does not show its cause. All ranks run the same program, so the o
 on the thread that runs it. Before each operator there is some idle time, in which no thread of the process has a
 recorded event. If that time is longer on one rank, at the same operator in step after step, the program does something
 there that the trace does not record.
+
+All ranks run the same program. A rank on a slow host (a busy node, a lower clock, a process on the wrong socket) takes
+longer for nearly every op; one that stalls at one place (`host_stalls`) or has more work does not.
 """
 
 from __future__ import annotations
@@ -13,11 +16,92 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.time.intervals import Intervals, union
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
+from torchprof_tui.trace.core.arrays import F64, I64
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.ranks import Rank, Ranks
-from torchprof_tui.trace.model.trace import Step
+from torchprof_tui.trace.model.trace import Step, Trace
+
+SYNC_CALL_REGEX = (
+    r"(cuda|cu|hip|musa)(Stream|Device|Event|Ctx)Synchronize"
+    r"|(cudaMemcpy|hipMemcpy|hipMemcpyWithStream|cuMemcpy(DtoH|HtoD)(_v2)?)$"
+    r"|(AscendCL@)?aclrt(Synchronize|Memcpy$)|event_wait|ur(EventWait|QueueFinish)|zeEventHostSynchronize"
+)
+"""Calls that return only when the GPU has finished; copies without `Async` block as well."""
+
+
+MIN_RUNS = 10
+"""Runs of an op on each rank: fewer have no steady median."""
+
+MIN_OPS = 10
+"""Ops to compare: a handful does not describe a host."""
+
+SLOWER_RATIO = 1.15
+"""From here on an op counts as slower than on the fastest rank."""
+
+
+@dataclass(frozen=True)
+class HostSpeed:
+    """The speed of r hosts. `op_count`: the ops compared; 0 where they cannot be.
+
+    `factor` float64[r]: median over the ops of an op's median duration over that on the fastest rank, which has 1.
+    `slower_share` float64[r]: the share of ops that take at least `SLOWER_RATIO` times as long. `slowest_op_time`: when
+    the slowest rank ran ops, on the common clock.
+    """
+
+    op_count: int
+    factor: F64
+    slower_share: F64
+    fastest: int
+    slowest: int
+    slowest_op_time: Intervals
+
+    @property
+    def slowest_factor(self) -> float:
+        return float(self.factor[self.slowest]) if self.op_count else 1.0
+
+
+def compare_host_speed(ranks: Ranks) -> HostSpeed:
+    """Compare the median durations of the ops that all ranks ran often enough."""
+    medians = [_median_durations(rank.trace) for rank in ranks.all]
+    common = sorted(set.intersection(*(set(of_rank) for of_rank in medians))) if medians else []
+    if len(medians) < 2 or len(common) < MIN_OPS:
+        return HostSpeed(0, np.ones(len(medians)), np.zeros(len(medians)), 0, 0, NO_INTERVALS)
+    duration = np.array([[of_rank[name] for name in common] for of_rank in medians])  # [r, ops]
+    to_best = np.median(duration / duration.min(axis=0), axis=1)
+    fastest = int(to_best.argmin())
+    ratio = duration / duration[fastest]
+    factor = np.median(ratio, axis=1)
+    slowest = int(factor.argmax())
+    return HostSpeed(
+        op_count=len(common),
+        factor=factor,
+        slower_share=(ratio >= SLOWER_RATIO).mean(axis=1),
+        fastest=fastest,
+        slowest=slowest,
+        slowest_op_time=_op_time(ranks.all[slowest].trace),
+    )
+
+
+def _median_durations(trace: Trace) -> dict[str, float]:
+    """Return the median duration (ns) of each `aten` op that ran often enough and takes any time, by name."""
+    rows = np.flatnonzero(np.asarray(trace.kind) == Kind.OP)
+    name, duration = np.asarray(trace.name[rows]), np.asarray(trace.duration[rows])
+    order = np.lexsort((duration, name))
+    name, duration = name[order], duration[order]
+    names, first, count = np.unique(name, return_index=True, return_counts=True)
+    median = (duration[first + (count - 1) // 2] + duration[first + count // 2]) / 2 if len(names) else duration
+    return {
+        trace.names[int(name_id)]: float(value)
+        for name_id, value, runs in zip(names, median, count, strict=True)
+        if runs >= MIN_RUNS and value > 0 and trace.names[int(name_id)].startswith("aten::")
+    }
+
+
+def _op_time(trace: Trace) -> Intervals:
+    rows = np.flatnonzero(np.asarray(trace.kind) == Kind.OP)
+    return union(trace.start[rows], trace.start[rows] + trace.duration[rows])
+
 
 MIN_STALL_NS = 500_000
 """Minimum stall, ns. Python takes tens of µs between two operators, the scheduler of a busy machine hundreds."""

@@ -1,24 +1,294 @@
-"""Apply scenarios to the delays of a step's graph."""
+"""Apply scenarios to the delays of a step's graph.
+
+What is merged follows from the ops and the classes of their kernels alone (benchmarks/what_if.md compares the number
+of launches with that of compiled programs).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind
 from torchprof_tui.analysis.critical_path.segments import SegmentKind
 from torchprof_tui.analysis.kernel.names.model import KernelClass
-from torchprof_tui.analysis.what_if.back_to_back import GONE
-from torchprof_tui.analysis.what_if.compiled_step import compile_step
-from torchprof_tui.analysis.what_if.late_rank import find_late_rank
-from torchprof_tui.analysis.what_if.merged_launches import fuse_optimizer, launch_as_graph
-from torchprof_tui.analysis.what_if.rank_changes import RankChanges
+from torchprof_tui.analysis.time.intervals import union
+from torchprof_tui.analysis.what_if.back_to_back import GONE, RankChanges
 from torchprof_tui.analysis.what_if.scenario import OVERLAPPED, Scenario, ScenarioError, ScenarioKind
-from torchprof_tui.analysis.what_if.selections import select_inside
 from torchprof_tui.analysis.what_if.step_model import RankModel, StepModel
-from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.model.trace import Trace
+
+
+def select_inside(rank: RankModel, rows: I64) -> tuple[Bool, Bool]:
+    """Select what happens inside events of threads: pieces of CPU time bool[p], and the work launched there bool[m]."""
+    trace, work = rank.trace, rank.window.work
+    pieces, launched = np.zeros(len(rank.pieces), np.bool_), np.zeros(len(work), np.bool_)
+    launch_lane = np.where(work.is_launched, trace.lane[work.launch], -1)
+    for lane in np.unique(trace.lane[rows]).tolist():
+        own = rows[trace.lane[rows] == lane]
+        inside = union(trace.start[own], trace.start[own] + trace.duration[own])
+        for chosen, lanes, times in (
+            (pieces, rank.pieces.lane, rank.pieces.start),
+            (launched, launch_lane, work.launch_start),
+        ):
+            index = np.searchsorted(inside.starts, times, side="right") - 1
+            chosen |= (lanes == lane) & (index >= 0) & (times < inside.ends[np.maximum(index, 0)])
+    return pieces, launched
+
+
+def find_late_rank(model: StepModel) -> int:
+    """Find the rank whose late arrivals delay the collectives most: its index. Raises ScenarioError for one rank."""
+    if len(model.ranks) < 2 or not len(model.arrival_edges):
+        raise ScenarioError(
+            "'late-rank=0' changes nothing: it takes the traces of several ranks with collectives in the step"
+        )
+    late = np.zeros(len(model.ranks), np.int64)
+    np.add.at(late, model.last_rank, model.late_by)
+    return int(late.argmax())
+
+
+GRAPH_LAUNCH = 10_000
+"""ns on the CPU to launch a graph."""
+
+GRAPH_GAP = 450
+"""ns between two kernels of a graph that follow each other on a stream: 460 on average in the sample generate_graph,
+100 and 280 in two recordings of cuda_graph_replay, 0 in vLLM's and SGLang's decoding."""
+
+OPTIMIZER_TRAFFIC = 0.5
+"""Time of a fused Adam by that of one that reads and writes all tensors once for each of its operations."""
+
+COLD_PIECE = 1_000_000
+"""ns from which CPU time inside one op or call may be a cold call: it loads, creates or allocates something once."""
+
+COLD_RATIO = 10
+"""Times the median that a cold call takes at least: calls that are all slow wait for the GPU."""
+
+_IN_OPS = (SegmentKind.DISPATCH, SegmentKind.LAUNCH, SegmentKind.RUNTIME)
+OFF_CPU = (*_IN_OPS, SegmentKind.HOST, SegmentKind.PROFILER)
+
+
+def launch_as_graph(changes: RankChanges) -> bool:
+    """Let one launch stand for all between two blocking calls. Cold calls stay: they come before a capture."""
+    rank = changes.rank
+    inside = find_launch_region(rank) & np.isin(rank.pieces.kind, OFF_CPU) & ~_select_cold_calls(rank)
+    if not inside.any():
+        return False
+    changes.scale(inside, np.zeros(0, np.bool_), 0.0)
+    blocking = rank.pieces.kind == SegmentKind.BLOCKING
+    for lane in np.unique(rank.pieces.lane[inside]).tolist():
+        if lane == rank.window.lane:
+            own = np.flatnonzero(rank.pieces.lane == lane)
+            stretch = np.cumsum(blocking[own])
+            launched = own[inside[own]]
+            _, first = np.unique(stretch[inside[own]], return_index=True)
+            np.add.at(changes.added, rank.pieces.edge[launched[first]], GRAPH_LAUNCH)
+    cap_gaps(changes, rank.is_own, GRAPH_GAP)
+    return True
+
+
+def _select_cold_calls(rank: RankModel) -> Bool:
+    """Select the pieces of ops and calls that take far longer than most: bool[p]."""
+    pieces = rank.pieces
+    in_ops = np.isin(pieces.kind, _IN_OPS)
+    if not in_ops.any():
+        return in_ops
+    return in_ops & (pieces.time >= max(COLD_PIECE, COLD_RATIO * float(np.median(pieces.time[in_ops]))))
+
+
+def cap_gaps(changes: RankChanges, work: Bool, gap: int) -> None:
+    """Let this work follow other work of its stream after `gap` ns."""
+    graph = changes.rank.graph
+    is_start = np.zeros(len(graph.time), np.bool_)
+    is_start[graph.work_start[work]] = True
+    gaps = np.isin(graph.edge_kind, (EdgeKind.STREAM, EdgeKind.GRAPH)) & is_start[graph.target]
+    changes.cap[gaps] = np.minimum(changes.cap[gaps], gap)
+
+
+def fuse_optimizer(changes: RankChanges) -> bool:
+    """Let one launch update all parameters."""
+    rank = changes.rank
+    pieces, work = select_optimizer(rank)
+    inside = pieces & np.isin(rank.pieces.kind, OFF_CPU)
+    if not inside.any():
+        return False
+    changes.scale(inside, work, 0.0)
+    changes.work_factor[work] = OPTIMIZER_TRAFFIC
+    cap_gaps(changes, work, 0)
+    np.add.at(changes.added, rank.pieces.edge[np.flatnonzero(inside)[:1]], GRAPH_LAUNCH)
+    return True
+
+
+def select_optimizer(rank: RankModel) -> tuple[Bool, Bool]:
+    """Select what is inside `Optimizer.step`: pieces of CPU time bool[p], and the work launched there bool[m]."""
+    numbers = [number for number, name in enumerate(rank.trace.names) if name.startswith("Optimizer.step#")]
+    rows = np.flatnonzero(np.isin(rank.trace.name, numbers))
+    return select_inside(rank, rows)
+
+
+def find_launch_region(rank: RankModel) -> Bool:
+    """Select the pieces from the op of a thread's first launch in the step to its last launch: bool[p]."""
+    trace, work = rank.trace, rank.window.work
+    region = np.zeros(len(rank.pieces), np.bool_)
+    launches = np.unique(work.launch[rank.is_own & work.is_launched])
+    for lane in np.unique(trace.lane[launches]).tolist():
+        calls = launches[trace.lane[launches] == lane]
+        first, last = (_find_outer_op(rank, int(calls[index])) for index in (0, -1))
+        begin, end = trace.start[first], trace.start[last] + trace.duration[last]
+        region |= (rank.pieces.lane == lane) & (rank.pieces.start >= begin) & (rank.pieces.start < end)
+    return region
+
+
+def _find_outer_op(rank: RankModel, event: int) -> int:
+    """Find the outermost op around an event, without annotations and Python frames."""
+    found, current = event, int(rank.trace.parent[event])
+    while current >= 0:
+        if rank.trace.kind[current] == Kind.OP:
+            found = current
+        current = int(rank.trace.parent[current])
+    return found
+
+
+EXTERN = (
+    KernelClass.GEMM,
+    KernelClass.ATTENTION,
+    KernelClass.CONV,
+    KernelClass.COLLECTIVE,
+    KernelClass.OPTIMIZER,
+    KernelClass.TRITON,
+)
+"""Classes whose kernels compiled code calls as they are. The rest of ATen is computed by generated kernels."""
+
+FUSED_CALL = 4.5
+"""CPU time of compiled code for each kernel that Inductor generated, its launch included, by the median launch call of
+the recording, which takes longer on a slower CPU too. This and the next two were measured in the compiled variants of
+13 pairs with torch 2.11 (benchmarks/what_if.md)."""
+
+EXTERN_CALL = 2.6
+"""CPU time of generated Python for each op that compiled code calls, by the median launch call."""
+
+EXTERN_DISPATCH = 0.8
+"""Dispatch of such an op by that of the same op in the model: it is given its output."""
+
+COMPILED_REGION = 100_000
+"""ns of guards and wrappers for each thread that runs compiled code, as measured in one recording with torch 2.11."""
+
+
+def compile_step(changes: RankChanges) -> bool:
+    """Merge neighbouring small kernels, and leave of the dispatch what compiled code pays for each launch.
+
+    A group of kernels that can be merged takes as long as its longest. A reduction that is split stays alone, in two
+    kernels. The op that launches another kernel is called as before, by generated Python instead of that of the
+    modules. The optimizer is left as it is.
+    """
+    rank = changes.rank
+    optimizer_pieces, optimizer_work = select_optimizer(rank)
+    inside = find_launch_region(rank) & ~optimizer_pieces & np.isin(rank.pieces.kind, OFF_CPU)
+    model_work = rank.is_own & ~optimizer_work & rank.window.work.is_launched
+    if not inside.any() or not model_work.any():
+        return False
+    fusible = model_work & select_fusible(rank)
+    cleared = fusible & (rank.trace.kind[rank.window.work.event] == Kind.MEMSET)  # for results of kernels that are gone
+    changes.work_factor[cleared] = 0.0
+    model_work, fusible = model_work & ~cleared, fusible & ~cleared
+    split = fusible & select_split_reductions(rank)
+    head = _merge_groups(changes, fusible, split, model_work)
+    cap_gaps(changes, fusible & ~head, 0)
+    changes.scale(inside, np.zeros(0, np.bool_), 0.0)
+    _keep_launches(changes, inside, model_work & ~fusible, head, split)
+    return True
+
+
+def select_fusible(rank: RankModel) -> Bool:
+    """Select the work that Inductor does in its own kernels: bool[m].
+
+    All that an op launches stays as it is where one kernel of it does, as a memset before a matrix product does. Ops
+    outside of ATen stay, those that only sort or select, and copies from and to the host.
+    """
+    trace, work = rank.trace, rank.window.work
+    op = np.where(work.is_launched, trace.parent[work.launch], -1)
+    is_aten = (op >= 0) & _match_names(trace, trace.name[op], lambda name: name.startswith("aten::"))
+    crosses = _match_names(trace, trace.name[work.event], lambda name: name.startswith("Memcpy") and "DtoD" not in name)
+    sorts = np.isin(rank.work_class, (KernelClass.SORT, KernelClass.MEMORY))
+    only_sorts = ~np.isin(op, op[~sorts]) & np.isin(op, op[rank.work_class == KernelClass.SORT])
+    stays = np.isin(rank.work_class, EXTERN) | ~is_aten | only_sorts | crosses
+    fusible: Bool = ~np.isin(op, op[stays])
+    return fusible
+
+
+def _match_names(trace: Trace, names: I32, matches: Callable[[str], bool]) -> Bool:
+    """Match the text of each name, int32[m], once: bool[m]."""
+    unique, inverse = np.unique(names, return_inverse=True)
+    found: Bool = np.array([matches(trace.names[name]) for name in unique.tolist()], np.bool_)[inverse]
+    return found
+
+
+def select_split_reductions(rank: RankModel) -> Bool:
+    """Select reductions over the rows of a batch, as of statistics and of gradients of parameters: bool[m].
+
+    Inductor computes partial results in one kernel and adds them in another, and what uses the result comes after both.
+    They are the reductions of a backward pass for which memory is cleared, because several blocks compute one result,
+    and in training the first of several normalization kernels of one op: of batch normalization the statistics, in a
+    backward pass what is reduced over another dimension than the rest.
+    """
+    work = rank.window.work
+    is_backward: Bool = work.is_launched & (rank.trace.lane[work.launch] != rank.window.lane)
+    if not is_backward.any():
+        return is_backward
+    op = rank.trace.parent[work.launch]
+    clears = op[rank.work_class == KernelClass.MEMORY]
+    split: Bool = is_backward & (rank.work_class == KernelClass.REDUCTION) & np.isin(op, clears)
+    norms = np.flatnonzero(work.is_launched & (rank.work_class == KernelClass.NORM) & (op >= 0))
+    norms = norms[np.argsort(work.start[norms], kind="stable")]
+    _, first, count = np.unique(op[norms], return_index=True, return_counts=True)
+    split[norms[first[count > 1]]] = True
+    return split
+
+
+def _merge_groups(changes: RankChanges, fusible: Bool, split: Bool, model_work: Bool) -> Bool:
+    """Give each run of fusible work on a stream the time of its longest; return the first of each: bool[m].
+
+    `split`: work that is a run of its own.
+    """
+    work = changes.rank.window.work
+    order = np.lexsort((work.start, work.lane))
+    order = order[model_work[order]]
+    can = fusible[order]
+    starts = np.ones(len(order), np.bool_)
+    is_alone, lane = split[order], work.lane[order]
+    starts[1:] = ~(can[1:] & can[:-1] & (lane[1:] == lane[:-1])) | is_alone[1:] | is_alone[:-1]
+    group = np.cumsum(starts) - 1
+    time = (work.end - work.start)[order]
+    longest = np.zeros(int(group[-1]) + 1, np.int64)
+    np.maximum.at(longest, group, time)
+    total = np.bincount(group, time)
+    share = np.where(can, (longest / np.maximum(total, 1))[group], 1.0)
+    changes.work_factor[order] *= share
+    head = np.zeros(len(work), np.bool_)
+    head[order[starts & can]] = True
+    return head
+
+
+def _keep_launches(changes: RankChanges, inside: Bool, extern: Bool, head: Bool, split: Bool) -> None:
+    """Leave the dispatch of extern kernels, and a launch for each merged group, two for each split reduction."""
+    rank = changes.rank
+    pieces, trace = rank.pieces, rank.trace
+    launch = rank.window.work.launch
+    calls = launch[extern]
+    callers = trace.parent[calls]
+    kept = inside & (np.isin(pieces.event, calls) | np.isin(pieces.event, callers[callers >= 0]))
+    changes.piece_factor[kept] = EXTERN_DISPATCH
+    own = np.flatnonzero(inside)
+    _, first = np.unique(pieces.lane[own], return_index=True)
+    np.add.at(changes.added, pieces.edge[own[first]], COMPILED_REGION)
+    unit = float(np.median(trace.duration[launch[extern | head]]))
+    for chosen, takes in ((extern, EXTERN_CALL), (head, FUSED_CALL), (split, FUSED_CALL)):
+        merged = np.flatnonzero(inside & np.isin(pieces.event, launch[chosen]))
+        _, first = np.unique(pieces.event[merged], return_index=True)
+        np.add.at(changes.added, pieces.edge[merged[first]], round(takes * unit))
+
 
 _MERGED = {
     ScenarioKind.LAUNCH: launch_as_graph,
@@ -74,7 +344,7 @@ def _select(rank: RankModel, scenario: Scenario) -> tuple[Bool, Bool]:
     if kind is ScenarioKind.CLASS:
         work = rank.work_class == next(each for each in KernelClass if each.label == subject)
     elif kind is ScenarioKind.KERNEL:
-        work = _match_names(rank, subject)
+        work = _select_named_work(rank, subject)
     elif kind is ScenarioKind.COPIES:
         work = np.isin(event_kind, (Kind.COPY, Kind.MEMSET))
     elif kind is ScenarioKind.COLLECTIVES:
@@ -106,7 +376,7 @@ def _find_rows(rank: RankModel, name: str) -> I64:
     return inside
 
 
-def _match_names(rank: RankModel, text: str) -> Bool:
+def _select_named_work(rank: RankModel, text: str) -> Bool:
     """Select the work of this name, else that whose name contains the text."""
     used, index = np.unique(rank.trace.name[rank.window.work.event], return_inverse=True)
     names = [rank.trace.names[number] for number in used.tolist()]

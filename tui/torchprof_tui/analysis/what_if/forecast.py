@@ -9,10 +9,8 @@ from functools import cached_property
 
 from torchprof_tui.analysis.critical_path.critical_path import MAX_REPLAY_ERROR
 from torchprof_tui.analysis.critical_path.segments import SegmentKind, describe_kind
-from torchprof_tui.analysis.what_if.back_to_back import Rounds, replay_rounds
+from torchprof_tui.analysis.what_if.back_to_back import PathTime, RankChanges, Rounds, replay_rounds, sum_path
 from torchprof_tui.analysis.what_if.changes import apply_scenarios
-from torchprof_tui.analysis.what_if.new_path import PathTime, sum_path
-from torchprof_tui.analysis.what_if.rank_changes import RankChanges
 from torchprof_tui.analysis.what_if.scenario import Scenario, parse_scenario
 from torchprof_tui.analysis.what_if.step_model import StepModel
 

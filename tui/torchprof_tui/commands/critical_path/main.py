@@ -7,7 +7,7 @@ import sys
 
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath
 from torchprof_tui.analysis.critical_path.step_window import WindowError
-from torchprof_tui.analysis.rank_path.path_of_run import find_path_of_rank, find_path_of_run
+from torchprof_tui.analysis.rank_path.joined_path import find_path_of_rank, find_path_of_run
 from torchprof_tui.answers.critical_path import build_critical_path
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank

@@ -6,8 +6,7 @@ import argparse
 import shlex
 from collections.abc import Iterator
 
-from torchprof_tui.analysis.compare.comparison import Comparison
-from torchprof_tui.analysis.compare.descriptions import describe_cause, describe_ranks, describe_steps
+from torchprof_tui.analysis.compare.comparison import Comparison, describe_cause, describe_ranks, describe_steps
 from torchprof_tui.commands.check.markdown import escape_markdown
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from torchprof_tui.analysis.compare.descriptions import (
+from torchprof_tui.analysis.compare.comparison import (
     ROW_LEGEND,
     ROW_MARKS,
     describe_row,

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Callable
 
 from torchprof_tui.analysis.compare.comparison import Comparison
-from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.analysis.compare.side_choice import (
     RankNumbers,
     analyse_side,
@@ -14,7 +13,13 @@ from torchprof_tui.analysis.compare.side_choice import (
     format_label,
     select_ranks,
 )
-from torchprof_tui.analysis.compare.step_selection import Selections, StepSelection, parse_step_numbers, split_sides
+from torchprof_tui.analysis.compare.step_selection import (
+    ComparisonError,
+    Selections,
+    StepSelection,
+    parse_step_numbers,
+    split_sides,
+)
 from torchprof_tui.commands.common.captures import use_captures
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs

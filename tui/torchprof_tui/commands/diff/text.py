@@ -6,9 +6,8 @@ import textwrap
 from collections.abc import Iterator
 
 from torchprof_tui.analysis.compare.account_groups import CAUSE, CLASS, choose_matching, group_account
-from torchprof_tui.analysis.compare.comparison import Comparison
+from torchprof_tui.analysis.compare.comparison import Comparison, describe_cause, describe_ranks, describe_steps
 from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause
-from torchprof_tui.analysis.compare.descriptions import describe_cause, describe_ranks, describe_steps
 from torchprof_tui.analysis.memory.findings.memory_finding import format_size
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.commands.diff.matched_table import format_matched_rows

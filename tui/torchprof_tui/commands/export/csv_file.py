@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from torchprof_tui.analysis.export.csv_events import write_csv
-from torchprof_tui.analysis.export.event_columns import EventColumns
+from torchprof_tui.analysis.export.event_columns import EventColumns, write_csv
 from torchprof_tui.commands.export.formats import ExportResult
 from torchprof_tui.trace.model.trace import Trace
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from torchprof_tui.analysis.slicing.source_files import check_not_source
+from torchprof_tui.analysis.slicing.slice_writer import check_not_source
 from torchprof_tui.answers.files import Export
 from torchprof_tui.answers.losses import build_losses
 from torchprof_tui.commands.common.errors import UsageError

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import UNSET
 
 from torchprof_tui.analysis.compare.comparison import require_torch_trace
-from torchprof_tui.analysis.compare.comparison_error import ComparisonError
+from torchprof_tui.analysis.compare.step_selection import ComparisonError
 from torchprof_tui.answers.diff import build_diff
 from torchprof_tui.answers.record import as_fields
 from torchprof_tui.commands.common.errors import UsageError

@@ -10,9 +10,8 @@ import numpy as np
 from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
 from torchprof_tui.analysis.table import export
 from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet
-from torchprof_tui.analysis.table.empty_sheets import explain_empty_sheet
-from torchprof_tui.analysis.table.not_recorded import NotRecordedError
-from torchprof_tui.analysis.table.sheets import Sheet
+from torchprof_tui.analysis.table.event_scope import NotRecordedError
+from torchprof_tui.analysis.table.sheets import Sheet, explain_empty_sheet
 from torchprof_tui.analysis.table.table_sheet import drop_empty_gpu_columns
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.answers.table import AnyTable, TableQuestion, build_sheet, build_table

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.analysis.compare.step_selection import (
     AUTOMATIC,
+    ComparisonError,
     Selections,
     StepSelection,
     parse_step_numbers,

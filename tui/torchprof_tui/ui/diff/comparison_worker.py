@@ -10,13 +10,11 @@ from dataclasses import dataclass
 
 from textual.message import Message
 
-from torchprof_tui.analysis.compare.comparison import Comparison
-from torchprof_tui.analysis.compare.comparison_error import ComparisonError
+from torchprof_tui.analysis.compare.comparison import Comparison, RankChange
 from torchprof_tui.analysis.compare.event_matches import EventMatches, match_events
 from torchprof_tui.analysis.compare.matched_rows import By, ComparedRows
-from torchprof_tui.analysis.compare.rank_changes import RankChange
 from torchprof_tui.analysis.compare.side_choice import RankNumbers, analyse_side, compare_ranks_of_runs
-from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, StepSelection
+from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, ComparisonError, StepSelection
 from torchprof_tui.trace.model.trace import Trace
 
 

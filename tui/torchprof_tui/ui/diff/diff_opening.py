@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from torchprof_tui.analysis.compare.comparison_error import ComparisonError
 from torchprof_tui.analysis.compare.side_choice import format_label, select_ranks
+from torchprof_tui.analysis.compare.step_selection import ComparisonError
 from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.compare_asked import CompareAsked

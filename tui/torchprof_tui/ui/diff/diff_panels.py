@@ -8,8 +8,9 @@ from rich.style import Style
 from textual.geometry import Size
 from textual.strip import Strip
 
-from torchprof_tui.analysis.compare.comparison import Comparison
-from torchprof_tui.analysis.compare.descriptions import (
+from torchprof_tui.analysis.compare.comparison import (
+    Comparison,
+    RankChange,
     describe_cause,
     describe_ranks,
     describe_row,
@@ -17,7 +18,6 @@ from torchprof_tui.analysis.compare.descriptions import (
     list_largest_changes,
 )
 from torchprof_tui.analysis.compare.matched_rows import By, ComparedRow, ComparedRows, RowStatus
-from torchprof_tui.analysis.compare.rank_changes import RankChange
 from torchprof_tui.analysis.search.name_search import BadPattern, compile_matcher
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.ui.common.painted_widget import build_strip

@@ -14,11 +14,10 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
-from torchprof_tui.analysis.compare.comparison import Comparison
-from torchprof_tui.analysis.compare.comparison_error import ComparisonError
-from torchprof_tui.analysis.compare.descriptions import describe_row
+from torchprof_tui.analysis.compare.comparison import Comparison, describe_row
 from torchprof_tui.analysis.compare.matched_rows import By, RowStatus
 from torchprof_tui.analysis.compare.side_choice import RankNumbers
+from torchprof_tui.analysis.compare.step_selection import ComparisonError
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.comparison_request import parse_request, suggest_forms

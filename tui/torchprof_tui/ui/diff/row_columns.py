@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from torchprof_tui.analysis.compare.descriptions import ROW_MARKS, describe_row, format_calls, format_change
+from torchprof_tui.analysis.compare.comparison import ROW_MARKS, describe_row, format_calls, format_change
 from torchprof_tui.analysis.compare.matched_rows import By, ComparedRow
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration

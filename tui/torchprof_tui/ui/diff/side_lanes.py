@@ -11,7 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.strip import Strip
 
 from torchprof_tui.analysis.compare.event_matches import EventMatches
-from torchprof_tui.analysis.compare.side import Side
+from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role

@@ -6,8 +6,7 @@ from rich.cells import cell_len
 from textual.strip import Strip
 
 from torchprof_tui.analysis.compare.account import Account
-from torchprof_tui.analysis.compare.comparison import Comparison
-from torchprof_tui.analysis.compare.descriptions import describe_cause
+from torchprof_tui.analysis.compare.comparison import Comparison, describe_cause
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.screen import Screen
 
-from torchprof_tui.analysis.compare.comparison_error import ComparisonError
+from torchprof_tui.analysis.compare.step_selection import ComparisonError
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.comparison_request import parse_request, suggest_forms

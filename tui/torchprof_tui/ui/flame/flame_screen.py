@@ -12,7 +12,7 @@ from textual.screen import Screen
 
 from torchprof_tui.analysis.flame.flame_export import format_speedscope, iterate_folded_lines
 from torchprof_tui.analysis.flame.flame_tree import FlameTree, FoldBy, FoldTime
-from torchprof_tui.analysis.flame.timed_events import has_frames
+from torchprof_tui.analysis.flame.fold import has_frames
 from torchprof_tui.analysis.search.name_search import BadPattern, is_case_sensitive
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, expand_path, write_atomically

@@ -16,7 +16,7 @@ from textual.strip import Strip
 from torchprof_tui.analysis.memory.category_totals import BANDS
 from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES
 from torchprof_tui.analysis.memory.memory_history import GroupBy, explain_missing_addresses
-from torchprof_tui.analysis.memory.snapshots.trace_stacks import TraceStacks
+from torchprof_tui.analysis.memory.snapshots.device_snapshot import TraceStacks
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.query.viewport import Viewport

@@ -20,7 +20,7 @@ from torchprof_tui.analysis.memory.memory_history import (
     explain_missing_memory,
 )
 from torchprof_tui.analysis.memory.passes import Phase
-from torchprof_tui.analysis.memory.snapshots.trace_stacks import TraceStacks
+from torchprof_tui.analysis.memory.snapshots.device_snapshot import TraceStacks
 from torchprof_tui.analysis.search.name_search import BadPattern, compile_matcher
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration

@@ -18,8 +18,7 @@ from torchprof_tui.analysis.memory.snapshots.device_snapshot import (
     SnapshotState,
     list_device_snapshots,
 )
-from torchprof_tui.analysis.memory.snapshots.snapshot import BlockState
-from torchprof_tui.analysis.memory.snapshots.snapshot_file import read_snapshot
+from torchprof_tui.analysis.memory.snapshots.snapshot_file import BlockState, read_snapshot
 from torchprof_tui.analysis.memory.snapshots.stacks import find_line, format_stack
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.errors import TraceError

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from textual.message import Message
 
-from torchprof_tui.analysis.memory.snapshots.device_snapshot import list_device_snapshots
+from torchprof_tui.analysis.memory.snapshots.device_snapshot import TraceStacks, list_device_snapshots, match_snapshot
 from torchprof_tui.analysis.memory.snapshots.snapshot_file import is_snapshot_file, read_snapshot
-from torchprof_tui.analysis.memory.snapshots.trace_stacks import TraceStacks, match_snapshot
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace

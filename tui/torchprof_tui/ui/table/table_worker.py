@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from textual.message import Message
 
+from torchprof_tui.analysis.table.event_scope import NotRecordedError
 from torchprof_tui.analysis.table.gpu_time_shares import GpuTimeShares
-from torchprof_tui.analysis.table.not_recorded import NotRecordedError
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.row_detail import RowDetail
 from torchprof_tui.analysis.table.trace_profile import Profile

@@ -11,7 +11,7 @@ from textual import work
 from textual.app import ComposeResult
 
 from torchprof_tui.analysis.dispatch.call_tree import MAX_LEVELS, DispatchTree
-from torchprof_tui.analysis.graphs.captured_tree import build_call_tree
+from torchprof_tui.analysis.graphs.captured_nodes import build_call_tree
 from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.trace.core.time_format import format_duration

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from torchprof_tui.analysis.kernel.names import xmma
-from torchprof_tui.analysis.kernel.names.architectures import ARCHITECTURES
-from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
+from torchprof_tui.analysis.kernel.names.model import ARCHITECTURES, KernelClass, KernelName, format_tile, join_parts
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes
 from torchprof_tui.trace.core.late_regex import compile_later
 

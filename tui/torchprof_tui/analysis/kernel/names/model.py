@@ -6,6 +6,18 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any
 
+ARCHITECTURES = {
+    "kepler": "sm_35",
+    "maxwell": "sm_50",
+    "pascal": "sm_60",
+    "volta": "sm_70",
+    "turing": "sm_75",
+    "ampere": "sm_80",
+    "ada": "sm_89",
+    "hopper": "sm_90",
+    "blackwell": "sm_100",
+}
+
 
 class KernelClass(IntEnum):
     """Kind of work that a kernel does, shown by its colour. Stored as uint8: append, never renumber."""

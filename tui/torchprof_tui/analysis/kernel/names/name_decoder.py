@@ -6,7 +6,10 @@ family decodes is returned with `known=False`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+
+import numpy as np
 
 from torchprof_tui.analysis.kernel.names import (
     amd_gemm,
@@ -24,6 +27,7 @@ from torchprof_tui.analysis.kernel.names import (
 )
 from torchprof_tui.analysis.kernel.names.model import KernelName
 from torchprof_tui.analysis.kernel.names.syntax import parse_function
+from torchprof_tui.trace.core.arrays import U8
 
 _FAMILY_DECODERS = (
     memory.decode,
@@ -65,3 +69,8 @@ def decode_kernel_name(name: str) -> KernelName:
         display=base if len(base) <= _MAX_DISPLAY_LENGTH else base[: _MAX_DISPLAY_LENGTH - 1] + "…",
         summary="name not decoded",
     )
+
+
+def classify_names(names: Sequence[str]) -> U8:
+    """Find the `KernelClass` of each name: uint8[n]. Pass the distinct names of GPU events only."""
+    return np.fromiter((decode_kernel_name(name).kernel_class for name in names), dtype=np.uint8, count=len(names))

@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from torchprof_tui.analysis.kernel.names import cublas_helpers, xmma
-from torchprof_tui.analysis.kernel.names.architectures import ARCHITECTURES
-from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName, format_tile, join_parts
+from torchprof_tui.analysis.kernel.names.model import ARCHITECTURES, KernelClass, KernelName, format_tile, join_parts
 from torchprof_tui.analysis.kernel.names.syntax import QualifiedName, parse_dtypes
 from torchprof_tui.analysis.kernel.names.xmma import ELEMENT_TYPES
 from torchprof_tui.trace.core.late_regex import compile_later

@@ -10,7 +10,7 @@ from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES, DeviceMem
 from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding, format_number, format_size
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory
 from torchprof_tui.analysis.memory.snapshots.device_snapshot import DeviceSnapshot
-from torchprof_tui.analysis.memory.snapshots.snapshot import Action
+from torchprof_tui.analysis.memory.snapshots.snapshot_file import Action
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind

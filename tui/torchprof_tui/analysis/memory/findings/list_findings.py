@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from torchprof_tui.analysis.memory.findings.allocator_findings import find_fragmentation, find_retries
 from torchprof_tui.analysis.memory.findings.lifetime_findings import (
+    find_checkpointing,
     find_duplicates,
     find_growth,
     find_kept_graph,
     find_kv_cache,
+    find_optimizer_states,
+    find_peak_phase,
     find_spikes,
 )
 from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding
-from torchprof_tui.analysis.memory.findings.training_findings import (
-    find_checkpointing,
-    find_optimizer_states,
-    find_peak_phase,
-)
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory
 
 _OF_CURVE = (find_fragmentation, find_retries)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from torchprof_tui.analysis.kernel.names.classes import classify_names
+from torchprof_tui.analysis.kernel.names.name_decoder import classify_names
 from torchprof_tui.analysis.patterns.engine.event_tables import GpuWorkTable, build_event_table
 from torchprof_tui.analysis.time.gpu_time import UNKNOWN_DEVICE, work_mask
 from torchprof_tui.analysis.time.intervals import Intervals, union

@@ -33,7 +33,7 @@ from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CALLS, NO_CPU, NO_GPU, NO_LINKS
 from torchprof_tui.analysis.patterns.rules.generation_steps import find_comparable_steps
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_hidden_copy_remedy
-from torchprof_tui.analysis.time.blocking_calls import SYNC_CALL_REGEX
+from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, is_in
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind

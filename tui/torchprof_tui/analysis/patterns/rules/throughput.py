@@ -25,7 +25,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.rules.optimizer import choose_optimizer_remedy
 from torchprof_tui.analysis.throughput.byte_formulas import PRODUCT_CLASSES
 from torchprof_tui.analysis.throughput.device_peaks import DTYPES
-from torchprof_tui.analysis.throughput.product_shape import SMALL_SIDE, explain_shape, find_product_shape
+from torchprof_tui.analysis.throughput.op_inputs import SMALL_SIDE, explain_shape, find_product_shape
 from torchprof_tui.analysis.throughput.roofline import Roofline
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration

@@ -14,8 +14,7 @@ from torchprof_tui.analysis.critical_path.critical_path import CriticalPath, fin
 from torchprof_tui.analysis.critical_path.path_rows import WAITS, PathRows, find_path_rows, list_longest
 from torchprof_tui.analysis.critical_path.segments import NO_RANK, SegmentKind, describe_kind
 from torchprof_tui.analysis.critical_path.step_window import WindowError, select_window
-from torchprof_tui.analysis.rank_path.joined_path import find_joined_path
-from torchprof_tui.analysis.rank_path.path_of_run import split_path
+from torchprof_tui.analysis.rank_path.joined_path import find_joined_path, split_path
 from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.ranks import Rank

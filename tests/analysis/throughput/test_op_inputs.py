@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchprof_tui.analysis.throughput.op_inputs import OpInputs
-from torchprof_tui.analysis.throughput.product_shape import ProductShape, explain_shape, find_product_shape
+from torchprof_tui.analysis.throughput.op_inputs import OpInputs, ProductShape, explain_shape, find_product_shape
 
 
 @pytest.mark.parametrize(

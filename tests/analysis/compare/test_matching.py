@@ -10,7 +10,7 @@ import pytest
 from tests.analysis.compare.sides import side_of
 from tests.helpers.trace_builder import Entry, cpu, kernel, runtime
 from torchprof_tui.analysis.compare.matched_rows import RowStatus, match_sides
-from torchprof_tui.analysis.compare.side import Side
+from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
 

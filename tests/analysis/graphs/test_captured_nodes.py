@@ -12,8 +12,7 @@ from tests.analysis.graphs.test_recorded_graphs import GRAPHS, load
 from tests.helpers.literal_text import readable_trace as trace
 from tests.helpers.trace_builder import Entry, cpu, kernel, python, runtime
 from torchprof_tui.analysis.dispatch.call_tree import DispatchTree
-from torchprof_tui.analysis.graphs.captured_nodes import CAPTURED, remove_mark
-from torchprof_tui.analysis.graphs.captured_tree import build_call_tree
+from torchprof_tui.analysis.graphs.captured_nodes import CAPTURED, build_call_tree, remove_mark
 from torchprof_tui.trace.loading.capture_files import CaptureFiles
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 

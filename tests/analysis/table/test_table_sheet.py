@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.helpers.trace_builder import annotation, cpu, kernel, python, runtime, step, trace
-from torchprof_tui.analysis.table.outside_ops import OutsideOps, measure_outside_ops
+from torchprof_tui.analysis.table.table_sheet import OutsideOps, measure_outside_ops
 
 US = 1000  # ns
 

@@ -11,7 +11,7 @@ from statistics import median
 import pytest
 
 from tests.helpers.merged_ranks import load_shared_ranks
-from torchprof_tui.analysis.time.host_speed import MIN_RUNS, SLOWER_RATIO, compare_host_speed
+from torchprof_tui.analysis.time.host_stalls import MIN_RUNS, SLOWER_RATIO, compare_host_speed
 
 
 def scan_medians(path: Path) -> dict[str, float]:

@@ -8,7 +8,8 @@ import pytest
 
 from tests.analysis.what_if.test_forecast import ADD, GEMM, predict
 from tests.helpers.trace_builder import TID, cpu, kernel, memset, runtime, step, trace
-from torchprof_tui.analysis.what_if.compiled_step import (
+from torchprof_tui.analysis.what_if.back_to_back import RankChanges
+from torchprof_tui.analysis.what_if.changes import (
     COMPILED_REGION,
     EXTERN_CALL,
     EXTERN_DISPATCH,
@@ -17,7 +18,6 @@ from torchprof_tui.analysis.what_if.compiled_step import (
     select_fusible,
     select_split_reductions,
 )
-from torchprof_tui.analysis.what_if.rank_changes import RankChanges
 from torchprof_tui.analysis.what_if.rank_join import build_step_model
 from torchprof_tui.analysis.what_if.step_model import RankModel
 

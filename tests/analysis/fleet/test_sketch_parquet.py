@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from torchprof_tui.analysis.fleet.arrow_buffers import (
+from torchprof_tui.analysis.fleet.sketch_parquet import (
     build_lists,
     build_numbers,
     build_small_numbers,

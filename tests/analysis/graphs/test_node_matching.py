@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchprof_tui.analysis.graphs.stream_order import FORBIDDEN, match_two_streams, score_calls
+from torchprof_tui.analysis.graphs.node_matching import FORBIDDEN, match_two_streams, score_calls
 
 
 def enumerate_calls(first: list[int], second: list[int], scores: np.ndarray) -> tuple[list[int], list[int]]:
