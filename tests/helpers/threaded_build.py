@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from torchprof_tui.trace.build import lane_layout, nesting, sparse_columns
 from torchprof_tui.trace.core import thread_tasks
-from torchprof_tui.trace.model import range_argmax
+from torchprof_tui.trace.model import row_index
 
 
 @contextlib.contextmanager
@@ -17,7 +17,7 @@ def divide_among_threads(threads: int, size: int = 16) -> Iterator[None]:
     with contextlib.ExitStack() as patches:
         for module in (thread_tasks, sparse_columns):
             patches.enter_context(patch.object(module, "count_cores", lambda: threads))
-        for module in (thread_tasks, sparse_columns, lane_layout, range_argmax):
+        for module in (thread_tasks, sparse_columns, lane_layout, row_index):
             patches.enter_context(patch.object(module, "MIN_SLICE_SIZE", size))
         patches.enter_context(patch.object(nesting, "_PART_EVENTS", size))
         patches.enter_context(patch.object(thread_tasks, "_BLOCK", 1))

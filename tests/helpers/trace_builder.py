@@ -23,7 +23,7 @@ from torchprof_tui.trace.model.raw_events import (
     SparseArg,
 )
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.text.plain_text import PlainText
+from torchprof_tui.trace.text.text_index import PlainText
 
 Entry = dict[str, Any]
 

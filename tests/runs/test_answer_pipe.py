@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from torchprof_tui.runs.answer_pipe import AnswerPipe
+from torchprof_tui.runs.recording_process import AnswerPipe
 
 pytest.importorskip("torch")
 

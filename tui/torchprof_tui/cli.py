@@ -207,7 +207,7 @@ def _parse_jobs(text: str) -> int:
 
 
 def _start_log(path: str) -> None:
-    describe = importlib.import_module("torchprof_tui.program.versions")
+    describe = importlib.import_module("torchprof_tui.program.crash_report")
     try:
         open_log(path, [*describe.describe_program(), *describe.describe_terminal()])
     except (OSError, ValueError) as error:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.helpers.trace_builder import PID, TID, Entry, kernel, runtime, trace
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.graph_neighbours import find_graph_neighbours
+from torchprof_tui.trace.query.navigation import find_graph_neighbours
 
 FIRST_ID = 1 << 40
 KERNELS = {"a": (10, 5, 7), "b": (15, 5, 7), "c": (16, 8, 8), "d": (30, 4, 7)}

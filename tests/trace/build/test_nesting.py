@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.helpers import slow_reference
 from torchprof_tui.trace.build import nesting, pushed_events
-from torchprof_tui.trace.build.lane_parts import divide_lanes
-from torchprof_tui.trace.build.row_allocator import RowAllocator
+from torchprof_tui.trace.build.nesting import divide_lanes
+from torchprof_tui.trace.build.pushed_events import RowAllocator
 from torchprof_tui.trace.core import thread_tasks
 
 Lane = list[tuple[int, int]]  # (start, duration)

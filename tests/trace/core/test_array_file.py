@@ -12,10 +12,9 @@ import pytest
 
 from tests.helpers.column_equality import assert_deeply_equal
 from torchprof_samples import find
-from torchprof_tui.trace.core import array_file
-from torchprof_tui.trace.core.array_file import keep_arrays_in_files, read_available_memory
+from torchprof_tui.trace.core import growable_array
 from torchprof_tui.trace.core.core_count import read_cgroup_memory
-from torchprof_tui.trace.core.growable_array import GrowableArray
+from torchprof_tui.trace.core.growable_array import GrowableArray, keep_arrays_in_files, read_available_memory
 from torchprof_tui.trace.decode import general_decoder
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.model.raw_events import RawEvents
@@ -32,7 +31,7 @@ def is_mapped(array: np.ndarray) -> bool:
 
 @pytest.fixture
 def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(array_file, "MIN_BYTES", 1 << 10)
+    monkeypatch.setattr(growable_array, "MIN_BYTES", 1 << 10)
     monkeypatch.setattr("torchprof_tui.trace.core.growable_array._LARGE_BYTES", 1 << 10)
 
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchprof_tui.trace.core import arrays
-from torchprof_tui.trace.core.arrays import flatnonzero_int32, take_chunked
-from torchprof_tui.trace.core.factorize import bincount_chunked, factorize
+from torchprof_tui.trace.core.arrays import bincount_chunked, factorize, flatnonzero_int32, take_chunked
 
 integers = st.one_of(st.integers(-5, 40), st.integers(-(2**62), 2**62))
 

@@ -11,8 +11,7 @@ import pytest
 
 from tests.helpers.trace_builder import counter, cpu, flow, kernel, metadata, python, runtime
 from torchprof_tui.trace.build.build_trace import build_trace
-from torchprof_tui.trace.decode.early_decoder import decode_early_ranges
-from torchprof_tui.trace.decode.early_ranges import EarlyRanges, find_early_ranges
+from torchprof_tui.trace.decode.early_decoder import EarlyRanges, decode_early_ranges, find_early_ranges
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.open import open_source

@@ -32,7 +32,7 @@ from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.sources.zstd_codec import zstd
 from torchprof_tui.trace.text.block_text import BlockText
-from torchprof_tui.trace.text.plain_text import PlainText
+from torchprof_tui.trace.text.text_index import PlainText
 
 
 @settings(max_examples=120)

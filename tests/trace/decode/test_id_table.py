@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from torchprof_tui.trace.core.arrays import Array
 from torchprof_tui.trace.core.growable_array import ArrayFinisher
-from torchprof_tui.trace.decode.id_table import IdTable
-from torchprof_tui.trace.decode.interning import text_of
+from torchprof_tui.trace.decode.interning import IdTable, text_of
 
 values = st.one_of(
     st.integers(-3, 12),

@@ -28,8 +28,7 @@ from torchprof_tui.trace.core.readable import wait_until_readable
 from torchprof_tui.trace.decode import parallel
 from torchprof_tui.trace.decode.column_builder import ColumnBuilder
 from torchprof_tui.trace.decode.general_decoder import decode_trace
-from torchprof_tui.trace.decode.parallel import choose_process_count
-from torchprof_tui.trace.decode.split_point import SplitPoint
+from torchprof_tui.trace.decode.parallel import SplitPoint, choose_process_count
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.raw_events import DecodedTrace
 from torchprof_tui.trace.sources.open import open_source

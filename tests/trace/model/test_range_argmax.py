@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from torchprof_tui.trace.model.range_argmax import RangeArgmax
+from torchprof_tui.trace.model.row_index import RangeArgmax
 
 
 @pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 31, 255, 256, 257, 4097, 70_000])

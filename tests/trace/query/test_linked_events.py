@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.trace_builder import cpu, flow, kernel, runtime, trace
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query import linked_events
+from torchprof_tui.trace.query import navigation
 
 NESTED = st.lists(
     st.one_of(
@@ -32,7 +32,7 @@ def test_the_first_work_below_is_that_of_the_first_launch_below(entries: list) -
         launching = (other for other in range(len(made)) if len(made.links.work_of(other)))
         launches = [other for other in launching if is_below(made, other, event)]
         wanted = int(made.links.work_of(launches[0])[0]) if launches else -1
-        assert linked_events.find_first_work_below(made, event) == wanted
+        assert navigation.find_first_work_below(made, event) == wanted
 
 
 @given(NESTED)
@@ -40,11 +40,11 @@ def test_back_from_all_work_is_the_call_that_it_was_reached_from(entries: list) 
     made = trace(*entries, ns=True)
     for event in range(len(made)):
         work = made.links.work_of(event).tolist()
-        reached = [linked_events.follow_link(made, event)] if work else []
+        reached = [navigation.follow_link(made, event)] if work else []
         while reached and len(reached) <= len(work):
-            reached.append(linked_events.follow_link(made, reached[-1]))
+            reached.append(navigation.follow_link(made, reached[-1]))
         assert reached == ([*work, -1] if work else [])
-        assert all(linked_events.follow_link_back(made, gpu_event) == event for gpu_event in work)
+        assert all(navigation.follow_link_back(made, gpu_event) == event for gpu_event in work)
 
 
 def test_a_forward_leads_to_its_backward_before_any_work_below_it() -> None:
@@ -57,7 +57,7 @@ def test_a_forward_leads_to_its_backward_before_any_work_below_it() -> None:
         flow("f", "fwdbwd", 1, 50, thread=200),
     )
     named = {made.event(event).name: event for event in range(len(made))}
-    assert linked_events.follow_link(made, named["aten::mm"]) == named["MmBackward0"]
-    assert linked_events.follow_link_back(made, named["MmBackward0"]) == named["aten::mm"]
-    assert linked_events.find_first_work_below(made, named["aten::mm"]) == named["k"]
-    assert linked_events.follow_link(made, named["MmBackward0"]) == -1
+    assert navigation.follow_link(made, named["aten::mm"]) == named["MmBackward0"]
+    assert navigation.follow_link_back(made, named["MmBackward0"]) == named["aten::mm"]
+    assert navigation.find_first_work_below(made, named["aten::mm"]) == named["k"]
+    assert navigation.follow_link(made, named["MmBackward0"]) == -1

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.paths import SAMPLES
-from torchprof_tui.trace.json_text.chunk_entries import parse_chosen_entries
-from torchprof_tui.trace.json_text.salvage import parse_chunk
+from torchprof_tui.trace.json_text.salvage import parse_chosen_entries, parse_chunk
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.query.read_entries import read_entries
 

@@ -31,7 +31,7 @@ from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.sources.program_file_reader import ProgramFileReader
 from torchprof_tui.trace.sources.ssh_listing import list_host_paths
 from torchprof_tui.trace.specs.address import ListedTrace, parse_ssh_path
-from torchprof_tui.trace.specs.folder_error import FolderError
+from torchprof_tui.trace.specs.runs_by_name import FolderError
 
 MARK = b"\n\x1etorchprof-tui "
 

@@ -28,7 +28,7 @@ from torchprof_tui.trace.sources import source as source_module
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.sources.zstd_codec import zstd
-from torchprof_tui.trace.text.block_writer import BlockWriter
+from torchprof_tui.trace.text.block_text import BlockWriter
 
 TEXT = b"".join(b'{"ph": "X", "name": "op %d", "ts": %d},\n' % (k % 97, k * k) for k in range(40_000))
 

@@ -31,7 +31,7 @@ from torchprof_tui.trace.loading.load_in_process import load_opened_trace
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.trace.loading.resolve import check_readable
 from torchprof_tui.trace.sources.open import open_source
-from torchprof_tui.trace.specs.folder_error import FolderError
+from torchprof_tui.trace.specs.runs_by_name import FolderError
 
 fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp")

@@ -24,7 +24,7 @@ from torchprof_tui.trace.specs.address import (
     is_url,
     parse_ssh_path,
 )
-from torchprof_tui.trace.specs.folder_error import FolderError
+from torchprof_tui.trace.specs.runs_by_name import FolderError
 from torchprof_tui.ui.start.recent_traces import add_recent_trace, list_recent_traces
 
 

@@ -15,8 +15,8 @@ import pytest
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.cli import main
 from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_specs
-from torchprof_tui.trace.specs.folder_error import FolderError
 from torchprof_tui.trace.specs.rank_names import rank_in_name
+from torchprof_tui.trace.specs.runs_by_name import FolderError
 from torchprof_tui.ui.start.start_screen import StartScreen
 
 

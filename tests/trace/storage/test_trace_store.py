@@ -42,8 +42,7 @@ from torchprof_tui.trace.storage.trace_store import (
 )
 from torchprof_tui.trace.text.block_text import BlockText
 from torchprof_tui.trace.text.gzip_text import GzipText
-from torchprof_tui.trace.text.plain_text import PlainText
-from torchprof_tui.trace.text.text_index import FileText
+from torchprof_tui.trace.text.text_index import FileText, PlainText
 
 HEADER = {"deviceProperties": [{"id": 0, "name": "H200"}], "distributedInfo": {"rank": 1}, "odd": float("nan")}
 

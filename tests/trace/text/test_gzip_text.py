@@ -33,11 +33,10 @@ from torchprof_tui.trace.query.read_entries import read_entries
 from torchprof_tui.trace.sources import source
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.storage.trace_store import open_trace
-from torchprof_tui.trace.text import block_writer
+from torchprof_tui.trace.text import block_text
 from torchprof_tui.trace.text.block_text import BlockText
 from torchprof_tui.trace.text.gzip_text import GzipFileVersion, GzipText
-from torchprof_tui.trace.text.plain_text import PlainText
-from torchprof_tui.trace.text.text_index import FileText
+from torchprof_tui.trace.text.text_index import FileText, PlainText
 
 COUNT = 3000
 
@@ -166,13 +165,13 @@ def test_file_that_changes_during_the_split_leaves_no_blocks(
     tmp_path: Path, gzip_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = build_deferred(gzip_path, tmp_path / "columns")
-    put = block_writer.BlockWriter.put
+    put = block_text.BlockWriter.put
 
-    def put_and_change(writer: block_writer.BlockWriter, chunk: block_writer.ChunkText) -> None:
+    def put_and_change(writer: block_text.BlockWriter, chunk: block_text.ChunkText) -> None:
         os.utime(gzip_path, ns=(0, 0))
         put(writer, chunk)
 
-    monkeypatch.setattr(block_writer.BlockWriter, "put", put_and_change)
+    monkeypatch.setattr(block_text.BlockWriter, "put", put_and_change)
     with pytest.raises(LookupError, match="changed"):
         text.split_into_blocks()
     assert {file.name for file in (tmp_path / "columns").iterdir()} == {"columns", "meta.json"}
@@ -235,7 +234,7 @@ async def test_stopped_split_leaves_no_drafts(gzip_path: Path, monkeypatch: pyte
     assert opening._state is not None
     folder = opening._state.entry.folder
     slow_down = (
-        "import time; from torchprof_tui.trace.text.block_writer import BlockWriter as B; "
+        "import time; from torchprof_tui.trace.text.block_text import BlockWriter as B; "
         "B.put = lambda *_: time.sleep(60); "
     )
     monkeypatch.setattr(

@@ -11,8 +11,7 @@ from tests.helpers.rank_traces import late_rank
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.sources.open import open_source
-from torchprof_tui.trace.text.rank_texts import RankTexts
-from torchprof_tui.trace.text.text_index import TextIndex
+from torchprof_tui.trace.text.text_index import RankTexts, TextIndex
 
 
 def index_ranks(paths: list[Path], folder: Path) -> tuple[list[TextIndex], list[int]]:

@@ -22,7 +22,7 @@ from torchprof_tui.answers.losses import Problem, build_losses
 from torchprof_tui.answers.record import Answer, Record, about
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.graph_neighbours import find_graph_neighbours
+from torchprof_tui.trace.query.navigation import find_graph_neighbours
 
 
 class Hop(Record, frozen=True, kw_only=True):

@@ -33,8 +33,7 @@ from torchprof_tui.trace.model.communication_kernels import Operation
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.ranks import AlignmentMethod, Ranks
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.specs.folder_error import FolderError
-from torchprof_tui.trace.specs.runs_by_name import group_runs
+from torchprof_tui.trace.specs.runs_by_name import FolderError, group_runs
 
 SCHEMA = "torchprof-tui/info/1"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath
 from torchprof_tui.analysis.critical_path.step_window import WindowError
-from torchprof_tui.analysis.patterns.verdict.pattern_scenarios import RemedyFinder
+from torchprof_tui.analysis.patterns.verdict.check_report import RemedyFinder
 from torchprof_tui.analysis.rank_path.joined_path import find_path_of_rank, find_path_of_run
 from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
 from torchprof_tui.analysis.what_if.rank_join import build_step_model

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.core_count import JOBS
-from torchprof_tui.trace.core.home_folder import find_home
+from torchprof_tui.trace.core.user_files import find_home
 
 if TYPE_CHECKING:
     from torchprof_tui.program.settings import Configuration

@@ -4,6 +4,8 @@ The terminal also prevents orphans: when the viewer ends, for whatever reason, t
 sends SIGHUP to every process of the run. The same happens to processes that the run leaves behind when it ends. (On
 Linux the run gets SIGTERM besides: `torchprof_runs.recorder.status_messages`.) Call `start` from the main thread,
 because on Linux the run ends when the thread that started it ends.
+
+`torchprof_runs.recorder.status_messages` describes the questions.
 """
 
 from __future__ import annotations
@@ -11,17 +13,18 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchprof_tui.runs.answer_pipe import AnswerPipe
 from torchprof_tui.runs.history import save_request
 from torchprof_tui.runs.last_interpreter import remember_interpreter
 from torchprof_tui.runs.recording_request import RecordingRequest
@@ -31,6 +34,36 @@ from torchprof_tui.runs.status_channel import StatusChannel, StatusMessage
 from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.core.readable import wait_until_readable
 from torchprof_tui.trace.core.user_files import make_absolute
+
+ANSWERS_VARIABLE = "TORCHPROF_ANSWERS"
+
+
+class AnswerPipe:
+    """The pipe of one run. Start the run with `environment`; call `send` when it asks."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.mkdtemp(prefix="torchprof-tui-answers-")
+        self._path = os.path.join(self._folder, "answers")
+        os.mkfifo(self._path, 0o600)
+        # A reader in this process, so that the pipe can be opened for writing before the run opens it.
+        self._read_fd = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._write_fd = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment variables to add for the run, which then asks the app and not the terminal."""
+        return {ANSWERS_VARIABLE: self._path}
+
+    def send(self, answer: str) -> None:
+        """Send one character; it is dropped if the pipe is full."""
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._write_fd, answer.encode("ascii"))
+
+    def close(self) -> None:
+        for descriptor in (self._read_fd, self._write_fd):
+            os.close(descriptor)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
 
 BUFFER_BYTES = 64 * 1024
 """Output kept between two polls: about 20 screens, and no more than one poll can process."""

@@ -10,9 +10,8 @@ import pytest
 from torchprof_samples import find
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope, step_scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
-from torchprof_tui.analysis.patterns.verdict import pattern_scenarios, wins
-from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
-from torchprof_tui.analysis.patterns.verdict.pattern_scenarios import RemedyFinder
+from torchprof_tui.analysis.patterns.verdict import check_report, wins
+from torchprof_tui.analysis.patterns.verdict.check_report import RemedyFinder, check_trace
 from torchprof_tui.analysis.patterns.verdict.wins import Wins, find_remedy, predict_wins, rank_by_wins
 from torchprof_tui.analysis.what_if.scenario import ScenarioKind, parse_scenario
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -105,7 +104,7 @@ def test_a_trace_is_checked_once_for_all_patterns(starved: Trace, monkeypatch: p
         checked.append(args)
         return check_trace(*args, **more)
 
-    monkeypatch.setattr(pattern_scenarios, "check_trace", count)
+    monkeypatch.setattr(check_report, "check_trace", count)
     finder = RemedyFinder(starved)
     assert finder.expand([parse_scenario("sync=0")])[0].kind is ScenarioKind.SYNC
     assert not checked

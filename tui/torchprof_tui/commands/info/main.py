@@ -11,7 +11,7 @@ from torchprof_tui.commands.common.captures import use_captures
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.info.remote_folder import print_folder
-from torchprof_tui.trace.specs.folder_error import FolderError
+from torchprof_tui.trace.specs.runs_by_name import FolderError
 
 
 def run(options: argparse.Namespace) -> int:

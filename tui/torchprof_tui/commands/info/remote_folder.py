@@ -9,8 +9,7 @@ from datetime import datetime
 from torchprof_tui.answers.info import build_folder_listing
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.trace.core.printable import clean
-from torchprof_tui.trace.specs.folder_error import FolderError
-from torchprof_tui.trace.specs.runs_by_name import group_runs
+from torchprof_tui.trace.specs.runs_by_name import FolderError, group_runs
 from torchprof_tui.ui.common.number_format import format_file_size
 
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from torchprof_tui.analysis.critical_path.step_window import WindowError
-from torchprof_tui.analysis.patterns.verdict.pattern_scenarios import RemedyFinder
+from torchprof_tui.analysis.patterns.verdict.check_report import RemedyFinder
 from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
 from torchprof_tui.analysis.what_if.rank_join import build_step_model
 from torchprof_tui.analysis.what_if.scenario import ScenarioError, parse_scenario

@@ -8,19 +8,18 @@ from functools import partial
 
 import numpy as np
 
-from torchprof_tui.trace.build import counters, lane_merging, launch_links, metadata, nesting
+from torchprof_tui.trace.build import counters, lane_merging, launch_links, nesting
 from torchprof_tui.trace.build.event_columns import EventColumns
 from torchprof_tui.trace.build.event_kinds import DrawnEvents, is_gpu_work, select_drawn_events
 from torchprof_tui.trace.build.event_order import invert_order, normalize_timestamps, sort_by_lane
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting, classify_entries
-from torchprof_tui.trace.build.graph_dependencies import link_graph_dependencies
 from torchprof_tui.trace.build.lane_assignment import EventTracks, assign_lanes, lookup_sparse_arg
 from torchprof_tui.trace.build.lane_layout import LaneLayout, has_several_processes, lay_out_lanes
 from torchprof_tui.trace.build.lane_merging import LaneOrder
-from torchprof_tui.trace.build.lane_naming import LaneNamer
-from torchprof_tui.trace.build.launch_links import FlowLinks
+from torchprof_tui.trace.build.lane_order import LaneNamer
+from torchprof_tui.trace.build.launch_links import FlowLinks, link_graph_dependencies
 from torchprof_tui.trace.build.sparse_columns import collect_sparse_columns
-from torchprof_tui.trace.build.track_metadata import TrackMetadata
+from torchprof_tui.trace.build.track_metadata import TrackMetadata, collect_steps, count_by_category
 from torchprof_tui.trace.build.value_ranges import restrict_values
 from torchprof_tui.trace.core.arrays import I32, I64, sorted_unique
 from torchprof_tui.trace.core.background import submit
@@ -115,7 +114,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     memory, memory_series = wait_for_memory()
     args = collect_sparse_columns(raw, lanes.event_of, len(columns), entries, allocate)
     _copy_names_and_correlations(raw, columns)
-    counts = accounting.build_counts(decoded, entries, metadata.count_by_category(raw, entries))
+    counts = accounting.build_counts(decoded, entries, count_by_category(raw, entries))
     del entries
     links, first = _finish_links(raw, lanes, wait_for_links), lanes.first
     del lanes
@@ -356,7 +355,7 @@ def _create_trace(
         categories=decoded.events.categories,
         lanes=layout.lanes,
         counters=layout.counters,
-        steps=metadata.collect_steps(decoded.events.names, columns),
+        steps=collect_steps(decoded.events.names, columns),
         span=layout.span,
         links=links,
         args=args,

@@ -9,8 +9,7 @@ import numpy as np
 
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting
 from torchprof_tui.trace.build.lane_assignment import PendingLane
-from torchprof_tui.trace.core.arrays import F64, I64, Array, Bool
-from torchprof_tui.trace.core.factorize import factorize
+from torchprof_tui.trace.core.arrays import F64, I64, Array, Bool, factorize
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.raw_events import NO_TIME, RawEvents
 from torchprof_tui.trace.model.trace import MemoryEvents

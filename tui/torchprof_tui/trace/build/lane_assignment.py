@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, I64, U8, U16, Bool
-from torchprof_tui.trace.core.factorize import factorize
+from torchprof_tui.trace.core.arrays import I32, I64, U8, U16, Bool, factorize
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.thread_tasks import bincount_parallel, find_indexes, take_parallel
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind

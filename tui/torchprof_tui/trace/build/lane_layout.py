@@ -10,11 +10,10 @@ import numpy as np
 from torchprof_tui.trace.build.counters import CounterSeries
 from torchprof_tui.trace.build.event_columns import EventColumns
 from torchprof_tui.trace.build.lane_assignment import PendingLane
-from torchprof_tui.trace.build.lane_naming import LaneNamer
+from torchprof_tui.trace.build.lane_order import LaneNamer
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
-from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.arrays import I32, I64, bincount_chunked
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
-from torchprof_tui.trace.core.factorize import bincount_chunked
 from torchprof_tui.trace.core.thread_tasks import MIN_SLICE_SIZE, run_blocks, run_tasks
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.trace import Counter

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.trace.build.lane_assignment import ROLES, PendingLane, PendingLanes
-from torchprof_tui.trace.build.lane_naming import format_merged_label
-from torchprof_tui.trace.build.lane_order import section_of_role, sort_lanes
+from torchprof_tui.trace.build.lane_order import format_merged_label, section_of_role, sort_lanes
 from torchprof_tui.trace.build.nesting import Nesting, allocate_rows
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
 from torchprof_tui.trace.core.arrays import I32, I64, Bool

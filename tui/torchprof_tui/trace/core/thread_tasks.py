@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool, block_slices, take_chunked
+from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool, bincount_chunked, block_slices, take_chunked
 from torchprof_tui.trace.core.core_count import count_cores
-from torchprof_tui.trace.core.factorize import bincount_chunked
 
 MIN_SLICE_SIZE = 1 << 18
 """Elements for which another thread pays."""

@@ -6,7 +6,11 @@ import contextlib
 import os
 from pathlib import Path
 
-from torchprof_tui.trace.core.home_folder import find_home
+
+def find_home() -> str | None:
+    """Return the user's home folder; None if HOME is empty or relative, or if HOME is unset and the user has none."""
+    home = os.path.expanduser("~")
+    return home if os.path.isabs(home) and os.environ.get("HOME") != "" else None
 
 
 def find_home_folder() -> Path | None:

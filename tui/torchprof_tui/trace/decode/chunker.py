@@ -2,7 +2,7 @@
 
 A chunk that begins where an entry begins, and that parses with brackets around it, ends where an entry ends: a parser
 of the whole document would read the same tokens and be at the same depth. So a cut may be guessed. The guess is the
-last occurrence in the window of the separator between two entries (`},\\n  {\\n    "` in Kineto's layout); if the
+last occurrence in the window of the separator between two entries (`},\n  {\n    "` in Kineto's layout); if the
 chunk up to there does not parse, a scan that tracks strings and depth finds the true end. If no cut yields a chunk that
 parses, the text is damaged: it is cut at a separator as well, and `json_text/salvage.py` recovers the entries.
 """
@@ -16,7 +16,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I64
-from torchprof_tui.trace.decode.text_limits import TextLimits
 from torchprof_tui.trace.json_text.repair import parse_values
 from torchprof_tui.trace.json_text.salvage import (
     SalvageResult,
@@ -25,6 +24,42 @@ from torchprof_tui.trace.json_text.salvage import (
     salvage,
 )
 from torchprof_tui.trace.json_text.scan import scan_structure
+from torchprof_tui.trace.sources.source import UNPACK_ALL_OPTION, Source
+
+MAX_STREAM_BYTES = 16 << 30
+"""Text of a stream, which may have no end; the largest traces are some GB."""
+
+MAX_STREAM_BYTES_WITHOUT_EVENT = 256 << 20
+"""Text of a stream without a further event: top-level values above 64 MB are not read at all."""
+
+MAX_FILE_BYTES_WITHOUT_EVENT = 4 << 30
+"""Text of a local file without a further event: a sparse file may be larger than anything can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextLimits:
+    """Bytes of text after which reading stops: in all (None: any number), and since the last event."""
+
+    total: int | None
+    without_event: int
+
+    def explain_stop(self, read: int, since_event: int) -> str:
+        """Say why reading stops after `read` bytes, the last `since_event` without an event; "" where it goes on."""
+        if since_event > self.without_event:
+            return f"no event in {self.without_event >> 20:,} MiB of text; {UNPACK_ALL_OPTION} reads on"
+        if self.total is not None and read > self.total:
+            return f"more than {self.total >> 20:,} MiB of text; {UNPACK_ALL_OPTION} reads on"
+        return ""
+
+
+def choose_text_limits(source: Source) -> TextLimits | None:
+    """Choose the limits of a source, None where the user wants all of it."""
+    if source.unpack_all:
+        return None
+    if source.is_local_file:
+        return TextLimits(None, MAX_FILE_BYTES_WITHOUT_EVENT)
+    return TextLimits(MAX_STREAM_BYTES, MAX_STREAM_BYTES_WITHOUT_EVENT)
+
 
 CHUNK_BYTES = 256 * 1024
 """Bytes of text decoded at a time: so few that the dicts are freed while they are in the processor's cache."""

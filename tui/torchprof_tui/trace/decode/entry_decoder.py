@@ -15,11 +15,9 @@ from torchprof_tui.trace.core.problems import UNREADABLE_ENTRY, ProblemTally, ex
 from torchprof_tui.trace.decode.chunker import Chunk, Chunker, DecodedChunk, TextWindow
 from torchprof_tui.trace.decode.column_builder import ColumnBuilder, ColumnsPart
 from torchprof_tui.trace.decode.template.template_decoder import TemplateDecoder
-from torchprof_tui.trace.text.block_text import BlockText
-from torchprof_tui.trace.text.block_writer import BlockWriter
+from torchprof_tui.trace.text.block_text import BlockText, BlockWriter
 from torchprof_tui.trace.text.gzip_text import GzipFileVersion, GzipText
-from torchprof_tui.trace.text.plain_text import PlainText
-from torchprof_tui.trace.text.text_index import FileText
+from torchprof_tui.trace.text.text_index import FileText, PlainText
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from torchprof_tui.trace.core.array_file import keep_arrays_in_files, read_available_memory
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.growable_array import keep_arrays_in_files, read_available_memory
 from torchprof_tui.trace.core.problems import (
     CUT_SHORT,
     ENDLESS_TEXT,
@@ -25,14 +25,13 @@ from torchprof_tui.trace.core.problems import (
     ProblemTally,
 )
 from torchprof_tui.trace.core.process_state import pause_garbage_collection, use_switch_interval
-from torchprof_tui.trace.decode.chunker import CHUNK_BYTES, TextWindow
+from torchprof_tui.trace.decode.chunker import CHUNK_BYTES, TextWindow, choose_text_limits
 from torchprof_tui.trace.decode.entry_decoder import EntryDecoder
 from torchprof_tui.trace.decode.json_document import JsonDocument
 from torchprof_tui.trace.decode.parallel import ParallelDecoder, SplitNotVerifiedError, choose_process_count
-from torchprof_tui.trace.decode.text_limits import choose_text_limits
 from torchprof_tui.trace.model.raw_events import DecodedTrace, RawEvents
 from torchprof_tui.trace.sources.source import Source
-from torchprof_tui.trace.text.block_writer import BlockWriter
+from torchprof_tui.trace.text.block_text import BlockWriter
 from torchprof_tui.trace.text.gzip_text import GzipFileVersion
 from torchprof_tui.trace.text.large_values import LargeValueWriter
 

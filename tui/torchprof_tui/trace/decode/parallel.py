@@ -15,6 +15,9 @@ wait for the GIL.)
 
 Threads would not do: about half of the work holds the GIL. The processes are forked, which takes two milliseconds;
 starting Python and importing numpy takes two hundred.
+
+The inflater skips the text up to where a part begins and forks a process there, which has a copy of the decompressor
+and so goes on inflating by itself; the inflater goes on to the next part. The last part is decoded in the inflater.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import contextlib
 import itertools
 import os
 import pickle
+import re
 import signal
 import struct
 import sys
@@ -32,20 +36,132 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchprof_tui.trace.core.array_file import create_shared_file, read_array, write_array
 from torchprof_tui.trace.core.arrays import Array
 from torchprof_tui.trace.core.core_count import count_cores, lower_priority
-from torchprof_tui.trace.core.growable_array import ArrayFinisher
+from torchprof_tui.trace.core.growable_array import ArrayFinisher, create_shared_file, read_array, write_array
 from torchprof_tui.trace.core.problems import Problem, ProblemTally
 from torchprof_tui.trace.core.readable import wait_until_readable
 from torchprof_tui.trace.core.thread_tasks import run_tasks
-from torchprof_tui.trace.decode.chunker import TextWindow
+from torchprof_tui.trace.decode.chunker import TextWindow, choose_text_limits
 from torchprof_tui.trace.decode.entry_decoder import DecodedPart, EntryDecoder, ListEnd
-from torchprof_tui.trace.decode.inflate_chain import InflatedPart, inflate_for_workers
-from torchprof_tui.trace.decode.split_point import SplitPoint
-from torchprof_tui.trace.decode.text_limits import choose_text_limits
+from torchprof_tui.trace.sources.prefetch import Prefetcher
 from torchprof_tui.trace.sources.source import Source
-from torchprof_tui.trace.text.block_writer import BlockWriter
+from torchprof_tui.trace.text.block_text import BlockWriter
+
+_SEPARATOR = re.compile(rb',(?:\n  \{\n    "|\s?\{"ph")')
+"""Where a file may be split: between two entries as Kineto writes them, and as all compact writers of torch do. Only
+the first byte is a comma, so a shorter separator never begins within a longer one that a block cuts off."""
+
+_MAX_SEPARATOR_BYTES = 11
+
+
+class SplitPoint:
+    """The position after the comma of the first entry that ends at byte `target` or later.
+
+    `offset`: that position in the whole text, -1 until the blocks up to it have been read.
+    """
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+        self.offset = -1
+
+    def blocks_before(self, blocks: Iterator[bytes], begin: int = 0) -> Iterator[bytes]:
+        """Yield these blocks, the first of which begins at `begin`, up to the split point."""
+        for block, is_after in self._mark_blocks(blocks, begin):
+            if is_after:
+                return
+            yield block
+
+    def blocks_after(self, blocks: Iterator[bytes], begin: int = 0) -> Iterator[bytes]:
+        """Yield these blocks from the split point on."""
+        return (block for block, is_after in self._mark_blocks(blocks, begin) if is_after and block)
+
+    def _mark_blocks(self, blocks: Iterator[bytes], offset: int) -> Iterator[tuple[bytes, bool]]:
+        """Yield the text in pieces, and whether each is after the split point; `offset` is where the blocks begin."""
+        kept = b""  # the end of the previous block, which may be the beginning of a separator
+        for block in blocks:
+            if not kept and offset + len(block) <= self.target:
+                offset += len(block)
+                yield block, False
+                continue
+            text = kept + block
+            separator = _SEPARATOR.search(text, max(self.target - offset, 0))
+            if separator is not None:
+                cut = separator.start() + 1
+                self.offset = offset + cut
+                yield text[:cut], False
+                yield text[cut:], True
+                yield from ((rest, True) for rest in blocks)
+                return
+            kept = text[max(len(text) - _MAX_SEPARATOR_BYTES + 1, 0) :]
+            offset += len(text) - len(kept)
+            yield text[: len(text) - len(kept)], False
+        if kept:
+            yield kept, False
+
+
+@dataclass(frozen=True, slots=True)
+class InflatedPart:
+    """A part that begins after offset `target` of the text.
+
+    `run` decodes it: source, blocks, the offset where these begin, and a pipe that closes when the parent ends.
+    `close_outputs`: closes the pipes that `run` writes to.
+    """
+
+    target: int
+    run: Callable[[Source, Iterator[bytes], int, int], None]
+    close_outputs: Callable[[], None]
+
+
+def inflate_for_workers(source: Source, parts: list[InflatedPart], parent_alive: int) -> None:
+    """Inflate a source, and decode each part in a process of its own, the last one in this process.
+
+    Waits for all of them. Must run in a process without other threads. Raises OSError, TraceError.
+    """
+    source = source.reopen()
+    waiting = list(parts)
+    children: list[int] = []
+    try:
+        _start_parts(source, waiting, children, parent_alive)
+    finally:
+        _close_outputs(waiting)
+        for child in children:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child, 0)
+
+
+def _start_parts(source: Source, waiting: list[InflatedPart], children: list[int], parent_alive: int) -> None:
+    """Fork a process for each part but the last, which is decoded here. Moves what was started out of `waiting`."""
+    blocks = source.blocks_in_this_thread()
+    offset = 0
+    for block in blocks:
+        if wait_until_readable([parent_alive], 0):
+            return  # the parent has ended
+        while waiting and waiting[0].target < offset + len(block):
+            part = waiting.pop(0)
+            rest = itertools.chain([block], blocks)
+            if not waiting:
+                part.run(source, iter(Prefetcher(rest)), offset, parent_alive)
+                return
+            child = os.fork()
+            if not child:
+                status = 1
+                try:
+                    _close_outputs(waiting)
+                    source.reopen_in_place()
+                    part.run(source, iter(Prefetcher(rest)), offset, parent_alive)
+                    status = 0
+                finally:
+                    os._exit(status)
+            children.append(child)
+            part.close_outputs()
+        offset += len(block)
+
+
+def _close_outputs(parts: list[InflatedPart]) -> None:
+    for part in parts:
+        part.close_outputs()
+
 
 MIN_PART_BYTES = 48 << 20
 """Text for which another process pays: to start one and to join its part takes some 30 ms."""

@@ -9,10 +9,12 @@ yields the same entries.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
+
+import orjson
 
 from torchprof_tui.trace.core.bounded_json import is_nested_too_deeply, limit_nesting
 from torchprof_tui.trace.core.late_regex import compile_later
@@ -282,3 +284,33 @@ def parse_chunk(text: bytes) -> list[dict[str, Any]]:
         values = salvage(text).values
     entries = [value for value in values if type(value) is dict]
     return [limit_nesting(entry) for entry in entries] if is_nested_too_deeply(entries) else entries
+
+
+_SEPARATOR = b"\n  },\n  {"
+"""Between two entries in Kineto's layout. Inside a JSON string a line break is written as an escape."""
+
+_MAX_SHARE = 4
+"""Above one entry in so many, parsing the whole chunk costs about as much."""
+
+
+def parse_chosen_entries(text: bytes, count: int, chosen: Sequence[int]) -> list[dict[str, Any]] | None:
+    """Parse the entries of a chunk of `count` entries at the indices `chosen`.
+
+    None where the chunk has another layout, or where too many are chosen: then parse the whole chunk.
+    """
+    if len(chosen) * _MAX_SHARE > count:
+        return None
+    pieces = text.split(_SEPARATOR)
+    if len(pieces) != count:
+        return None
+    entries = []
+    for index in chosen:
+        begin, end = b"" if index == 0 else b"{", b"" if index == count - 1 else b"}"
+        try:
+            entry = orjson.loads(begin + pieces[index] + end)
+        except orjson.JSONDecodeError:
+            return None
+        if type(entry) is not dict:
+            return None
+        entries.append(limit_nesting(entry) if is_nested_too_deeply([entry]) else entry)
+    return entries

@@ -20,8 +20,7 @@ from typing import NoReturn
 from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
 from torchprof_tui.trace.core.core_count import count_cores
 from torchprof_tui.trace.core.process_state import pause_garbage_collection
-from torchprof_tui.trace.decode.early_decoder import decode_early_ranges
-from torchprof_tui.trace.decode.early_ranges import find_early_ranges
+from torchprof_tui.trace.decode.early_decoder import decode_early_ranges, find_early_ranges
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.storage.trace_store import TraceWriter
 

@@ -16,8 +16,7 @@ from torchprof_tui.trace.loading.load_in_process import load_opened_trace
 from torchprof_tui.trace.loading.open_or_build import OpenedTrace
 from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_specs
 from torchprof_tui.trace.sources.ssh_errors import LoginNeededError
-from torchprof_tui.trace.specs.folder_error import FolderError
-from torchprof_tui.trace.specs.runs_by_name import Recordings, group_recordings
+from torchprof_tui.trace.specs.runs_by_name import FolderError, Recordings, group_recordings
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.loading.progress import Report

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.progress import Report
-from torchprof_tui.trace.specs.folder_error import FolderError
+from torchprof_tui.trace.specs.runs_by_name import FolderError
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace

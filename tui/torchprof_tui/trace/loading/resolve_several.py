@@ -9,7 +9,6 @@ from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.open_folder import FolderOpener
 from torchprof_tui.trace.loading.resolve import ResolvedInput, check_readable
 from torchprof_tui.trace.specs.address import ListedTrace, is_pattern, is_remote
-from torchprof_tui.trace.specs.folder_error import FolderError
 from torchprof_tui.trace.specs.local_recordings import list_local_traces
 from torchprof_tui.trace.specs.rank_files import (
     NO_TRACE_IN_FOLDER,
@@ -18,7 +17,7 @@ from torchprof_tui.trace.specs.rank_files import (
     leave_out_unranked,
     resolve_rank_files,
 )
-from torchprof_tui.trace.specs.runs_by_name import group_recordings
+from torchprof_tui.trace.specs.runs_by_name import FolderError, group_recordings
 
 
 def resolve_paths(specs: Sequence[str], expanded: Sequence[str]) -> ResolvedInput:

@@ -48,7 +48,7 @@ from torchprof_tui.trace.loading.worker_protocol import (
 )
 from torchprof_tui.trace.ranks.collective_records import read_collectives, store_collectives
 from torchprof_tui.trace.specs.address import is_remote
-from torchprof_tui.trace.specs.folder_error import FolderError
+from torchprof_tui.trace.specs.runs_by_name import FolderError
 from torchprof_tui.trace.storage.trace_store import open_trace
 
 if TYPE_CHECKING:

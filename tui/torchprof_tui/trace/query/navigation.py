@@ -1,4 +1,4 @@
-"""Find neighbours and children of events, and the event or step at a time. Events and steps are indexes; -1: none.
+"""Find related events: the next or previous on a lane, linked ones, neighbours in a graph, the same in another trace.
 
 Within a row everything is a binary search; children are found in one pass over the part of the columns that holds them.
 """
@@ -6,10 +6,12 @@ Within a row everything is a binary search; children are found in one pass over 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.row_index import RowIndex
 from torchprof_tui.trace.model.trace import Step, Trace
 
@@ -126,3 +128,115 @@ def _nearest(trace: Trace, events: I64, time: int) -> int:
     last_ns = starts + np.maximum(trace.duration[events], 1) - 1
     distance = np.maximum(np.maximum(starts - time, time - last_ns), 0)
     return int(events[len(distance) - 1 - int(np.argmin(distance[::-1]))])
+
+
+def follow_link(trace: Trace, event: int) -> int:
+    """Find the event that is next along the links.
+
+    The first GPU work of a call; for GPU work the next of the same launch; the backward of a forward op; else the first
+    GPU work that was launched below the event.
+    """
+    links = trace.links
+    work = links.work_of(event)
+    if len(work):
+        return int(work[0])
+    launch = int(links.launch_of[event])
+    if launch >= 0:
+        work = links.work_of(launch)
+        index = int((work == event).argmax()) + 1
+        return int(work[index]) if index < len(work) else -1
+    backward = links.backward[links.forward == event]
+    return int(backward[0]) if len(backward) else find_first_work_below(trace, event)
+
+
+def follow_link_back(trace: Trace, event: int) -> int:
+    """Find the call that launched GPU work, or the forward of a backward op."""
+    links = trace.links
+    launch = int(links.launch_of[event])
+    if launch >= 0:
+        return launch
+    forward = links.forward[links.backward == event]
+    return int(forward[0]) if len(forward) else -1
+
+
+def find_first_work_below(trace: Trace, event: int) -> int:
+    """Find the first GPU work that was launched by a descendant of an event."""
+    links = trace.links
+    # Descendants follow their ancestor in the columns, so the first launch below is one binary search.
+    last = trace.lanes[int(trace.lane[event])].last
+    beyond = event + 1 + int(trace.start[event + 1 : last].searchsorted(extent(trace, event)[1]))
+    launch = _find_next_launch(trace, event + 1)
+    while event < launch < beyond:
+        if _is_descendant(trace, launch, event):
+            return int(links.work_of(launch)[0])
+        launch = _find_next_launch(trace, launch + 1)
+    return -1
+
+
+def _find_next_launch(trace: Trace, event: int) -> int:
+    """Find the first event, from this one on, that launched GPU work; the number of events where none did."""
+    first = trace.links.work_first
+    return int(first.searchsorted(first[event], side="right")) - 1
+
+
+def _is_descendant(trace: Trace, event: int, ancestor: int) -> bool:
+    while event > ancestor:
+        event = int(trace.parent[event])
+    return event == ancestor
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNeighbours:
+    """GPU work of the same replay that a piece waits for, and that waits for it: int32[...] each, ascending."""
+
+    waits_for: I32
+    waited_for_by: I32
+
+    def __len__(self) -> int:
+        return len(self.waits_for) + len(self.waited_for_by)
+
+    @property
+    def events(self) -> list[int]:
+        """All of them."""
+        return [*self.waits_for.tolist(), *self.waited_for_by.tolist()]
+
+
+def find_graph_neighbours(trace: Trace, event: int) -> GraphNeighbours:
+    """Find the recorded edges of an event; none for what is no replayed work, and where edges were not recorded."""
+    links = trace.links
+    return GraphNeighbours(
+        links.graph_before[links.graph_after == event], links.graph_after[links.graph_before == event]
+    )
+
+
+def match_lanes(part: Trace, whole: Trace) -> list[int]:
+    """Return the index in `whole` of each lane of `part`, -1 for one that it does not have."""
+    numbers = {_lane_key(lane): number for number, lane in enumerate(whole.lanes)}
+    return [numbers.get(_lane_key(lane), -1) for lane in part.lanes]
+
+
+def shift_of(part: Trace, whole: Trace) -> int:
+    """Return what to add to a time of `part`, ns, for the same time of `whole`."""
+    return part.origin - whole.origin
+
+
+def find_same_event(part: Trace, event: int, whole: Trace) -> int:
+    """Return the event of `whole` that is `event` of `part`, -1 for none: the same lane, start and name.
+
+    Of several the one at the nearest depth. The duration may differ, because `part` may end within the event.
+    """
+    lane_number = match_lanes(part, whole)[int(part.lane[event])]
+    if lane_number < 0:
+        return -1
+    lane = whole.lanes[lane_number]
+    starts = whole.start[lane.first : lane.last]
+    start = int(part.start[event]) + shift_of(part, whole)
+    first, last = (int(np.searchsorted(starts, start, side)) for side in ("left", "right"))
+    name = part.names[part.name[event]]
+    row = int(part.row[event])
+    found = [k for k in range(lane.first + first, lane.first + last) if whole.names[whole.name[k]] == name]
+    return min(found, key=lambda k: abs(int(whole.row[k]) - row), default=-1)
+
+
+def _lane_key(lane: Lane) -> tuple[Role, str, str, str]:
+    return lane.role, lane.pid, lane.tid, lane.label if lane.role is Role.COUNTER else ""

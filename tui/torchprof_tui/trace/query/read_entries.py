@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, I64
-from torchprof_tui.trace.json_text.chunk_entries import parse_chosen_entries
-from torchprof_tui.trace.json_text.salvage import parse_chunk
+from torchprof_tui.trace.json_text.salvage import parse_chosen_entries, parse_chunk
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.text.packet_text import PacketText
 from torchprof_tui.trace.text.text_index import TextIndex

@@ -5,7 +5,48 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+
+from torchprof_tui.trace.core.arrays import F64, I32
+from torchprof_tui.trace.core.time_format import format_time
+from torchprof_tui.trace.model.row_index import RowIndex
+from torchprof_tui.trace.model.trace import Counter
 from torchprof_tui.trace.query.folded_time import FoldedTime
+from torchprof_tui.trace.query.level_of_detail import Cells, compute_cells, compute_counter_cells
+
+LABEL_GAP = 5
+MIN_LABEL_WIDTH = len("0 s")
+"""Cells between two labels of the ruler: a tick, a space on both sides, and two cells of the rule, so that labels stay
+apart."""
+
+
+class Tick(NamedTuple):
+    """A labelled mark on the ruler, in the cell that contains its time."""
+
+    cell: int
+    time: int
+    label: str
+
+
+def compute_ticks(viewport: Viewport) -> list[Tick]:
+    """Compute ticks at round times (1, 2 or 5 times a power of ten ns), as close as their labels allow, left to right.
+
+    Times count from the trace's first event. No two labels are equal.
+    """
+    reach = max(abs(viewport.t0), abs(viewport.t1))
+    least = (
+        (MIN_LABEL_WIDTH + LABEL_GAP) * viewport.span // viewport.width
+    )  # a smaller step leaves no cells for a label
+    for power in range(len(str(least)) - 1, 20):
+        for factor in (1, 2, 5):
+            step = factor * 10**power
+            longest = max(len(format_time(time, step, reach)) for time in (viewport.t0, viewport.t1))
+            if step * viewport.width >= (longest + LABEL_GAP) * viewport.span:
+                linear = (section for section in viewport.list_sections() if section.seam < 0)
+                times = (t for part in linear for t in range(-(-part.t0 // step) * step, part.t1, step))
+                return [Tick(viewport.cell(time), time, format_time(time, step, reach)) for time in times]
+    return []
+
 
 SPAN_MARGIN = 0.02
 """Margin before the first and after the last event when the whole trace is shown, as a share of its span, so that both
@@ -185,3 +226,29 @@ def _widen_to_cells(start: int, end: int, width: int) -> tuple[int, int]:
     """Widen a range around its middle so that it has at least 1 ns for each cell."""
     lacking = max(width - (end - start), 0)
     return start - lacking // 2, end + lacking - lacking // 2
+
+
+def compute_viewport_cells(index: RowIndex, rows: I32, viewport: Viewport) -> Cells:
+    """Compute what the cells of a viewport show of these rows, in the order of `rows`; nothing in its seams."""
+    if viewport.fold is None:
+        return compute_cells(index, rows, viewport.t0, viewport.t1, viewport.width)
+    shape = (len(rows), viewport.width)
+    cells = Cells(np.full(shape, -1, np.int32), np.zeros(shape, np.float32), np.zeros(shape, np.int32))
+    for first, end, t0, t1, seam in viewport.list_sections():
+        if seam < 0:
+            part = compute_cells(index, rows, t0, t1, end - first)
+            columns = slice(first, end)
+            cells.event[:, columns], cells.busy[:, columns] = part.event, part.busy
+            cells.count[:, columns] = part.count
+    return cells
+
+
+def compute_highest_values(counter: Counter, viewport: Viewport) -> F64:
+    """Compute the highest value of a counter in each cell: float64[width], nan where it has none and in seams."""
+    if viewport.fold is None:
+        return compute_counter_cells(counter, viewport.t0, viewport.t1, viewport.width).high
+    high = np.full(viewport.width, np.nan)
+    for first, end, t0, t1, seam in viewport.list_sections():
+        if seam < 0:
+            high[first:end] = compute_counter_cells(counter, t0, t1, end - first).high
+    return high

@@ -22,7 +22,7 @@ from torchprof_tui.trace.ranks.clock_alignment import align_clocks
 from torchprof_tui.trace.ranks.collective_matching import match_collectives
 from torchprof_tui.trace.ranks.collective_records import Collectives
 from torchprof_tui.trace.ranks.run_consistency import find_mismatched_runs
-from torchprof_tui.trace.text.rank_texts import RankTexts
+from torchprof_tui.trace.text.text_index import RankTexts
 
 _PROCESS_LOCAL_ARGS = frozenset({"external_id", "sequence", "python_id", "python_parent"})
 """Args that are unique within one process alone; they are kept apart from rank to rank, as correlations are."""

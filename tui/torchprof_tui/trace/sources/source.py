@@ -20,12 +20,12 @@ from torchprof_tui.trace.core.problems import (
     Problem,
     ProblemTally,
 )
-from torchprof_tui.trace.sources.damaged_stream import ReplayBuffer
 from torchprof_tui.trace.sources.decompress import (
     DECOMPRESSORS,
     MAGIC_BYTES,
     DamagedStreamError,
     Decompressor,
+    ReplayBuffer,
     detect_compression,
 )
 from torchprof_tui.trace.sources.prefetch import Prefetcher

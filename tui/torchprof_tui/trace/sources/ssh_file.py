@@ -21,7 +21,7 @@ from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.sources.ssh_listing import identity_of
 from torchprof_tui.trace.sources.ssh_stream import FIND_TRACES, SHELL_FUNCTIONS, SshStream
 from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, ListedTrace, SshPath, is_key_averages_file
-from torchprof_tui.trace.specs.folder_error import FolderError
+from torchprof_tui.trace.specs.runs_by_name import FolderError
 
 _MIN_COMPRESSED_BYTES = 1 << 18
 """Plain files below this size are sent uncompressed: starting a compressor would take longer.

@@ -24,7 +24,7 @@ from torchprof_tui.trace.sources.listing_limits import (
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.sources.url_errors import describe_url_error
 from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, ListedTrace, is_key_averages_file, is_pattern
-from torchprof_tui.trace.specs.folder_error import FolderError
+from torchprof_tui.trace.specs.runs_by_name import FolderError
 
 INSTALL_HINT = "pip install 'torchprof-tui[remote]'"
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.specs.rank_names import find_rank_digits, find_timestamps, says_position, wildcard_rank
@@ -203,3 +204,24 @@ def _find_exact_pattern(traces: Sequence[ListedTrace], listing: Sequence[ListedT
 
 def _file_name(spec: str) -> str:
     return spec.rpartition("/")[2] or spec
+
+
+class FolderError(TraceError):
+    """The name is a remote folder, or a local one with several recordings.
+
+    `traces`: the traces in it, newest first. `omitted`: how many more there are, at least.
+    """
+
+    def __init__(self, spec: str, traces: list[ListedTrace], omitted: int = 0) -> None:
+        self.omitted = omitted
+        self.spec = spec
+        self.traces = traces
+        recordings = group_recordings(traces)
+        if len(recordings.all) > 1:
+            super().__init__(f"{spec}: a folder with {recordings.describe()}")
+        elif traces:
+            pattern = next((run.pattern for run in recordings.all if run.pattern), "")
+            ranks = f", or the ranks of a run: {shlex.quote(pattern)}" if pattern else ""
+            super().__init__(f"{spec}: a folder; name a file in it, such as {traces[0].spec}{ranks}")
+        else:
+            super().__init__(f"{spec}: a folder, with no .json or .json.gz file in it")

@@ -47,8 +47,7 @@ from torchprof_tui.trace.text.block_text import BlockText
 from torchprof_tui.trace.text.gzip_text import GzipText
 from torchprof_tui.trace.text.large_values import LargeValues
 from torchprof_tui.trace.text.packet_text import PacketText
-from torchprof_tui.trace.text.plain_text import PlainText
-from torchprof_tui.trace.text.text_index import FileText, TextIndex
+from torchprof_tui.trace.text.text_index import FileText, PlainText, TextIndex
 
 FORMAT_VERSION = 14
 """Version of both files. Increase it whenever the stored data or the meaning of its numbers (`Kind`) changes."""

@@ -18,8 +18,7 @@ import numpy as np
 from torchprof_tui.trace.core.arrays import I64, U32
 from torchprof_tui.trace.core.checksum import checksum_array
 from torchprof_tui.trace.core.errors import TraceChangedError, TraceError
-from torchprof_tui.trace.text.block_text import BlockText
-from torchprof_tui.trace.text.block_writer import BlockWriter
+from torchprof_tui.trace.text.block_text import BlockText, BlockWriter
 from torchprof_tui.trace.text.text_index import CHANGED_MESSAGE, FileText, ParseChunk
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import orjson
@@ -18,13 +18,12 @@ import orjson
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.core.checksum import crc32
 from torchprof_tui.trace.core.errors import TraceChangedError
+from torchprof_tui.trace.perfetto_protobuf.packet_context import PacketContext as PacketContext
+from torchprof_tui.trace.perfetto_protobuf.packet_context import make_location
+from torchprof_tui.trace.perfetto_protobuf.packet_entries import Entry, convert_packet
+from torchprof_tui.trace.perfetto_protobuf.wire_format import WireError, parse_fields, parse_varint
 from torchprof_tui.trace.text.block_text import BlockText
-from torchprof_tui.trace.text.plain_text import PlainText
-from torchprof_tui.trace.text.text_index import CHANGED_MESSAGE, FileText, ParseChunk, read_spans
-
-if TYPE_CHECKING:
-    from torchprof_tui.trace.perfetto_protobuf.packet_context import PacketContext
-    from torchprof_tui.trace.perfetto_protobuf.packet_entries import Entry
+from torchprof_tui.trace.text.text_index import CHANGED_MESSAGE, FileText, ParseChunk, PlainText, read_spans
 
 CONTEXT_FILE = "packets.json"
 
@@ -131,7 +130,7 @@ class PacketText(FileText):
     @property
     def _conversion(self) -> Any:
         """What converts packets, imported by name: other texts have none."""
-        return importlib.import_module("torchprof_tui.trace.text.packet_conversion")
+        return importlib.import_module("torchprof_tui.trace.text.packet_text")
 
     def _load_context(self) -> tuple[PacketContext, list[Entry]]:
         if self._context is None:
@@ -157,3 +156,18 @@ def _dump_entry(entry: Entry, time: int) -> bytes:
         return text
     sign, time = b"-" if time < 0 else b"", abs(time)
     return b'{"ts":%b%d.%03d,%b' % (sign, time // 1000, time % 1000, text[1:])
+
+
+_SEQUENCE_FIELD = 10
+
+
+def convert_at(context: PacketContext, chunk: int, text: bytes, position: int) -> list[Entry]:
+    """Convert the packet at a position of a chunk. Raises TraceChangedError where there is none."""
+    try:
+        size, begin = parse_varint(text, position + 1)
+        packet = text[begin : begin + size]
+        sequence = next((value for number, value in parse_fields(packet) if number == _SEQUENCE_FIELD), 0)
+        table = context.find_table(sequence if isinstance(sequence, int) else 0, make_location(chunk, position))
+        return convert_packet(packet, context.tables[table], context.tracks, context.resolved.find_ids).entries
+    except WireError as error:
+        raise TraceChangedError(CHANGED_MESSAGE) from error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.time.intervals import Intervals
-from torchprof_tui.trace.query.graph_neighbours import find_graph_neighbours
+from torchprof_tui.trace.query.navigation import find_graph_neighbours
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker, WorkResult
 from torchprof_tui.ui.common.panel_dock import Dock
 from torchprof_tui.ui.explorer.background_queries import BackgroundQueries

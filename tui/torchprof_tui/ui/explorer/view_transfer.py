@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from torchprof_tui.trace.query.same_event import find_same_event, match_lanes, shift_of
+from torchprof_tui.trace.query.navigation import find_same_event, match_lanes, shift_of
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.lanes.screen_lines import LaneArrangement

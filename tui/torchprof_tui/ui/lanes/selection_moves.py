@@ -9,7 +9,7 @@ from torchprof_tui.analysis.repetition.repeat_fold import RepeatRun
 from torchprof_tui.analysis.repetition.step_list import are_repetitions
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.trace.model.lanes import Role
-from torchprof_tui.trace.query import linked_events, navigation
+from torchprof_tui.trace.query import navigation
 from torchprof_tui.ui.lanes.view_state import ViewState
 
 
@@ -81,7 +81,7 @@ class SelectionMoves:
         state = self._view_state
         if state.selected < 0:
             return "select an event first: ] follows it to the GPU work that it launched, [ goes back"
-        event = (linked_events.follow_link if forward else linked_events.follow_link_back)(self._trace, state.selected)
+        event = (navigation.follow_link if forward else navigation.follow_link_back)(self._trace, state.selected)
         if event < 0:
             return "no forward link" if forward else "no backward link"
         state.select(event)

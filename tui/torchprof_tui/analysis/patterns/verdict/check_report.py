@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.analysis.patterns.engine.check_scope import Scope, default_scope
+from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
@@ -15,7 +15,8 @@ from torchprof_tui.analysis.patterns.verdict.own_time import OwnTime, find_own_t
 from torchprof_tui.analysis.patterns.verdict.tree_lines import merge_trees
 from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
-from torchprof_tui.analysis.patterns.verdict.wins import Wins, predict_wins, rank_by_wins
+from torchprof_tui.analysis.patterns.verdict.wins import Wins, find_remedy, predict_wins, rank_by_wins
+from torchprof_tui.analysis.what_if.scenario import Scenario, ScenarioError, ScenarioKind
 from torchprof_tui.trace.model.trace import Trace
 
 LISTED_GAPS = 10
@@ -109,3 +110,33 @@ def check_trace(trace: Trace, scope: Scope, *, with_wins: bool = True) -> CheckR
         gaps = checker.list_largest_gaps(scope, LISTED_GAPS)
     wins = predict_wins(trace, findings) if scope.is_whole_trace and with_wins else Wins()
     return CheckReport(trace, scope, rank_by_wins(findings, wins), verdicts, gaps, wins)
+
+
+class RemedyFinder:
+    """Finds the scenarios of a trace's patterns. The trace is checked once, when the first pattern is asked for."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+
+    def expand(self, scenarios: Sequence[Scenario]) -> list[Scenario]:
+        """Replace `pattern=ID` by the scenario of its remedy. Raises ScenarioError where it was not found."""
+        return [
+            self._find_remedy(scenario) if scenario.kind is ScenarioKind.PATTERN else scenario for scenario in scenarios
+        ]
+
+    @cached_property
+    def _findings(self) -> dict[str, Finding]:
+        report = check_trace(self._trace, default_scope(self._trace), with_wins=False)
+        return {finding.id: finding for finding in report.findings}
+
+    def _find_remedy(self, scenario: Scenario) -> Scenario:
+        name = scenario.subject
+        if name not in PATTERNS:
+            raise ScenarioError(f"{scenario.text!r}: no pattern {name!r}; `check --list` names them")
+        finding = self._findings.get(name)
+        if finding is None or not finding.has_fired:
+            raise ScenarioError(f"{scenario.text!r}: `check` did not find it in this trace")
+        remedy = find_remedy(finding)
+        if remedy is None:
+            raise ScenarioError(f"{scenario.text!r}: no scenario describes its remedy; change kernels or ops yourself")
+        return remedy

@@ -28,8 +28,7 @@ from torchprof_tui.analysis.patterns.verdict.representativeness import (
 )
 from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
-from torchprof_tui.analysis.patterns.verdict.turn_taking import measure_turn_taking
-from torchprof_tui.analysis.patterns.verdict.waiting import diagnose_waiting
+from torchprof_tui.analysis.patterns.verdict.waiting import diagnose_waiting, measure_turn_taking
 from torchprof_tui.trace.core.text_enum import TextEnum
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from torchprof_tui.analysis.collectives.communication_card import CommunicationC
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.practices import OptimizerKind
-from torchprof_tui.analysis.patterns.engine.scope_view import format_count, format_percent
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.rules.communication import (
     BUCKET_REMEDY,
     build_card_of_view,
@@ -19,6 +19,7 @@ from torchprof_tui.analysis.patterns.rules.communication import (
     measure_reduce_section,
 )
 from torchprof_tui.analysis.patterns.rules.decode_tokens import TOKEN_SYNC_ID
+from torchprof_tui.analysis.patterns.rules.generation_steps import GenerationSteps, find_generation_steps
 from torchprof_tui.analysis.patterns.rules.graphs import describe_replay_costs
 from torchprof_tui.analysis.patterns.rules.multi_gpu import (
     STRAGGLER_ID,
@@ -29,12 +30,101 @@ from torchprof_tui.analysis.patterns.rules.multi_gpu import (
 from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
 from torchprof_tui.analysis.patterns.rules.serving_schedule import SCHEDULER_BOUND_ID
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
-from torchprof_tui.analysis.patterns.verdict.step_kind_waits import find_waiting_kind
 from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED
-from torchprof_tui.analysis.patterns.verdict.turn_taking import find_waiting_events, measure_turn_taking
-from torchprof_tui.trace.core.arrays import sorted_unique
+from torchprof_tui.analysis.serving.serving_steps import KINDS, StepKind
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, union
+from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
+
+_MOST_OF_THE_WAITING = 0.8
+"""Share of the waiting time in steps that is in steps of one kind, for that kind to be named."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepKindWaits:
+    """The kind of steps in which the GPU waits. `steps`: the steps' events, int64[k]; `idle`, `total`: ns, all GPUs."""
+
+    kind: StepKind
+    steps: I64
+    kernels: int
+    idle: int
+    total: int
+
+    @property
+    def text(self) -> str:
+        """Where the waiting is, and how these steps launch their work."""
+        return (
+            f"{format_duration(self.idle)} of {format_duration(self.total)} in {format_count(len(self.steps), 'step')} "
+            f"of {self.kind.value}, {self.kernels // len(self.steps):,} kernels each, launched one by one; the other "
+            "steps replay graphs"
+        )
+
+    @property
+    def remedy(self) -> str:
+        if self.kind is StepKind.PREFILL:
+            return "the decode steps are graphs already: compile the prefill, or read more tokens at once"
+        return f"capture the {self.kind.value} steps as well: the others are graphs already"
+
+
+def find_waiting_kind(view: ScopeView) -> StepKindWaits | None:
+    """Find the kind of steps with most of the waiting; None unless it alone is launched without graphs."""
+    steps: GenerationSteps = view.tables.compute_once(find_generation_steps)
+    t0, t1 = view.window
+    inside = (steps.start < t1) & (steps.end > t0)
+    kinds = [kind for kind in KINDS if (inside & steps.kind_mask(kind)).any()]
+    if len(kinds) < 2:
+        return None
+    idle = view.gap_finder.known_idle_intervals
+    times = []
+    for kind in kinds:
+        chosen = inside & steps.kind_mask(kind)
+        of_kind = union(steps.start[chosen], steps.end[chosen]).clip(t0, t1)
+        times.append(sum((intervals & of_kind).total for intervals in idle.values()))
+    worst = int(np.argmax(times))
+    chosen = inside & steps.kind_mask(kinds[worst])
+    kernels = int(steps.kernels[chosen].sum())
+    if times[worst] < _MOST_OF_THE_WAITING * sum(times) or not kernels:
+        return None
+    others = inside & ~chosen
+    is_replayed = [
+        float(steps.graph_kernels[mask].sum()) >= thresholds.GRAPH_SHARE.value * max(int(steps.kernels[mask].sum()), 1)
+        for mask in (chosen, others)
+    ]
+    if is_replayed != [False, True]:
+        return None
+    return StepKindWaits(kinds[worst], steps.row[chosen].astype(np.int64), kernels, times[worst], sum(times))
+
+
+def measure_turn_taking(view: ScopeView) -> float:
+    """Return the share of the device time in which a GPU waits for its turn, 0 where the GPUs take none.
+
+    They take turns where they hardly work at the same time, and most of the time in which launched work does not start
+    is time in which another GPU works: a model that was divided over GPUs layer by layer.
+    """
+    devices = view.tables.devices
+    if len(devices) < 2 or not view.device_time:
+        return 0.0
+    busy = {device: view.tables.busy_intervals(device).clip(*view.window) for device in devices}
+    together, total = NO_INTERVALS, sum(part.total for part in busy.values())
+    for part in busy.values():
+        together = together | part
+    if total - together.total > thresholds.TURNS_OVERLAP.value * total:
+        return 0.0
+    gaps = view.gaps
+    held, elsewhere = 0, 0
+    for device in devices:
+        waiting = view.gap_finder.list_cause_intervals(gaps, IdleCause.QUEUED, device)
+        held += waiting.total
+        elsewhere += (waiting & (together - busy[device])).total
+    return elsewhere / view.device_time if elsewhere >= thresholds.TURNS_SHARE.value * held else 0.0
+
+
+def find_waiting_events(view: ScopeView) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the work that waited for its turn, int64[k]."""
+    events = view.gaps.next_event[view.gaps.time[:, IdleCause.QUEUED] > thresholds.PROMPT_START.value]
+    return events[events >= 0]
+
 
 _LAUNCHING = (IdleCause.DISPATCH, IdleCause.LAUNCH, IdleCause.HOST)
 

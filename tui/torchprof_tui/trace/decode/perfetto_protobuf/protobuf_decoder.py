@@ -27,8 +27,7 @@ from torchprof_tui.trace.core.problems import (
     UNREADABLE_ENTRY,
     ProblemTally,
 )
-from torchprof_tui.trace.decode.column_builder import NO_SERIES, ColumnBuilder, EntryColumns
-from torchprof_tui.trace.decode.counter_columns import MAX_COUNTER_VALUE
+from torchprof_tui.trace.decode.column_builder import MAX_COUNTER_VALUE, NO_SERIES, ColumnBuilder, EntryColumns
 from torchprof_tui.trace.decode.perfetto_protobuf.event_codes import EventCodes, make_placeholder
 from torchprof_tui.trace.decode.perfetto_protobuf.event_rows import EventRowReader
 from torchprof_tui.trace.decode.perfetto_protobuf.finished_events import drop_paired_ends, name_tracks
@@ -48,7 +47,7 @@ from torchprof_tui.trace.perfetto_protobuf.packet_entries import convert_packet
 from torchprof_tui.trace.perfetto_protobuf.track_entries import build_track_entries
 from torchprof_tui.trace.perfetto_protobuf.wire_format import PADDING, WireError, scan_fields
 from torchprof_tui.trace.sources.source import Source
-from torchprof_tui.trace.text.block_writer import BlockWriter
+from torchprof_tui.trace.text.block_text import BlockWriter
 from torchprof_tui.trace.text.packet_text import CONTEXT_FILE, PacketText, write_context
 
 ProgressCallback = Callable[[int, int | None, int], None]

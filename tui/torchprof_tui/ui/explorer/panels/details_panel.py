@@ -14,7 +14,7 @@ from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Event, Step, Trace
-from torchprof_tui.trace.query.graph_neighbours import GraphNeighbours, find_graph_neighbours
+from torchprof_tui.trace.query.navigation import GraphNeighbours, find_graph_neighbours
 from torchprof_tui.ui.common.kind_descriptions import KIND_DESCRIPTIONS
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_ordinal, format_share, format_value

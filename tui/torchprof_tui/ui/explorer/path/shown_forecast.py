@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from textual.message import Message
 
 from torchprof_tui.analysis.critical_path.step_window import WindowError
-from torchprof_tui.analysis.patterns.verdict.pattern_scenarios import RemedyFinder
+from torchprof_tui.analysis.patterns.verdict.check_report import RemedyFinder
 from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
 from torchprof_tui.analysis.what_if.rank_join import build_step_model
 from torchprof_tui.analysis.what_if.scenario import ScenarioError, parse_scenario
