@@ -151,6 +151,7 @@ def test_private_metadata_is_left_out(
     assert err == (
         "torchprof-tui: left out: metadata.system.env (61 environment variables), metadata.hf_token (looks like a "
         "secret), files.password (looks like a secret); --keep-metadata keeps it\n"
+        "torchprof-tui: kept: metadata, files; nothing private was found there, which is no guarantee\n"
     )
     document = json.loads(out.read_text())
     assert document["metadata"] == {"system": {"node": "box"}}
@@ -178,6 +179,7 @@ def test_private_metadata_of_ranks_is_left_out(tmp_path: Path, capsys: pytest.Ca
         [
             "torchprof-tui: left out: more of rank1.json",
             "torchprof-tui: left out: env (61 environment variables); --keep-metadata keeps it",
+            "torchprof-tui: kept: more of rank0.json; nothing private was found there, which is no guarantee",
         ],
     )
     assert "value-1" not in out.read_text()

@@ -58,7 +58,27 @@ def test_found(header: dict[str, Any], expected: list[tuple[str, str, int]]) -> 
         {"distributedInfo": {"rank": 0, "pg_config": [{"pg_name": "0"}]}, "traceName": "/home/me/trace.json"},
         {"num_tokens": "12345678", "pad_token": "<|endoftext|>", "eos_token_id": "abcdefgh", "tokenizer": "gpt2-large"},
         {"env": "removed", "environment": {"name": "production"}, "token": "***", "password": "<redacted>"},
-        {"password": 12345678, "secret": None, "api_key": ""},
+        {"password": 123, "secret": None, "api_key": "", "secrets": {"enabled": True}, "auth": {"type": "basic"}},
+        {
+            "maxTokens": "12345678",
+            "pad_tokens": ["<pad>", "padding"],
+            "image_token": "a_long_text",
+            "tokens": ["abcdefgh"],
+        },
+        {"token_dispatcher": "alltoall", "tokenizers": ["abcdefgh"], "TOKENIZERS_PARALLELISM": "disabled"},
+        {"attention_key": "abcdefgh", "sort_key": "self_gpu", "key_averages": "abcdefgh", "External id": "abcdefgh"},
+        {
+            "Author": "Somebody",
+            "forward_pass": "abcdefgh",
+            "monkey": "abcdefgh",
+            "Ev Idx": "abcdefgh",
+            "Keyset": "abcdef",
+        },
+        {"commit": "da39a3ee5e6b4b0d3255bfef95601890afd80709", "trace_id": "52980315856F4E148C002A4059D59A20"},
+        {"argv": ["train.py", "--max-tokens", "4096", "--tokenizer=gpt2", "--key-bits", "abcdefgh", "-p", "8080"]},
+        {"note": "the next token: prediction; password=$PASSWORD, api_key=<your key>, secret: null"},
+        {"code": "def f(authkey: bytes):\n    self.authkey = authkey\n    cookie = make(cookie)\n"},
+        {"requirements": "google-auth==2.40.3\nkeyring==1.0", "shape": {"user": 1, "path": 2}},
         {"os_release": {"NAME": "Ubuntu", "VERSION": "22.04", "HOME_URL": "https://www.ubuntu.com/"}},
         {"INFO": ["INFO:2024-02-08 10:38:45 948300:948300 CuptiActivityProfiler.cpp:835] Enabling GPU tracing"]},
         {"pip_packages": ["numpy==2.0", "A=1"], "url": "https://example.org:8080/a@b"},
@@ -66,6 +86,78 @@ def test_found(header: dict[str, Any], expected: list[tuple[str, str, int]]) -> 
 )
 def test_not_found(header: dict[str, Any]) -> None:
     assert find(header) == []
+
+
+VALUE = "Kx81hdy2Qmz"
+KUBERNETES = [{"name": "PATH", "value": "/bin"}, {"name": "API", "valueFrom": {"fieldRef": VALUE}}]
+
+
+@pytest.mark.parametrize(
+    ("header", "path"),
+    [
+        ({"env2": KUBERNETES}, "env2"),
+        (
+            {"pod": {"spec": [*KUBERNETES, {"name": "HOME", "value": VALUE}, {"name": "USER", "value": ""}]}},
+            "pod.spec",
+        ),
+        ({"workerEnv": [["PATH", "/bin"], ["A", VALUE]]}, "workerEnv"),
+        ({"environment_dump": json.dumps({"PATH": "/bin", "A": VALUE})}, "environment_dump"),
+        ({"note": json.dumps({**ENVIRONMENT, "A": VALUE})}, "note"),
+        ({"note": json.dumps(json.dumps({"api_key": VALUE}))}, "note"),
+        ({"note": f"environ({ {**ENVIRONMENT, 'A': VALUE} })"}, "note"),
+        ({"note": f"declare -x HOME=/\ndeclare -x PATH=/bin\ndeclare -x USER=me\nA={VALUE}"}, "note"),
+        ({"env": {"path": "/bin", "a": VALUE}}, "env"),
+        ({"x": {"path": "/bin", "home": "/", "user": "me", "shell": "sh", "a": VALUE}}, "x"),
+        *(({name: VALUE}, name) for name in ("DB_PASS", "PGPASSWORD", "SLACK_TOKEN", "VAULT_TOKEN", "REDIS_AUTH")),
+        *(({name: VALUE}, name) for name in ("access_tokens", "apikeys", "API_KEY_2", "GH_PAT", "npm_config__auth")),
+        # Without the splitting of words none of these is found.
+        *(({name: VALUE}, name) for name in ("hfToken", "dbPass", "redisAuth", "HFToken", "proxyPwd", "sessionCookie")),
+        *(({name: VALUE}, name) for name in ("clientSecret", "accessToken", "dbPassword", "privateKey", "awsCreds")),
+        ({"api_key": {"value": VALUE}}, "api_key"),
+        ({"passwords": [{"of": [VALUE]}]}, "passwords"),
+        ({"password": 12345678}, "password"),
+        ({"a": [{"name": "WANDB_API_KEY", "value": VALUE}]}, "a.0.value"),
+        ({"a": [["WANDB_API_KEY", VALUE]]}, "a.0.1"),
+        ({"argv": ["train.py", "--api-key", VALUE, "--lr", "1"]}, "argv.2"),
+        ({"argv": ["train.py", f"--password={VALUE}"]}, "argv.1"),
+        ({"command": f"python train.py --lr 1 --password={VALUE} --x"}, "command"),
+        ({"command": f"python train.py --hf-token '{VALUE}' --x"}, "command"),
+        ({"command": f"DB_PASS={VALUE} python train.py"}, "command"),
+        ({"text": "x" * (1 << 20) + f" {TOKEN}"}, "text"),
+        ({"text": "x" * (2 << 20) + f" password={VALUE}"}, "text"),
+        ({"url": f"redis://:{VALUE}@host"}, "url"),
+        ({"text": "key " * 20_000 + "-"}, "text"),  # more mentions than are searched
+    ],
+)
+def test_shapes_of_environments_and_secrets(header: dict[str, Any], path: str) -> None:
+    found = find_private_values(header)
+    assert [each.path for each in found] == [path]
+    assert VALUE not in json.dumps(remove_private_values(header, found))
+    assert VALUE not in describe_private_values(found)
+
+
+def test_an_environment_at_the_top_level_is_left_out() -> None:
+    header = {"schemaVersion": 1, **ENVIRONMENT, "A": "b", "traceName": "x"}
+    assert remove_private_values(header, find_private_values(header)) == {"schemaVersion": 1, "traceName": "x"}
+
+
+def test_a_key_that_is_a_secret_is_not_shown() -> None:
+    (found,) = find_private_values({"a": {TOKEN: 1}})
+    assert found.path == "a.(a key)"
+    assert TOKEN not in str(remove_private_values({"a": {TOKEN: 1}}, [found]))
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *("a", "key ", "key=", "://a:", "eyJ", "PATH:", '["a",', "basic ", "A=", "-----BEGIN "),
+        "eyJ" + "a" * 3000,
+        "basic " + "a" * 400,
+    ],
+)
+def test_hostile_text_is_searched_in_linear_time(piece: str) -> None:
+    text = piece * ((1 << 18) // len(piece))  # minutes, where the time is quadratic
+    find_private_values({"x": text, "env": text})
 
 
 def test_only_private_values_are_removed() -> None:

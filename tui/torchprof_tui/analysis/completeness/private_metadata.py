@@ -12,7 +12,22 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import orjson
+
+from torchprof_tui.analysis.completeness.secret_shapes import (
+    SecretName,
+    has_known_form,
+    has_secret,
+    holds_secret,
+    rate_name,
+    split_words,
+)
+from torchprof_tui.analysis.completeness.slice_metadata import SLICE_KEY
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.problems import excerpt
+
+_SECRET_KEY = "(a key)"
+"""Shown in place of a key that is itself a secret."""
 
 
 class PrivateKind(str, Enum):
@@ -36,7 +51,8 @@ class PrivateValue:
     @property
     def path(self) -> str:
         """ "metadata.system.env", escaped and cut to be shown."""
-        return excerpt(".".join(str(key) for key in self.keys))
+        shown = [_SECRET_KEY if isinstance(key, str) and has_known_form(key) else str(key) for key in self.keys]
+        return excerpt(".".join(shown))
 
     def __str__(self) -> str:
         if self.kind is PrivateKind.SECRET:
@@ -44,10 +60,25 @@ class PrivateValue:
         return f"{self.path} ({self.count} environment variable{'' if self.count == 1 else 's'})"
 
 
-_ENVIRONMENT_KEYS = frozenset(
-    ("env", "envs", "environ", "osenviron", "environment", "envvars", "envvariables", "environmentvariables")
+KNOWN_KEYS = frozenset(
+    (
+        *("schemaVersion", "displayTimeUnit", "baseTimeNanoseconds", "traceName", "trace_id", "group_trace_id"),
+        *(
+            "deviceProperties",
+            "distributedInfo",
+            "host_name",
+            "traceEvents",
+            "systemTraceEvents",
+            "stackFrames",
+            "samples",
+        ),
+        *("record_shapes", "profile_memory", "with_stack", "with_modules", "with_flops", "viztracer_metadata"),
+        *("cuda_runtime_version", "cuda_driver_version", "cupti_version", "roctracer_version", "rocprofiler_version"),
+        *("hip_runtime_version", "hip_driver_version", "pytorch_version", "torch_version", "nccl_version"),
+        *("INFO", "WARNING", "ERROR", SLICE_KEY, "torchprof_tui_ranks"),
+    )
 )
-"""Names of keys, without separators, whose value is the environment if it is a mapping or a list of NAME=value."""
+"""Top-level keys that Kineto, torch, Chrome's writers and this program write: their own names are no secrets."""
 
 _USUAL_VARIABLES = frozenset(
     (
@@ -60,88 +91,169 @@ _USUAL_VARIABLES = frozenset(
 _MIN_USUAL_VARIABLES = 3
 """So many usual variables side by side are an environment, whatever the key above them is called."""
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,200})=")
+_MIN_LOWER_VARIABLES = 4
+"""The same for names that are not all in upper case, as `user` and `path` are usual keys too."""
 
-_SECRET_KEY = re.compile(
-    r"(^|_)(password|passwd|passphrase|pwd|secret|secrets|credential|credentials|authorization|cookie|apikey|"
-    r"(api|access|private|secret|account|signing|ssh|encryption)_key|"
-    r"(access|auth|api|hf|hub|huggingface|github|gitlab|bearer|session|refresh|id|bot|wandb|personal)_token)($|_id$)"
-    r"|^token$"
-)
-"""Names of secrets, in lower case with `_` between words; of tokens only those that no tokenizer has."""
+_ASSIGNMENT = compile_later(r"""(?<![\w.])([A-Za-z_]\w{0,100})["']?\s{0,2}=""")
+_USUAL_NAME = compile_later(rf"""(?<![\w.])({"|".join(sorted(_USUAL_VARIABLES))})["']?\s{{0,2}}[=:]""", re.IGNORECASE)
+_ENVIRONMENT_KEY = compile_later(r"^env|environ|(^|_)envs?$|_env_?vars?$")
+_NAME_KEYS = ("name", "key", "variable", "var", "k", "n")
+_VALUE_KEYS = ("value", "val", "v", "valueFrom", "value_from")
 
-_SECRET_VALUE = re.compile(
-    r"\b(hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{20,}|"
-    r"sk-[A-Za-z0-9_-]{20,}|(AKIA|ASIA)[0-9A-Z]{16}|xox[abeoprs]-[A-Za-z0-9-]{10,}|AIza[A-Za-z0-9_-]{35}|"
-    r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,})"
-    r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----"
-    r"|\b[a-z][a-z0-9+.-]{1,20}://[^/\s:@]{1,100}:[^/\s:@]{3,200}@"
-)
-"""Forms of the tokens of well-known services, private keys, and passwords in URLs."""
-
-_MIN_SECRET_LENGTH = 6
-_REMOVED_VALUE = re.compile(r"[*x.•]+|[<\[(]?(removed|redacted|hidden|masked|none|null|unset)[>\])]?", re.IGNORECASE)
-"""Values that say that a secret was removed before."""
-
-_MAX_TEXT = 1 << 20
-"""Characters of one text that are searched."""
+_MAX_JSON_DEPTH = 3
+"""JSON texts within JSON texts that are searched."""
 
 _REPLACEMENT = "removed"
 
 
 def find_private_values(values: Mapping[str, Any]) -> list[PrivateValue]:
     """Find the private values below the top-level keys of a file, in its order; nothing inside of one found."""
-    return [*_walk(values)]
+    variables = set(_list_top_level_variables(values))
+    found: list[PrivateValue] = []
+    for key, value in values.items():
+        found += [PrivateValue((key,), PrivateKind.ENVIRONMENT, 1)] if key in variables else _walk(key, value)
+    return found
 
 
-def _walk(values: Mapping[str, Any]) -> Iterator[PrivateValue]:
+def list_unknown_keys(values: Iterable[str]) -> list[str]:
+    """List the top-level keys that no known writer writes: they were searched, and may still hold a secret."""
+    return [key for key in values if key not in KNOWN_KEYS]
+
+
+def _list_top_level_variables(values: Mapping[str, Any]) -> list[str]:
+    """List the top-level keys that are variables, where a program wrote its environment there."""
+    if len(_USUAL_VARIABLES.intersection(values)) < _MIN_USUAL_VARIABLES:
+        return []
+    return [key for key, value in values.items() if key not in KNOWN_KEYS and key.isupper() and isinstance(value, str)]
+
+
+def _walk(top: str, values: Any, depth: int = 0) -> Iterator[PrivateValue]:
     # A stack, because a hostile file nests deeper than Python recurses.
-    stack: list[tuple[tuple[str | int, ...], Any]] = [((key,), value) for key, value in reversed([*values.items()])]
+    stack: list[tuple[tuple[str | int, ...], Any]] = [((top,), values)]
     while stack:
         keys, value = stack.pop()
-        variables = _count_variables(keys[-1], value)
+        key = keys[-1]
+        variables = _count_variables(key, value)
         if variables:
             yield PrivateValue(keys, PrivateKind.ENVIRONMENT, variables)
-        elif isinstance(value, str):
-            if _is_secret(keys[-1], value):
-                yield PrivateValue(keys, PrivateKind.SECRET, 1)
+        elif _is_secret(keys, value, depth):
+            yield PrivateValue(keys, PrivateKind.SECRET, 1)
         elif isinstance(value, dict):
-            stack += [((*keys, key), below) for key, below in reversed(value.items())]
+            named = _find_named_value(value)
+            if named is not None:
+                yield PrivateValue((*keys, named), PrivateKind.SECRET, 1)
+            stack += [((*keys, key), below) for key, below in reversed(value.items()) if key != named]
         elif isinstance(value, list):
-            stack += [((*keys, place), below) for place, below in reversed([*enumerate(value)])]
+            named_places = {place for place in range(1, len(value)) if _is_value_of_name(value, place)}
+            yield from (PrivateValue((*keys, place), PrivateKind.SECRET, 1) for place in sorted(named_places))
+            below = [((*keys, place), each) for place, each in enumerate(value) if isinstance(each, (str, dict, list))]
+            stack += (each for each in reversed(below) if each[0][-1] not in named_places)
 
 
 def _count_variables(key: str | int, value: Any) -> int:
     """Count the variables of a value that is an environment, 0 for any other value."""
     if not isinstance(value, (dict, list, str)) or not value:
         return 0
+    is_named = isinstance(key, str) and _is_environment_key(key)
+    if isinstance(value, str) and not is_named and not _may_be_environment(value):
+        return 0
     names = _list_variables(value)
-    is_named = isinstance(key, str) and re.sub(r"[^a-z]", "", key.lower()) in _ENVIRONMENT_KEYS
-    if (is_named and any(map(str.isupper, names))) or len(_USUAL_VARIABLES.intersection(names)) >= _MIN_USUAL_VARIABLES:
+    usual = len(_USUAL_VARIABLES.intersection(map(str.upper, names)))
+    exact = len(_USUAL_VARIABLES.intersection(names))
+    if (
+        (is_named and (usual or any(map(str.isupper, names))))
+        or exact >= _MIN_USUAL_VARIABLES
+        or usual >= _MIN_LOWER_VARIABLES
+    ):
         return len(names)
     return 0
 
 
+def _is_environment_key(key: str) -> bool:
+    return "env" in key.lower() and _ENVIRONMENT_KEY.search(split_words(key)) is not None
+
+
+def _may_be_environment(text: str) -> bool:
+    """Tell, quickly, whether a text may name enough usual variables."""
+    if text.count("=") + text.count(":") < _MIN_USUAL_VARIABLES and not text.lstrip().startswith("["):
+        return False
+    upper = text.upper()
+    return sum(name in upper for name in _USUAL_VARIABLES) >= _MIN_USUAL_VARIABLES
+
+
 def _list_variables(value: dict[str, Any] | list[Any] | str) -> list[str]:
-    """List the names of a mapping of texts, or of a list or text of NAME=value."""
+    """List the names of a mapping of texts, of pairs, of objects with a name and a value, or of NAME=value."""
     if isinstance(value, dict):
         return [name for name, text in value.items() if not isinstance(text, (dict, list))]
-    lines: Iterable[Any] = re.split(r"[\n\0]", value[:_MAX_TEXT]) if isinstance(value, str) else value
-    matches = [_ASSIGNMENT.match(line) for line in lines if isinstance(line, str)]
-    return [match[1] for match in matches if match is not None]
+    if isinstance(value, str):
+        return _list_variables_of_text(value)
+    names: list[str] = []
+    for each in value:
+        if isinstance(each, str):
+            match = _ASSIGNMENT.match(each)
+            names += [match[1]] if match is not None else []
+        elif isinstance(each, dict):
+            named = next((each[key] for key in _NAME_KEYS if isinstance(each.get(key), str)), None)
+            names += [named] if named is not None and not each.keys().isdisjoint(_VALUE_KEYS) else []
+        elif isinstance(each, list) and len(each) == 2 and isinstance(each[0], str):
+            names.append(each[0])
+    return names
 
 
-def _is_secret(key: str | int, value: str) -> bool:
-    if len(value) < _MIN_SECRET_LENGTH or _REMOVED_VALUE.fullmatch(value):
+def _list_variables_of_text(text: str) -> list[str]:
+    """List the variables that a text assigns, in the form of a shell, of Python or of JSON."""
+    parsed = _parse_json(text)
+    if isinstance(parsed, (dict, list)):
+        return _list_variables(parsed)
+    assigned = _ASSIGNMENT.findall(text) if "=" in text else []
+    if ":" in text:
+        known = {*assigned}
+        assigned += [name for name in _USUAL_NAME.findall(text) if name not in known]
+    return assigned
+
+
+def _parse_json(text: str) -> Any:
+    """Parse a text that is a JSON object or list; None for any other."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return None
+
+
+def _is_secret(keys: tuple[str | int, ...], value: Any, depth: int) -> bool:
+    """Tell whether a value is a secret by its key, by its own form, or by what the JSON in a text holds."""
+    key = keys[-1]
+    if isinstance(key, str) and not (len(keys) == 1 and key in KNOWN_KEYS):
+        if has_known_form(key):
+            return True
+        name = rate_name(key) if isinstance(value, (str, int, dict, list)) else SecretName.NONE
+        if name and holds_secret(value, name):
+            return True
+    if not isinstance(value, str):
         return False
-    if isinstance(key, str) and _SECRET_KEY.search(_split_words(key)):
-        return True
-    return _SECRET_VALUE.search(value[:_MAX_TEXT]) is not None
+    if depth < _MAX_JSON_DEPTH:
+        parsed = _parse_json(value)
+        if isinstance(parsed, (dict, list)):
+            return next(_walk("", parsed, depth + 1), None) is not None
+    return has_secret(value)
 
 
-def _split_words(key: str) -> str:
-    """Return a key in lower case with `_` between words: "apiKey" is "api_key"."""
-    return re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key[:200]).lower())
+def _find_named_value(value: dict[str, Any]) -> str | None:
+    """Find the key of the value in an object such as {"name": "API_KEY", "value": …}; None where it is no secret."""
+    name = next((value[key] for key in _NAME_KEYS if isinstance(value.get(key), str)), None)
+    rating = SecretName.NONE if name is None else rate_name(name)
+    return next((key for key in _VALUE_KEYS if rating and key in value and holds_secret(value[key], rating)), None)
+
+
+def _is_value_of_name(values: list[Any], place: int) -> bool:
+    """Tell whether an item is the secret of the item before it: of an option, or of the name in a pair."""
+    name = values[place - 1]
+    if not isinstance(name, str) or not (name.startswith("-") or len(values) == 2):
+        return False
+    rating = rate_name(name)
+    return bool(rating) and not str(values[place]).startswith("-") and holds_secret(values[place], rating)
 
 
 def remove_private_values(values: Mapping[str, Any], private: Sequence[PrivateValue]) -> dict[str, Any]:

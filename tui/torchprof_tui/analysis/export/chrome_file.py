@@ -27,11 +27,12 @@ _OF_ONE_RANK = ("distributedInfo", "traceName", "trace_id")
 
 @dataclass(frozen=True, slots=True)
 class ChromeFile:
-    """What was written: `entries` of `traceEvents`; `skipped_keys` and `private_values` as in `SliceResult`."""
+    """What was written: `entries` of `traceEvents`; the other fields as in `SliceResult`."""
 
     entries: int
     skipped_keys: tuple[str, ...]
     private_values: tuple[PrivateValue, ...]
+    kept_keys: tuple[str, ...]
 
 
 def write_chrome_file(trace: Trace, out: Path, keep_private: bool = False) -> ChromeFile:
@@ -47,7 +48,7 @@ def write_chrome_file(trace: Trace, out: Path, keep_private: bool = False) -> Ch
             return _write_ranks(trace.merged_ranks, file, keep_private)
         kept = np.ones(len(map_entries_to_events(trace)), np.bool_)
         left_out = write_document(trace, kept, {}, file, keep_private)
-        return ChromeFile(len(kept), left_out.skipped_keys, left_out.private_values)
+        return ChromeFile(len(kept), left_out.skipped_keys, left_out.private_values, left_out.kept_keys)
 
 
 def _write_ranks(ranks: Ranks, file: IO[bytes], keep_private: bool) -> ChromeFile:
@@ -66,7 +67,8 @@ def _write_ranks(ranks: Ranks, file: IO[bytes], keep_private: bool) -> ChromeFil
             separator = b",\n  "
             count += 1
     file.write(b"\n  ]\n}\n")
-    return ChromeFile(count, (*left_out.skipped_keys, *_list_keys_of_others(ranks.all)), left_out.private_values)
+    skipped = (*left_out.skipped_keys, *_list_keys_of_others(ranks.all))
+    return ChromeFile(count, skipped, left_out.private_values, left_out.kept_keys)
 
 
 def _read_entries(ranks: Ranks) -> Iterator[dict[str, Any]]:

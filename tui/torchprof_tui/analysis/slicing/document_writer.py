@@ -15,6 +15,7 @@ import orjson
 from torchprof_tui.analysis.completeness.private_metadata import (
     PrivateValue,
     find_private_values,
+    list_unknown_keys,
     remove_private_values,
 )
 from torchprof_tui.analysis.slicing.entry_survey import get_text_index, read_chunks
@@ -31,10 +32,14 @@ _GZIP_LEVEL = 6
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What of a file's top-level keys was not written: whole keys, and private values below kept ones."""
+    """What of a file's top-level keys was not written: whole keys, and private values below kept ones.
+
+    `kept_keys`: those written whose content no known writer determines; a search found nothing private in them.
+    """
 
     skipped_keys: tuple[str, ...] = ()
     private_values: tuple[PrivateValue, ...] = ()
+    kept_keys: tuple[str, ...] = ()
 
 
 @contextlib.contextmanager
@@ -66,11 +71,13 @@ def write_document(
 def write_header(trace: Trace, header: Mapping[str, Any], file: IO[bytes], keep_private: bool) -> LeftOut:
     """Write top-level keys and the large keys of a trace, each followed by a comma; return what was left out."""
     private = [] if keep_private else find_private_values(header)
-    for key, value in remove_private_values(header, private).items():
+    written = remove_private_values(header, private)
+    kept = [] if keep_private else list_unknown_keys(written)
+    for key, value in written.items():
         if key != "traceEvents":  # a second key of that name, whose value is no list
             file.write(b"  %b: %b,\n" % (orjson.dumps(key), dump_bounded(value)))
     if trace.large_keys is None:
-        return LeftOut((), tuple(private))
+        return LeftOut((), tuple(private), tuple(kept))
     skipped = [*trace.large_keys.oversized]
     for key in trace.large_keys.spans:
         text = _normalize_value(trace.large_keys.read_text(key))
@@ -85,7 +92,8 @@ def write_header(trace: Trace, header: Mapping[str, Any], file: IO[bytes], keep_
             text = dump_bounded(value[key]) if key in value else b""
         if text:
             file.write(b"  %b: %b,\n" % (orjson.dumps(key), text))
-    return LeftOut(tuple(skipped), tuple(private))
+            kept += [] if keep_private else list_unknown_keys([key])
+    return LeftOut(tuple(skipped), tuple(private), tuple(kept))
 
 
 def _normalize_value(text: bytes) -> bytes | None:

@@ -109,7 +109,8 @@ class SliceResult:
 
     `first_start`: start of the slice's first event in the whole trace, ns. `skipped_keys`: keys of the file that are
     not in the slice, because they exceed the size kept in memory (`text/large_values.py`) or could not be read.
-    `private_values`: environment variables and secrets of the file that are not in the slice.
+    `private_values`: environment variables and secrets of the file that are not in the slice. `kept_keys`: as in
+    `LeftOut`.
     """
 
     path: Path
@@ -120,6 +121,7 @@ class SliceResult:
     first_start: int
     skipped_keys: tuple[str, ...] = ()
     private_values: tuple[PrivateValue, ...] = ()
+    kept_keys: tuple[str, ...] = ()
 
     @property
     def left_out(self) -> list[str]:
@@ -163,6 +165,7 @@ def write_slice(
         first_start=int(starts.min()) if len(starts) else t0,
         skipped_keys=left_out.skipped_keys,
         private_values=left_out.private_values,
+        kept_keys=left_out.kept_keys,
     )
 
 

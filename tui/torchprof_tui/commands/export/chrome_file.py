@@ -13,4 +13,4 @@ from torchprof_tui.trace.model.trace import Trace
 def write(trace: Trace, out: Path, options: argparse.Namespace) -> ExportResult:
     """Write a trace as a Chrome trace file. Raises OutputError, OSError, LookupError."""
     written = write_chrome_file(trace, out, options.keep_metadata)
-    return ExportResult(written.entries, "entries", written.skipped_keys, written.private_values)
+    return ExportResult(written.entries, "entries", written.skipped_keys, written.private_values, written.kept_keys)

@@ -21,13 +21,14 @@ class ExportResult:
     """What was written: `count` things called `unit` ("events", "entries", "stacks").
 
     `left_out`: what the file does not hold, for stderr. `private_values`: environment variables and secrets that it
-    does not hold.
+    does not hold. `kept_keys`: metadata in it of which only a search says that it holds none.
     """
 
     count: int
     unit: str
     left_out: tuple[str, ...] = ()
     private_values: tuple[PrivateValue, ...] = ()
+    kept_keys: tuple[str, ...] = ()
 
 
 Writer = Callable[["Trace", Path, argparse.Namespace], ExportResult]

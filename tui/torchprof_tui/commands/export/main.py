@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"-o: {error}") from error
     if result.left_out:
         print(clean(f"torchprof-tui: left out: {', '.join(result.left_out)}"), file=sys.stderr)
-    report_private_values(result.private_values)
+    report_private_values(result.private_values, result.kept_keys)
     size = out.stat().st_size
     if options.json:
         answer = Export(

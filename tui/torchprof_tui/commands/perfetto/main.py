@@ -14,8 +14,8 @@ import socket
 import tempfile
 from pathlib import Path
 
-from torchprof_tui.analysis.export.chrome_file import write_chrome_file
-from torchprof_tui.analysis.slicing.slice_writer import SliceError, write_slice
+from torchprof_tui.analysis.export.chrome_file import ChromeFile, write_chrome_file
+from torchprof_tui.analysis.slicing.slice_writer import SliceError, SliceResult, write_slice
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.private_values import report_private_values
@@ -51,12 +51,12 @@ def write_copy(trace: Trace, times: tuple[int, int] | None, file: Path, keep_pri
     """Write what is to be served: the range `times` in ns, None for all. Raises UsageError."""
     try:
         if times is None:
-            private_values = write_chrome_file(trace, file, keep_private).private_values
+            written: ChromeFile | SliceResult = write_chrome_file(trace, file, keep_private)
         else:
-            private_values = write_slice(trace, *times, file, keep_private=keep_private).private_values
+            written = write_slice(trace, *times, file, keep_private=keep_private)
     except (SliceError, LookupError, OutputError) as error:
         raise UsageError(f"{trace.label}: {error.args[0] if error.args else error}") from error
-    report_private_values(private_values)
+    report_private_values(written.private_values, written.kept_keys)
 
 
 def find_step_range(trace: Trace, number: int) -> tuple[int, int]:

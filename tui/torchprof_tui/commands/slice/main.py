@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"{trace.label}: {error.args[0]}") from error
     if rank is not None and options.rank is None:
         print(f"{rank.label}; another: --rank N", file=sys.stderr)
-    report_private_values(sliced.private_values)
+    report_private_values(sliced.private_values, sliced.kept_keys)
     if options.json:
         print_answer(build_slice(trace, options.output, sliced))
         return 0

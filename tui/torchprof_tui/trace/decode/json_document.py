@@ -237,7 +237,7 @@ class JsonDocument:
         if values is None:
             values, kinds = repair_piece(text) or ([], {})
             for kind in kinds:
-                self._tally.add(kind, f"in the value of {excerpt(key)}: {excerpt(text)}")
+                self._tally.add(kind, f"in the value of {excerpt(key)}")
         if len(values) == 1:
             self._large_keys.remove_key(key)
             value = values[0]
@@ -246,7 +246,7 @@ class JsonDocument:
                 value = limit_nesting(value)
             self.header[key] = value
         elif key:
-            self._tally.add(UNREADABLE_HEADER, f"the value of {excerpt(key)}: {excerpt(text)}")
+            self._tally.add(UNREADABLE_HEADER, f"the value of {excerpt(key)}")
 
     def _check_trailing_text(self) -> None:
         window = self._window
