@@ -78,6 +78,7 @@ def test_found(header: dict[str, Any], expected: list[tuple[str, str, int]]) -> 
         {"argv": ["train.py", "--max-tokens", "4096", "--tokenizer=gpt2", "--key-bits", "abcdefgh", "-p", "8080"]},
         {"note": "the next token: prediction; password=$PASSWORD, api_key=<your key>, secret: null"},
         {"code": "def f(authkey: bytes):\n    self.authkey = authkey\n    cookie = make(cookie)\n"},
+        {"secretary": "abcdefgh", "code": "REGISTRY_KEY = ('Software')\nregistry_key = cls.REGISTRY_KEY_DEBUG\n"},
         {"requirements": "google-auth==2.40.3\nkeyring==1.0", "shape": {"user": 1, "path": 2}},
         {"os_release": {"NAME": "Ubuntu", "VERSION": "22.04", "HOME_URL": "https://www.ubuntu.com/"}},
         {"INFO": ["INFO:2024-02-08 10:38:45 948300:948300 CuptiActivityProfiler.cpp:835] Enabling GPU tracing"]},
@@ -110,6 +111,7 @@ KUBERNETES = [{"name": "PATH", "value": "/bin"}, {"name": "API", "valueFrom": {"
         ({"x": {"path": "/bin", "home": "/", "user": "me", "shell": "sh", "a": VALUE}}, "x"),
         *(({name: VALUE}, name) for name in ("DB_PASS", "PGPASSWORD", "SLACK_TOKEN", "VAULT_TOKEN", "REDIS_AUTH")),
         *(({name: VALUE}, name) for name in ("access_tokens", "apikeys", "API_KEY_2", "GH_PAT", "npm_config__auth")),
+        *(({name: VALUE}, name) for name in ("KAGGLE_KEY", "LDAP_BIND_PW", "KRB5_KEYTAB")),
         # Without the splitting of words none of these is found.
         *(({name: VALUE}, name) for name in ("hfToken", "dbPass", "redisAuth", "HFToken", "proxyPwd", "sessionCookie")),
         *(({name: VALUE}, name) for name in ("clientSecret", "accessToken", "dbPassword", "privateKey", "awsCreds")),

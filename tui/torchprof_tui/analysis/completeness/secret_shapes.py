@@ -24,8 +24,8 @@ class SecretName(IntEnum):
 
 
 _CERTAIN_NAME = compile_later(
-    r"passw(or)?ds?|passwd|passphrase|passcode|secret|credential|connection_?str|private_?keys?$"
-    r"|(^|_)(creds?|pwds?|authorization|cookies?|jwt|id_rsa|bearer|dsn|fernet|api_?keys?)(_|$)"
+    r"passw(or)?ds?|passwd|passphrase|passcode|secret(?!ar)|credential|connection_?str|private_?keys?$"
+    r"|(^|_)(creds?|pwds?|pw|keytab|authorization|cookies?|jwt|id_rsa|bearer|dsn|fernet|api_?keys?)(_|$)"
     r"|(^|_)(access|auth|api|hf|github|gitlab|session|refresh|bot|personal|id)_?tokens?(_id|_value)?$"
     r"|(^|_)(api|app|application|access|priv|account|acct|signing|ssh|ssl|tls|gpg|pgp|encryption|decryption|master|service"
     r"|client|licen[cs]e|db|database|storage|auth|admin|root|deploy|server|consumer|subscription|hmac|aes|rsa|jwt|session"
@@ -90,6 +90,9 @@ _LONG_FORMS = (
     ("sntrys_", r"sntrys_[A-Za-z0-9+/=_]{40}"),
     ("sq0", r"\bsq0(?:csp|atp|idp)-[0-9A-Za-z_-]{22}"),
     ("-us", r"\b[0-9a-f]{32}-us[0-9]{1,2}\b"),
+    ("AKC", r"\bAKC[a-zA-Z0-9]{50}"),
+    ("aio_", r"\baio_[a-zA-Z0-9]{28}"),
+    (".", r"\b[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}"),
     ("AC", r"\bAC[a-f0-9]{32}\b"),
     ("SK", r"\bSK[a-f0-9]{32}\b"),
     ("AGE-SECRET-KEY-", r"AGE-SECRET-KEY-1[A-Z0-9]{50}"),
@@ -115,6 +118,9 @@ _OTHER_FORMS = (
     ("-Signature=", r"X-(?:Amz|Goog)-Signature=[A-Za-z0-9%+/=]{20}"),
     ("earer ", r"\b[Bb]earer\s{1,3}[A-Za-z0-9._~+/-]{16}"),
     ("asic ", r"\b[Bb]asic\s{1,3}(?=[A-Za-z]{0,300}(?:[0-9]|[a-z][A-Z]))[A-Za-z0-9+/]{12}"),
+    ("machine ", r"\bmachine\s{1,9}\S{1,100}\s{1,9}login\s{1,9}\S{1,100}\s{1,9}password\s"),
+    ("sshpass", r"\bsshpass\s{1,9}-p"),
+    ("$", r"\$(?:apr1|2[aby]|5|6)\$[A-Za-z0-9./$]{20}"),
     ("-u ", r"(?:^|\s)-u [^\s:]{1,100}:[^\s]{3}"),
     ("--user", r"(?:^|\s)--user[ =][^\s:]{1,100}:[^\s]{3}"),
 )
@@ -129,11 +135,13 @@ _MIN_FORM = 12
 
 _KEYWORDS = ("pass", "pwd", "secret", "cred", "token", "key", "auth", "cookie", "jwt", "dsn", "fernet", "connection")
 _KEYWORD = compile_later("|".join(_KEYWORDS))
-_KEYWORD_OF_NAME = compile_later(f"{'|'.join(_KEYWORDS)}|bearer|pat|sas|netrc|rsa|kubeconfig|webhook", re.IGNORECASE)
+_KEYWORD_OF_NAME = compile_later(
+    f"{'|'.join(_KEYWORDS)}|bearer|pat|pw|keytab|sas|netrc|rsa|kubeconfig|webhook", re.IGNORECASE
+)
 _NAME_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 _MAX_NAME = 64
 _ASSIGNED = compile_later(
-    r"([\w.-]{0,64})[\\\"'\]]{0,4}(?:\s{0,4}(=>|:=|=(?!=)|:)\s{0,4}|\s{1,4})[\\\"']{0,3}([^\s\"',;&|)}\]\\]{1,200})"
+    r"([\w.-]{0,64})[\\\"'\]]{0,4}(?:(\s{0,4}(?:=>|:=|=(?!=)|:)\s{0,4})|\s{1,4})[\\\"']{0,3}([^\s\"',;&|)}\]\\]{1,200})"
 )
 """What follows a keyword in text: the rest of the name, `=` or `:` unless it is an option, and the value."""
 
@@ -160,7 +168,8 @@ def rate_name(name: str) -> SecretName:
     words = re.sub(r"(?<=[a-z_])_?[0-9]{1,3}$", "", split_words(name).strip("_"))
     if _CERTAIN_NAME.search(words):
         return SecretName.CERTAIN
-    if _LIKELY_NAME.search(words) and not _TOKENIZER_NAME.search(words):
+    is_variable = name.isupper() and words.endswith("_key")  # of environment variables, any key
+    if (is_variable or _LIKELY_NAME.search(words)) and not _TOKENIZER_NAME.search(words):
         return SecretName.LIKELY
     return SecretName.NONE
 
@@ -233,8 +242,10 @@ def _is_assigned_secret(name: str, separator: str | None, value: str) -> bool:
     rating = rate_name(name)
     if rating is SecretName.NONE or (separator is None and (not name.startswith("-") or value.startswith("-"))):
         return False
-    if separator == ":" and rating is SecretName.LIKELY and not any(map(str.isdigit, value)):
-        return False  # prose
+    # Prose (`the next token: …`) and source code (`REGISTRY_KEY = …`) have no digits there.
+    is_assigned = separator in (None, "=")
+    if not is_assigned and rating is SecretName.LIKELY and not any(map(str.isdigit, value)):
+        return False
     # Source code and manuals: `key = make_key()`, `password=self.password`, `token: str`, `password=<yours>`.
     if "(" in value or value.startswith("<") or _TYPE_NAME.fullmatch(value) or name.endswith(value.rpartition(".")[2]):
         return False
