@@ -87,6 +87,22 @@ def test_events_are_found_after_an_unreadable_header(before: str) -> None:
     assert problems.UNREADABLE_HEADER in count_problems(decoded)
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        '"env": {"TOKEN": "a_secret",, },',
+        '"env": "a_secret" "b",',
+        '"env": {"TOKEN": a_secret},',
+        '"a": 1, TOKEN=a_secret, "b": 1,',
+        "TOKEN: a_secret,",
+    ],
+)
+def test_problems_quote_no_damaged_header(header: str) -> None:
+    decoded = decode_text(trace_text(entry_text(1), before=header))
+    assert decoded.problems
+    assert not any("a_secret" in problem.example for problem in decoded.problems)
+
+
 def test_a_trace_inside_something_else_is_found() -> None:
     decoded = decode_text(
         b'{"profile": {"kind": "x", "traceEvents": [' + entry_text().encode() + b'], "y": 2}, "z": 3}'

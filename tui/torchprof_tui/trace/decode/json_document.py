@@ -158,7 +158,7 @@ class JsonDocument:
             self._tally.add(CUT_SHORT, f"the file ends at byte {window.base + len(window.text)}, inside a key")
             window.position = len(window.text)
             return None
-        where = f"at byte {window.offset}: {excerpt(window.text[window.position : window.position + 400])}"
+        where = f"at byte {window.offset}"
         if not self._list_count:
             if window.ended and _TRUNCATED_KEY.fullmatch(window.text, window.position):
                 raise TraceError(
