@@ -103,6 +103,7 @@ def test_every_setting_is_read(config: Path) -> None:
         ('theme = "\\u001b[31m"', 'theme: must be "dark" or "light", not "·[31m"'),
         ("theme", "not TOML: "),
         ("a = " + "[" * 5000, "nested too deeply"),
+        ("a." * 20_000 + "b = 1", "line 1 has more than 200 dots"),
         ("#" * MAX_BYTES + "##", "larger than 64 KiB"),
     ],
 )

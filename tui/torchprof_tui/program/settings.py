@@ -26,6 +26,9 @@ from torchprof_tui.trace.core.typed_json import Path as PathText
 from torchprof_tui.trace.core.typed_json import read_small_file
 
 MAX_BYTES = 64 << 10
+MAX_DOTS = 200
+"""Dots in one line: the parser takes time in proportion to the square of a dotted key's parts."""
+
 MAX_KEYS = 500
 """Remapped keys, at most: there are some 200 bindings."""
 
@@ -171,6 +174,9 @@ def write_commented_file(path: Path) -> None:
 def _parse_toml(data: bytes) -> dict[str, Any]:
     # Python 3.10 has no tomllib; tomli is the same parser.
     parser = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    for number, line in enumerate(data.splitlines(), 1):
+        if line.count(b".") > MAX_DOTS and not line.lstrip().startswith(b"#"):
+            raise UnreadableFileError(f"line {number} has more than {MAX_DOTS} dots")
     try:
         document: dict[str, Any] = parser.loads(data.decode("utf-8"))
     except UnicodeDecodeError as error:

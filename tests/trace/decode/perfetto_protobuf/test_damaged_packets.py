@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import random
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,8 +18,10 @@ from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import CUT_SHORT, UNREADABLE_ENTRY
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.decode.perfetto_protobuf.packet_chunks import PACKET_TAG, PacketChunker, looks_like_packets
+from torchprof_tui.trace.decode.perfetto_protobuf.protobuf_decoder import spread_changes
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.perfetto_protobuf.track_table import Track, TrackTable
 from torchprof_tui.trace.perfetto_protobuf.wire_format import WireError, parse_varint
 from torchprof_tui.trace.sources.open import open_source
 
@@ -167,3 +171,37 @@ def test_packets_are_those_of_a_plain_loop_whatever_they_contain(
         for at, begin in zip(chunk.tag.tolist(), chunk.begin.tolist(), strict=True)
     ]
     assert found == list_packets(whole)
+
+
+class CountedTracks(dict[int, Track]):
+    """Counts how often all tracks are visited."""
+
+    visits = 0
+
+    def values(self) -> Any:
+        self.visits += 1
+        return super().values()
+
+
+def test_tracks_are_resolved_in_linear_time() -> None:
+    """Each track of the profiler's process was compared with all others."""
+    table = TrackTable(CountedTracks())
+    for uuid in range(1, 200):
+        table.tracks[uuid] = Track(thread=("2147483647", str(uuid), ""))
+    assert table.resolve().ids[7] == ("2147483647", "7")
+    assert table.tracks.visits <= 2  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_packet_has_the_latest_table_of_its_sequence(seed: int) -> None:
+    draw = random.Random(seed)
+    sequence = [draw.randrange(4) * 10 for _ in range(draw.randrange(1, 60))]
+    sequences = sorted(set(sequence))
+    before = list(range(len(sequences)))
+    changes = [(index, 100 + index) for index in range(len(sequence)) if draw.random() < 0.3]
+    now, expected = dict(zip(sequences, before, strict=True)), []
+    for index, one in enumerate(sequence):
+        now[one] = dict(changes).get(index, now[one])
+        expected.append(now[one])
+    found = spread_changes(np.array(sequence), sequences, before, changes)
+    assert found.tolist() == expected

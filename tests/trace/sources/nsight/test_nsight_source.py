@@ -335,6 +335,41 @@ def test_no_more_rows_than_the_file_can_hold(tmp_path: Path, monkeypatch: pytest
     assert "more rows than the file can hold" in examples[0]
 
 
+@pytest.mark.parametrize("table", ["StringIds", "NVTX_EVENTS"])
+def test_no_more_text_than_the_file_can_hold(tmp_path: Path, table: str) -> None:
+    """A column that is added with a default has that value in every row: gigabytes, from a small file."""
+    path = literal(SCHEMA_2025).write(tmp_path / "r.sqlite")
+    column = "value" if table == "StringIds" else "text"
+    rows = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 2000)"
+    key = "id" if table == "StringIds" else "start"
+    sql(
+        path,
+        f"ALTER TABLE {table} DROP COLUMN {column}",
+        f"INSERT INTO {table} ({key}) {rows} SELECT x + 1000000 FROM c",
+        f"ALTER TABLE {table} ADD COLUMN {column} TEXT DEFAULT '{'A' * 100_000}'",
+    )
+    damage = [each.example for each in load_trace(str(path), cache=False).problems if each.kind == DAMAGED_TABLE]
+    assert damage == [f"{table}: after 0 rows: more text than the file can hold"]
+
+
+def test_binary_values_are_not_read(tmp_path: Path) -> None:
+    path = literal(SCHEMA_2025).write(tmp_path / "r.sqlite")
+    sql(path, "UPDATE StringIds SET value = zeroblob(1000000)")
+    export = export_file.ExportFile("r.sqlite", path)
+    assert {value for rows in export.fetch("StringIds", ("value",)) for (value,) in rows} == {b"\0"}
+    export.close()
+
+
+def test_a_table_that_takes_too_long_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = literal(SCHEMA_2025).write(tmp_path / "r.sqlite")
+    export = export_file.ExportFile("r.sqlite", path)
+    monkeypatch.setattr(export_file, "_STEPS_PER_CHECK", 1)
+    export._max_seconds = -1.0
+    assert list(export.fetch("StringIds", ("id", "value"))) == []
+    assert export.damage == ["StringIds: after 0 rows: it takes too long"]
+    export.close()
+
+
 def test_only_as_a_plain_file(tmp_path: Path) -> None:
     path = literal(SCHEMA_2025).write(tmp_path / "r.sqlite")
     with path.open("rb") as stream, pytest.raises(TraceError, match="only as a plain file on this machine"):

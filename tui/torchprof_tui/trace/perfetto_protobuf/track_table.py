@@ -62,18 +62,20 @@ class TrackTable:
         """Give every track the pid and tid under which its events are shown."""
         resolved = ResolvedTracks()
         taken: set[tuple[str, str]] = set()
+        profiler = (_PROFILER_PID, _PROFILER_NAME)
+        pids = {_PROFILER_PID: "-1"} if any(track.process == profiler for track in self.tracks.values()) else {}
         for uuid, track in self.tracks.items():
             if track.thread is not None:
                 pid, tid, name = track.thread
-                resolved.ids[uuid] = self._find_pid(pid), tid
+                resolved.ids[uuid] = pids.get(pid, pid), tid
                 taken.add(resolved.ids[uuid])
                 resolved.thread_names[resolved.ids[uuid]] = name or track.name
             elif track.process is not None:
-                pid = self._find_pid(track.process[0])
+                pid = pids.get(track.process[0], track.process[0])
                 resolved.process_names[pid] = track.process[1] or track.name
         for uuid, track in self.tracks.items():
             if track.thread is None:
-                resolved.ids[uuid] = self._find_free_ids(uuid, track, taken)
+                resolved.ids[uuid] = self._find_free_ids(uuid, track, taken, pids)
                 taken.add(resolved.ids[uuid])
                 if not track.is_counter:
                     resolved.thread_names[resolved.ids[uuid]] = track.name
@@ -84,21 +86,21 @@ class TrackTable:
         track = self.tracks.get(uuid)
         return track.name if track is not None and track.name else f"counter {uuid}"
 
-    def _find_pid(self, pid: str) -> str:
-        is_profiler = pid == _PROFILER_PID and any(
-            track.process == (pid, _PROFILER_NAME) for track in self.tracks.values()
-        )
-        return "-1" if is_profiler else pid
+    def _find_free_ids(
+        self, uuid: int, track: Track, taken: set[tuple[str, str]], pids: dict[str, str]
+    ) -> tuple[str, str]:
+        """Find a pid and a tid, its name, for a track that is no thread: none that another track has.
 
-    def _find_free_ids(self, uuid: int, track: Track, taken: set[tuple[str, str]]) -> tuple[str, str]:
-        """Find a pid and a tid, its name, for a track that is no thread: none that another track has."""
+        `pids`: the shown pid by the described one, where they differ.
+        """
         pid = ""
         ancestor: Track | None = track
         for _ in range(_MAX_PARENTS):
             if ancestor is None:
                 break
             if ancestor.process is not None or ancestor.thread is not None:
-                pid = self._find_pid((ancestor.process or ancestor.thread or ("",))[0])
+                pid = (ancestor.process or ancestor.thread or ("",))[0]
+                pid = pids.get(pid, pid)
                 break
             ancestor = self.tracks.get(ancestor.parent)
         name = "" if track.process is not None else track.name or str(uuid)

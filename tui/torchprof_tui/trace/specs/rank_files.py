@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.core.readable import read_begin
 from torchprof_tui.trace.specs.address import LOCAL_TRACE_SUFFIXES, ListedTrace, is_remote
 from torchprof_tui.trace.specs.rank_names import rank_in_name, says_position
 from torchprof_tui.trace.specs.runs_by_name import group_recordings
@@ -164,8 +165,7 @@ _PACKET_TAG = b"\x0a"
 def read_trace_head(path: str) -> TraceHead:
     """Read the beginning of a file. Of an unreadable file, all fields are empty."""
     try:
-        with open(path, "rb") as file:
-            start = file.read(HEAD_BYTES)
+        start = read_begin(path, HEAD_BYTES)
     except OSError:
         return TraceHead(False, None, None)
     if start[:2] == b"\x1f\x8b":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import gzip
+import io
 import zlib
 from array import array
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from torchprof_tui.analysis.memory.snapshots.primitive_pickle import (
 )
 from torchprof_tui.trace.core.arrays import I8, I64, Bool
 from torchprof_tui.trace.core.errors import TraceError, quote_file
+from torchprof_tui.trace.core.readable import read_begin
 
 
 class BlockState(IntEnum):
@@ -142,18 +144,17 @@ _MAX_CONTAINER_SHARE = 0.25
 """Share of bytes that may begin a container; of torch's own files it is below 0.05. An empty list takes 64 bytes."""
 
 _GZIP = b"\x1f\x8b"
+_HEAD_BYTES = 1 << 16
 _NO_FRAMES: tuple[Any, ...] = ()
 
 
 def is_snapshot_file(path: str | Path) -> bool:
     """Return whether a local file starts as a pickle, also a compressed one. False where it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            head = file.read(2)
-            if head == _GZIP:
-                file.seek(0)
-                with gzip.open(file) as text:
-                    head = text.read(2)
+        head = read_begin(path, _HEAD_BYTES)
+        if head.startswith(_GZIP):
+            with gzip.open(io.BytesIO(head)) as text:
+                head = text.read(2)
     except (OSError, EOFError, zlib.error, ValueError):
         return False
     return starts_as_pickle(head)

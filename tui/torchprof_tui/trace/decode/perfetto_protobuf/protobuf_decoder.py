@@ -148,14 +148,11 @@ class ProtobufDecoder:
         """Take over what packets of the chunk say about others; returns the table of each, or that of all."""
         is_state = (field_number < 64) & _STATE[field_number & 63]
         is_state |= (field_number == Packet.FLAGS) & (value & np.uint64(FLAG_STATE_CLEARED) != 0)
-        changes: list[tuple[int, int, int]] = []
+        changes: list[tuple[int, int]] = []
         location = make_location(number, 0)
         lowest, highest = int(sequence.min()), int(sequence.max())
         sequences = [lowest] if lowest == highest else np.unique(sequence).tolist()
-        before = {one: self._context.find_last_table(one, location) for one in sequences}
-        table: I64 | int = before[lowest]
-        if len(sequences) > 1:
-            table = np.array([before[one] for one in sequences], np.int64)[np.searchsorted(sequences, sequence)]
+        before = [self._context.find_last_table(one, location) for one in sequences]
         for index in np.unique(message[is_state]).tolist():
             begin, end = int(chunk.begin[index]), int(chunk.end[index])
             try:
@@ -163,15 +160,9 @@ class ProtobufDecoder:
             except WireError:
                 self._report_unreadable(chunk, index)
                 continue
-            changes.append((index, int(sequence[index]), now))
-        for index, one, now in changes:
-            if now != before[one]:
-                before[one] = now
-                table = np.full(len(sequence), table, np.int64) if isinstance(table, int) else table
-                table[index:][sequence[index:] == one] = now
-        if not isinstance(table, int) and (table == table[0]).all():
-            return int(table[0])
-        return table
+            changes.append((index, now))
+        tables = spread_changes(sequence, sequences, before, changes)
+        return int(tables[0]) if (tables == tables[0]).all() else tables
 
     def _mark_mixed(self, packets: ChunkPackets) -> None:
         """Mark packets with events of several kinds as slow."""
@@ -342,6 +333,23 @@ class ProtobufDecoder:
             context_path=path,
             context_checksum=checksum,
         )
+
+
+def spread_changes(sequence: I64, sequences: list[int], before: list[int], changes: list[tuple[int, int]]) -> I64:
+    """Return the table of each packet: the latest of its sequence. int64[n].
+
+    `sequence` int64[n]: of each packet; `sequences`: all of them, ascending; `before`: the table that each has before
+    the first packet; `changes`: index of a packet and the table that its sequence has from there on, ascending.
+    """
+    count = len(sequence)
+    rank = np.searchsorted(sequences, sequence)
+    index, now = np.array(changes, np.int64).reshape(-1, 2).T
+    # By sequence, then by packet: before the first packet of a sequence is the table that it has at first.
+    keys = np.concatenate([np.arange(len(sequences)) * (count + 1), rank[index] * (count + 1) + index + 1])
+    tables = np.concatenate([np.array(before, np.int64), now])
+    order = np.argsort(keys, kind="stable")
+    found: I64 = tables[order][np.searchsorted(keys[order], rank * (count + 1) + np.arange(count) + 1, "right") - 1]
+    return found
 
 
 def _fit(value: int | None, missing: int) -> int:

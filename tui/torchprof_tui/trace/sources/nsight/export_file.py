@@ -3,6 +3,10 @@
 The file is data of unknown origin: it is opened read-only and immutable, only ordinary tables are read, by statements
 that this module writes, and nothing in the file can add to them (views, triggers, virtual tables, functions). Tables
 and columns come and go between versions, so both are looked up; a column that is missing reads as NULL.
+
+Time and memory are in proportion to the size of the file. A small one can hold any amount of text all the same: a
+column that was added with a long default, or rows that share the pages of one long value. So the rows, the text and the
+time of each table are limited, texts are cut as they arrive, and binary values, which no column has, as one byte.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,8 +35,14 @@ MIN_ROW_BYTES = 4
 """The shortest row that SQLite stores. A table cannot have more rows than the file has room for, unless its pages refer
 to each other again and again."""
 
-_MAX_SCHEMA_STEPS = 100
-"""Times 100,000 steps of SQLite's machine, to read the schema: that of nsys takes some thousands."""
+_MAX_TEXT_SHARE = 2
+"""Bytes of text that are read of one table, at most, by bytes of the file: UTF-8 takes up to 1.5 times UTF-16."""
+
+_STEPS_PER_CHECK = 100_000
+"""Steps of SQLite's machine after which the time is looked at: some ms."""
+
+_MIN_SECONDS, _SECONDS_PER_BYTE = 10.0, 1e-6
+"""CPU time in SQLite for one table, at most. Real tables take a hundredth of a second per MB."""
 
 MAX_TEXT = 16_384
 """Characters of a name that are kept: the longest names of kernels have some thousands."""
@@ -42,6 +53,7 @@ _SIGNS = ("StringIds", "META_DATA_EXPORT", "TARGET_INFO_SYSTEM_ENV", "CUPTI_ACTI
 _ALLOWED_ACTIONS = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_PRAGMA))
 
 _MAX_COLUMNS = 2000
+_MAX_BYTES_PER_CHARACTER = 4
 _MAX_VALUE_BYTES = 1 << 26
 
 
@@ -55,7 +67,11 @@ class ExportFile:
         self.spec = spec
         self.damage: list[str] = []
         self._refuse_unfinished(path)
-        self._max_rows = path.stat().st_size // MIN_ROW_BYTES
+        size = path.stat().st_size
+        self._max_rows = size // MIN_ROW_BYTES
+        self._max_text_bytes = size * _MAX_TEXT_SHARE
+        self._max_seconds = _MIN_SECONDS + size * _SECONDS_PER_BYTE
+        self._text_bytes = 0
         try:
             self._connection = sqlite3.connect(
                 f"file:{quote(os.fspath(path.absolute()))}?mode=ro&immutable=1", uri=True, check_same_thread=False
@@ -91,17 +107,25 @@ class ExportFile:
         known = self._columns.get(table)
         if known is None:
             return
-        names = ", ".join(f'"{column}"' if column in known else "NULL" for column in columns)
-        count = 0
+        names = ", ".join(_select(column) if column in known else "NULL" for column in columns)
+        count, seconds = 0, 0.0
+        self._text_bytes = 0
         try:
             cursor = self._connection.execute(f'SELECT {names} FROM "{table}"')
-            while rows := cursor.fetchmany(ROWS_PER_FETCH):
+            while True:
+                began = time.thread_time()
+                self._limit_time(began + self._max_seconds - seconds)
+                rows = cursor.fetchmany(ROWS_PER_FETCH)
+                seconds += time.thread_time() - began
+                if not rows:
+                    break
                 count += len(rows)
                 if count > self._max_rows:
                     raise sqlite3.DatabaseError("more rows than the file can hold")
                 yield rows
         except (sqlite3.Error, OverflowError) as error:
-            self.damage.append(f"{table}: after {count:,} rows: {excerpt(str(error))}")
+            reason = "it takes too long" if _is_interrupted(error) else excerpt(str(error))
+            self.damage.append(f"{table}: after {count:,} rows: {reason}")
 
     def read_all(self, table: str, columns: Sequence[str], limit: int = 100_000) -> list[tuple[Any, ...]]:
         """Return the rows of a small table, at most about `limit`."""
@@ -150,7 +174,7 @@ class ExportFile:
     def _read_schema(self) -> dict[str, frozenset[str]]:
         """Map the ordinary tables to the names of their columns."""
         connection = self._connection
-        connection.text_factory = lambda data: data.decode("utf-8", "replace")
+        connection.text_factory = self._decode_text
         if sys.version_info >= (3, 11):
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
             connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
@@ -158,8 +182,7 @@ class ExportFile:
         connection.execute("PRAGMA cell_size_check = ON")
         connection.execute("PRAGMA query_only = ON")
         connection.set_authorizer(_authorize)
-        steps = iter(range(_MAX_SCHEMA_STEPS))
-        connection.set_progress_handler(lambda: next(steps, None) is None, 100_000)
+        self._limit_time(time.thread_time() + self._max_seconds)
         listed = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
         names = [
             name
@@ -173,8 +196,27 @@ class ExportFile:
         for name in names:
             rows = connection.execute(f'PRAGMA table_info("{name}")').fetchmany(_MAX_COLUMNS)
             columns[name] = frozenset(row[1] for row in rows)
-        connection.set_progress_handler(None, 0)
         return columns
+
+    def _limit_time(self, end: float) -> None:
+        """Interrupt what runs on the connection when the CPU time of the thread reaches `end`."""
+        self._connection.set_progress_handler(lambda: time.thread_time() > end, _STEPS_PER_CHECK)
+
+    def _decode_text(self, data: bytes) -> str:
+        """Decode a text, cut to MAX_TEXT characters. Raises sqlite3.DataError where the file cannot hold so much."""
+        self._text_bytes += len(data)
+        if self._text_bytes > self._max_text_bytes:
+            raise sqlite3.DataError("more text than the file can hold")
+        return data[: MAX_TEXT * _MAX_BYTES_PER_CHARACTER].decode("utf-8", "replace")[:MAX_TEXT]
+
+
+def _select(column: str) -> str:
+    """Return the expression that reads a column, with one byte in place of each binary value, which may be long."""
+    return f"""CASE WHEN "{column}" >= x'' THEN x'00' ELSE "{column}" END"""  # no other value is as large as x''
+
+
+def _is_interrupted(error: Exception) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and str(error) == "interrupted"
 
 
 def _authorize(action: int, first: str | None, second: str | None, database: str | None, source: str | None) -> int:
