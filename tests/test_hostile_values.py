@@ -33,7 +33,11 @@ COMMANDS = (
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings.default.max_examples // 4,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(text=documents())
 def test_every_command_answers_or_says_why_not(
     text: str, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]

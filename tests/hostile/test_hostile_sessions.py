@@ -17,14 +17,14 @@ SHORT = settings(
 )
 
 
-@settings(SHORT, max_examples=60)
+@settings(SHORT, max_examples=20)
 @given(case=command_cases())
 def test_every_command_answers_or_says_why_not(case: CommandCase) -> None:
     printed = run_command_case(case)
     target(float(len(printed.out.splitlines())))  # towards traces of which much can be said
 
 
-@settings(SHORT, max_examples=8)
+@settings(SHORT, max_examples=5)
 @given(case=screen_cases())
 def test_any_keys_on_any_screen(case: ScreenCase) -> None:
     target(float(len(set(play_screen_case(case)))))  # towards sessions that see many screens

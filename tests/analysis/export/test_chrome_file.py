@@ -56,7 +56,10 @@ def rank_sets() -> list[Any]:
         pytest.param(
             sorted((SHARED_TRACES / folder).glob(pattern)),
             id=name,
-            marks=pytest.mark.skipif(not (SHARED_TRACES / folder).exists(), reason="needs the shared traces"),
+            marks=[
+                pytest.mark.skipif(not (SHARED_TRACES / folder).exists(), reason="needs the shared traces"),
+                *([pytest.mark.long] if name == "fsdp" else []),  # 43 MB; the other sets prove the same
+            ],
         )
         for name, (folder, pattern, _) in SHARED_RANK_SETS.items()
         if name != "dlrm"

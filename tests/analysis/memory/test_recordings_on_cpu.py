@@ -58,9 +58,23 @@ class Training:
             pass
 
 
-@pytest.mark.parametrize("with_stack", [False, True], ids=["", "stack"])
-@pytest.mark.parametrize("steady", [False, True], ids=["start", "steady"])
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def list_recordings() -> list[Any]:
+    """List every optimizer with either kind of recording and either start; each push tests a pair of combinations."""
+    return [
+        pytest.param(
+            optimizer,
+            steady,
+            with_stack,
+            id=f"{optimizer}-{'steady' if steady else 'start'}{'-stack' if with_stack else ''}",
+            marks=pytest.mark.long if steady != with_stack else (),
+        )
+        for optimizer in OPTIMIZERS
+        for steady in (False, True)
+        for with_stack in (False, True)
+    ]
+
+
+@pytest.mark.parametrize(("optimizer", "steady", "with_stack"), list_recordings())
 def test_categories_are_those_that_were_counted(optimizer: str, steady: bool, with_stack: bool, tmp_path: Path) -> None:
     """Within 1 % of the bytes, also where the model was built and trained before the recording."""
     training = Training(optimizer) if steady else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,13 @@ PUBLIC = sorted(
 )
 
 
-@pytest.fixture(scope="module", params=SHARED)  # module scope: all tests of one trace run in a row
+_LATER_RANKS = re.compile("fsdp_4ranks/rank[1-3]")  # 11 MB each, with the answers of rank 0
+
+
+@pytest.fixture(
+    scope="module",  # all tests of one trace run in a row
+    params=[pytest.param(name, marks=pytest.mark.long if _LATER_RANKS.match(name) else ()) for name in SHARED],
+)
 def real(request: pytest.FixtureRequest) -> RealTrace:
     path = TRACES / f"{request.param}{TRACE_SUFFIX}"
     if not path.exists():

@@ -91,7 +91,7 @@ def test_the_table_equals_the_reference(entries: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.skipif(not TRACES.exists(), reason="needs the shared traces")
-@pytest.mark.parametrize("rank", ["ddp_4ranks/rank3", "fsdp_4ranks/rank0"])
+@pytest.mark.parametrize("rank", ["ddp_4ranks/rank3", pytest.param("fsdp_4ranks/rank0", marks=pytest.mark.long)])
 def test_ranks_equal_the_reference(rank: str) -> None:
     """The first has correlations that are also operators' ids; in both, overhead crosses annotations."""
     path = TRACES / f"{rank}.pt.trace.json.gz"

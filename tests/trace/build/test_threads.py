@@ -43,8 +43,24 @@ def assert_same_columns(one: Trace, other: Trace) -> None:
     assert_deeply_equal(one.row_index, other.row_index, "index")
 
 
-@pytest.mark.parametrize("count", [2, 3, 8, 16])
-@pytest.mark.parametrize("path", SAMPLE_FILES, ids=lambda path: path.name.partition(".")[0])
+COUNTS = [2, 3, 8, 16]
+
+
+def list_samples() -> list[Any]:
+    """List every sample with every count; each push tests two counts of each, one on the file without compression."""
+    return [
+        pytest.param(
+            path,
+            count,
+            id=f"{path.name.partition('.')[0]}-{count}",
+            marks=pytest.mark.long if (position + number) // 2 % 2 else (),
+        )
+        for position, path in enumerate(SAMPLE_FILES)
+        for number, count in enumerate(COUNTS)
+    ]
+
+
+@pytest.mark.parametrize(("path", "count"), list_samples())
 def test_samples(tmp_path: Path, path: Path, count: int) -> None:
     if count in (3, 16):  # not compressed: divided in another way
         plain = tmp_path / "plain.json"
@@ -54,7 +70,14 @@ def test_samples(tmp_path: Path, path: Path, count: int) -> None:
     assert not list(tmp_path.rglob("part-*"))
 
 
-@pytest.mark.parametrize("path", SMALL_FILES, ids=lambda path: str(path.relative_to(SHARED_TRACES)))
+@pytest.mark.parametrize(
+    "path",
+    [
+        # test_real_traces.py decodes every file in several processes; threads divide the columns of any file alike.
+        pytest.param(path, id=str(path.relative_to(SHARED_TRACES)), marks=pytest.mark.long if position % 4 else ())
+        for position, path in enumerate(SMALL_FILES)
+    ],
+)
 def test_shared_traces(tmp_path: Path, path: Path) -> None:
     one = build(path, tmp_path / "one", 1, 1)
     assert_same_columns(one, build(path, tmp_path / "many", 3, 16))

@@ -105,7 +105,8 @@ def test_several_processes_agree_with_one(
     if not real_trace.is_kineto and size > 1 << 20:
         pytest.skip("not Kineto's layout, and large")
     spy = count_appended_parts(monkeypatch)
-    counts = (2,) if size > 4 << 20 else (3, 8) if size > 1 << 19 else (3, 16)
+    few, many = (2, 2) if size > 4 << 20 else (3, 8) if size > 1 << 19 else (3, 16)
+    counts = (few, many)[len(real_trace.path.name) % 2 :][:1]  # half of the files each: starting them takes longest
     for count in counts:
         options: dict[str, Any] = {"process_count": count, "chunk_size": real_trace.chunk_size}
         parallel = decode_trace(open_source(str(real_trace.path)), tmp_path, use_templates=True, **options)

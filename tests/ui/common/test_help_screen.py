@@ -16,6 +16,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from tests.helpers.explorer_app import event_of, explorer, settled, two_steps, until
+from tests.helpers.golden_files import mark_size
 from torchprof_tui.analysis.dispatch.source_line import SourceLine
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.runs.recording_request import RecordingRequest
@@ -148,7 +149,7 @@ async def check_leaving(pilot: Pilot[None]) -> None:
     assert pilot.app.return_code == 0
 
 
-@pytest.mark.parametrize("size", [(40, 10), (80, 24), (109, 30), (110, 30), (240, 60)])
+@pytest.mark.parametrize("size", [(40, 10), (109, 30), (110, 30), *map(mark_size, ((80, 24), (240, 60)))])
 async def test_every_page_and_filter_at_every_size(size: tuple[int, int]) -> None:
     async with explorer(two_steps(), size) as (screen, pilot):
         await pilot.press("?")

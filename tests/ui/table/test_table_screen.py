@@ -13,6 +13,7 @@ from textual import events
 from textual.pilot import Pilot
 
 from tests.helpers.explorer_app import event_of, explorer, settled, two_steps, until
+from tests.helpers.golden_files import mark_size
 from tests.helpers.paths import SAMPLES
 from tests.helpers.trace_builder import annotation, cpu, gpu_annotation, kernel, runtime, step, trace
 from torchprof_tui.analysis.table.gpu_time_shares import compute_gpu_time_shares
@@ -178,10 +179,10 @@ async def test_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "no/such: no such folder" in text(table)
 
 
-SIZES = [(80, 24), (160, 48), (240, 60)]
+at_three_sizes = pytest.mark.parametrize("size", [mark_size(size) for size in ((80, 24), (160, 48), (240, 60))])
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@at_three_sizes
 async def test_every_tab_and_group_of_a_real_trace(size: tuple[int, int]) -> None:
     shown: Trace = load_trace(str(SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"), cache=False)
     async with explorer(shown, size) as (screen, pilot):
@@ -509,7 +510,7 @@ async def test_the_keys_of_other_screens_work_from_the_table_and_the_tree() -> N
         assert screen.app.screen is screen
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@at_three_sizes
 async def test_the_last_line_has_hints(size: tuple[int, int]) -> None:
     async with explorer(two_steps(), size) as (screen, pilot):
         table = await opened(screen, pilot)
