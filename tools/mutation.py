@@ -36,7 +36,7 @@ TOPICS: dict[str, tuple[str, str]] = {
         "tests/trace/decode --ignore=tests/trace/decode/test_real_traces.py",
     ),
     "nesting": (
-        "trace/build/nesting.py trace/build/pushed_events.py trace/build/row_allocator.py trace/build/lane_*.py",
+        "trace/build/nesting.py trace/build/pushed_events.py trace/build/lane_*.py",
         "tests/trace/build/test_nesting.py tests/trace/build/test_lane_order.py tests/trace/build "
         "--ignore=tests/trace/build/test_threads.py",
     ),
@@ -46,7 +46,7 @@ TOPICS: dict[str, tuple[str, str]] = {
         "tests/analysis/patterns/engine tests/analysis/time tests/analysis/patterns/verdict",
     ),
     "diff": (
-        "analysis/compare/account.py analysis/compare/noise.py analysis/compare/ste*.py",
+        "analysis/compare/account.py analysis/compare/ste*.py",
         "tests/analysis/compare",
     ),
     "replay": (
@@ -61,8 +61,8 @@ TOPICS: dict[str, tuple[str, str]] = {
         "tests/analysis/completeness tests/trace/core/test_printable.py tests/analysis/slicing",
     ),
     "keys": (
-        "ui/explorer/keys.py ui/explorer/debounced_worker.py ui/common/*_keys.py",
-        "tests/ui/explorer/test_debounced_worker.py tests/ui/common/test_ordered_keys.py "
+        "ui/common/debounced_worker.py ui/common/*keys.py",
+        "tests/ui/common/test_debounced_worker.py tests/ui/common/test_ordered_keys.py "
         "tests/ui/common/test_remapped_keys.py tests/ui/explorer/test_keys.py",
     ),
 }
