@@ -67,14 +67,31 @@ def test_stopping_and_continuing_adds_no_threads_and_restores_the_terminal() -> 
         assert not terminal.is_raw()
 
 
-def test_ctrl_z_restores_the_terminal_while_the_program_is_stopped() -> None:
-    with Terminal(COMMAND) as terminal:
+SHELL_SCRIPT = """
+set -m
+"$@"
+status=$? count=0
+while [ $status -gt 128 ]; do
+    count=$((count + 1))
+    echo "in the shell $count"
+    read -r line
+    fg
+    status=$?
+done
+exit $status
+"""
+"""A shell with job control that continues the program on a line of input."""
+
+
+def test_ctrl_z_under_a_shell_stops_the_program_and_restores_the_terminal() -> None:
+    with Terminal(("/bin/sh", "-c", SHELL_SCRIPT, "sh", *COMMAND)) as terminal:
         terminal.wait_for("ProfilerStep#2", "stream 7")
-        for _ in range(3):
+        for count in (1, 2, 3):
             terminal.send("\x1a")
-            terminal.wait_until_stopped()
+            terminal.wait_for(f"in the shell {count}")
             assert not terminal.is_raw()
-            os.kill(terminal.pid, signal.SIGCONT)
+            terminal.send("\n")
+            terminal.wait_for("ProfilerStep#2", "stream 7")
             terminal.send("?")
             terminal.wait_for("zoom in at the cursor")
             assert terminal.is_raw()
@@ -83,6 +100,24 @@ def test_ctrl_z_restores_the_terminal_while_the_program_is_stopped() -> None:
         terminal.send("q")
         assert terminal.wait_for_end() == 0
         assert not terminal.is_raw()
+
+
+@pytest.mark.parametrize(
+    "command", [COMMAND, ("/bin/sh", "-c", '"$@"; exit $?', "sh", *COMMAND)], ids=["alone", "script"]
+)
+def test_ctrl_z_without_a_shell_says_so_and_goes_on(command: tuple[str, ...]) -> None:
+    """As over `ssh -t host command`: nobody would continue the program, which had stopped itself."""
+    with Terminal(command) as terminal:
+        terminal.wait_for("ProfilerStep#2", "stream 7")
+        terminal.send("\x1a")
+        terminal.wait_for("there is no shell to return to")
+        assert terminal.is_raw()
+        terminal.send("?")
+        terminal.wait_for("zoom in at the cursor")
+        terminal.send("\x1b")
+        terminal.wait_for("zoom in at the cursor", gone=True)
+        terminal.send("q")
+        assert terminal.wait_for_end() == 0
 
 
 def test_a_stop_repairs_the_modes_that_a_shell_has_changed() -> None:

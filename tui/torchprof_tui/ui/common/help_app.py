@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
-from textual.widgets import OptionList
 
+from torchprof_tui.ui.common.guarded_screen import GuardedCommandPalette, GuardingApp
 from torchprof_tui.ui.common.help.key_listing import KeyHelp, group_by_section
+from torchprof_tui.ui.common.textual_repairs import repair_textual
 
 
 class ScreenCommands(Provider):
@@ -45,41 +45,27 @@ def _describe_keys(key: KeyHelp) -> str:
     return f"key: {key.keys}" if key.keys else "no key"
 
 
-_move_page: Any = OptionList._move_page
+repair_textual()
 
 
-def move_visible_page(option_list: OptionList, direction: int) -> None:
-    """Move the highlight by a page, as textual does, where the list is visible."""
-    if option_list.scrollable_content_region:
-        _move_page(option_list, direction)
-
-
-def ignore_pages_of_hidden_lists() -> None:
-    """Change textual's class for the rest of the process."""
-    OptionList._move_page = move_visible_page  # type: ignore[assignment,method-assign]
-
-
-ignore_pages_of_hidden_lists()
-
-
-class HelpApp(App[None]):
+class HelpApp(GuardingApp):
     """An app whose screens all have the same help (`?`, F1) and a command palette with all their keys (ctrl+p).
 
     A screen may have an attribute `help_topic`, the name of its guide, and `KEYLESS_COMMANDS`.
     """
 
-    COMMANDS = App.COMMANDS | {ScreenCommands}
+    COMMANDS = GuardingApp.COMMANDS | {ScreenCommands}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "help", "help", id="program.help", tooltip="help: keys, what is on screen, and words"),
         Binding("f1", "help", "help", id="program.help-f1", show=False, priority=True),
     ]
 
     def action_command_palette(self) -> None:
-        """Show the command palette, unless it is open below the help: textual raises DuplicateIds then."""
+        """Show the command palette, unless it is open below the help."""
         if any(isinstance(screen, CommandPalette) for screen in self.screen_stack):
             self.notify("the command palette is open already: esc closes the help above it", timeout=3, markup=False)
         else:
-            super().action_command_palette()
+            self.push_screen(GuardedCommandPalette())
 
     async def action_help(self) -> None:
         """Show the help of the current screen; on the help itself, close it."""

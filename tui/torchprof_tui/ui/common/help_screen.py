@@ -9,11 +9,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.message import Message
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 from textual.strip import Strip
 from textual.widgets import Input
 
 from torchprof_tui.ui.common.event_styles import Palette
+from torchprof_tui.ui.common.guarded_screen import GuardedModalScreen
 from torchprof_tui.ui.common.help.guides import GUIDES
 from torchprof_tui.ui.common.help.help_sections import (
     GUIDE_WORDS_TITLE,
@@ -101,7 +102,7 @@ class HelpText(TextPanel):
         return format_sections(matching, width, self.palette)
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(GuardedModalScreen[None]):
     """Help over the current screen. `keys`: its keys by section.
 
     `topic`: the panel or screen whose guide is shown, before the keys for a panel. `has_lanes`: show the lanes' legend.

@@ -7,6 +7,7 @@ from typing import Any
 from textual.binding import Binding
 from textual.screen import Screen
 
+from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.row_list import RowList
 from torchprof_tui.ui.common.status_line import StatusLine
 
@@ -25,7 +26,7 @@ LIST_BINDINGS = [
 ]
 
 
-class ListScreen(Screen[Any]):
+class ListScreen(GuardedScreen[Any]):
     """A screen with one list, `rows`. Subclasses add `LIST_BINDINGS` to their BINDINGS."""
 
     rows: RowList

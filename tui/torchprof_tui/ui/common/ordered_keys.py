@@ -17,6 +17,7 @@ from textual.binding import Binding
 from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widget import Widget
+from textual.worker import WorkerFailed
 
 from torchprof_tui.ui.common.keys import BINDINGS
 from torchprof_tui.ui.common.remapped_keys import normalize_keys
@@ -50,7 +51,8 @@ class OrderedKeysApp(App[None]):
         await super().on_event(event)
 
     def _handle_exception(self, error: Exception) -> None:
-        if not (self._exit and isinstance(error, NoMatches)):  # a screen that was opened just before the end
+        cause = error.error if isinstance(error, WorkerFailed) else error
+        if not (self._exit and isinstance(cause, NoMatches)):  # a screen that was opened just before the end
             super()._handle_exception(error)
 
     async def on_key(self, event: events.Key) -> None:

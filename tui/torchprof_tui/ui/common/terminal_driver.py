@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import termios
 import threading
 import tty
@@ -109,7 +110,10 @@ class TerminalDriver(LinuxDriver):
             self._event_loop.call_soon_threadsafe(handle)
 
     def _suspend(self) -> None:
-        """Leave application mode and stop the process; `_resume` follows SIGCONT."""
+        """Leave application mode and stop the process; `_resume` follows SIGCONT. Go on where none would come."""
+        if not is_stop_allowed():
+            self._app.notify("ctrl+z: there is no shell to return to", timeout=3, markup=False)
+            return
         if self._auto_restart and self._is_active:
             self.suspend_application_mode()
             self._must_signal_resume = True
@@ -132,3 +136,19 @@ class TerminalDriver(LinuxDriver):
         size = Size(*self._get_terminal_size())
         self._app.post_message(events.Resize(size, size))
         self._app.refresh(layout=True)
+
+
+def is_stop_allowed() -> bool:
+    """Return whether a shell can continue this process; without one, the kernel discards SIGTSTP.
+
+    Such is a program that is the first of its terminal: `ssh -t host torchprof-tui …`, `docker run -it`, `kubectl exec
+    -it`. A child process in the same group shows what the kernel does, also where a script lies between.
+    """
+    try:
+        process = subprocess.Popen(["/bin/sh", "-c", "kill -TSTP $$"], stdin=subprocess.DEVNULL)
+    except OSError:
+        return False  # no shell at all
+    status = os.waitpid(process.pid, os.WUNTRACED)[1]
+    process.kill()
+    process.wait()
+    return os.WIFSTOPPED(status)

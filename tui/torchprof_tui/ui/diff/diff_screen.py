@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from textual import events
 from textual.app import ComposeResult
 from textual.message import Message
-from textual.screen import Screen
 from textual.widgets import Static
 
 from torchprof_tui.analysis.compare.comparison import Comparison, describe_row
@@ -22,9 +21,9 @@ from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.comparison_request import parse_request, suggest_forms
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
+from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.panel_dock import Dock, PanelPicked
 from torchprof_tui.ui.common.prompt_input import Prompt, PromptChanged, PromptClosed, PromptSubmitted
-from torchprof_tui.ui.common.screen_state import is_removed
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.diff.comparison_worker import (
@@ -83,7 +82,7 @@ FILTER_HINT = "text, or /regular expression/ · ↑ earlier"
 LARGEST_ZOOM, WHOLE = "this is the largest zoom: s zooms out", "all of both traces is on screen: w zooms in"
 
 
-class DiffScreen(Screen[None]):
+class DiffScreen(GuardedScreen[None]):
     """Show two traces, one above the other.
 
     `opener`: that of the trace that was opened for the comparison, closed with the screen; None where both were open.
@@ -156,8 +155,6 @@ class DiffScreen(Screen[None]):
     # -- layout --------------------------------------------------------------------------------------------
 
     def on_resize(self, event: events.Resize) -> None:
-        if is_removed(self):
-            return
         small = explain_small_screen(*event.size)
         self.set_class(bool(small), "too-small")
         if small or self._problem:

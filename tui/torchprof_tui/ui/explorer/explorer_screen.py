@@ -16,7 +16,6 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.reactive import var
-from textual.screen import Screen
 from textual.widgets import Static
 
 from torchprof_tui.analysis.doctor.read_problems import summarize_losses
@@ -26,10 +25,10 @@ from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.debounced_worker import WorkResult
+from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.keys import BINDINGS, KEYLESS_COMMANDS, key_hints
 from torchprof_tui.ui.common.panel_dock import PanelPicked
 from torchprof_tui.ui.common.prompt_input import PromptChanged, PromptClosed, PromptSubmitted
-from torchprof_tui.ui.common.screen_state import is_removed
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.explorer.background_queries import search_repetitions
@@ -69,7 +68,7 @@ class LoadingCancelled(Message):
 CANCEL_HINT = "nothing to clear; esc again stops loading this trace"
 
 
-class ExplorerScreen(Screen[None]):
+class ExplorerScreen(GuardedScreen[None]):
     """Show one trace. `view_state`: the state; `moves`: how keys move the selection."""
 
     BINDINGS = BINDINGS
@@ -127,8 +126,6 @@ class ExplorerScreen(Screen[None]):
             self.set_interval(STAGE_SECONDS, partial(self._show_stage, self._get_stage))
 
     def on_resize(self, event: events.Resize) -> None:
-        if is_removed(self):
-            return
         width, height = event.size
         small = too_small_message(width, height)
         self.set_class(bool(small), "too-small")

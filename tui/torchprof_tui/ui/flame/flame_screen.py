@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from textual.app import ComposeResult
-from textual.screen import Screen
 
 from torchprof_tui.analysis.flame.flame_export import format_speedscope, iterate_folded_lines
 from torchprof_tui.analysis.flame.flame_tree import FlameTree, FoldBy, FoldTime
@@ -18,6 +17,7 @@ from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, expand_path, write_atomically
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
+from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.list_keys import switch_child_screen
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
@@ -52,7 +52,7 @@ SEARCH_HINT = "text, or /regular expression/ · ↑ earlier"
 NOTHING_HERE = "nothing to see here: tab, g and v show other frames, time and scope"
 
 
-class FlameScreen(Screen[Any]):
+class FlameScreen(GuardedScreen[Any]):
     """Dismissed with the event to show on the lanes, the first one of a frame, or None."""
 
     BINDINGS = BINDINGS

@@ -13,7 +13,6 @@ from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.geometry import Size
 from textual.message import Message
-from textual.screen import Screen
 
 from torchprof_tui.analysis.fleet.heat_map import (
     Grouping,
@@ -26,12 +25,12 @@ from torchprof_tui.analysis.fleet.heat_map import (
 from torchprof_tui.analysis.fleet.report import FleetReport
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
+from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.prompt_input import Prompt, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.row_list import RowList, RowPicked
-from torchprof_tui.ui.common.screen_state import is_removed
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.fleet.fleet_keys import BINDINGS, HINTS
@@ -72,7 +71,7 @@ MAX_OPENED = 16
 """Ranks that are opened together: the explorer holds all of their events."""
 
 
-class FleetScreen(Screen[Any]):
+class FleetScreen(GuardedScreen[Any]):
     """The lowest screen of `torchprof-tui fleet`. Posts `RanksAsked`."""
 
     BINDINGS = BINDINGS
@@ -148,8 +147,6 @@ class FleetScreen(Screen[Any]):
         self._sketcher.cancel()
 
     def on_resize(self, event: events.Resize) -> None:
-        if is_removed(self):
-            return
         self._arrange(event.size)
         self.call_after_refresh(self.refresh_view)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.screen import Screen
 from textual.widgets import Input
 
 from torchprof_tui.analysis.kernel.kernel_guess import Guess, GuessResult, compare_guesses, parse_guesses
@@ -13,6 +12,7 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun
 from torchprof_tui.ui.common.status_line import StatusLine
@@ -84,7 +84,7 @@ class GuessInput(Input):
         return super().check_consume_key(key, character) and not (key == "question_mark" and not self.value)
 
 
-class GuessScreen(Screen[None]):
+class GuessScreen(GuardedScreen[None]):
     """Guess the kernels of one range of a trace. Enter shows the comparison; another guess may follow."""
 
     CSS_PATH = "guess_screen.tcss"

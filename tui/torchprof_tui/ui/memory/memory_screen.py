@@ -10,7 +10,6 @@ from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.geometry import Size
-from textual.screen import Screen
 from textual.strip import Strip
 
 from torchprof_tui.analysis.memory.category_totals import BANDS
@@ -21,6 +20,7 @@ from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
+from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.list_keys import switch_child_screen
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_value
@@ -91,7 +91,7 @@ NO_ALLOCATION = "no allocation is listed: v or 0 shows more"
 MAX_VIEWS = 50
 
 
-class MemoryScreen(Screen[Any]):
+class MemoryScreen(GuardedScreen[Any]):
     """Dismissed with the event to show on the lanes, the op of an allocation, or None."""
 
     BINDINGS = BINDINGS

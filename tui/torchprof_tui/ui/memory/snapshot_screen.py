@@ -12,17 +12,16 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.geometry import Size
-from textual.screen import Screen
 
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
+from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_value
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.row_list import RowList, RowPicked
-from torchprof_tui.ui.common.screen_state import is_removed
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.lanes.mouse_gestures import JumpAsked
@@ -52,7 +51,7 @@ _WIDTHS = (10, 7, 10, 10)
 _TRACE_PATTERN = "*.trace.json*"
 
 
-class SnapshotScreen(Screen[Any]):
+class SnapshotScreen(GuardedScreen[Any]):
     """Show a snapshot; it is read on a thread.
 
     `settle` is called when it was read, or cannot be: with why not, one line, or "".
@@ -100,8 +99,6 @@ class SnapshotScreen(Screen[Any]):
         self._worker.submit("snapshot", partial(read_shown_snapshot, self.path))
 
     def on_resize(self, event: events.Resize) -> None:
-        if is_removed(self):
-            return
         self._arrange(event.size)
         self._refresh_view()
 

@@ -17,7 +17,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.content import Content
 from textual.message import Message
-from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option as Row
 
@@ -37,8 +36,8 @@ from torchprof_tui.runs.recording_request import (
 from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.user_files import make_absolute
 from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean, truncate
-from torchprof_tui.ui.common.screen_state import is_removed
 from torchprof_tui.ui.record.foreign_request import describe_foreign_request, find_form_problem
 from torchprof_tui.ui.record.past_run_rows import MAX_ROW_CELLS, format_outcome, format_past_run
 from torchprof_tui.ui.record.run_options import RunOptions
@@ -70,7 +69,7 @@ KEY_HINTS = {
 NO_GPU = "needs a GPU: none here"
 
 
-class RecordScreen(Screen[None]):
+class RecordScreen(GuardedScreen[None]):
     """The form. `request`, made in folder `cwd`, is what it is filled with at first.
 
     `switched_on`: an option to switch on in it, as "--with-stack", because the trace on screen was made without.
@@ -288,8 +287,6 @@ class RecordScreen(Screen[None]):
 
     def _update_hint(self) -> None:
         """Show the keys of the focused widget and a hint about the current row."""
-        if is_removed(self):
-            return
         focused = self.focused.id if self.focused is not None and self.focused.id in KEY_HINTS else "run-list"
         hints = KEY_HINTS[focused or "run-list"]
         while len(hints) > 1 and len("   ".join(hints)) > self.size.width - 2:

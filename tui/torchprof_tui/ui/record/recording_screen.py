@@ -15,7 +15,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
-from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Static
 
@@ -23,6 +22,7 @@ from torchprof_tui.runs.recording_process import Recording
 from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.runs.run_result import RunResult
 from torchprof_tui.ui.common.comparison_request import ComparisonRequest
+from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.record.console_view import ConsoleView
 
@@ -45,7 +45,7 @@ STOP_MESSAGES_RUNNING = (
 """By the number of interrupts: while the run saves its recording, and while it does not save yet."""
 
 
-class RecordingScreen(Screen[None]):
+class RecordingScreen(GuardedScreen[None]):
     """Run `request` in folder `cwd` with `environment`, as soon as the size of its terminal is known."""
 
     CSS_PATH = "recording_screen.tcss"

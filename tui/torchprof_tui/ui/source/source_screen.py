@@ -12,11 +12,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.message import Message
-from textual.screen import ModalScreen
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.sources.program_file_reader import ProgramFileReader
-from torchprof_tui.ui.common.screen_state import is_removed
+from torchprof_tui.ui.common.guarded_screen import GuardedModalScreen
 from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.source.source_text import SourceText
 
@@ -37,7 +36,7 @@ MIN_LINES = 8
 """Height of the screen's box where the panels below leave less."""
 
 
-class SourceScreen(ModalScreen[None]):
+class SourceScreen(GuardedModalScreen[None]):
     """Read the file of a line on a thread, and show it. The file is read because the user asked for it (enter, L).
 
     `trace_file`: the trace as the user named it. `count_lines_below`: lines at the bottom that stay visible.
@@ -76,8 +75,6 @@ class SourceScreen(ModalScreen[None]):
         self._reader.cancel()
 
     def on_resize(self, event: events.Resize) -> None:
-        if is_removed(self):
-            return
         available = event.size.height - self._count_lines_below()
         self.query_one("#source").styles.height = max(available, min(MIN_LINES, event.size.height))
 

@@ -14,7 +14,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.screen import Screen
 from textual.widgets import Static
 
 from torchprof_tui.program.phase_log import note_phase
@@ -25,6 +24,7 @@ from torchprof_tui.trace.loading.early_trace import EarlyTrace, ShowsEarly
 from torchprof_tui.trace.loading.errors import LoadError, LoginNeededLoadError
 from torchprof_tui.trace.loading.progress import FAILED_SHARE, Phase, Progress, RanksProgress
 from torchprof_tui.trace.specs.address import ListedTrace
+from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.start.login_prompt import ask_for_login
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ STAGES = {Phase.ARRANGING: "arranging", Phase.STORING: "saving"}
 """Words for the phases after reading, where there is little room."""
 
 
-class LoadingScreen(Screen[None]):
+class LoadingScreen(GuardedScreen[None]):
     """Load a trace and show the progress.
 
     `opener` has been started. `prepare` runs in a thread meanwhile: it imports what the next screen needs. With it, the

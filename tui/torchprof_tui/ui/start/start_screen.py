@@ -19,7 +19,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.message import Message
-from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -32,6 +31,7 @@ from torchprof_tui.trace.core.user_files import make_absolute
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.specs.runs_by_name import RankRun, group_runs
 from torchprof_tui.ui.common.cell_text import truncate
+from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.number_format import format_age, format_file_size
 from torchprof_tui.ui.start.local_traces import LocalTrace, find_traces
 from torchprof_tui.ui.start.path_input import PathInput
@@ -109,7 +109,7 @@ class TraceRow:
         return "\0".join((self.spec, *self.other_specs))
 
 
-class StartScreen(Screen[None]):
+class StartScreen(GuardedScreen[None]):
     """The list of traces with its guide.
 
     `can_go_back`: escape returns to the screen below. `remote_folder`: a folder on another host and its traces.

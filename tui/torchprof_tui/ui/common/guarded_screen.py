@@ -1,0 +1,105 @@
+"""Screens that do nothing more once they are left, and an app that stops their timers and workers then.
+
+textual handles what was on its way to a screen after the screen has been left: a second click or enter dismisses it
+again, which removes another screen or runs a command twice; a timer, a worker or a resize looks for widgets that are
+gone. Each of these ended the app.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from textual import events
+from textual.app import App
+from textual.await_complete import AwaitComplete
+from textual.command import CommandPalette
+from textual.errors import NoWidget
+from textual.geometry import Offset
+from textual.message import Message
+from textual.messages import CloseMessages, InvokeLater, Prune
+from textual.screen import ModalScreen, Screen, ScreenResultType
+from textual.widget import Widget
+
+KEPT_MESSAGES = (Prune, CloseMessages, events.Unmount, events.Callback, InvokeLater)
+"""What a screen that was left still handles: its removal, and calls that somebody may wait for."""
+
+
+class GuardedScreen(Screen[ScreenResultType]):
+    """A screen that is left once, and ignores messages from then on. Every screen of this program is one."""
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the screen is no longer on the stack of screens."""
+        return self not in self.app.screen_stack
+
+    def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
+        """Leave this screen, and those above it, unless it was left before: textual would leave the screen on top."""
+        if self.is_left:
+            return AwaitComplete()
+        while self.app.screen is not self:
+            self.app.pop_screen()
+        return super().dismiss(result)
+
+    def get_widget_and_offset_at(self, x: int, y: int) -> tuple[Widget | None, Offset | None]:
+        """Return what can be selected at a cell; a widget that was removed since the last layout cannot be."""
+        widget, offset = super().get_widget_and_offset_at(x, y)
+        return (widget, offset) if widget is None or widget.is_attached else (None, None)
+
+    async def _dispatch_message(self, message: Message) -> None:
+        if isinstance(message, KEPT_MESSAGES) or not self.is_left:
+            await super()._dispatch_message(message)
+        elif isinstance(message, events.Key):
+            self.app.post_message(message)  # typed for the screen that is shown now
+
+
+# textual takes styles and bindings from the first base class only.
+
+
+class GuardedModalScreen(ModalScreen[ScreenResultType], GuardedScreen[ScreenResultType]):
+    """A guarded screen that shows the one below it."""
+
+
+class GuardedCommandPalette(CommandPalette, GuardedScreen[None]):
+    """textual's command palette, whose search goes on after it was cancelled."""
+
+    def _on_click(self, event: events.Click) -> None:  # type: ignore[override]
+        """Ignore a click outside of the terminal, which has been made smaller since."""
+        try:
+            self.get_widget_at(event.screen_x, event.screen_y)
+        except NoWidget:
+            event.prevent_default()
+
+    def _watch__list_visible(self) -> None:
+        if not self.is_left:
+            super()._watch__list_visible()
+
+    async def _watch__show_busy(self) -> None:
+        if not self.is_left:
+            await super()._watch__show_busy()
+
+
+class GuardingApp(App[None]):
+    """An app that stops the timers and cancels the workers of a screen when it is left, not when it is removed."""
+
+    def pop_screen(self) -> AwaitComplete:
+        screen = self.screen
+        removal = super().pop_screen()
+        self._stop_activity(screen)
+        return removal
+
+    def switch_screen(self, screen: Any) -> AwaitComplete:
+        previous = self.screen
+        removal = super().switch_screen(screen)
+        if previous is not self.screen:
+            self._stop_activity(previous)
+        return removal
+
+    def _stop_activity(self, screen: Screen[Any]) -> None:
+        nodes = {screen, *screen.walk_children()}
+        for node in nodes:
+            for timer in list(node._timers):
+                timer.stop()
+        for worker in list(self.workers):
+            if worker.node in nodes and worker._task is not asyncio.current_task():
+                worker.cancel()
