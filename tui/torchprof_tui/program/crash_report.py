@@ -144,7 +144,7 @@ def format_traceback(error: BaseException) -> list[str]:
         if len(frames) > MAX_FRAMES:
             frames = traceback.StackSummary.from_list([*frames[: MAX_FRAMES // 2], *frames[-MAX_FRAMES // 2 :]])
         for frame in frames:
-            lines.append(f"  {_shorten_path(frame.filename)}:{frame.lineno} in {frame.name}")
+            lines.append(f"  {shorten_path(frame.filename)}:{frame.lineno} in {frame.name}")
             lines += [f"    {frame.line}"] if frame.line else []
         lines.append(f"{type(link).__name__}: {_keep_message(link)}")
     return lines
@@ -157,7 +157,7 @@ def _keep_message(error: BaseException) -> str:
     return " ".join(os.path.basename(word) if word.startswith(("/", "'/", '"/')) else word for word in words)
 
 
-def _shorten_path(path: str) -> str:
+def shorten_path(path: str) -> str:
     """Return a file's path from its package on: `torchprof_tui/ui/…`, `textual/app.py`; else its last part."""
     parts = Path(path).parts
     for marker in ("site-packages", "dist-packages", "tui"):
