@@ -7,7 +7,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,8 +16,7 @@ from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import CUT_SHORT, UNREADABLE_ENTRY
 from torchprof_tui.trace.decode.general_decoder import decode_trace
-from torchprof_tui.trace.decode.perfetto_protobuf.packet_chunks import PACKET_TAG, PacketChunker, looks_like_packets
-from torchprof_tui.trace.decode.perfetto_protobuf.protobuf_decoder import spread_changes
+from torchprof_tui.trace.decode.packet_decoder import PACKET_TAG, PacketChunker, looks_like_packets
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.perfetto_protobuf.track_table import Track, TrackTable
@@ -52,7 +50,7 @@ def _open(data: bytes, folder: Path) -> Trace | None:
 
 def test_a_file_cut_short_has_the_events_before(tmp_path: Path) -> None:
     events = []
-    tags = next(iter(PacketChunker(iter([_DATA])))).tag.tolist()
+    tags = [tag for tag, _, _ in next(iter(PacketChunker(iter([_DATA])))).packets]
     for size in [tag + 4 for tag in tags[::23]]:  # an end between two packets cannot be told from a whole file
         trace = _open(_DATA[:size], tmp_path)
         if trace is not None:
@@ -118,8 +116,8 @@ def test_chunks_are_whole_packets_however_the_stream_comes(block_size: int, chun
     chunks = list(chunker)
     whole = next(iter(PacketChunker(iter([data]))))
     assert b"".join(chunk.text for chunk in chunks) == whole.text
-    assert [chunk.offset + at for chunk in chunks for at in chunk.tag.tolist()] == whole.tag.tolist()
-    assert [chunk.offset + at for chunk in chunks for at in chunk.begin.tolist()] == whole.begin.tolist()
+    found = [(chunk.offset + tag, chunk.offset + begin) for chunk in chunks for tag, begin, _ in chunk.packets]
+    assert found == [(tag, begin) for tag, begin, _ in whole.packets]
     assert chunker.is_cut_short
 
 
@@ -165,11 +163,7 @@ def test_packets_are_those_of_a_plain_loop_whatever_they_contain(
         data[damage[0] % len(data)] = damage[1]
     whole = bytes(data[: max(len(data) - cut, 0)])
     chunks = list(PacketChunker(iter([whole]), chunk_size))
-    found = [
-        (chunk.offset + at, chunk.offset + begin)
-        for chunk in chunks
-        for at, begin in zip(chunk.tag.tolist(), chunk.begin.tolist(), strict=True)
-    ]
+    found = [(chunk.offset + tag, chunk.offset + begin) for chunk in chunks for tag, begin, _ in chunk.packets]
     assert found == list_packets(whole)
 
 
@@ -190,18 +184,3 @@ def test_tracks_are_resolved_in_linear_time() -> None:
         table.tracks[uuid] = Track(thread=("2147483647", str(uuid), ""))
     assert table.resolve().ids[7] == ("2147483647", "7")
     assert table.tracks.visits <= 2  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_each_packet_has_the_latest_table_of_its_sequence(seed: int) -> None:
-    draw = random.Random(seed)
-    sequence = [draw.randrange(4) * 10 for _ in range(draw.randrange(1, 60))]
-    sequences = sorted(set(sequence))
-    before = list(range(len(sequences)))
-    changes = [(index, 100 + index) for index in range(len(sequence)) if draw.random() < 0.3]
-    now, expected = dict(zip(sequences, before, strict=True)), []
-    for index, one in enumerate(sequence):
-        now[one] = dict(changes).get(index, now[one])
-        expected.append(now[one])
-    found = spread_changes(np.array(sequence), sequences, before, changes)
-    assert found.tolist() == expected

@@ -40,7 +40,7 @@ ProgressCallback = Callable[[int, int | None, int], None]
 
 TEXT_FILE = "text.blocks"
 
-_PROTOBUF = "torchprof_tui.trace.decode.perfetto_protobuf"
+_PACKET_DECODER = "torchprof_tui.trace.decode.packet_decoder"
 
 _PACKET_TAG = b"\n"
 """The first byte of a Perfetto trace, as a number 10; JSON may begin with it, too."""
@@ -124,12 +124,12 @@ def _has_packets(source: Source) -> bool:
     """Tell whether a source is a Perfetto trace."""
     head = source.peek()
     # Imported by name, as the decoder below: JSON does not need it.
-    return head[:1] == _PACKET_TAG and importlib.import_module(f"{_PROTOBUF}.packet_chunks").looks_like_packets(head)
+    return head[:1] == _PACKET_TAG and importlib.import_module(_PACKET_DECODER).looks_like_packets(head)
 
 
 def _decode_packets(source: Source, text_dir: Path, progress: ProgressCallback | None) -> DecodedTrace:
     with pause_garbage_collection():
-        decoder = importlib.import_module(f"{_PROTOBUF}.protobuf_decoder").ProtobufDecoder(source, text_dir, progress)
+        decoder = importlib.import_module(_PACKET_DECODER).PacketDecoder(source, text_dir, progress)
         try:
             decoded: DecodedTrace = decoder.run()
             return decoded

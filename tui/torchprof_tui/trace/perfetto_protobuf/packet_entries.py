@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,10 +38,12 @@ class PacketEvents:
     duration: int | None = None
 
 
-def convert_packet(packet: bytes, tables: SequenceTables, tracks: TrackTable, find_ids: FindIds) -> PacketEvents:
-    """Convert the events of a packet. Raises WireError where the packet is damaged."""
+def convert_packet(
+    fields: Iterable[tuple[int, Value]], tables: SequenceTables, tracks: TrackTable, find_ids: FindIds
+) -> PacketEvents:
+    """Convert the events of a packet, given by its fields. Raises WireError where the packet is damaged."""
     events = PacketEvents(clock=tables.clock)
-    for number, value in parse_fields(packet):
+    for number, value in fields:
         if isinstance(value, int):
             if number == Packet.TIMESTAMP:
                 events.time = value if value < 1 << 62 else None

@@ -9,7 +9,7 @@ from torchprof_tui.trace.perfetto_protobuf.field_numbers import Stage
 from torchprof_tui.trace.perfetto_protobuf.sequence_tables import COMPUTE, SequenceTables, decode_text
 from torchprof_tui.trace.perfetto_protobuf.wire_format import Value, WireError, parse_fields, to_double, to_signed
 
-STAGE_CATEGORIES = {
+_STAGE_CATEGORIES = {
     "Kernel": "kernel",
     "Memcpy": "gpu_memcpy",
     "Memset": "gpu_memset",
@@ -19,18 +19,18 @@ STAGE_CATEGORIES = {
 }
 """Category of GPU work by the name of its stage."""
 
-ANNOTATION_CATEGORY = "gpu_user_annotation"
-OTHER_CATEGORY = "gpu_render_stage"
+_ANNOTATION_CATEGORY = "gpu_user_annotation"
+_OTHER_CATEGORY = "gpu_render_stage"
 
 _QUEUE_NAME = re.compile(r"\[([0-9]+)\] (.*)", re.DOTALL)
 """How torch names the queue of a stream: with its number in front, padded with zeros."""
 
-EXTRA_NAMES = {"device id": "device", "context id": "context", "stream id": "stream"}
+_EXTRA_NAMES = {"device id": "device", "context id": "context", "stream id": "stream"}
 """Extra data under other names than in JSON."""
 
-COMPUTE_NAMES = {"registers_per_thread": "registers per thread", "shared_mem_dynamic": "dynamic shared memory"}
+_COMPUTE_NAMES = {"registers_per_thread": "registers per thread", "shared_mem_dynamic": "dynamic shared memory"}
 
-ZERO_ARGS = {
+_ZERO_ARGS = {
     "kernel": ("correlation", "priority", "queued", "channel", "channel_type"),
     "gpu_memcpy": ("correlation", "bytes", "channel", "channel_type"),
     "gpu_memset": ("correlation", "bytes", "value", "memory kind", "channel", "channel_type"),
@@ -42,9 +42,9 @@ ZERO_ARGS = {
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
-def name_category(stage: str, stage_category: int) -> str:
+def _name_category(stage: str, stage_category: int) -> str:
     """Return the category of GPU work of a stage with this name and RenderStageCategory."""
-    return STAGE_CATEGORIES.get(stage, "kernel" if stage_category == COMPUTE else OTHER_CATEGORY)
+    return _STAGE_CATEGORIES.get(stage, "kernel" if stage_category == COMPUTE else _OTHER_CATEGORY)
 
 
 def split_queue_name(queue: str) -> tuple[str, str]:
@@ -65,7 +65,7 @@ def read_stage(event: bytes, tables: SequenceTables) -> tuple[dict[str, Any], in
             fields[number] = value
     stage_iid, queue_iid = _integer(fields, Stage.STAGE_IID), _integer(fields, Stage.QUEUE_IID)
     stage = tables.specifications.get(stage_iid, "")
-    category = name_category(stage, tables.stage_categories.get(stage_iid, 0))
+    category = _name_category(stage, tables.stage_categories.get(stage_iid, 0))
     gpu = to_signed(_integer(fields, Stage.GPU))
     tid, _ = split_queue_name(tables.specifications.get(queue_iid, str(queue_iid)))
     name = tables.names.get(_integer(fields, Stage.NAME_IID))
@@ -81,13 +81,13 @@ def read_stage(event: bytes, tables: SequenceTables) -> tuple[dict[str, Any], in
 
 def _build_args(category: str, gpu: int, tid: str, extra: dict[str, Any], launch: dict[str, Any]) -> dict[str, Any]:
     args: dict[str, Any] = {}
-    if category != ANNOTATION_CATEGORY:
+    if category != _ANNOTATION_CATEGORY:
         args["device"] = gpu
         if tid.isdecimal():
             args["stream"] = int(tid)
     for name, value in extra.items():
-        if name in EXTRA_NAMES:
-            if category == ANNOTATION_CATEGORY or name == "device id":
+        if name in _EXTRA_NAMES:
+            if category == _ANNOTATION_CATEGORY or name == "device id":
                 continue
             if name == "stream id" and value != args.setdefault("stream", value):
                 args["original_stream"] = value
@@ -96,7 +96,7 @@ def _build_args(category: str, gpu: int, tid: str, extra: dict[str, Any], launch
         else:
             args[name] = value
     if "device id" in extra:
-        for name in ZERO_ARGS.get(category, ()):
+        for name in _ZERO_ARGS.get(category, ()):
             args.setdefault(name, 0)
     return {**args, **launch}
 
@@ -112,7 +112,7 @@ def _read_launch(launch: bytes, tables: SequenceTables) -> dict[str, Any]:
             args["grid" if number == 1 else "block"] = [sizes.get(axis, 0) for axis in (1, 2, 3)]
         elif number == 3:
             name, number_or_text = _read_launch_arg(value, tables)
-            args[COMPUTE_NAMES.get(name, name)] = number_or_text
+            args[_COMPUTE_NAMES.get(name, name)] = number_or_text
     if "block" in args:
         args.setdefault("registers per thread", 0)
     return args

@@ -166,8 +166,9 @@ def convert_at(context: PacketContext, chunk: int, text: bytes, position: int) -
     try:
         size, begin = parse_varint(text, position + 1)
         packet = text[begin : begin + size]
-        sequence = next((value for number, value in parse_fields(packet) if number == _SEQUENCE_FIELD), 0)
+        fields = [*parse_fields(packet)]
+        sequence = next((value for number, value in fields if number == _SEQUENCE_FIELD), 0)
         table = context.find_table(sequence if isinstance(sequence, int) else 0, make_location(chunk, position))
-        return convert_packet(packet, context.tables[table], context.tracks, context.resolved.find_ids).entries
+        return convert_packet(fields, context.tables[table], context.tracks, context.resolved.find_ids).entries
     except WireError as error:
         raise TraceChangedError(CHANGED_MESSAGE) from error
