@@ -104,6 +104,9 @@ class Sshd:
             "home": f"cd {shlex.quote(str(self.home))}; echo welcome to this host; {RUN_COMMAND}",
             # Kill the server process of the session, as when the network fails.
             "cut": f"{RUN_COMMAND} | (head -c 100000; sleep 0.2; kill -9 $PPID)",
+            # The same, and no connection sends the rest.
+            "cut_off": f'case "$SSH_ORIGINAL_COMMAND" in *tail*+*) exit 1; esac; '
+            f"{RUN_COMMAND} | (head -c 100000; sleep 0.2; kill -9 $PPID)",
             # Only the header before the file is sent.
             "nothing": f"{RUN_COMMAND} | (head -n 2; sleep 0.2; kill -9 $PPID)",
             "stuck": f"{RUN_COMMAND} | (head -c 400000; exec tail -f --pid=$PPID /dev/null)",

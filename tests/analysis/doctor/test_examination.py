@@ -250,10 +250,8 @@ def test_an_example_names_its_rank(tmp_path: Path) -> None:
 
 def test_a_cut_connection_reports_the_bytes_that_arrived() -> None:
     shown = trace(*healthy())
-    shown.problems.append(
-        Problem(problems.CUT_CONNECTION, 1, "5 of 90 bytes arrived; the connection to box ended early")
-    )
-    assert summarize_losses(shown) == "partial: connection cut, 5 of 90 bytes arrived · ! shows details"
+    shown.problems.append(Problem(problems.CUT_CONNECTION, 1, "connection to box lost at 5 of 90 MB; exit status 255"))
+    assert summarize_losses(shown) == "partial: connection to box lost at 5 of 90 MB · ! shows details"
 
 
 VARIABLES = {"HOME": "/root", "TOKEN_OF_MINE": "hidden-value"}

@@ -311,12 +311,15 @@ async def test_a_rank_whose_connection_is_cut_is_shown_in_part(server: sshd.Sshd
     folder = server.home / "cut"
     folder.mkdir()
     late_rank(2, steps=150).write(folder)
-    trace, _, _ = await opened(f"cut:{folder}/rank1.json", f"shared:{folder}/rank0.json")
+    trace, _, _ = await opened(f"cut_off:{folder}/rank1.json", f"shared:{folder}/rank0.json")
     assert trace.merged_ranks is not None
     whole, part = trace.merged_ranks.all
     assert 0 < len(part.trace) < len(whole.trace)
     cut = next(problem for problem in trace.problems if problem.kind == CUT_CONNECTION)
-    assert re.fullmatch(r"rank 1: [0-9,]+ of [0-9,]+ bytes arrived; the connection to cut ended early: .+", cut.example)
+    assert re.fullmatch(
+        r"rank 1: connection to cut_off lost at [0-9.]+ of [0-9.]+ [kM]B; not resumed: .+",
+        cut.example,
+    )
     assert cut.count == 1
     assert "cut short" not in {problem.kind for problem in trace.problems}  # the same damage is reported once
     assert cache_usage()[0] == 1  # an incomplete trace is not stored

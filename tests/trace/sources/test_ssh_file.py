@@ -8,6 +8,7 @@ import json
 import lzma
 import os
 import random
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from torchprof_tui.trace.core.problems import CUT_CONNECTION
 from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.load_in_process import load_opened_trace
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.sources import ssh_file
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.sources.zstd_codec import zstd
 from torchprof_tui.trace.specs.runs_by_name import FolderError
@@ -190,14 +192,36 @@ def test_missing_ssh_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("ending", [".json", ".json.gz"])
+def test_lost_connection_is_resumed(server: sshd.Sshd, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, logins = server.home / f"trace{ending}", server.logins
+    source = open_source(f"cut:{file}")
+    assert read(source) == TEXT
+    assert source.problems == []
+    assert source.consumed == source.total
+    assert server.logins > logins + 1
+    send_rest = ssh_file._script_from
+
+    def change(offset: int) -> str:
+        os.utime(file, ns=(offset, offset))
+        return send_rest(offset)
+
+    monkeypatch.setattr(ssh_file, "_script_from", change)
+    source = open_source(f"cut:{file}")
+    assert TEXT.startswith(read(source))
+    (cut,) = source.problems
+    assert cut.example.endswith("; the rest of the file was not taken: it has changed since")
+
+
+@pytest.mark.parametrize("ending", [".json", ".json.gz"])
 def test_lost_connection_keeps_the_received_part(server: sshd.Sshd, ending: str, cache_home: Path) -> None:
     file = server.home / f"trace{ending}"
-    loaded = load_opened_trace(f"cut:{file}")
+    loaded = load_opened_trace(f"cut_off:{file}")
     trace = loaded.trace
     assert 500 < trace.counts.drawn < EVENTS * 0.9
     cut = next(problem for problem in trace.problems if problem.kind == CUT_CONNECTION)
-    assert "the connection to cut ended early: " in cut.example
-    assert f" of {file.stat().st_size:,} bytes arrived" in cut.example
+    size = file.stat().st_size
+    total = f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB"
+    assert re.match(rf"connection to cut_off lost at [0-9.,]+ of {re.escape(total)}; ", cut.example)
     assert [problem.count for problem in trace.problems] == [1]  # the truncated text is not counted again
     assert trace.names[trace.name[0]] == "op 0"
     loaded.cache_entry.close()

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.command_line import read_error_line
 from tests.helpers.paths import list_cache
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.remote_traces import opened, read, refusal
@@ -58,8 +59,15 @@ TEXT = json.dumps(
 ).encode()
 
 
+RESUMED = ("ranges", "whole", "changed", "unknown")
+
+
 class Server(SimpleHTTPRequestHandler):
-    """Serve a folder: below /cut half of each file, below /forbidden none, below /packed gzip-encoded."""
+    """Serve a folder: below /cut half of each file, below /forbidden none, below /packed gzip-encoded.
+
+    Below /ranges, /whole, /changed and /unknown the first answer is cut: the rest can be requested, the file can only
+    be sent again, it is another one then, or nothing tells whether it is the same.
+    """
 
     requests: list[str] = []
 
@@ -77,6 +85,19 @@ class Server(SimpleHTTPRequestHandler):
             if self.command == "GET":
                 self.wfile.write(data[: len(data) // 2])
                 time.sleep(0.1)  # aiohttp discards data that was not read when the connection ends
+        elif kind in RESUMED:
+            data, first = (Path(self.directory) / name).read_bytes(), self.requests.count(self.path) == 1
+            begin = int((self.headers.get("Range") or "bytes=0-")[6:-1]) if kind == "ranges" else 0
+            self.send_response(206 if begin else 200)
+            self.send_header("Content-Length", str(len(data) - begin))
+            if begin:
+                self.send_header("Content-Range", f"bytes {begin}-{len(data) - 1}/{len(data)}")
+            if kind != "unknown":
+                self.send_header("ETag", f'"{first}"' if kind == "changed" else '"1"')
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(data[: len(data) // 2] if first else data[begin:])
+                time.sleep(0.1 if first else 0)  # as above
         elif kind == "packed":
             data = gzip.compress((Path(self.directory) / name).read_bytes(), 1)
             self.send_response(200)
@@ -89,7 +110,7 @@ class Server(SimpleHTTPRequestHandler):
             super().do_GET()
 
     def do_HEAD(self) -> None:
-        if self.path.split("/")[1] in ("forbidden", "cut", "packed"):
+        if self.path.split("/")[1] in ("forbidden", "cut", "packed", *RESUMED):
             self.do_GET()
             self.requests.pop()
         else:
@@ -155,14 +176,45 @@ async def test_reopening_uses_the_cache(site: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["trace.json", "stored.json.gz"])
-def test_interrupted_download_keeps_the_received_part(site: str, name: str, cache_home: Path) -> None:
+def test_interrupted_download_keeps_the_received_part(site: str, folder: Path, name: str, cache_home: Path) -> None:
     loaded = load_opened_trace(f"{site}/cut/{name}")
     assert EVENTS * 0.05 < loaded.trace.counts.drawn < EVENTS * 0.7
     cut = next(problem for problem in loaded.trace.problems if problem.kind == CUT_CONNECTION)
-    assert "bytes arrived; the download ended early: " in cut.example
+    total = (folder / name).stat().st_size / 1e6
+    words = f"connection to {site.removeprefix('http://')} lost at {total / 2:,.1f} of {total:,.1f} MB; "
+    assert cut.example == f"{words}the download ended early: the server closed the connection"
     assert [problem.count for problem in loaded.trace.problems] == [1]
     loaded.cache_entry.close()
     assert list_cache(cache_home) == []
+
+
+@pytest.mark.parametrize("command", ["info", "check"])
+def test_a_command_refuses_a_part_of_a_trace(site: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = read_error_line(capsys, command, f"{site}/cut/trace.json", "--no-cache")
+    assert f": connection to {site.removeprefix('http://')} lost at " in line
+    assert line.endswith("the server closed the connection; try again\n")
+
+
+@pytest.mark.parametrize("kind", ["ranges", "whole"])
+@pytest.mark.parametrize("name", ["trace.json", "stored.json.gz"])
+def test_interrupted_download_is_resumed(site: str, kind: str, name: str) -> None:
+    source = open_source(f"{site}/{kind}/{name}")
+    assert read(source) == TEXT
+    assert source.problems == []
+    assert source.consumed == source.total
+    assert Server.requests == [f"/{kind}/{name}"] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [("changed", "it has changed since"), ("unknown", "the server does not tell whether it is still the same")],
+)
+def test_another_file_is_not_taken_for_the_rest(site: str, kind: str, reason: str) -> None:
+    source = open_source(f"{site}/{kind}/trace.json")
+    assert read(source) == TEXT[: len(TEXT) // 2]
+    (cut,) = source.problems
+    assert cut.kind == CUT_CONNECTION
+    assert cut.example.endswith(f"; the rest of the file was not taken: {reason}")
 
 
 def test_unreadable_urls(site: str) -> None:
@@ -271,7 +323,7 @@ def test_one_rank_interrupted_and_one_missing(site: str, ranks: Path, capsys: py
     assert [rank["rank"] for rank in result["ranks"]] == [0, 1]
     assert result["ranks"][1]["events"] < result["ranks"][0]["events"]
     kinds = {problem["kind"]: problem["example"] for problem in result["problems"]}
-    assert "bytes arrived; the download ended early" in kinds[CUT_CONNECTION]
+    assert "; the download ended early: the server closed the connection" in kinds[CUT_CONNECTION]
     assert err == f"torchprof-tui: left out: rank 7: {missing}: no such file there\n"
 
 

@@ -23,7 +23,7 @@ _LOSS_MEANINGS = {
     ),
     problems.CUT_CONNECTION: (
         "the connection ended before the whole trace arrived; the part that arrived was read",
-        "open it again: files that were read completely are not sent again",
+        "it was resumed as far as the host allows: open it again; files that were read completely are not sent again",
     ),
     problems.DAMAGED_COMPRESSION: (
         "the compressed data is damaged; everything before the damage was read",
@@ -164,7 +164,7 @@ def summarize_problem(problem: Problem) -> str:
         case problems.UNREADABLE_ENTRY:
             return f"{problem.count:,} {'entry' if problem.count == 1 else 'entries'} unreadable"
         case problems.CUT_CONNECTION:
-            return f"{problem.kind}, {problem.example.partition(';')[0]}"
+            return problem.example.partition(";")[0]
         case problems.CUT_SHORT | problems.DAMAGED_COMPRESSION | problems.ENDLESS_TEXT:
             return problem.kind
         case _:

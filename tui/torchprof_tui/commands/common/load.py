@@ -12,7 +12,7 @@ from torchprof_tui.commands.common.partial_input import report_partial
 from torchprof_tui.commands.common.progress_line import ProgressLine
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.printable import clean
-from torchprof_tui.trace.core.problems import UNRELATED_RANKS
+from torchprof_tui.trace.core.problems import CUT_CONNECTION, UNRELATED_RANKS
 from torchprof_tui.trace.loading.load_resolved import load_resolved
 from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE, OpenedTrace
 from torchprof_tui.trace.loading.resolve import resolve_specs
@@ -44,6 +44,7 @@ def load_specs(specs: Sequence[str], cache: bool, list_folders: bool = False) ->
         print(f"torchprof-tui: {DAMAGED_CACHE_MESSAGE}", file=sys.stderr)
     for line in opened.left_out:
         print(f"torchprof-tui: left out: {clean(line)}", file=sys.stderr)
+    _refuse_cut_connection(opened.trace)
     _report_rank_problems(opened.trace)
     if not list_folders:  # `info` prints all of it
         report_partial(opened.trace)
@@ -58,6 +59,16 @@ def report_refused_cache() -> None:
     line = explain_refused_folder()
     if line is not None:
         print(f"torchprof-tui: {clean(line)}", file=sys.stderr)
+
+
+def _refuse_cut_connection(trace: Trace) -> None:
+    """Raise UsageError for one trace that did not arrive as a whole: asked again, the host may send all of it.
+
+    Ranks of which one was cut are shown, as those of which one is missing.
+    """
+    cut = next((problem for problem in trace.problems if problem.kind == CUT_CONNECTION), None)
+    if cut is not None and trace.merged_ranks is None:
+        raise UsageError(f"{clean(trace.label)}: {clean(cut.example)}; try again")
 
 
 def _report_rank_problems(trace: Trace) -> None:

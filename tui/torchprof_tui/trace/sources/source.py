@@ -42,6 +42,12 @@ _PEEK_BYTES = 1 << 18
 
 _GZIP_SIZE_BYTES = 4
 
+_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+MAX_RESUMES = 10
+"""Connections after the first one that a file may take, each of which must bring more of it: a line that fails again
+and again ends in a message, not in endless waiting."""
+
 _BOMB_RATIO, _BOMB_BYTES = 200, 256 << 20
 """Text beyond both this ratio to its compressed size and this size in bytes is refused as a decompression bomb.
 
@@ -99,6 +105,8 @@ class Source:
 
     `compressed_in_transit`: the file is stored as plain text and compressed only for the transfer; `consumed` counts
     text. `stop`: unblocks a read in progress on another thread. `unpack_all`: disables the size limits.
+    `host`: where a remote file comes from. `resume`: lets `stream` go on at this byte of the file (of its text, where
+    it is compressed in transit) over another connection; raises ConnectionLostError, also where the file has changed.
     """
 
     def __init__(
@@ -111,6 +119,8 @@ class Source:
         compressed_in_transit: bool = False,
         identity: str | None = None,
         stop: Callable[[], None] | None = None,
+        host: str = "",
+        resume: Callable[[int], None] | None = None,
     ) -> None:
         self.name = name
         self.total = total
@@ -120,6 +130,10 @@ class Source:
         self._path = path
         self._compressed_in_transit = compressed_in_transit
         self._stop = stop
+        self._is_stopped = False
+        self._host = host
+        self._resume = resume
+        self._resumed_at: list[int] = []
         self._connection_error = ""
         self._peeked: _PeekedBlocks | None = None
         self.unpack_all = bool(os.environ.get(UNPACK_ALL))
@@ -175,10 +189,15 @@ class Source:
 
     def _open_blocks(self) -> Iterator[bytes]:
         return (
-            iter(Prefetcher(self._decompressed_blocks(), self._stop))
+            iter(Prefetcher(self._decompressed_blocks(), None if self._stop is None else self._stop_reading))
             if self.compression
             else self._stored_blocks(_PLAIN_READ_BYTES)
         )
+
+    def _stop_reading(self) -> None:
+        self._is_stopped = True
+        if self._stop is not None:
+            self._stop()
 
     def blocks_in_this_thread(self) -> Iterator[bytes]:
         """Iterate over the decompressed text as `blocks` does, without a thread: for a process that forks."""
@@ -264,22 +283,52 @@ class Source:
     def _stored_blocks(self, size: int) -> Iterator[bytes]:
         """Yield the bytes as stored."""
         block, self._head = self._head or self._read(size), b""
-        while block:
-            if not self._compressed_in_transit:
+        while block or self._go_on():
+            if block and not self._compressed_in_transit:
                 self.consumed += len(block)
-            yield block
+            if block:
+                yield block
             block = self._read(size)
         if self._connection_error:
-            total = f" of {self.total:,}" if self.total else ""
-            self._tally.add(CUT_CONNECTION, f"{self.consumed:,}{total} bytes arrived; {self._connection_error}")
+            self._tally.add(CUT_CONNECTION, f"{self._describe_loss()}; {self._connection_error}")
+
+    def _go_on(self) -> bool:
+        """Go on over another connection where the last one ended too early; return whether there is one."""
+        if self.consumed == self.total:
+            self._connection_error = ""  # it was lost behind the last byte
+        is_short = self._path is None and self.total is not None and self.consumed < self.total
+        if self._is_stopped or not (self._connection_error or is_short):
+            return False
+        self._connection_error = self._connection_error or "the data ended before the file"
+        brought_more = not self._resumed_at or self.consumed > self._resumed_at[-1]
+        if self._resume is None or not brought_more or len(self._resumed_at) >= MAX_RESUMES:
+            return False
+        self._resumed_at.append(self.consumed)
+        try:
+            self._resume(self.consumed)
+        except ConnectionLostError as error:
+            self._connection_error = str(error)
+            return False
+        self._connection_error = ""
+        return True
+
+    def _describe_loss(self) -> str:
+        """Describe where the connection was lost: "connection to gpu-box lost at 466.6 of 503.1 MB"."""
+        largest = max(self.consumed, self.total or 0)
+        scale, unit = next(((scale, unit) for scale, unit in _UNITS if largest >= scale), _UNITS[-1])
+        of_total = "" if self.total is None else f" of {self.total / scale:,.1f}"
+        to_host = f" to {self._host}" if self._host else ""
+        return f"connection{to_host} lost at {self.consumed / scale:,.1f}{of_total} {unit}"
 
     def _decompressed_blocks(self) -> Iterator[bytes]:
         """Yield the text of all gzip members, xz streams or zstd frames in turn."""
         decompressor: Decompressor | None = None
-        members = compressed_bytes = text_bytes = 0
+        members = compressed_bytes = text_bytes = connections = 0
         member_is_empty = True  # no text of this member yet
         for data in self._stored_blocks(_COMPRESSED_READ_BYTES):
             compressed_bytes += len(data)
+            if self._compressed_in_transit and len(self._resumed_at) > connections:
+                decompressor, connections = None, len(self._resumed_at)  # the rest of the text is compressed anew
             while data:
                 if decompressor is None:
                     data = data.lstrip(b"\0")  # some writers pad the end with zeros

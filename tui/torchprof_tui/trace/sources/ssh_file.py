@@ -74,6 +74,12 @@ fi
 """Sent as one line. Contains no single quotes and no exclamation marks, which some login shells interpret."""
 
 
+def _script_from(offset: int) -> str:
+    """Return the script that sends the file from this byte on."""
+    script = _SCRIPT.replace(") exec ", f') tail -c +{offset + 1} <"$p" | ')
+    return script.replace(' <"$p" ;;', " ;;")
+
+
 def open_ssh_file(path: SshPath) -> Source:
     """Open a file on an ssh host.
 
@@ -91,13 +97,23 @@ def open_ssh_file(path: SshPath) -> Source:
         size = checked_size(int(stat_fields[0])) if stat_fields and _SIZE.fullmatch(stat_fields[0]) else None
         if size == 0:
             raise TraceError(f"{path.spec}: the file is empty")
+        identity = identity_of(path, stat_fields)
+
+        def resume(offset: int) -> None:
+            """Send the rest of the file over another connection, packed as before. Raises ConnectionLostError."""
+            answer = stream.restart(_script_from(offset))
+            if answer.split(" ") != ["file", *fields]:
+                raise ConnectionLostError("the rest of the file was not taken: it has changed since")
+
         return Source(
             path.spec,
             stream,
             size,
             compressed_in_transit=sender != "cat",
-            identity=identity_of(path, stat_fields),
+            identity=identity,
             stop=stream.stop,
+            host=path.host_name,
+            resume=None if identity is None else resume,
         )
     except BaseException:
         stream.close()

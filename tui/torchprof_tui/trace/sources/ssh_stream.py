@@ -47,15 +47,19 @@ class SshStream:
     """
 
     def __init__(self, script: str, targets: Sequence[SshPath], keep_open: bool = False) -> None:
-        remote = targets[0]
-        self._path = remote
+        self._targets = targets
+        self._path = targets[0]
         self._buffer = b""
         self._stopped = False
+        self._start(script, keep_open)
+        self._restore_signals = _install_signal_handlers(lambda: self._terminate(_FAST_TERMINATE_SECONDS))
+
+    def _start(self, script: str, keep_open: bool = False) -> None:
         self._stderr: IO[bytes] = tempfile.TemporaryFile(prefix="torchprof-tui-")  # noqa: SIM115  (open as long as ssh runs)
         try:
             # stderr is a file, because a ControlMaster left running by ssh would keep a pipe open.
             self._process = subprocess.Popen(
-                build_ssh_command(script, targets, keep_open),
+                build_ssh_command(script, self._targets, keep_open),
                 stdin=subprocess.PIPE if keep_open else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
@@ -66,11 +70,24 @@ class SshStream:
         except OSError as error:
             self._stderr.close()
             if isinstance(error, FileNotFoundError):
-                raise TraceError(f"{remote.spec}: {NO_CLIENT}") from error
-            raise TraceError(f"{remote.spec}: ssh cannot be started: {error.strerror}") from error
-        self._restore_signals = _install_signal_handlers(lambda: self._terminate(_FAST_TERMINATE_SECONDS))
+                raise TraceError(f"{self._path.spec}: {NO_CLIENT}") from error
+            raise TraceError(f"{self._path.spec}: ssh cannot be started: {error.strerror}") from error
         assert self._process.stdout is not None
         self._pipe = self._process.stdout
+
+    def restart(self, script: str) -> str:
+        """Run another script over a new connection, whose output `read` returns; returns its first line.
+
+        Raises ConnectionLostError where the host cannot be reached any more.
+        """
+        self._terminate()
+        self._pipe.close()
+        self._stderr.close()
+        try:
+            self._start(script)
+            return self.read_header()
+        except TraceError as error:
+            raise ConnectionLostError(f"not resumed: {str(error).removeprefix(f'{self._path.spec}: ')}") from error
 
     def read_header(self) -> str:
         """Read the first line of our script, skipping the output of login scripts before it. Raises TraceError."""

@@ -35,6 +35,10 @@ _CONNECT_TIMEOUT_SECONDS, _READ_TIMEOUT_SECONDS = 30, 60
 """Timeouts for connecting, and for each read. fsspec's default limits the whole download instead, which is too short
 for a large trace over a slow line."""
 
+_PARTIAL_CONTENT = 206
+_VALIDATORS = ("ETag", "Last-Modified")
+"""Headers that tell whether a file is the same as before."""
+
 _BACKENDS = {
     "s3": "s3fs",
     "s3a": "s3fs",
@@ -81,8 +85,11 @@ def open_url(spec: str) -> Source:
     if entry.size == 0:
         stream.close()
         raise TraceError(f"{spec}: the file is empty")
-    reader = _UrlStream(spec, stream, file_system)
-    return Source(spec, reader, entry.size, identity=entry.identity(spec), stop=reader.close)
+    reader = _UrlStream(spec, stream, file_system, path)
+    host = spec.rpartition("://")[2].partition("/")[0].rpartition("@")[2]
+    return Source(
+        spec, reader, entry.size, identity=entry.identity(spec), stop=reader.close, host=host, resume=reader.resume
+    )
 
 
 def list_url(spec: str) -> list[ListedTrace] | str:
@@ -217,16 +224,63 @@ class _UrlStream:
     Holds the file system too, because some close their files when they are garbage-collected.
     """
 
-    def __init__(self, spec: str, file: Any, file_system: Any) -> None:
+    def __init__(self, spec: str, file: Any, file_system: Any, path: str) -> None:
         self._spec = spec
         self._file = file
         self._file_system = file_system
+        self._path = path
 
     def read(self, size: int, /) -> bytes:
         try:
             return bytes(self._file.read(size))
         except Exception as error:
             raise ConnectionLostError(f"the download ended early: {describe_url_error(error, self._spec)}") from error
+
+    def resume(self, offset: int) -> None:
+        """Go on at this byte of the file, over another connection. Raises ConnectionLostError, also for a changed file.
+
+        A server that knows no ranges sends the file again, whose first bytes are skipped.
+        """
+        before = getattr(self._file, "r", None)  # the answer to the one request for a whole file over HTTP
+        if before is None:
+            return  # each read is a request of its own
+        try:
+            self._file = self._request_rest(offset)
+            self._skip_to(offset, before.headers)
+        except ConnectionLostError:
+            raise
+        except Exception as error:
+            raise ConnectionLostError(f"and not resumed: {describe_url_error(error, self._spec)}") from error
+
+    def _request_rest(self, offset: int) -> Any:
+        configured = self._file_system.kwargs.get("headers", {})
+        headers = {**configured, "Range": f"bytes={offset}-", "Accept-Encoding": "identity"}
+        self.close()
+        return run_limited(
+            self._spec,
+            # with a size, fsspec asks for nothing else
+            lambda: self._file_system.open(self._path, "rb", block_size=0, size=offset + 1, headers=headers),
+            SLOW_ANSWER,
+        )
+
+    def _skip_to(self, offset: int, before: Any) -> None:
+        """Skip what was received, after the new answer was found to be about the same file as the one before."""
+        answer = self._file.r
+        known = [name for name in _VALIDATORS if before.get(name)]
+        if not known or any(answer.headers.get(name) != before[name] for name in known):
+            reason = "it has changed since" if known else "the server does not tell whether it is still the same"
+            raise ConnectionLostError(f"the rest of the file was not taken: {reason}")
+        if before.get("Content-Encoding") or answer.headers.get("Content-Encoding"):
+            raise ConnectionLostError("the server packs the file, so that the rest cannot be requested")
+        if answer.status == _PARTIAL_CONTENT:
+            if not answer.headers.get("Content-Range", "").startswith(f"bytes {offset}-"):
+                raise ConnectionLostError("the server sent another range than the requested one")
+            return
+        while offset:
+            skipped = len(self._file.read(min(offset, _REQUEST_BYTES)))
+            if not skipped:
+                raise ConnectionLostError("the download ended early again")
+            offset -= skipped
 
     def close(self) -> None:
         with contextlib.suppress(Exception):

@@ -35,6 +35,8 @@ def describe_url_error(error: BaseException, spec: str) -> str:
 def _describe_http(cause: BaseException, spec: str) -> str | None:
     """Describe what an HTTP client reports about an answer, None for anything else."""
     kind = type(cause).__name__
+    if kind in ("ContentLengthError", "TransferEncodingError"):
+        return "the server closed the connection"
     if type(cause).__module__ == "aiohttp.http_exceptions":
         return "the server's answer is not HTTP"
     if kind == "TooManyRedirects":
