@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.helpers.paths import ROOT
+from torchprof_tui import __version__
 
 pytest.importorskip("nox")
 
@@ -71,3 +72,32 @@ def test_the_workflow_runs_the_commands_of_the_readme() -> None:
     opened = next(command for command in commands if "pytest" not in command)
     before, _, after = opened.partition("torchprof-tui info ")
     assert f"\n{before}torchprof-tui {after}\n" in readme
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS)
+def test_every_action_is_pinned_by_a_commit(workflow: str) -> None:
+    """A tag can be moved to another commit."""
+    uses = re.findall(r"uses: (.+)$", WORKFLOWS[workflow], re.MULTILINE)
+    assert uses
+    for action in uses:
+        assert action.startswith("./") or re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v[0-9.]+", action), action
+
+
+def test_a_release_needs_all_checks_of_a_commit_on_main() -> None:
+    jobs = dict(
+        re.findall(r"^  (\w+):\n((?:    .*\n|\n)+)", WORKFLOWS["release.yml"].partition("\njobs:\n")[2], re.MULTILINE)
+    )
+    assert 'merge-base --is-ancestor "$GITHUB_SHA" origin/main' in jobs["main"]
+    needs = {name: re.findall(r"^    needs: (\w+)$", text, re.MULTILINE) for name, text in jobs.items()}
+    assert needs == {"main": [], "checks": ["main"], "build": ["checks"], "publish": ["build"], "notes": ["publish"]}
+    assert "uses: ./.github/workflows/checks.yml" in jobs["checks"]
+    assert "\n  workflow_call:" in CHECKS
+
+
+def test_commands_run_on_other_systems() -> None:
+    assert "system: [macos-latest, windows-latest]" in CHECKS
+    assert "tools/try_commands.py" in CHECKS
+
+
+def test_the_citation_has_the_version() -> None:
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")

@@ -74,6 +74,10 @@ def __getattr__(name: str) -> Any:
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if module.startswith("api."):
+        system = importlib.import_module(f"{__name__}.trace.core.optional_modules")
+        if unsupported := system.explain_unsupported_system():
+            raise system.MissingExtraError(f"torchprof-tui {unsupported}")
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)
 
 

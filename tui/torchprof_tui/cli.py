@@ -27,6 +27,7 @@ from torchprof_tui.program.config_file import apply_configuration, load_configur
 from torchprof_tui.program.phase_log import close_log, note_phase, open_log
 from torchprof_tui.trace.core.core_count import JOBS, MAX_JOBS
 from torchprof_tui.trace.core.errors import format_error, is_expected
+from torchprof_tui.trace.core.optional_modules import explain_unsupported_system
 from torchprof_tui.trace.core.process_state import freeze_imported_objects, start_without_collections
 
 PROGRAM = "torchprof-tui"
@@ -141,6 +142,9 @@ def _run_command(words: list[str]) -> int:
     if words[:1] == ["--version"]:  # scripts ask for this: no parser is needed
         print(f"{PROGRAM} {__version__}")
         return 0
+    unsupported = explain_unsupported_system()
+    if unsupported:
+        raise UsageError(unsupported)
     if name == "open":
         _reject_unknown_command(rest)
     parser = build_parser(name)

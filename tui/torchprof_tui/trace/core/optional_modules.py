@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import Any
 
 from torchprof_tui.trace.core.errors import TraceError
@@ -10,6 +11,16 @@ from torchprof_tui.trace.core.errors import TraceError
 
 class MissingExtraError(TraceError, ImportError):
     """A package that this question needs is not installed; `str()` is one line that says what to install."""
+
+
+SYSTEM_MODULES = ("fcntl", "termios")
+"""Modules of Python on Linux and macOS without which neither the cache nor the app works."""
+
+
+def explain_unsupported_system() -> str:
+    """Explain in one line that this system is not supported; "" where it is."""
+    missing = [name for name in SYSTEM_MODULES if importlib.util.find_spec(name) is None]
+    return f"needs Linux or macOS (no {missing[0]} here); on Windows run it inside WSL" if missing else ""
 
 
 def import_extra(module: str, extra: str = "") -> Any:
