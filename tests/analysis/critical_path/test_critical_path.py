@@ -353,6 +353,7 @@ def test_all_steps_of_the_samples_are_tiled(sample: Any) -> None:
             assert_tiled(path)
             assert path.replayed <= path.duration
             assert (path.slack >= 0).all()
+            assert (np.diff(path.event) > 0).all()  # each event once: work is not listed with its stream again
             assert (path.slack_of_events(path.path_events[0]) >= 0).all()
 
 
