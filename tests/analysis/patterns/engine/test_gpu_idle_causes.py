@@ -101,6 +101,16 @@ def test_the_profilers_part_of_a_gap_is_cut_out() -> None:
     assert gaps.time_by_cause()[IdleCause.PROFILER] == 50 * US
 
 
+def test_a_gap_ends_with_work_of_its_own_device() -> None:
+    """The other device's work, after a gap that the profiler's work cut, explains nothing."""
+    entries = two_kernels(overhead("Activity Buffer Request", 200, 20))
+    gaps = Checker(trace(*entries, *op_with_work("aten::mm", 0, 10, 90, GEMM, device=1))).find_gaps(90 * US, 500 * US)
+    of_second = gaps.select(gaps.device == 1)
+    assert of_second.start.tolist() == [100 * US, 200 * US, 220 * US]
+    assert of_second.next_event.tolist() == [-1, -1, -1]
+    assert of_second.time_by_cause() == {IdleCause.PROFILER: 20 * US, IdleCause.UNKNOWN: 380 * US}
+
+
 def test_loading_a_module_is_a_cold_call_and_not_the_profilers_work() -> None:
     gap_trace = trace(*two_kernels(cpu("aten::mm", 90, 192), overhead("Lazy Function Loading", 150, 50)))
     gaps = Checker(gap_trace).find_gaps(90 * US, 310 * US)
