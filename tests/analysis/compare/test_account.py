@@ -13,7 +13,7 @@ from tests.helpers.account_reference import divide_steps
 from tests.helpers.paths import SAMPLES, SHARED_TRACES, find_shared_traces
 from tests.helpers.pattern_traces import ADD, GEMM, op_with_work
 from tests.helpers.trace_builder import Entry, cpu, step, trace
-from torchprof_tui.analysis.compare.account import Account, build_account, divide_evenly
+from torchprof_tui.analysis.compare.account import Account, PartChange, build_account, divide_evenly
 from torchprof_tui.analysis.compare.comparison import require_torch_trace
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.compare.step_selection import ComparisonError
@@ -130,6 +130,18 @@ def test_several_devices_are_averaged() -> None:
     account = check_account(SideAnalysis(steps(300), "a"), SideAnalysis(steps(501), "b"))
     changes = {part.id: part.delta for part in account.parts}
     assert changes["gpu:gemm"] == 100_500
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "noise", "is_within"),
+    [(10, 10, 0.0, True), (10, 11, 0.0, False), (10, 12, 2.0, True), (10, 8, 2.0, True), (10, 7, 2.0, False)],
+)
+def test_a_change_as_large_as_its_noise_may_be_chance(a: int, b: int, noise: float, is_within: bool) -> None:
+    part = PartChange("gpu:gemm", "GPU: gemm", a, b, noise)
+    account = Account(a, b, noise, (part,), True)
+    assert part.is_within_noise is account.is_within_noise is is_within
+    assert account.delta_beyond_noise == (0 if is_within else b - a - noise * (1 if b > a else -1))
+    assert PartChange("gpu:gemm", "GPU: gemm", a, b, None).is_within_noise is None
 
 
 def test_the_noise_of_equal_devices_is_that_of_one() -> None:
