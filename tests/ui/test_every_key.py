@@ -28,7 +28,7 @@ from torchprof_tui.analysis.dispatch.line_model import FRAME, SourceLine
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.help_screen import HelpScreen
-from torchprof_tui.ui.common.keys import BINDINGS
+from torchprof_tui.ui.common.keys import LANES
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.diff.comparison_worker import ComparedInput
 from torchprof_tui.ui.diff.diff_screen import DiffScreen
@@ -358,4 +358,4 @@ async def test_every_key_on_the_start_screen() -> None:
 
 
 def test_the_keys_of_the_lanes_are_walked() -> None:
-    assert len(KEYS) > len(BINDINGS)
+    assert len(KEYS) > len(LANES)

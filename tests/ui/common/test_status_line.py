@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from torchprof_tui.ui.common.event_styles import ColorSupport, ThemeColors, build_palette
-from torchprof_tui.ui.common.keys import HINTS
+from torchprof_tui.ui.common.keys import LANES_HINTS
 from torchprof_tui.ui.common.status_line import StatusLine
 
 STATE = "1,234 of 5,678 rows by shape · the marked range · Self CPU time total: 123.456ms · Self GPU time total: 1.234s"
@@ -14,7 +14,7 @@ STATE = "1,234 of 5,678 rows by shape · the marked range · Self CPU time total
 def line_of_hints() -> StatusLine:
     line = StatusLine()
     line.palette = build_palette(ThemeColors(), ColorSupport.MANY)
-    line.show_keys(HINTS)
+    line.show_keys(LANES_HINTS)
     return line
 
 
@@ -22,11 +22,11 @@ def line_of_hints() -> StatusLine:
 def test_hints_are_whole_and_the_most_useful_come_first(width: int) -> None:
     text = line_of_hints().paint(0, width).text
     assert len(text) == width
-    shown = [f"{key} {label}" for key, label in HINTS if f"{key} {label}" in text]
+    shown = [f"{key} {label}" for key, label in LANES_HINTS if f"{key} {label}" in text]
     assert "  ".join(shown) == text.strip()
     if width >= 80:
         assert {"? help", "/ search", "t table", "c cheatsheet", "q quit"} <= set(shown)
-    assert width < 200 or len(shown) == len(HINTS)
+    assert width < 200 or len(shown) == len(LANES_HINTS)
 
 
 def test_a_state_leaves_room_for_hints_and_a_message_does_not() -> None:

@@ -11,7 +11,7 @@ from tests.helpers.explorer_app import event_of, explorer, text_of, two_steps, u
 from tests.helpers.trace_builder import cpu, trace
 from torchprof_tui.ui.common.help.key_listing import group_by_section
 from torchprof_tui.ui.common.help_screen import HelpScreen
-from torchprof_tui.ui.common.keys import BINDINGS
+from torchprof_tui.ui.common.keys import LANES
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.lanes.screen_lines import LineContent
 from torchprof_tui.ui.lanes.view_state import ViewState
@@ -213,7 +213,7 @@ async def test_help_lists_every_binding() -> None:
         assert isinstance(screen.app.screen, HelpScreen)
         seen = _screen_text(screen)
         explained = {key.description for key in known}
-        assert {binding.tooltip for binding in BINDINGS if not isinstance(binding, tuple)} <= explained
+        assert {binding.tooltip for binding in LANES if not isinstance(binding, tuple)} <= explained
         for key in known[:20]:
             assert key.description[:30] in seen, key
         await pilot.press("tab")
@@ -237,7 +237,7 @@ def _screen_text(screen: ExplorerScreen) -> str:
 
 async def test_no_two_keys_are_the_same_and_all_are_named() -> None:
     keys: list[str] = []
-    for binding in BINDINGS:
+    for binding in LANES:
         assert not isinstance(binding, tuple)
         assert binding.id
         assert binding.tooltip

@@ -13,7 +13,7 @@ from textual.worker import WorkerCancelled
 from tests.helpers.explorer_app import explorer, settled, two_steps
 from tests.helpers.trace_builder import cpu, step, trace
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.keys import BINDINGS
+from torchprof_tui.ui.common.keys import LANES
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.text_panel import TextPanel
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
@@ -106,7 +106,7 @@ async def test_each_key_of_the_explorer_acts_or_says_why(
         await settled(pilot)
         messages = collect_messages(screen._status, monkeypatch)
         silent = []
-        for action in actions_of(BINDINGS, OPENING_ACTIONS):
+        for action in actions_of(LANES, OPENING_ACTIONS):
             for time in ("first", "again"):
                 messages.clear()
                 before = fingerprint(screen)

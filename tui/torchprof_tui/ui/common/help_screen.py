@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.message import Message
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widgets import Input
 
+from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.guarded_screen import GuardedModalScreen
 from torchprof_tui.ui.common.help.guides import GUIDES
@@ -110,19 +110,7 @@ class HelpScreen(GuardedModalScreen[None]):
 
     CSS_PATH = "help_screen.tcss"
     TITLE = "help"
-    BINDINGS = [
-        Binding("escape", "back", "close", id="help.close", tooltip="clear the filter, or close the help"),
-        Binding("q,question_mark,f1,enter", "dismiss", "close", id="help.leave", tooltip="close the help"),
-        Binding("slash", "type_filter('')", "filter", id="help.filter", tooltip="filter keys and sentences"),
-        Binding("tab,right", "cycle_page(1)", "page", id="help.next", tooltip="next page", priority=True),
-        Binding("shift+tab,left", "cycle_page(-1)", "page", id="help.previous", tooltip="previous page"),
-        Binding("down", "scroll(1)", "down", id="help.down", tooltip="scroll down", show=False),
-        Binding("up", "scroll(-1)", "up", id="help.up", tooltip="scroll up", show=False),
-        Binding("pagedown,space", "page(1)", "down", id="help.page-down", tooltip="scroll a page down", show=False),
-        Binding("pageup", "page(-1)", "up", id="help.page-up", tooltip="scroll a page up", show=False),
-        Binding("home", "page(-1000)", "start", id="help.start", tooltip="scroll to the start", show=False),
-        Binding("end", "page(1000)", "end", id="help.end", tooltip="scroll to the end", show=False),
-    ]
+    BINDINGS = keys.HELP
     AUTO_FOCUS = ""
 
     def __init__(

@@ -1,33 +1,18 @@
-"""Bindings shared by screens with a list of rows."""
+"""The keys of screens with a list of rows."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from textual.binding import Binding
 from textual.screen import Screen
 
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.row_list import RowList
 from torchprof_tui.ui.common.status_line import StatusLine
 
-ROW_BINDINGS = [
-    Binding("up", "move(-1)", "up", id="rows.up", tooltip="the row above", show=False),
-    Binding("down", "move(1)", "down", id="rows.down", tooltip="the row below", show=False),
-    Binding("pageup", "page(-1)", "page up", id="rows.page-up", tooltip="a page up", show=False),
-    Binding("pagedown", "page(1)", "page down", id="rows.page-down", tooltip="a page down", show=False),
-]
-"""Keys of a list beside other parts of a screen."""
-
-LIST_BINDINGS = [
-    *ROW_BINDINGS,
-    Binding("home", "edge(False)", "first", id="rows.first", tooltip="the first row", show=False),
-    Binding("end", "edge(True)", "last", id="rows.last", tooltip="the last row", show=False),
-]
-
 
 class ListScreen(GuardedScreen[Any]):
-    """A screen with one list, `rows`. Subclasses add `LIST_BINDINGS` to their BINDINGS."""
+    """A screen with one list, `rows`, and the actions of the keys of rows."""
 
     rows: RowList
 

@@ -19,7 +19,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.worker import WorkerFailed
 
-from torchprof_tui.ui.common.keys import BINDINGS
+from torchprof_tui.ui.common.keys import LANES
 from torchprof_tui.ui.common.remapped_keys import normalize_keys
 
 _NAMED_KEYS = {"left", "right", "up", "down", "home", "end", "pageup", "pagedown", "enter", "escape", "backspace"}
@@ -27,7 +27,7 @@ _NAMED_KEYS = {"left", "right", "up", "down", "home", "end", "pageup", "pagedown
 _NAMED_KEYS |= {"tab", "shift+tab", "ctrl+c", "ctrl+r"}
 """Keys without a character that a user may try; others, such as shift alone, are reported by some terminals."""
 
-_LANE_BINDINGS = [binding for binding in Binding.make_bindings(BINDINGS) if binding.description]
+_LANE_BINDINGS = [binding for binding in Binding.make_bindings(LANES) if binding.description]
 
 
 class OrderedKeysApp(App[None]):

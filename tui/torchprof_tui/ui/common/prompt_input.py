@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Static
 from textual.widgets.input import Selection
+
+from torchprof_tui.ui.common import keys
 
 
 @dataclass
@@ -48,12 +49,7 @@ class Prompt(Horizontal):
     Changes, enter, and escape or ctrl+c are posted as messages.
     """
 
-    BINDINGS = [
-        # ctrl+c copies where text is selected
-        Binding("escape,ctrl+c", "close", "close", id="prompt.close", show=False),
-        Binding("up", "recall(1)", "earlier", id="prompt.earlier", show=False),
-        Binding("down", "recall(-1)", "later", id="prompt.later", show=False),
-    ]
+    BINDINGS = keys.PROMPT
     DEFAULT_CSS = """
     Prompt { height: 1; display: none; }
     Prompt.open { display: block; }

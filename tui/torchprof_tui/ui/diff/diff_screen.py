@@ -18,6 +18,7 @@ from torchprof_tui.analysis.compare.matched_rows import By, RowStatus
 from torchprof_tui.analysis.compare.side_choice import RankNumbers
 from torchprof_tui.analysis.compare.step_selection import ComparisonError
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.comparison_request import parse_request, suggest_forms
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
@@ -40,7 +41,6 @@ from torchprof_tui.ui.diff.comparison_worker import (
     compare_inputs,
     match_rows,
 )
-from torchprof_tui.ui.diff.diff_keys import BINDINGS, FAILED_HINTS, HINTS
 from torchprof_tui.ui.diff.diff_layout import compute_layout, explain_small_screen
 from torchprof_tui.ui.diff.diff_panels import (
     ACCOUNT,
@@ -89,7 +89,7 @@ class DiffScreen(GuardedScreen[None]):
     `problem`: why the two cannot be compared, if that is known already.
     """
 
-    BINDINGS = BINDINGS
+    BINDINGS = keys.DIFF
     help_topic = "diff"
     CSS_PATH = "diff_screen.tcss"
     AUTO_FOCUS = ""
@@ -135,7 +135,7 @@ class DiffScreen(GuardedScreen[None]):
 
     def on_mount(self) -> None:
         follow_theme(self)
-        self._status.show_keys(HINTS)
+        self._status.show_keys(keys.DIFF_HINTS)
         self._dock.mark_keys(True)
         if self._problem:
             self._show_problem(self._problem)
@@ -220,7 +220,7 @@ class DiffScreen(GuardedScreen[None]):
         self._problem = line
         self.add_class("failed")
         self.query_one("#diff-problem", Static).update(self._format_problem())
-        self._status.show_keys(FAILED_HINTS)
+        self._status.show_keys(keys.DIFF_FAILED_HINTS)
 
     def _format_problem(self) -> str:
         next_step = "D compares with another trace (path, sample:, host:path), two steps (step 3/4) or ranks (rank 0/3)"

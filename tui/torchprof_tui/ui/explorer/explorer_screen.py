@@ -24,9 +24,9 @@ from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.debounced_worker import WorkResult
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
-from torchprof_tui.ui.common.keys import BINDINGS, KEYLESS_COMMANDS, key_hints
 from torchprof_tui.ui.common.panel_dock import PanelPicked
 from torchprof_tui.ui.common.prompt_input import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
@@ -71,8 +71,8 @@ CANCEL_HINT = "nothing to clear; esc again stops loading this trace"
 class ExplorerScreen(GuardedScreen[None]):
     """Show one trace. `view_state`: the state; `moves`: how keys move the selection."""
 
-    BINDINGS = BINDINGS
-    KEYLESS_COMMANDS = KEYLESS_COMMANDS
+    BINDINGS = keys.LANES
+    KEYLESS_COMMANDS = keys.KEYLESS_COMMANDS
     CSS_PATH = "explorer_screen.tcss"
     AUTO_FOCUS = ""
     TITLE = "explorer"
@@ -116,7 +116,7 @@ class ExplorerScreen(GuardedScreen[None]):
     def on_mount(self) -> None:
         self.set_class(not self.trace.lanes, "empty")
         follow_theme(self)
-        self._status.show_keys(key_hints())
+        self._status.show_keys(keys.LANES_HINTS)
         self._refresh_widgets()
         if self._first_panel:  # a mark has shown its own
             self._dock.show_panel(self._first_panel)

@@ -16,6 +16,7 @@ from torchprof_tui.analysis.search.name_search import BadPattern, is_case_sensit
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, expand_path, write_atomically
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.list_keys import switch_child_screen
@@ -24,7 +25,6 @@ from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.prompt_input import Prompt, PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 from torchprof_tui.ui.common.terminal_info import follow_theme
-from torchprof_tui.ui.flame.flame_keys import BINDINGS, HINTS
 from torchprof_tui.ui.flame.flame_worker import FlameHistory, FlameMade, FlameQuery, FlameView, fold_scope
 from torchprof_tui.ui.flame.frame_lines import FrameLines
 from torchprof_tui.ui.flame.frame_search import search_frames
@@ -55,7 +55,7 @@ NOTHING_HERE = "nothing to see here: tab, g and v show other frames, time and sc
 class FlameScreen(GuardedScreen[Any]):
     """Dismissed with the event to show on the lanes, the first one of a frame, or None."""
 
-    BINDINGS = BINDINGS
+    BINDINGS = keys.FLAME
     help_topic = "flame"
     CSS_PATH = "flame_screen.tcss"
     AUTO_FOCUS = ""
@@ -90,7 +90,7 @@ class FlameScreen(GuardedScreen[Any]):
 
     def on_mount(self) -> None:
         follow_theme(self)
-        self._status.show_keys(HINTS)
+        self._status.show_keys(keys.FLAME_HINTS)
         self._request_tree()
 
     # -- folding -------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from torchprof_tui.analysis.fleet.heat_map import (
 )
 from torchprof_tui.analysis.fleet.report import FleetReport
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import truncate
@@ -33,7 +34,6 @@ from torchprof_tui.ui.common.prompt_input import Prompt, PromptClosed, PromptSub
 from torchprof_tui.ui.common.row_list import RowList, RowPicked
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 from torchprof_tui.ui.common.terminal_info import follow_theme
-from torchprof_tui.ui.fleet.fleet_keys import BINDINGS, HINTS
 from torchprof_tui.ui.fleet.fleet_lists import FleetList, ListContent, build_list
 from torchprof_tui.ui.fleet.fleet_map import (
     CELL_WIDTHS,
@@ -74,7 +74,7 @@ MAX_OPENED = 16
 class FleetScreen(GuardedScreen[Any]):
     """The lowest screen of `torchprof-tui fleet`. Posts `RanksAsked`."""
 
-    BINDINGS = BINDINGS
+    BINDINGS = keys.FLEET
     TITLE = "fleet"
     help_topic = "fleet"
     CSS_PATH = "fleet_screen.tcss"
@@ -135,7 +135,7 @@ class FleetScreen(GuardedScreen[Any]):
 
     def on_mount(self) -> None:
         follow_theme(self)
-        self._status.show_keys(HINTS)
+        self._status.show_keys(keys.FLEET_HINTS)
         self._tabs.show_active(self.which.value)
         self._progress = f"sketched 0 of {self.source.file_count:,} ranks"
         self.map.empty_text = self.rows.empty_text = READING

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.widgets import Input
 
 from torchprof_tui.analysis.kernel.kernel_guess import Guess, GuessResult, compare_guesses, parse_guesses
@@ -12,6 +11,7 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun
@@ -19,7 +19,6 @@ from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.terminal_info import palette_for
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
 
-HINTS = (("?", "help"), ("esc", "back"), ("enter", "compare"))
 EXAMPLE = "gemm 2, elementwise 3, flash"
 
 
@@ -89,10 +88,7 @@ class GuessScreen(GuardedScreen[None]):
 
     CSS_PATH = "guess_screen.tcss"
     help_topic = "guess"
-    BINDINGS = [
-        Binding("escape", "leave", "back", id="guess.back", tooltip="back to the lanes", show=False),
-        Binding("question_mark", "app.help", "help", id="program.help", tooltip="help", show=False, priority=True),
-    ]
+    BINDINGS = keys.GUESS
 
     def __init__(self, trace: Trace, t0: int, t1: int, range_label: str) -> None:
         super().__init__()
@@ -110,7 +106,7 @@ class GuessScreen(GuardedScreen[None]):
         palette = palette_for(self.app)
         for widget in self.query(PaintedWidget):
             widget.palette = palette
-        self._status.show_keys(HINTS)
+        self._status.show_keys(keys.GUESS_HINTS)
         self._input.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

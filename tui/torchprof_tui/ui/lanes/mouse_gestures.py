@@ -12,6 +12,7 @@ from textual import events
 from textual.message import Message
 
 from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.ui.common.painted_widget import PaintedWidget
 
 
 @dataclass
@@ -119,3 +120,21 @@ def build_wheel_message(event: events.MouseEvent, viewport: Viewport, column: in
     if event.shift or isinstance(event, (events.MouseScrollLeft, events.MouseScrollRight)):
         return PanAsked(direction * max(1, viewport.width // WHEEL_PAN_DIVISOR))
     return ScrollAsked(direction * WHEEL_LINES)
+
+
+class TimeWheel(PaintedWidget):
+    """A widget over time whose wheel scrolls the lanes, pans or zooms."""
+
+    _viewport: Viewport | None
+
+    def wheel_column(self, x: int) -> int:
+        """Return the column of the lanes to zoom at, for a cell of this widget."""
+        return x
+
+    def _post_wheel(self, event: events.MouseEvent) -> None:
+        event.stop()
+        event.prevent_default()
+        if self._viewport is not None:
+            self.post_message(build_wheel_message(event, self._viewport, self.wheel_column(event.x)))
+
+    on_mouse_scroll_down = on_mouse_scroll_up = on_mouse_scroll_left = on_mouse_scroll_right = _post_wheel

@@ -17,9 +17,9 @@ from torchprof_tui.trace.model.trace import Step
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
+from torchprof_tui.ui.common.painted_widget import TextRun, build_strip
 from torchprof_tui.ui.lanes.bar_painter import draw_level_graph
-from torchprof_tui.ui.lanes.mouse_gestures import MIN_DRAG_CELLS, JumpAsked, build_wheel_message
+from torchprof_tui.ui.lanes.mouse_gestures import MIN_DRAG_CELLS, JumpAsked, TimeWheel
 from torchprof_tui.ui.lanes.step_labels import abbreviate_serving
 
 
@@ -35,7 +35,7 @@ class ViewDragged(Message):
         return isinstance(message, ViewDragged) and message.is_continued
 
 
-class Overview(PaintedWidget):
+class Overview(TimeWheel):
     """Paint the overview of `show_viewport`; post `JumpAsked` for a click, or where its visible part is dragged."""
 
     def __init__(
@@ -172,21 +172,6 @@ class Overview(PaintedWidget):
             self.post_message(JumpAsked(self._whole_viewport.middle(self._press_column)))
         self._press_column = None
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self._handle_wheel(event)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self._handle_wheel(event)
-
-    def on_mouse_scroll_left(self, event: events.MouseScrollLeft) -> None:
-        self._handle_wheel(event)
-
-    def on_mouse_scroll_right(self, event: events.MouseScrollRight) -> None:
-        self._handle_wheel(event)
-
-    def _handle_wheel(self, event: events.MouseEvent) -> None:
-        """Scroll, pan, or zoom at the middle of the screen: the pointer is at a column of the whole trace."""
-        event.stop()
-        event.prevent_default()
-        if self._viewport is not None:
-            self.post_message(build_wheel_message(event, self._viewport, self._viewport.width // 2))
+    def wheel_column(self, x: int) -> int:
+        """Return the middle of the screen: the pointer is at a column of the whole trace."""
+        return self._viewport.width // 2 if self._viewport is not None else 0

@@ -16,15 +16,15 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Step
 from torchprof_tui.trace.query.viewport import Viewport, compute_ticks
 from torchprof_tui.ui.common.name_display import truncate
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
-from torchprof_tui.ui.lanes.mouse_gestures import Drag, build_wheel_message
+from torchprof_tui.ui.common.painted_widget import TextRun, build_strip
+from torchprof_tui.ui.lanes.mouse_gestures import Drag, TimeWheel
 from torchprof_tui.ui.lanes.seam_marks import SEAM, list_seam_columns, move_label_beside, place_seams
 from torchprof_tui.ui.lanes.step_labels import format_step_label
 
 CURSOR = "▼"
 
 
-class Ruler(PaintedWidget):
+class Ruler(TimeWheel):
     """Paint a line of times below a line of steps, where the trace has any; a drag marks a range."""
 
     def __init__(self, steps: list[Step], *, id: str | None = None) -> None:  # noqa: A002
@@ -198,21 +198,5 @@ class Ruler(PaintedWidget):
             if message is not None:
                 self.post_message(message)
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self._handle_wheel(event)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self._handle_wheel(event)
-
-    def on_mouse_scroll_left(self, event: events.MouseScrollLeft) -> None:
-        self._handle_wheel(event)
-
-    def on_mouse_scroll_right(self, event: events.MouseScrollRight) -> None:
-        self._handle_wheel(event)
-
-    def _handle_wheel(self, event: events.MouseEvent) -> None:
-        event.stop()
-        event.prevent_default()
-        if self._viewport is not None:
-            column = max(event.x - self._gutter_width, 0)
-            self.post_message(build_wheel_message(event, self._viewport, column))
+    def wheel_column(self, x: int) -> int:
+        return max(x - self._gutter_width, 0)

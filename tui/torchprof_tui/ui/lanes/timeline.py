@@ -23,7 +23,6 @@ from torchprof_tui.trace.query.level_of_detail import Cells
 from torchprof_tui.trace.query.viewport import Viewport, compute_highest_values
 from torchprof_tui.ui.common.event_styles import BLANK, GRID, CellForm, style_index
 from torchprof_tui.ui.common.name_display import DisplayNames
-from torchprof_tui.ui.common.painted_widget import PaintedWidget
 from torchprof_tui.ui.lanes.bar_painter import (
     BarTexts,
     Decoration,
@@ -42,7 +41,7 @@ from torchprof_tui.ui.lanes.lane_frame import (
     is_cpu_only,
 )
 from torchprof_tui.ui.lanes.launch_line import LinkEnd, route_link
-from torchprof_tui.ui.lanes.mouse_gestures import Drag, EventPicked, build_wheel_message
+from torchprof_tui.ui.lanes.mouse_gestures import Drag, EventPicked, TimeWheel
 from torchprof_tui.ui.lanes.path_cells import PathCells, RowTimes, select_path_cells
 from torchprof_tui.ui.lanes.screen_lines import LaneLines, LineContent, ScreenLine
 from torchprof_tui.ui.lanes.seam_marks import SEAM, find_seam_time, list_seam_columns
@@ -91,7 +90,7 @@ PICK_RADIUS_CELLS = 1
 _LINK_STYLE = style_index(Kind.KERNEL, CellForm.SHADE)
 
 
-class Timeline(PaintedWidget):
+class Timeline(TimeWheel):
     """Paint the lanes. Each setter compares its value and repaints only the lines that change."""
 
     DEFAULT_CSS = "Timeline { height: 1fr; width: 1fr; }"
@@ -380,24 +379,6 @@ class Timeline(PaintedWidget):
 
     def on_leave(self) -> None:
         self.post_message(PointerMoved(None))
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self._handle_wheel(event)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self._handle_wheel(event)
-
-    def on_mouse_scroll_left(self, event: events.MouseScrollLeft) -> None:
-        self._handle_wheel(event)
-
-    def on_mouse_scroll_right(self, event: events.MouseScrollRight) -> None:
-        self._handle_wheel(event)
-
-    def _handle_wheel(self, event: events.MouseEvent) -> None:
-        event.stop()
-        event.prevent_default()
-        if self._viewport is not None:
-            self.post_message(build_wheel_message(event, self._viewport, event.x))
 
 
 def _write_glyphs(styled: StyledCells, row: int, cells: Iterable[tuple[int, str]], style: int) -> None:

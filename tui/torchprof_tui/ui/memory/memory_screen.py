@@ -19,6 +19,7 @@ from torchprof_tui.analysis.memory.snapshots.device_snapshot import TraceStacks
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.list_keys import switch_child_screen
@@ -42,7 +43,6 @@ from torchprof_tui.ui.memory.lifetime_rows import (
     list_group_cells,
 )
 from torchprof_tui.ui.memory.memory_chart import MemoryChart, format_legend
-from torchprof_tui.ui.memory.memory_keys import BINDINGS, HINTS
 from torchprof_tui.ui.memory.memory_worker import (
     FilterMade,
     MemoryRead,
@@ -94,7 +94,7 @@ MAX_VIEWS = 50
 class MemoryScreen(GuardedScreen[Any]):
     """Dismissed with the event to show on the lanes, the op of an allocation, or None."""
 
-    BINDINGS = BINDINGS
+    BINDINGS = keys.MEMORY
     help_topic = "memory"
     CSS_PATH = "memory_screen.tcss"
     AUTO_FOCUS = ""
@@ -144,7 +144,7 @@ class MemoryScreen(GuardedScreen[Any]):
 
     def on_mount(self) -> None:
         follow_theme(self)
-        self._status.show_keys(HINTS)
+        self._status.show_keys(keys.MEMORY_HINTS)
         self._arrange(self.app.size)
         self._tabs.show_active(self.by.value)
         number = self.rank.number

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.geometry import Size
 
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean, truncate
@@ -27,7 +27,6 @@ from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.lanes.mouse_gestures import JumpAsked
 from torchprof_tui.ui.lanes.view_state import LARGEST_ZOOM, PAN_DIVISOR, ZOOM_FACTOR
 from torchprof_tui.ui.memory.snapshot_chart import GUTTER, SnapshotChart
-from torchprof_tui.ui.memory.snapshot_keys import BINDINGS, HINTS
 from torchprof_tui.ui.memory.snapshot_rows import (
     HEADERS,
     NO_HISTORY,
@@ -59,7 +58,7 @@ class SnapshotScreen(GuardedScreen[Any]):
 
     CSS_PATH = "memory_screen.tcss"
     AUTO_FOCUS = ""
-    BINDINGS: ClassVar[list[BindingType]] = [*BINDINGS]
+    BINDINGS = keys.SNAPSHOT
     TITLE = "snapshot"
     help_topic = "snapshot"
 
@@ -92,7 +91,7 @@ class SnapshotScreen(GuardedScreen[Any]):
 
     def on_mount(self) -> None:
         follow_theme(self)
-        self._status.show_keys(HINTS)
+        self._status.show_keys(keys.SNAPSHOT_HINTS)
         self._tabs.show_active(self.shown_list.value)
         self._arrange(self.app.size)
         self.rows.empty_text = f"reading {clean(self.path.name)} …"

@@ -9,11 +9,10 @@ import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual import events, on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.content import Content
 from textual.message import Message
@@ -36,6 +35,7 @@ from torchprof_tui.runs.recording_request import (
 from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.user_files import make_absolute
 from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.record.foreign_request import describe_foreign_request, find_form_problem
@@ -81,14 +81,7 @@ class RecordScreen(GuardedScreen[None]):
     CSS_PATH = "record_screen.tcss"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_MIN_WIDTH, "-wide")]
     AUTO_FOCUS = "#run-list"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+r", "start", "start", id="run.start", tooltip="start the run", priority=True),
-        Binding("escape", "back", "back", id="run.back", tooltip="back", show=False),
-        Binding("tab", "next", "next", id="run.next", tooltip="next field", show=False, priority=True),
-        Binding(
-            "shift+tab", "previous", "previous", id="run.previous", tooltip="previous field", show=False, priority=True
-        ),
-    ]
+    BINDINGS = keys.RECORD
 
     @dataclass
     class StartRequested(Message):

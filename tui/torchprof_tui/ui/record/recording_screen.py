@@ -9,10 +9,8 @@ import shlex
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.timer import Timer
@@ -21,6 +19,7 @@ from textual.widgets import Static
 from torchprof_tui.runs.recording_process import Recording
 from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.runs.run_result import RunResult
+from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean
@@ -50,22 +49,7 @@ class RecordingScreen(GuardedScreen[None]):
 
     CSS_PATH = "recording_screen.tcss"
     AUTO_FOCUS = ""
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c", "stop", "stop", id="run.stop", tooltip="stop, and keep what was recorded", priority=True),
-        Binding("enter", "show_trace", "open", id="run.open", tooltip="open the trace", show=False),
-        Binding("y", "answer('y')", "record all", id="run.all", tooltip="record all steps of a large run", show=False),
-        Binding("f", "answer('f')", "fewer", id="run.fewer", tooltip="record fewer steps", show=False),
-        Binding("n", "answer('n')", "record none", id="run.none", tooltip="stop, record nothing", show=False),
-        Binding("r", "again", "again", id="run.again", tooltip="run it again", show=False),
-        Binding("d", "compare", "compare", id="run.compare", tooltip="compare it with the trace before it", show=False),
-        Binding("escape", "back", "back", id="run.back", tooltip="back", show=False),
-        Binding("pageup", "scroll_page(-1)", "page up", id="rows.page-up", tooltip="a page up", show=False),
-        Binding("pagedown", "scroll_page(1)", "page down", id="rows.page-down", tooltip="a page down", show=False),
-        Binding("up", "scroll_lines(-1)", "up", id="rows.up", tooltip="a line up", show=False),
-        Binding("down", "scroll_lines(1)", "down", id="rows.down", tooltip="a line down", show=False),
-        Binding("home", "scroll_to_end(False)", "first", id="rows.first", tooltip="the first line", show=False),
-        Binding("end", "scroll_to_end(True)", "last", id="rows.last", tooltip="the last line", show=False),
-    ]
+    BINDINGS = keys.RECORDING
 
     @dataclass
     class Recorded(Message):

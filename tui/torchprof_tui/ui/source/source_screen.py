@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.message import Message
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.sources.program_file_reader import ProgramFileReader
+from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.guarded_screen import GuardedModalScreen
 from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.source.source_text import SourceText
@@ -43,16 +43,7 @@ class SourceScreen(GuardedModalScreen[None]):
     """
 
     CSS_PATH = "source_screen.tcss"
-    BINDINGS = [
-        Binding("escape,q,enter", "dismiss", "close", id="source.close", tooltip="back to the lanes"),
-        Binding("down,j", "scroll(1)", "down", id="source.down", tooltip="a line down", show=False),
-        Binding("up,k", "scroll(-1)", "up", id="source.up", tooltip="a line up", show=False),
-        Binding("pagedown,J,space", "page(1)", "page down", id="source.page-down", tooltip="a page down", show=False),
-        Binding("pageup,K", "page(-1)", "page up", id="source.page-up", tooltip="a page up", show=False),
-        Binding("home", "scroll(-10_000_000)", "start", id="source.start", tooltip="the start of the file", show=False),
-        Binding("end", "scroll(10_000_000)", "end", id="source.end", tooltip="the end of the file", show=False),
-        Binding("question_mark", "app.help", "help", id="program.help", tooltip="help", show=False),
-    ]
+    BINDINGS = keys.SOURCE
     AUTO_FOCUS = ""
     TITLE = "source"
     help_topic = "source"

@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
@@ -24,6 +23,7 @@ from torchprof_tui.trace.loading.early_trace import EarlyTrace, ShowsEarly
 from torchprof_tui.trace.loading.errors import LoadError, LoginNeededLoadError
 from torchprof_tui.trace.loading.progress import FAILED_SHARE, Phase, Progress, RanksProgress
 from torchprof_tui.trace.specs.address import ListedTrace
+from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.start.login_prompt import ask_for_login
 
@@ -69,10 +69,7 @@ class LoadingScreen(GuardedScreen[None]):
     """
 
     CSS_PATH = "loading_screen.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "give_up", "cancel", id="loading.cancel", tooltip="cancel, or go back"),
-        Binding("r", "retry", "try again", id="loading.retry", tooltip="try again after a failure", show=False),
-    ]
+    BINDINGS = keys.LOADING
 
     @dataclass
     class Opened(Message):

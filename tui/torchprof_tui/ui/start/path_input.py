@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable
-from typing import ClassVar
 
-from textual.binding import Binding, BindingType
 from textual.suggester import Suggester
 from textual.widgets import Input
 
 from torchprof_tui.trace.specs.address import LOCAL_TRACE_SUFFIXES
+from torchprof_tui.ui.common import keys
 
 MAX_ENTRIES = 5_000
 """Entries of a folder that are examined; completion must keep up with typing."""
@@ -20,9 +19,7 @@ MAX_ENTRIES = 5_000
 class PathInput(Input):
     """An Input whose tab completes a path like a shell's."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "complete", "complete", id="path.complete", tooltip="complete the path", show=False)
-    ]
+    BINDINGS = keys.PATH_INPUT
 
     def __init__(self, *, placeholder: str, id: str) -> None:  # noqa: A002  (textual's own word)
         super().__init__(

@@ -11,11 +11,9 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from textual import events, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.message import Message
@@ -30,6 +28,7 @@ from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.user_files import make_absolute
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.specs.runs_by_name import RankRun, group_runs
+from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.cell_text import truncate
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.number_format import format_age, format_file_size
@@ -120,30 +119,7 @@ class StartScreen(GuardedScreen[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_MIN_WIDTH, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]
     AUTO_FOCUS = "#start-list"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "o",
-            "type_path('')",
-            "type a path",
-            id="start.path",
-            tooltip="type the path of a trace; also / ~ .",
-            show=False,
-        ),
-        Binding("escape", "back", "back", id="start.back", tooltip="back to the list, or to the trace", show=False),
-        Binding(
-            "g",
-            "guide",
-            "guide",
-            id="start.guide",
-            tooltip="guide: what this program does, how to record, and the first keys",
-            show=False,
-        ),
-        Binding(
-            "backspace", "parent", "up", id="start.parent", tooltip="the parent folder, or the trace below", show=False
-        ),
-        Binding("up", "scroll_guide(-1)", "up", id="start.up", show=False),
-        Binding("down", "scroll_guide(1)", "down", id="start.down", show=False),
-    ]
+    BINDINGS = keys.START
 
     @dataclass
     class Chosen(Message):

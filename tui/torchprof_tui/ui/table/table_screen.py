@@ -12,6 +12,7 @@ from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.row_detail import find_row_of_event
 from torchprof_tui.analysis.table.sheets import format_spans_note
 from torchprof_tui.analysis.table.trace_profile import Profile
+from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.list_keys import ListScreen, switch_child_screen
 from torchprof_tui.ui.common.painted_widget import TextRun
@@ -35,7 +36,6 @@ from torchprof_tui.ui.table.sheet_catalog import (
     BuiltSheet,
     format_totals,
 )
-from torchprof_tui.ui.table.table_keys import BINDINGS, HINTS
 from torchprof_tui.ui.table.table_worker import (
     RowRead,
     SharesMade,
@@ -61,7 +61,7 @@ class TableScreen(ListScreen):
     `profile` is slow to compute, so the caller keeps it for the next time.
     """
 
-    BINDINGS = BINDINGS
+    BINDINGS = keys.TABLE
     help_topic = "table"
     CSS_PATH = "table_screen.tcss"
     AUTO_FOCUS = ""
@@ -105,7 +105,7 @@ class TableScreen(ListScreen):
     def on_mount(self) -> None:
         follow_theme(self)
         self._show_tab()
-        self._status.show_keys(HINTS)
+        self._status.show_keys(keys.TABLE_HINTS)
         self._request_sheet()
 
     def _show_tab(self) -> None:

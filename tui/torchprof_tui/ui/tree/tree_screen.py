@@ -17,6 +17,7 @@ from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.ranks import Rank
+from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.list_keys import ListScreen, switch_child_screen
@@ -30,7 +31,6 @@ from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.common.text_panel import COPY_WIDTH
 from torchprof_tui.ui.common.trace_label import short_label
 from torchprof_tui.ui.tree.fold_state import FoldSnapshot, FoldState
-from torchprof_tui.ui.tree.tree_keys import BINDINGS, HINTS
 
 NUMBER_CELLS, SELF_CELLS, GPU_CELLS = 54, 12, 21
 """Cells of all columns of numbers; of the self time among them, which narrow terminals leave out; and of the two of the
@@ -54,7 +54,7 @@ class TreeScreen(ListScreen):
 
     CSS_PATH = "tree_screen.tcss"
     AUTO_FOCUS = ""
-    BINDINGS = BINDINGS
+    BINDINGS = keys.TREE
     help_topic = "tree"
 
     def __init__(self, rank: Rank) -> None:
@@ -81,7 +81,7 @@ class TreeScreen(ListScreen):
 
     def on_mount(self) -> None:
         follow_theme(self)
-        self._status.show_keys(HINTS)
+        self._status.show_keys(keys.TREE_HINTS)
         self._status.show_message("building the tree …")
         self._build_tree()
 
