@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import os
 import signal
 from collections.abc import Iterable
@@ -28,6 +29,7 @@ from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.loading.named_captures import set_captures
 from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE
 from torchprof_tui.trace.loading.resolve import resolve_specs
+from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.crash_report import print_crash, write_log
 from torchprof_tui.ui.common.garbage_collection import GarbageCollectingApp
 from torchprof_tui.ui.common.help_app import HelpApp
@@ -35,15 +37,15 @@ from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
 from torchprof_tui.ui.common.screen_styles import ScreenStylesApp
 from torchprof_tui.ui.common.terminal_driver import TerminalDriver
 from torchprof_tui.ui.common.themes import THEMES
-from torchprof_tui.ui.comparing_app import ComparingApp
+from torchprof_tui.ui.diff.second_trace_screen import SecondTraceScreen
 from torchprof_tui.ui.later_screens import (
     check_keys,
+    create_diff_screen,
     create_opening_screen,
     create_start_screen,
     import_screens,
     update_recent_and_prune,
 )
-from torchprof_tui.ui.loading_app import LoadingApp, carry_over
 from torchprof_tui.ui.start.loading_screen import LoadingScreen
 
 if TYPE_CHECKING:
@@ -58,20 +60,28 @@ if TYPE_CHECKING:
     from torchprof_tui.ui.record.recording_screen import RecordingScreen
     from torchprof_tui.ui.start.start_screen import StartScreen
 
+POLL_SECONDS = 0.1
+"""Seconds between looks whether the user is back at the lanes."""
+
 SWITCH_INTERVAL_SECONDS = 0.0002
 """Seconds after which a background thread, also one that imports modules, must release the GIL for the frame that is
 being painted. Python's default of 5 ms is as long as most of a frame takes."""
 
 
-class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, LoadingApp, GarbageCollectingApp, ScreenStylesApp):
+class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesApp):
     """The app. `opener`: opens the first trace, already started. `at`: the time or step to show first.
 
     `comparison`: what to compare it with. `connections`: those of the session to ssh hosts. `configuration`: the
     user's file. `failure`: why the first trace could not be opened, one line.
     `lanes_ready` is set when lanes are on screen, or when it is certain that there will be none.
+    `early_lanes`: the explorer of the beginning of the trace that is being loaded, above the loading screen; else None.
+    `last_compared`: the name that the prompt suggests. `earlier_recording`: the trace before the last recording, which
+    is A where it is compared. `kept_screens`: those of the stack that stay when a trace is opened, the last of which it
+    replaces.
     """
 
     TITLE = "torchprof-tui"
+    kept_screens = 2
     CSS_PATH = ["ui/start/loading_screen.tcss", "ui/explorer/explorer_screen.tcss"]
     """The style sheets of the first two screens, parsed with textual's own: for a screen's own CSS_PATH, textual parses
     every style sheet once more when the screen is first shown."""
@@ -105,7 +115,12 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, LoadingApp, GarbageCol
         configuration: Configuration | None = None,
     ) -> None:
         super().__init__()
-        self.pending_comparison = comparison
+        self.failure: str | None = None  # why the first trace could not be opened
+        self.early_lanes: ExplorerScreen | None = None
+        self._loading: LoadingScreen | None = None  # the one below `early_lanes`
+        self.last_compared = ""
+        self.earlier_recording = ""
+        self.pending_comparison = comparison  # of the next trace, once it is on screen
         for app_theme in THEMES.values():
             self.register_theme(app_theme)
         self.theme = THEMES[theme].name
@@ -244,6 +259,96 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, LoadingApp, GarbageCol
     def on_loading_screen_retry_requested(self, message: LoadingScreen.RetryRequested) -> None:
         self._open(message.spec)
 
+    # -- the beginning of a large trace, before the whole of it --------------------------------------------
+
+    async def on_loading_screen_lanes_found(self, message: LoadingScreen.LanesFound) -> None:
+        early, below = self.early_lanes, self.screen
+        if below is not (message.screen if early is None else early) or message.screen not in self.screen_stack:
+            return  # something else is on the screen
+        if early is not None and early.is_asking:
+            return
+        note_phase("early lanes", events=len(message.early.trace))
+        if early is None:
+            self.prepare_for_lanes()
+        explorer_screen = importlib.import_module("torchprof_tui.ui.explorer.explorer_screen")
+        screen: ExplorerScreen = explorer_screen.ExplorerScreen(message.early.trace, lambda: message.screen.stage)
+        self.early_lanes, self._loading = screen, message.screen
+        if early is None:
+            await self.push_screen(screen)
+            self.run_worker(asyncio.to_thread(import_screens), group="screens")
+        else:
+            carry_over(early, screen)
+            await self.switch_screen(screen)
+
+    async def on_loading_screen_opened(self, message: LoadingScreen.Opened) -> None:
+        if self._is_in_use(message):
+            self.notify("the whole trace is loaded: you see it when you are back at the lanes", markup=False)
+            self.run_worker(self._show_when_free(message), group="open", exclusive=True)
+        else:
+            await self.show_trace(message)
+
+    def _is_in_use(self, message: LoadingScreen.Opened) -> bool:
+        """Return whether the beginning of this trace is on the screen, and the user is busy with it."""
+        early = self.early_lanes
+        if early is None or self._loading is None or self._loading.opener is not message.opener:
+            return False
+        return self.screen is not early or early.is_asking
+
+    async def _show_when_free(self, message: LoadingScreen.Opened) -> None:
+        loading = self._loading
+        while self._is_in_use(message):
+            await asyncio.sleep(POLL_SECONDS)
+        if loading in self.screen_stack:
+            await self.show_trace(message)
+        else:  # the user has left it, or has opened another trace
+            message.opener.close()
+
+    async def on_loading_screen_left(self) -> None:
+        if not self.is_shown("LoadingScreen"):
+            return
+        self.failure = None
+        if len(self.screen_stack) > 2:
+            await self.pop_screen()
+        else:
+            await self.switch_screen(create_start_screen())
+
+    async def action_leave(self) -> None:
+        """Leave a screen that lies above another one; quit from the lowest, and from a run that goes on."""
+        if len(self.screen_stack) <= 2 or getattr(self.screen, "busy", False):
+            self.exit()
+        elif self.screen is self.early_lanes:
+            await self.leave_early_lanes()
+            await self.action_leave()
+        elif isinstance(self.screen, LoadingScreen):
+            await self.screen.action_give_up()
+        else:
+            self.screen.dismiss()
+
+    def is_shown(self, name: str) -> bool:
+        """Return whether the current screen is of the class of this name (which may not have been imported)."""
+        return any(base.__name__ == name for base in type(self.screen).__mro__)
+
+    def take_early_lanes(self, message: LoadingScreen.Opened | None = None) -> ExplorerScreen | None:
+        """Return the explorer of the beginning, of the trace that was opened, and forget it; None without one."""
+        early, loading = self.early_lanes, self._loading
+        self.early_lanes = self._loading = None
+        return early if message is None or (loading is not None and loading.opener is message.opener) else None
+
+    async def leave_early_lanes(self) -> LoadingScreen | None:
+        """Go back to the loading screen below the beginning of a trace. Returns it, None where there is none."""
+        loading = self._loading
+        if self.take_early_lanes() is None or loading not in self.screen_stack:
+            return None
+        with self.batch_update():
+            while self.screen is not loading:
+                await self.pop_screen()
+        return loading
+
+    async def on_loading_cancelled(self) -> None:
+        loading = await self.leave_early_lanes()
+        if loading is not None:
+            await loading.action_give_up()
+
     # -- recording -----------------------------------------------------------------------------------------
 
     def _check_busy(self) -> bool:
@@ -339,6 +444,41 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, LoadingApp, GarbageCol
         if self.is_shown(name):
             self.pop_screen()
 
+    # -- comparisons ----------------------------------------------------------------------------------------
+
+    def start_pending_comparison(self, trace: Trace) -> None:
+        """Compare the trace that was just opened with what was asked for before it was."""
+        request, self.pending_comparison = self.pending_comparison, None
+        if request is not None:
+            self.post_message(CompareAsked(request, trace, trace.label))
+
+    def note_recording(self, earlier: str) -> None:
+        """Suggest the trace before a recording for the comparison with it."""
+        self.last_compared = self.earlier_recording = earlier
+
+    def on_compare_asked(self, message: CompareAsked) -> None:
+        if message.request.other:
+            self._open_second(message)
+        else:
+            self.push_screen(create_diff_screen(message, message.trace, None))
+
+    @work(exclusive=True, group="second trace")
+    async def _open_second(self, asked: CompareAsked) -> None:
+        try:
+            opener = await asyncio.to_thread(self._start_opener, (asked.request.other,), asked.request.captures)
+        except (OSError, ValueError) as error:
+            line = f"{format_error(error)}; D takes a path, sample:NAME or host:path"
+            self.notify(line, title="cannot be compared", severity="error", timeout=8, markup=False)
+            return
+        self.last_compared = asked.request.other
+        show = partial(self._show_comparison, asked, opener)
+        await self.push_screen(SecondTraceScreen(opener, show, partial(self._open_second, asked)))
+
+    def _show_comparison(self, asked: CompareAsked, opener: TraceOpener, other: Trace) -> None:
+        self.push_screen(create_diff_screen(asked, other, opener))
+        self.run_worker(asyncio.to_thread(update_recent_and_prune, opener.spec), group="house")
+        self.run_worker(asyncio.to_thread(opener.split_into_blocks, other), group="finish")
+
     # -- start and end -------------------------------------------------------------------------------------------
 
     def _finish_startup(self, screen: ExplorerScreen) -> None:
@@ -390,3 +530,8 @@ class TorchprofApp(OrderedKeysApp, HelpApp, ComparingApp, LoadingApp, GarbageCol
         if self._exit_renderables and self._exception is not None:
             print_crash(self._exception, self._crash_details)
         self._exit_renderables.clear()
+
+
+def carry_over(early: ExplorerScreen, screen: ExplorerScreen) -> None:
+    """Show what one explorer shows on another, of more of the trace, before that is on the screen."""
+    importlib.import_module("torchprof_tui.ui.explorer.view_transfer").transfer_view(early, screen)
