@@ -13,11 +13,10 @@ import os
 import signal
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from textual import work
 from textual.app import SystemCommand
-from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
@@ -29,6 +28,7 @@ from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.loading.named_captures import set_captures
 from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE
 from torchprof_tui.trace.loading.resolve import resolve_specs
+from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.crash_report import print_crash, write_log
 from torchprof_tui.ui.common.garbage_collection import GarbageCollectingApp
@@ -85,22 +85,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
     CSS_PATH = ["ui/start/loading_screen.tcss", "ui/explorer/explorer_screen.tcss"]
     """The style sheets of the first two screens, parsed with textual's own: for a screen's own CSS_PATH, textual parses
     every style sheet once more when the screen is first shown."""
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "leave", "leave", id="program.leave", tooltip="leave this screen; from the lanes: quit"),
-        Binding("ctrl+c", "quit", "quit", id="program.quit", show=False, system=True),
-        Binding(
-            "ctrl+z",
-            "suspend_process",
-            "suspend",
-            id="program.suspend",
-            tooltip="suspend the program; fg in the shell continues it",
-            show=False,
-            priority=True,  # also on dialogs
-        ),
-        Binding("o", "open_another", "open", id="program.open", tooltip="open another trace", show=False),
-        Binding("R", "record", "record", id="program.record", tooltip="record a run, and open its trace", show=False),
-        Binding("r", "again", "run again", id="program.again", tooltip="repeat the run of this trace", show=False),
-    ]
+    BINDINGS = keys.PROGRAM
 
     def __init__(
         self,

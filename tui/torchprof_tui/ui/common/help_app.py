@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import ClassVar
 
-from textual.binding import Binding, BindingType
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 
+from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.guarded_screen import GuardedCommandPalette, GuardingApp
 from torchprof_tui.ui.common.help.key_listing import KeyHelp, group_by_section
 from torchprof_tui.ui.common.textual_repairs import repair_textual
@@ -30,8 +29,8 @@ class ScreenCommands(Provider):
 
     def _commands(self) -> Iterator[tuple[str, KeyHelp]]:
         """Yield (text, key) of each command."""
-        for title, keys in group_by_section(self.screen.active_bindings.values()).items():
-            for key in keys:
+        for title, listed in group_by_section(self.screen.active_bindings.values()).items():
+            for key in listed:
                 yield f"{title}: {key.description}", key
         for key in getattr(self.screen, "KEYLESS_COMMANDS", ()):
             yield key.description, key
@@ -55,10 +54,7 @@ class HelpApp(GuardingApp):
     """
 
     COMMANDS = GuardingApp.COMMANDS | {ScreenCommands}
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark", "help", "help", id="program.help", tooltip="help: keys, what is on screen, and words"),
-        Binding("f1", "help", "help", id="program.help-f1", show=False, priority=True),
-    ]
+    BINDINGS = keys.EVERYWHERE
 
     def action_command_palette(self) -> None:
         """Show the command palette, unless it is open below the help."""

@@ -87,6 +87,22 @@ escape             run.back            back              back: back
 
 _shared = {binding.id or "": binding for binding in _parse_lines(_SHARED)}
 
+EVERYWHERE = parse_keys("""\
+question_mark  program.help     help  help: help: keys, what is on screen, and words
+f1 !           program.help-f1  help  help
+""")
+"""Keys of all screens."""
+
+PROGRAM = parse_keys("""\
+q         program.leave    leave            leave: leave this screen; from the lanes: quit
+ctrl+c    program.quit     quit             quit
+ctrl+z !  program.suspend  suspend_process  suspend: suspend the program; fg in the shell continues it
+o         program.open     open_another     open: open another trace
+R         program.record   record           record: record a run, and open its trace
+r         program.again    again            run again: repeat the run of this trace
+""")
+"""Keys of the program, on all screens that have no other meaning for them."""
+
 LANES = parse_keys("""\
 = time.zoom-in time.zoom-out time.pan-left time.pan-right time.zoom-in-far time.zoom-out-far time.pan-left-far
 = time.pan-right-far

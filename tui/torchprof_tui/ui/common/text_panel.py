@@ -56,6 +56,12 @@ class TextPanel(PaintedWidget):
             return True
         return False
 
+    def scroll_to_top(self) -> bool:
+        """Scroll to the first line. Returns whether it moved."""
+        moved, self._top = self._top > 0, 0
+        self.repaint()
+        return moved
+
     @property
     def lines_below(self) -> int:
         """Number of lines below the last one on screen."""

@@ -86,7 +86,7 @@ class CheatsheetPanel(Panel):
 
     def move(self, distance: int) -> str:
         self.context.view_state.search.is_last_question = False
-        if self._move_cursor(distance) or (distance < 0 and self._show_top()):
+        if self._move_cursor(distance) or (distance < 0 and self.scroll_to_top()):
             return ""
         return f"the {'last' if distance > 0 else 'first'} finding; tab leaves the cheatsheet"
 
@@ -168,12 +168,6 @@ class CheatsheetPanel(Panel):
         self._evidence.reset()
         self._reveals_cursor = True
         self.refresh_content(top=False)
-
-    def _show_top(self) -> bool:
-        """Scroll to the first line, above the first entry. Returns whether it moved."""
-        moved, self._top = self._top > 0, 0
-        self.repaint()
-        return moved
 
     def set_verdict_above(self, is_above: bool) -> None:
         """Set whether the verdict on the whole trace is on screen above the lanes, and need not be repeated here."""

@@ -142,12 +142,6 @@ class PathPanel(Panel):
         self.refresh_content(top=False)
         return True
 
-    def _show_top(self) -> bool:
-        """Scroll to the first line, above the first entry. Returns whether it moved."""
-        moved, self._top = self._top > 0, 0
-        self.repaint()
-        return moved
-
     # -- the path of what is on screen ----------------------------------------------------------------------
 
     def toggle(self) -> str:
@@ -236,7 +230,7 @@ class PathPanel(Panel):
     # -- keys -----------------------------------------------------------------------------------------------
 
     def move(self, distance: int) -> str:
-        if self._move_cursor(distance) or (distance < 0 and self._show_top()):
+        if self._move_cursor(distance) or (distance < 0 and self.scroll_to_top()):
             self._position = -1
             return ""
         return f"the {'last' if distance > 0 else 'first'} row of the critical path; tab leaves the panel"
