@@ -24,7 +24,7 @@ from torchprof_tui.analysis.graphs.captured_nodes import (
     select_ops,
 )
 from torchprof_tui.analysis.graphs.captured_ops import CapturedOps, get_captured_ops
-from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, Array
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Step, Trace
@@ -238,11 +238,6 @@ class OpTree:
 
     def __len__(self) -> int:
         return len(self.parent)
-
-    @property
-    def is_outside_ops(self) -> Bool:
-        """bool[n]: the step, the threads, and GPU work without launch."""
-        return self.parent <= 0
 
 
 def select_events(side: Side) -> SelectedEvents:

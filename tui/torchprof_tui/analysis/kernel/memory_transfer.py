@@ -76,7 +76,6 @@ class Transfer:
     peak_bandwidth: float | None
     peak_source: str | None  # what limits it
     share_of_peak: float | None  # a copy inside the device counts twice: read and write
-    peer_devices: tuple[int, int] | None = None  # devices of a peer copy
 
     def as_dict(self) -> dict[str, Any]:
         """Convert to the object of `chain --json`."""
@@ -124,7 +123,6 @@ def measure_transfer(trace: Trace, event: int) -> Transfer | None:
         peak_bandwidth=peak,
         peak_source=peak_source,
         share_of_peak=traffic * bandwidth / peak if bandwidth is not None and peak else None,
-        peer_devices=_read_peer_devices(args),
     )
 
 
@@ -155,11 +153,6 @@ def _find_peak_bandwidth(device: str, source: str, target: str) -> tuple[float |
 
 def _match_device_name(table: tuple[tuple[str, int], ...], device: str) -> int | None:
     return next((value for pattern, value in table if re.search(pattern, device)), None)
-
-
-def _read_peer_devices(args: dict[str, Any]) -> tuple[int, int] | None:
-    source, target = args.get("fromDevice"), args.get("toDevice")
-    return (source, target) if isinstance(source, int) and isinstance(target, int) else None
 
 
 def _parse_float(value: Any) -> float | None:

@@ -72,11 +72,6 @@ class DeviceMemory:
         """The position in `records` after which most bytes are allocated, the first of several."""
         return int(np.argmax(self.allocated))
 
-    @cached_property
-    def reserved_peak(self) -> int | None:
-        """The position after which most bytes are reserved; None where that is not recorded."""
-        return int(np.argmax(self.reserved)) if (self.reserved >= 0).any() and self.reserved.max() > 0 else None
-
     def find_position(self, time: int) -> int:
         """Find the last position at or before a time, -1 for a time before the first record."""
         return int(np.searchsorted(self.time, time, side="right")) - 1

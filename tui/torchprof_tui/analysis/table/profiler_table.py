@@ -125,10 +125,6 @@ class TableRow:
     def cpu_average(self) -> float:
         return self.cpu / max(self.calls, 1)
 
-    @property
-    def gpu_average(self) -> float:
-        return self.gpu / max(self.calls, 1)
-
 
 @dataclass(frozen=True)
 class ProfilerTable:
