@@ -7,7 +7,6 @@ whose name lists them; calls that launch work of the same class, in order. What 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,44 +37,53 @@ class RegionMatch:
     groups: list[NodeGroup] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Region:
+    """Two trees, the nodes of a region that are neither in a pair nor in a group yet, and the match so far."""
+
+    a: ComparedTree
+    b: ComparedTree
+    left_a: list[int]
+    left_b: list[int]
+    match: RegionMatch = field(default_factory=RegionMatch)
+
+    def swap(self) -> _Region:
+        """Return the same with its sides exchanged."""
+        groups = [NodeGroup(group.nodes_b, group.nodes_a, group.is_fused) for group in self.match.groups]
+        match = RegionMatch([(j, i) for i, j in self.match.pairs], groups)
+        return _Region(self.b, self.a, self.left_b, self.left_a, match)
+
+    def take_pairs(self, pairs: Pairs) -> None:
+        """Add pairs to the match; their nodes are no longer left."""
+        self.match.pairs += pairs
+        self._remove({i for i, _ in pairs}, {j for _, j in pairs})
+
+    def take_groups(self, groups: list[NodeGroup]) -> None:
+        """Add groups to the match; their nodes are no longer left."""
+        self.match.groups += groups
+        self._remove(
+            {node for group in groups for node in group.nodes_a}, {node for group in groups for node in group.nodes_b}
+        )
+
+    def _remove(self, nodes_a: set[int], nodes_b: set[int]) -> None:
+        self.left_a = [node for node in self.left_a if node not in nodes_a]
+        self.left_b = [node for node in self.left_b if node not in nodes_b]
+
+
 def match_region(a: ComparedTree, b: ComparedTree, nodes_a: I32, nodes_b: I32) -> RegionMatch:
     """Match the nodes of a region, given in preorder: int32[...] of each side."""
-    match = RegionMatch()
-    if not len(nodes_a) or not len(nodes_b):
-        match.groups = _group_remaining(a, b, nodes_a.tolist(), nodes_b.tolist())
-        return match
-    match.pairs = _pair_same_names(a, b, nodes_a, nodes_b)
-    left_a, left_b = _without(nodes_a.tolist(), match.pairs, 0), _without(nodes_b.tolist(), match.pairs, 1)
-    moved = _pair_moved(a, b, left_a, left_b)
-    match.pairs += moved
-    left_a, left_b = _without(left_a, moved, 0), _without(left_b, moved, 1)
-    for group_calls in (_group_graphs, _group_composites, _group_fused):
-        for is_swapped in (False, True):
-            if left_a and left_b:
-                groups = _group_either_way(group_calls, (a, b), (left_a, left_b), match.pairs, is_swapped)
-                left_a, left_b = _outside(left_a, groups, 0), _outside(left_b, groups, 1)
-                match.groups += groups
-    by_class = _pair_same_class(a, b, left_a, left_b)
-    match.pairs += by_class
-    match.groups += _group_remaining(a, b, _without(left_a, by_class, 0), _without(left_b, by_class, 1))
-    return match
-
-
-_GroupCalls = Callable[[ComparedTree, ComparedTree, list[int], list[int], Pairs], list[NodeGroup]]
-
-
-def _group_either_way(
-    group_calls: _GroupCalls,
-    trees: tuple[ComparedTree, ComparedTree],
-    left: tuple[list[int], list[int]],
-    anchors: Pairs,
-    is_swapped: bool,
-) -> list[NodeGroup]:
-    """Group calls of the first side with single calls of the second one; `is_swapped`: the reverse."""
-    if not is_swapped:
-        return group_calls(*trees, *left, anchors)
-    groups = group_calls(*trees[::-1], *left[::-1], [(j, i) for i, j in anchors])
-    return [NodeGroup(group.nodes_b, group.nodes_a, group.is_fused) for group in groups]
+    region = _Region(a, b, nodes_a.tolist(), nodes_b.tolist())
+    if len(nodes_a) and len(nodes_b):
+        region.take_pairs(_pair_same_names(a, b, nodes_a, nodes_b))
+        region.take_pairs(_pair_moved(region))
+        for find_groups in (_group_graphs, _group_composites, _group_fused):
+            for _ in ("calls of a with single calls of b", "the reverse"):
+                if region.left_a and region.left_b:
+                    region.take_groups(find_groups(region))
+                region = region.swap()
+        region.take_pairs(_pair_same_class(region))
+    region.take_groups(_group_remaining(region))
+    return region.match
 
 
 def _pair_same_names(a: ComparedTree, b: ComparedTree, nodes_a: I32, nodes_b: I32) -> Pairs:
@@ -106,23 +114,23 @@ def _align_nodes(a: ComparedTree, b: ComparedTree, nodes_a: I32, nodes_b: I32, d
     return align_sequences(labels_a, labels_b, refined_a, refined_b)
 
 
-def _pair_moved(a: ComparedTree, b: ComparedTree, left_a: list[int], left_b: list[int]) -> Pairs:
+def _pair_moved(region: _Region) -> Pairs:
     """Pair calls of the same name that launch GPU work in order of occurrence: compilers reorder calls."""
-    work_a = np.array([node for node in left_a if a.has_work[node]], np.int64)
-    work_b = np.array([node for node in left_b if b.has_work[node]], np.int64)
+    a, b = region.a, region.b
+    work_a = np.array([node for node in region.left_a if a.has_work[node]], np.int64)
+    work_b = np.array([node for node in region.left_b if b.has_work[node]], np.int64)
     pairs = pair_by_occurrence(a.label[work_a], b.label[work_b])
     return [(int(work_a[i]), int(work_b[j])) for i, j in pairs]
 
 
-def _group_graphs(
-    a: ComparedTree, b: ComparedTree, left_a: list[int], left_b: list[int], anchors: Pairs
-) -> list[NodeGroup]:
+def _group_graphs(region: _Region) -> list[NodeGroup]:
     """Group each launch of a CUDA or HIP graph in b with the calls of a that launch its kernels one by one.
 
     A call belongs to the graph that has its first matched kernel; one without any to the graph of the call before it.
     """
-    graphs = [node for node in left_b if b.has_work[node] and "GraphLaunch" in b.name_of(node)]
-    calls = [node for node in left_a if a.has_work[node]]
+    a, b = region.a, region.b
+    graphs = [node for node in region.left_b if b.has_work[node] and "GraphLaunch" in b.name_of(node)]
+    calls = [node for node in region.left_a if a.has_work[node]]
     if not graphs or not calls:
         return []
     rows_a = [(row, node) for node in calls for row in a.work_rows(node)]
@@ -144,13 +152,12 @@ _COMPOSITES = {"addmm": ("mm", "add"), "baddbmm": ("bmm", "add"), "addmv": ("mv"
 """Ops that compute a product and a sum in one kernel."""
 
 
-def _group_composites(
-    a: ComparedTree, b: ComparedTree, left_a: list[int], left_b: list[int], anchors: Pairs
-) -> list[NodeGroup]:
+def _group_composites(region: _Region) -> list[NodeGroup]:
     """Group a product and the next sum of a with an op of b that computes both."""
+    a, b = region.a, region.b
     groups = []
-    available = [(node, simplify_op(a.name_of(node))) for node in left_a if a.has_work[node]]
-    for composite in left_b:
+    available = [(node, simplify_op(a.name_of(node))) for node in region.left_a if a.has_work[node]]
+    for composite in region.left_b:
         parts = _COMPOSITES.get(simplify_op(b.name_of(composite)))
         if parts is None:
             continue
@@ -165,16 +172,16 @@ def _group_composites(
     return groups
 
 
-def _group_fused(
-    a: ComparedTree, b: ComparedTree, left_a: list[int], left_b: list[int], anchors: Pairs
-) -> list[NodeGroup]:
+def _group_fused(region: _Region) -> list[NodeGroup]:
     """Group all calls of each Triton kernel of b with the ops of a that its name lists.
 
     Where several kernels list an op, it belongs to the nearest one, by the number of calls matched before either.
     """
-    calls_of_kernel = _find_fused_kernels(b, left_b)
+    a, b = region.a, region.b
+    calls_of_kernel = _find_fused_kernels(b, region.left_b)
     if not calls_of_kernel:
         return []
+    anchors = region.match.pairs
     anchors_a, anchors_b = np.sort([i for i, _ in anchors]), np.sort([j for _, j in anchors])
     positions = [np.searchsorted(anchors_b, calls) for calls in calls_of_kernel.values()]
     kernels_of_op: dict[str, set[int]] = {}
@@ -182,7 +189,7 @@ def _group_fused(
         for op in decode_kernel_name(name).fused:
             kernels_of_op.setdefault(simplify_op(op), set()).add(k)
     members: dict[int, list[int]] = {}
-    for node in left_a:
+    for node in region.left_a:
         if not a.has_work[node]:
             continue
         fitting = set().union(*(kernels_of_op.get(name, set()) for name in _list_op_names(a, node)))
@@ -227,31 +234,23 @@ def _list_op_names(tree: ComparedTree, node: int) -> set[str]:
     return names
 
 
-def _pair_same_class(a: ComparedTree, b: ComparedTree, left_a: list[int], left_b: list[int]) -> Pairs:
+def _pair_same_class(region: _Region) -> Pairs:
     """Pair calls whose GPU work is of the same class, in order."""
-    work_a = [node for node in left_a if a.has_work[node]]
-    work_b = [node for node in left_b if b.has_work[node]]
+    a, b = region.a, region.b
+    work_a = [node for node in region.left_a if a.has_work[node]]
+    work_b = [node for node in region.left_b if b.has_work[node]]
     classes_a = np.array([a.work_class(node) for node in work_a], np.int64)
     classes_b = np.array([b.work_class(node) for node in work_b], np.int64)
     return [(work_a[i], work_b[j]) for i, j in align_sequences(classes_a, classes_b, classes_a, classes_b)]
 
 
-def _group_remaining(a: ComparedTree, b: ComparedTree, left_a: list[int], left_b: list[int]) -> list[NodeGroup]:
+def _group_remaining(region: _Region) -> list[NodeGroup]:
     """Group what is left: calls that launch GPU work, and the others."""
+    a, b = region.a, region.b
     groups = []
     for with_work in (True, False):
-        nodes_a = tuple(node for node in left_a if a.has_work[node] == with_work)
-        nodes_b = tuple(node for node in left_b if b.has_work[node] == with_work)
+        nodes_a = tuple(node for node in region.left_a if a.has_work[node] == with_work)
+        nodes_b = tuple(node for node in region.left_b if b.has_work[node] == with_work)
         if nodes_a or nodes_b:
             groups.append(NodeGroup(nodes_a, nodes_b))
     return groups
-
-
-def _without(nodes: list[int], pairs: Pairs, side: int) -> list[int]:
-    paired = {pair[side] for pair in pairs}
-    return [node for node in nodes if node not in paired]
-
-
-def _outside(nodes: list[int], groups: list[NodeGroup], side: int) -> list[int]:
-    used = {node for group in groups for node in (group.nodes_b if side else group.nodes_a)}
-    return [node for node in nodes if node not in used]
