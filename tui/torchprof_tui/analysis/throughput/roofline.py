@@ -125,9 +125,7 @@ def compute_roofline(trace: Trace, pieces: GpuPieces, peaks_of_device: Callable[
     """Compute the roofline of a trace's GPU work. `peaks_of_device`: device number -> peaks, None if unknown."""
     names = trace.names
     op_name = np.where(pieces.op >= 0, trace.name[np.maximum(pieces.op, 0)].astype(np.int64), -1)
-    key = pieces.launch_group * (len(names) + 1) + op_name + 1
-    _, first, group = np.unique(key, return_index=True, return_inverse=True)
-    group = group.reshape(-1).astype(np.int64)
+    first, group = _find_distinct(pieces.launch_group, op_name)
     does_work = _select_working_pieces(names, pieces, op_name)
     candidates = np.flatnonzero(does_work)
     try:
@@ -142,15 +140,24 @@ def compute_roofline(trace: Trace, pieces: GpuPieces, peaks_of_device: Callable[
 
 def _select_working_pieces(names: Sequence[str], pieces: GpuPieces, op_name: I64) -> Bool:
     """Select the pieces that do their operator's work: bool[w]. Decides each pair of operator and kernel once."""
-    size = len(names) + 1
-    pair, inverse = np.unique((op_name + 1) * size + pieces.name, return_inverse=True)
-    if not len(pair):
-        return np.zeros(0, np.bool_)
-    decided = [
-        number >= size and _does_work(names[number // size - 1], names[number % size]) for number in pair.tolist()
-    ]
-    does_work: Bool = np.array(decided, np.bool_)[inverse.reshape(-1)]
+    first, pair = _find_distinct(op_name, pieces.name)
+    pairs = zip(op_name[first].tolist(), pieces.name[first].tolist(), strict=True)
+    decided = [op >= 0 and _does_work(names[op], names[kernel]) for op, kernel in pairs]
+    does_work: Bool = np.array(decided, np.bool_)[pair]
     return does_work
+
+
+def _find_distinct(*columns: I64 | I32) -> tuple[I64, I64]:
+    """Find the distinct rows of columns of n values, in ascending order.
+
+    Returns the index of the first row that is equal to each, int64[k], and which of them each row is, int64[n].
+    """
+    order = np.lexsort(columns[::-1])
+    is_new = np.ones(len(order), np.bool_)
+    is_new[1:] = np.any([column[order][1:] != column[order][:-1] for column in columns], axis=0)
+    index = np.empty(len(order), np.int64)
+    index[order] = np.cumsum(is_new) - 1
+    return order[is_new], index
 
 
 def _does_work(op: str, kernel_name: str) -> bool:
@@ -180,16 +187,18 @@ def _count_sampled_work(
     kept = fraction > NO_FRACTION
     sample, fraction = sample[kept], fraction[kept]
     case = sampled.case[np.searchsorted(sampled.rows, pieces.op[sample])]
-    size = len(names) + 1
-    key = (case * size + op_name[sample]) * size + pieces.name[sample]
-    distinct, inverse = np.unique(key, return_inverse=True)
-    values = np.full((len(distinct), 3), np.nan)
-    for index, number in enumerate(distinct.tolist()):
-        rest, kernel = divmod(number, size)
-        case_number, op = divmod(rest, size)
-        values[index] = _evaluate(names[op], sampled.cases[case_number], names[kernel])
-    rows = values[inverse.reshape(-1)] if len(distinct) else np.empty((0, 3))
-    return _Counts(sample, rows[:, 0] * fraction, rows[:, 1] * fraction, rows[:, 2].astype(np.int64), case)
+    kernel, op = pieces.name[sample], op_name[sample]
+    first, call = _find_distinct(case, op, kernel)
+    calls = zip(case[first].tolist(), op[first].tolist(), kernel[first].tolist(), strict=True)
+    counted = [_evaluate(names[one], sampled.cases[number], names[work]) for number, one, work in calls]
+    moved, flops, dtype = zip(*counted, strict=True) if counted else ((), (), ())
+    return _Counts(
+        sample,
+        np.array(moved, np.float64)[call] * fraction,
+        np.array(flops, np.float64)[call] * fraction,
+        np.array(dtype, np.int64)[call],
+        case,
+    )
 
 
 def _find_variants(names: Sequence[str], kernel: I32) -> I64:
@@ -203,7 +212,7 @@ def _find_variant(display: str) -> int:
     return 1 if "weight" in display else 2 if "bwd data" in display else 0
 
 
-def _evaluate(op: str, inputs: OpInputs, kernel_name: str) -> tuple[float, float, float]:
+def _evaluate(op: str, inputs: OpInputs, kernel_name: str) -> tuple[float, float, int]:
     """Return (bytes, FLOPs, index into DTYPES) of a call; NaN for unknown counts."""
     kernel = decode_kernel_name(kernel_name)
     moved = count_bytes(op, inputs, kernel)
@@ -220,7 +229,7 @@ def _evaluate(op: str, inputs: OpInputs, kernel_name: str) -> tuple[float, float
     return (
         np.nan if moved is None else _to_float(moved),
         np.nan if not flops else _to_float(flops),
-        float(DTYPES.index(dtype)),
+        DTYPES.index(dtype),
     )
 
 
