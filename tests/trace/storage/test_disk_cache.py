@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -281,7 +282,8 @@ def write_untagged_cache(home: Path, specs: Sequence[Path]) -> None:
     orphan = disk_cache.create_draft("gone")
     sketches = disk_cache.create_sketches_folder()
     assert sketches is not None
-    (sketches / "0123456789abcdef01234567.v2.parquet").write_text("sketch")
+    for name in ("0123456789abcdef01234567.v2.parquet", f"{'0123456789abcdef' * 4}.v2.parquet"):  # one, several
+        (sketches / name).write_text("sketch")
     (home / disk_cache.TAG_FILE).unlink()
     assert orphan.lock_descriptor is not None
     os.close(orphan.lock_descriptor)  # as the kernel does for a process that is killed
@@ -305,6 +307,27 @@ def test_a_cache_without_tag_is_used_and_emptied(tmp_path: Path, home: Path) -> 
     assert not list(home.glob(".draft-*"))
     assert disk_cache.clear_cache()[0] == 3
     assert os.listdir(home) == [disk_cache.TAG_FILE]
+
+
+@pytest.mark.parametrize(
+    ("number", "is_locked"), [(errno.EWOULDBLOCK, False), (errno.EACCES, False), (errno.ENOLCK, True)]
+)
+def test_a_folder_that_is_being_removed_is_not_opened_and_one_without_locks_is(
+    number: int, is_locked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = disk_cache.create_sketches_folder()
+    assert folder is not None
+
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(disk_cache.fcntl, "flock", fail)
+    lock = disk_cache._lock_folder(folder)
+    assert (lock is not None) == is_locked
+    if lock is not None:
+        os.close(lock)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.parametrize("tag", [b"", disk_cache.TAG_TEXT[:40]])
