@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -145,6 +146,28 @@ def test_lost_and_damaged_ranks_are_named(
     assert answer["ranks"] == 3
     assert answer["missing_ranks"] == [3, 4, 5]
     assert [Path(line.split(":")[0]).name for line in answer["lost"]] == ["cut.pt.trace.json", "gone.json"]
+
+
+def test_files_named_after_ranks_that_are_no_traces_are_named(
+    run_folder: Path, tmp_path: Path, sketched: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, path in enumerate(sorted(run_folder.iterdir())[:3]):
+        shutil.copy(path, tmp_path / f"rank{number}.json.gz")
+    (tmp_path / "rank3.json").write_text("[")
+    (tmp_path / "rank4.json.gz").write_bytes(b"\x93\xfe" * 40)
+    (tmp_path / "rank5.json").touch()
+    (tmp_path / "rank6.json").symlink_to(tmp_path / "gone")
+    (tmp_path / "rank7.json").symlink_to("/dev/zero")
+    (tmp_path / "manifest.rank0.json").write_text('{"rank": 0}')
+    reasons = dict(line.removeprefix(f"{tmp_path}/").split(": ", 1) for line in ask(capsys, tmp_path)["lost"])
+    damaged = "not a trace, or one that is damaged from its begin on"
+    assert reasons == {
+        "rank3.json": damaged,
+        "rank4.json.gz": damaged,
+        "rank5.json": "the file is empty",
+        "rank6.json": "No such file or directory",
+        "rank7.json": "not a file",
+    }
 
 
 def test_folders_patterns_and_files_together_are_one_fleet(

@@ -19,9 +19,9 @@ def run_in_shell(redirection: str, *words: str) -> subprocess.CompletedProcess[s
     return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=120)
 
 
-@pytest.mark.parametrize("words", [("info", SAMPLE, "--no-cache"), ("--version",)])
+@pytest.mark.parametrize("words", [("info", SAMPLE, "--no-cache"), ("--version",), ("info", "--help")])
 @pytest.mark.parametrize(
-    ("redirection", "reason"), [(">&-", "Bad file descriptor"), (">/dev/full", "No space left on device")]
+    ("redirection", "reason"), [(">&-", "stdout: Bad file descriptor"), (">/dev/full", "No space left on device")]
 )
 def test_an_answer_that_cannot_be_written(words: tuple[str, ...], redirection: str, reason: str) -> None:
     result = run_in_shell(redirection, *words)

@@ -119,6 +119,20 @@ def test_a_wrong_value_leaves_the_others(config: Path) -> None:
     assert read_configuration(config).values == {"mouse": False}
 
 
+@pytest.mark.parametrize("name", ["file", "folder"])
+def test_a_file_that_others_may_change_is_not_used(config: Path, name: str) -> None:
+    """It names the interpreter that `run` starts."""
+    config.write_text('interpreter = "/tmp/theirs/python"', encoding="utf-8")
+    path = config if name == "file" else config.parent
+    path.chmod(path.stat().st_mode | 0o002)
+    found = read_configuration(config)
+    assert found.values == {}
+    assert [problem.key for problem in found.problems] == [""]
+    assert "others may write to it or its folder, so defaults are used; chmod o-w" in found.problems[0].line
+    path.chmod(path.stat().st_mode & ~0o002)
+    assert read_configuration(config).problems == ()
+
+
 @pytest.mark.parametrize("make", ["folder", "pipe", "not UTF-8"])
 def test_what_is_no_text_file_is_one_line(config: Path, make: str) -> None:
     if make == "folder":

@@ -12,13 +12,14 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from torchprof_tui import __version__
 from torchprof_tui.commands.common.command_entries import close_command_entries
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.standard_streams import (
     drop_unwritten_output,
+    is_stdout_error,
     replace_closed_streams,
     tolerate_encoding,
 )
@@ -95,6 +96,9 @@ examples:
 class _Parser(argparse.ArgumentParser):
     """Parse arguments as argparse does, and raise UsageError with one line instead of printing the usage."""
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        (file or sys.stderr).write(message)  # argparse ignores where it fails
+
     def error(self, message: str) -> NoReturn:
         hints = []
         if message.startswith("unrecognized arguments: --"):
@@ -115,8 +119,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tolerate_encoding()
     try:
         with exit_on_signals(), close_command_entries():
-            status = _run_command(words)
-            sys.stdout.flush()
+            try:
+                status = _run_command(words)
+            finally:  # also after --help, which exits: a full disk is an error
+                sys.stdout.flush()
         note_phase("end", status=status)
         return status
     except UsageError as error:
@@ -128,7 +134,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        return _report_error(format_error(error) if is_expected(error) else _report_crash(error))
+        line = format_error(error) if is_expected(error) else _report_crash(error)
+        return _report_error(f"stdout: {line}" if is_stdout_error(error) else line)
     finally:
         close_log()
         drop_unwritten_output()

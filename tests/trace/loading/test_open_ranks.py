@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import resource
 import signal
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.analysis.doctor.read_problems import summarize_losses
+from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.trace.loading import open_ranks
 from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -21,7 +24,7 @@ from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.loading.worker_pool import WorkerPool
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.specs.rank_files import RankFile
-from torchprof_tui.trace.storage.disk_cache import cache_folder, cache_usage
+from torchprof_tui.trace.storage.disk_cache import cache_folder, cache_usage, create_draft
 
 
 @pytest.fixture(autouse=True)
@@ -247,3 +250,31 @@ async def test_a_pool_starts_no_more_workers_than_its_size(tmp_path: Path) -> No
     assert all((folder / "meta.json").exists() and (folder / "collectives.json").exists() for folder in folders)
     pool.detach()
     pool.close()
+
+
+def test_the_limit_of_open_files_is_raised_for_many_ranks() -> None:
+    """More than 500 ranks did not open with the usual soft limit of 1,024."""
+    before = soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    low = min(512, soft) if soft != resource.RLIM_INFINITY else 512
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (low, hard))
+        open_ranks.raise_descriptor_limit(520)
+        raised, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert raised > min(2 * 520, hard - 1 if hard > 0 else 1 << 20)
+        open_ranks.raise_descriptor_limit(2)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == raised
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_without_descriptors_the_line_names_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It said that there is no usable temporary directory."""
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse)
+        with pytest.raises(OSError, match="Too many open files") as raised:
+            create_draft("t.json", cache=False)
+    assert format_error(raised.value).startswith("too many open files; raise the limit")

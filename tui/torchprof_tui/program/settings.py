@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import stat
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -126,6 +127,9 @@ def read_configuration(file: str | os.PathLike[str]) -> Configuration:
     """Read the file. Never raises: what is wrong is in `problems`."""
     path = Path(file)
     shown = shorten_home(path)
+    if _may_others_write(path):
+        line = f"{shown}: others may write to it or its folder, so defaults are used; chmod o-w both to use it"
+        return Configuration(path, {}, {}, (Problem("", line),))
     try:
         document = _parse_toml(read_small_file(path, MAX_BYTES))
     except OSError as error:
@@ -146,6 +150,15 @@ def read_configuration(file: str | os.PathLike[str]) -> Configuration:
             problems.append(Problem(setting.key, line))
     keys, key_problems = _read_keys(document.get("keys"), shown)
     return Configuration(path, values, keys, (*problems, *key_problems))
+
+
+def _may_others_write(path: Path) -> bool:
+    """Return whether any user may change the file, or replace it: it names the interpreter that `run` starts."""
+    try:
+        folder = path.parent.stat().st_mode
+        return bool(path.stat().st_mode & stat.S_IWOTH or (folder & stat.S_IWOTH and not folder & stat.S_ISVTX))
+    except OSError:
+        return False  # reading it says why
 
 
 def shorten_home(path: Path) -> str:

@@ -55,6 +55,16 @@ def test_peaks_are_those_of_memory_stats() -> None:
     assert state.older == read_numbers()["start"][0]["allocated"]  # allocated before the history was recorded
 
 
+def test_a_history_that_disagrees_with_the_blocks_has_no_negative_rest() -> None:
+    """It said -12 B before the history, and 102 %."""
+    entries = [{"action": "alloc", "addr": 64 * k, "size": 10 * k, "frames": [], "time_us": k} for k in (1, 2)]
+    block = {"size": 512, "requested_size": 18, "state": "active_allocated", "address": 64}
+    segment = {"device": 0, "address": 64, "total_size": 512, "stream": 0, "blocks": [block]}
+    (device,) = list_device_snapshots(build_snapshot({"segments": [segment], "device_traces": [entries]}))
+    state = device.find_state(1)
+    assert (state.requested, state.older, state.surplus) == (30, 0, 12)
+
+
 @pytest.mark.parametrize("name", ["snapshot", "oom"])
 def test_segments_are_those_of_memory_viz(name: str) -> None:
     """torch's `_memory_viz.py` is the page that reads snapshots; its sums are of the same file."""

@@ -41,6 +41,17 @@ def drop_unwritten_output() -> None:
     _drop_unwritten(sys.stderr)
 
 
+def is_stdout_error(error: Exception) -> bool:
+    """Return whether an error is that stdout cannot be written: it still cannot."""
+    if not isinstance(error, OSError) or error.filename is not None:
+        return False
+    try:
+        sys.stdout.flush()
+    except OSError as again:
+        return again.errno == error.errno
+    return False
+
+
 def _drop_unwritten(stream: TextIO) -> None:
     try:
         stream.flush()

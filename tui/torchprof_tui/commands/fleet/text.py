@@ -40,7 +40,8 @@ def print_fleet(document: Fleet) -> None:
 
 
 def _print_summary(console: Console, document: Fleet) -> None:
-    of = f" of {document.world_size:,}" if document.world_size else ""
+    is_part = document.world_size is not None and document.world_size >= document.ranks
+    of = f" of {document.world_size:,}" if is_part else ""
     hosts = f", {document.hosts:,} hosts" if document.hosts else ""
     step = format_duration(document.step_us * 1000)
     matched = f"{document.matched_collectives:,} collectives matched"

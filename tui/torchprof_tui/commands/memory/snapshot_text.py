@@ -45,6 +45,9 @@ def print_snapshot(
         heading = f"At {format_duration(state.time)} of the history{', the peak' if peak else ''}"
         heading += f" ({format_bytes(state.reserved)} reserved)"
     console.print(Text(f"{heading}: {format_bytes(total)} requested", style="bold"))
+    if state is not None and state.surplus:
+        more = format_bytes(state.surplus)
+        console.print(f"the history does not agree with the blocks of the snapshot: it has {more} more")
     table = ConsoleTable(
         f"by {by.value}",
         ("bytes", "right"),

@@ -50,6 +50,8 @@ def format_error(error: BaseException) -> str:
     # Python cannot start a thread where there is no address space for its stack.
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in str(error)):
         return "not enough memory to read this trace"
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return "too many open files; raise the limit of the shell (ulimit -n 65536) and try again"
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
         return f"{name}{error.strerror or error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import traceback
 from collections.abc import Sequence
 from functools import partial
@@ -30,9 +31,25 @@ if TYPE_CHECKING:
 MAX_WORKERS = count_cores()
 """Workers that decode at the same time."""
 
+_DESCRIPTORS_PER_RANK, _OTHER_DESCRIPTORS = 4, 256
+"""Open files while ranks are read: the lock and the columns of each, and the pipes of its worker."""
+
 MAX_WORKERS_PER_HOST = 4
 """Traces that are fetched from one host at the same time: a server takes ten sessions over one connection, and refuses
 some of ten that begin at once (sshd's MaxSessions and MaxStartups)."""
+
+
+def raise_descriptor_limit(ranks: int) -> None:
+    """Allow this process to open the files of so many ranks, as far as the hard limit lets it."""
+    try:
+        import resource  # Windows has none, nor such a limit
+    except ImportError:
+        return
+    needed = _OTHER_DESCRIPTORS + _DESCRIPTORS_PER_RANK * ranks
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY not in (soft, hard) and soft < min(needed, hard):
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed, hard), hard))
 
 
 class RanksOpener:
@@ -82,6 +99,7 @@ class RanksOpener:
 
     async def load_trace(self, report: Report) -> Trace:
         """Load all ranks as one trace. Raises LoadError; on failure or cancellation, nothing is left behind."""
+        raise_descriptor_limit(len(self.files))
         any_remote = any(is_remote(file.spec) for file in self.files)
         max_workers = max(MAX_WORKERS, MAX_WORKERS_PER_HOST if any_remote else 1)
         pool = self._pool = WorkerPool(min(max_workers, len(self.files)))

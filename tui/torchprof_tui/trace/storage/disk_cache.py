@@ -335,6 +335,8 @@ def create_draft(spec: str, key: str | None = None, cache: bool = True) -> Cache
             if parent is not None:
                 folder = Path(tempfile.mkdtemp(prefix=_DRAFT_PREFIX, dir=parent))
                 return _register_entry(CacheEntry(spec, folder, key, lock_descriptor=_lock_folder(folder, new=True)))
+    # Without a free descriptor, tempfile would report that there is no folder to write to.
+    os.close(os.open(os.devnull, os.O_RDONLY))
     return _register_entry(CacheEntry(spec, Path(tempfile.mkdtemp(prefix="torchprof-tui-")), None))
 
 

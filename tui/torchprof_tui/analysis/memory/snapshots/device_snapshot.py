@@ -65,7 +65,8 @@ class SnapshotState:
     """What was alive at one time. Sizes are bytes as the program requested them.
 
     `position`: index into the history, -1 before it. `time`: ns from its first entry. `alive` int64[a]: entries that
-    allocated, the largest first. `older`: what was allocated before the history begins, or is not in it.
+    allocated, the largest first. `older`: what was allocated before the history begins, or is not in it. `surplus`:
+    what the history has beyond the blocks of the snapshot, 0 where both agree; `requested` includes it.
     """
 
     position: int
@@ -74,6 +75,7 @@ class SnapshotState:
     reserved: int
     alive: I64
     older: int
+    surplus: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +201,16 @@ class DeviceSnapshot:
         lifetimes = self.lifetimes
         alive = lifetimes.find_alive(position)
         alive = alive[lifetimes.allocated_by[alive] >= 0]
-        requested = self._read(self.requested_curve, position)
+        alive_bytes = int(lifetimes.bytes[alive].sum())
+        counted = self._read(self.requested_curve, position)
         return SnapshotState(
             position=position,
             time=int(history.time[max(position, 0)] - history.time[0]),
-            requested=requested,
+            requested=max(counted, alive_bytes),
             reserved=self._read(self.reserved_curve, position),
             alive=lifetimes.allocated_by[alive],
-            older=requested - int(lifetimes.bytes[alive].sum()),
+            older=max(counted - alive_bytes, 0),
+            surplus=max(alive_bytes - counted, 0),
         )
 
     def _read(self, curve: I64, position: int) -> int:
