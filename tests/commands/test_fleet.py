@@ -168,6 +168,10 @@ def test_files_named_after_ranks_that_are_no_traces_are_named(
         "rank6.json": "No such file or directory",
         "rank7.json": "not a file",
     }
+    _, _, shown = call_main(capsys, "info", str(tmp_path), "--no-cache")
+    assert [line.split(": ", 2)[2] for line in shown.splitlines()] == [
+        f"{name}: {reason}" for name, reason in reasons.items()
+    ]
 
 
 def test_folders_patterns_and_files_together_are_one_fleet(

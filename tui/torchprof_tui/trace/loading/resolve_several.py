@@ -14,6 +14,7 @@ from torchprof_tui.trace.specs.rank_files import (
     NO_TRACE_IN_FOLDER,
     NotRanksError,
     expand_spec,
+    explain_unreadable_ranks,
     leave_out_unranked,
     resolve_rank_files,
 )
@@ -64,16 +65,17 @@ def resolve_folder(spec: str, folder: str, list_folders: bool) -> ResolvedInput:
         raise error
     (recording,) = recordings.all
     paths = [trace.spec for trace in recording.traces]
+    left_out = (*recordings.left_out, *explain_unreadable_ranks(folder, {trace.spec for trace in traces}))
     for path in paths:
         check_readable(path)
     if len(paths) == 1:
-        return ResolvedInput(paths[0], paths[0], paths[0], left_out=recordings.left_out)
+        return ResolvedInput(paths[0], paths[0], paths[0], left_out=left_out)
     known = {trace.spec: trace.rank for trace in recording.traces if trace.rank is not None}
     try:
         files = tuple(resolve_rank_files(paths, spec, known))
     except NotRanksError as error:
         raise TraceError(str(error)) from error
-    return ResolvedInput(files[0].spec, spec, folder, files, left_out=recordings.left_out)
+    return ResolvedInput(files[0].spec, spec, folder, files, left_out=left_out)
 
 
 def _needs_listing(paths: Sequence[str]) -> bool:

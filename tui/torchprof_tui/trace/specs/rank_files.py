@@ -10,13 +10,14 @@ import glob
 import os
 import re
 import shlex
+import stat
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.readable import read_begin
-from torchprof_tui.trace.specs.address import LOCAL_TRACE_SUFFIXES, ListedTrace, is_remote
+from torchprof_tui.trace.specs.address import LOCAL_TRACE_SUFFIXES, ListedTrace, is_key_averages_file, is_remote
 from torchprof_tui.trace.specs.rank_names import rank_in_name, says_position
 from torchprof_tui.trace.specs.runs_by_name import group_recordings
 
@@ -158,6 +159,9 @@ def rank_of(recorded_rank: int | None, spec: str) -> int | None:
     return rank_in_name(spec)
 
 
+_MAX_OTHER_BYTES = 1 << 20
+"""Bytes of a file beside the traces that are read to tell whether it is JSON of another kind."""
+
 _PACKET_TAG = b"\x0a"
 """What a Perfetto trace begins with, but text may too."""
 
@@ -193,6 +197,38 @@ def read_trace_head(path: str) -> TraceHead:
 def _parse_number(text: bytes, key: bytes) -> int | None:
     match = re.search(rb'"' + key + rb'"\s*:\s*"?([0-9]{1,6})', text)
     return int(match[1]) if match else None
+
+
+def explain_unreadable_ranks(folder: str, listed: Set[str]) -> Iterator[str]:
+    """Yield a line for each file that is named as the trace of a rank, and is none."""
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        if path in listed or not name.endswith(LOCAL_TRACE_SUFFIXES) or name.startswith(".") or os.path.isdir(path):
+            continue
+        if rank_in_name(name) is not None and not is_key_averages_file(name):
+            reason = _find_reason(path)
+            if reason:
+                yield f"{name}: {reason}"
+
+
+def _find_reason(path: str) -> str:
+    """Say why a file is no trace; "" for JSON of another kind, such as a manifest."""
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            return "not a file"
+        begin = read_begin(path, _MAX_OTHER_BYTES)
+    except OSError as error:
+        return error.strerror or str(error)
+    if not begin:
+        return "the file is empty"
+    import json  # deferred: not needed before the first frame
+
+    try:
+        json.loads(begin)
+    except (ValueError, RecursionError):
+        return "not a trace, or one that is damaged from its begin on"
+    return ""
 
 
 def _list_traces(folder: str) -> list[str]:
