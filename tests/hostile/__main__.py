@@ -4,6 +4,8 @@ New cases are drawn (`inputs.py`), guided towards sessions that print much and s
 (`commands.py`, `screens.py`, `terminals.py`) until the time is up. A finding is made as small as it can be in a minute,
 printed as a literal for `corpus.py`, and written to `--findings`. A case that hangs ends the run with the stacks of all
 threads; it is in `--findings`, too.
+
+`--walk 100000` walks at random through the screens instead, in a terminal, over ten traces (`walk.py`).
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from tests.hostile.commands import run_command_case
 from tests.hostile.inputs import command_cases, screen_cases, terminal_cases
 from tests.hostile.screens import play_screen_case
 from tests.hostile.terminals import run_terminal_case
+from tests.hostile.walk import run_walks
 
 HANG_SECONDS = 600
 """A case that takes longer hangs, where no bound of its own has ended it."""
@@ -117,6 +120,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"))
     parser.add_argument("--only", choices=sorted(ROUND), default=None)
+    parser.add_argument("--walk", type=int, default=0, metavar="EVENTS")
     options = parser.parse_args()
     findings: Path = options.findings.absolute()
     findings.mkdir(exist_ok=True)
@@ -124,6 +128,8 @@ def main() -> int:
     warnings.simplefilter("ignore", HypothesisWarning)  # large literals
     number = options.seed if options.seed is not None else int(time.time())
     print(f"seed {number}", flush=True)
+    if options.walk:
+        return run_walks(options.walk, number, findings)
     rng = random.Random(number)
     search = Search(findings, time.monotonic() + 60 * options.minutes)
     strategies: dict[str, Callable[[], st.SearchStrategy[Any]]] = {

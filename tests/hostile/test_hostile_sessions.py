@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings, target
 
-from tests.hostile.cases import CommandCase, ScreenCase
+from tests.hostile.cases import CommandCase, Inputs, ScreenCase
 from tests.hostile.commands import run_command_case
 from tests.hostile.corpus import COMMAND_CASES, SCREEN_CASES, TERMINAL_CASES
 from tests.hostile.inputs import command_cases, screen_cases
 from tests.hostile.screens import play_screen_case
 from tests.hostile.terminals import run_terminal_case
+from tests.hostile.walk import Coverage, Walk
+from tests.hostile.world import build_world
+
+SHORT_WALK_EVENTS = 120
 
 SHORT = settings(
     deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck), print_blob=False
@@ -45,3 +49,13 @@ def test_the_terminal_is_given_back(name: str) -> None:
     status, written = run_terminal_case(TERMINAL_CASES[name])
     assert status == (2 if name == "no trace" else 0)
     assert b"\x1b[?1049h" in written  # the app was on the screen
+
+
+@pytest.mark.parametrize(("words", "seed"), [(("sample:train_gpt_2ranks",), 2), ((), 3)])
+def test_a_random_walk_in_a_terminal(words: tuple[str, ...], seed: int) -> None:
+    coverage = Coverage()
+    with build_world(Inputs(b"{}"), named_outputs=True):
+        walk = Walk(words, seed, coverage, patience=20)
+        walk.run(SHORT_WALK_EVENTS)
+    assert walk.events >= SHORT_WALK_EVENTS
+    assert sum(len(keys) for keys in coverage.pressed.values()) >= 10

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import fcntl
+import gzip
 import json
 import os
 import pty
@@ -28,8 +29,10 @@ from pathlib import Path
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual.keys import _character_to_key
 
+from tests.hostile.cases import Inputs
 from tests.hostile.oracle import FindingError
-from tests.hostile.world import HARNESS
+from tests.hostile.world import HARNESS, build_world
+from torchprof_samples import SAMPLES
 
 ANSWER_SECONDS = 2.0
 """Longest time without an answer on a machine with nothing else to do; multiplied by the load per core."""
@@ -54,6 +57,12 @@ TEXTS = (
     ".json",
     "sample:linear_eager",
 )
+
+FLIPPED_BYTES = 200
+LARGE_EVENTS = 300_000
+
+SESSION_EVENTS = 5_000
+"""Events of one session at most; the next one starts anew."""
 
 _START = "import os; from tests.hostile.walk_agent import run_program; run_program({}, {})"
 
@@ -94,7 +103,8 @@ class Coverage:
 class Walk:
     """One session of the program. `words`: its arguments."""
 
-    def __init__(self, words: Sequence[str], seed: int, coverage: Coverage) -> None:
+    def __init__(self, words: Sequence[str], seed: int, coverage: Coverage, patience: float = 1.0) -> None:
+        self.patience = patience  # factor of the time limits
         self.random = random.Random(seed)
         self.coverage = coverage
         self.words = tuple(words)
@@ -124,7 +134,6 @@ class Walk:
                 "PYTHONPATH": os.pathsep.join(sys.path[:1] + [path for path in sys.path if path]),
                 "HOSTILE_HARNESS": str(HARNESS),
                 "WALK_STACKS": str(self._stacks_path),
-                "PYTHONASYNCIODEBUG": "",
             }
             kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
             os.execvpe(
@@ -257,10 +266,9 @@ class Walk:
                 raise self._finding(f"no answer for {waited:.1f} s")
         self.slowest = max(self.slowest, time.monotonic() - start)
 
-    @staticmethod
-    def _load() -> float:
-        """Return how many processes share a core, at least 1."""
-        return max(os.getloadavg()[0] / (os.cpu_count() or 1), 1.0) * float(os.environ.get("WALK_PATIENCE", "1"))
+    def _load(self) -> float:
+        """Return how many processes share a core, at least 1, times the patience."""
+        return max(os.getloadavg()[0] / (os.cpu_count() or 1), 1.0) * self.patience
 
     def _exchange(self, seconds: float) -> None:
         """Read what the program wrote and reported for up to `seconds`. Raises FindingError where it has ended."""
@@ -375,3 +383,57 @@ class Walk:
         for descriptor in (self._master, self._commands, self._reports):
             os.close(descriptor)
         self._stacks_path.unlink(missing_ok=True)
+
+
+def write_traces(folder: Path) -> list[tuple[str, ...]]:
+    """Write what the walks open into a folder, and return the arguments of the program for each of the ten walks."""
+    from benchmarks.generate import repeat_trace  # not needed by the short walk
+
+    paths = {sample.name: sample.path for sample in SAMPLES}
+    truncated, flipped, large = folder / "truncated.json.gz", folder / "flipped.json", folder / "large.json"
+    truncated.write_bytes(paths["train_gpt_eager"].read_bytes()[:90_000])
+    text = bytearray(gzip.decompress(paths["generate_compile"].read_bytes()))
+    flips = random.Random(0)
+    for _ in range(FLIPPED_BYTES):
+        text[flips.randrange(len(text))] = flips.randrange(256)
+    flipped.write_bytes(text)
+    repeat_trace(paths["train_gpt_eager"], large, LARGE_EVENTS)
+    return [
+        ("sample:matmul_add_64_cold_eager",),
+        ("sample:train_gpt_stack_memory",),
+        ("sample:train_images_cpu",),
+        ("sample:train_gpt_2ranks",),
+        ("sample:generate_graph",),
+        (str(truncated),),
+        (str(flipped),),
+        (str(large), "--no-cache"),
+        ("diff", "--screen", "sample:generate_eager", "sample:generate_compile"),
+        (),
+    ]
+
+
+def run_walks(events: int, seed: int, findings: Path) -> int:
+    """Walk over ten traces with this many events in all; print what was found and which keys were never reached.
+
+    Returns 1 where something was found, else 0.
+    """
+    coverage, found = Coverage(), 0
+    with tempfile.TemporaryDirectory(prefix="walk-") as name:
+        walks = write_traces(Path(name))
+        per_session = min(SESSION_EVENTS, -(-events // len(walks)))
+        for number in range(-(-events // per_session)):
+            words = walks[number % len(walks)]
+            finding = None
+            with build_world(Inputs(b"{}"), named_outputs=True):
+                walk = Walk(words, seed + number, coverage)
+                try:
+                    walk.run(per_session)
+                except FindingError as error:
+                    finding = str(error)
+            line = f"{' '.join(words) or '(start screen)'}: {walk.events} events, slowest answer {walk.slowest:.1f} s"
+            print(f"seed {seed + number}, {line}" + (f", {finding.splitlines()[0]}" if finding else ""), flush=True)
+            if finding:
+                found = 1
+                (findings / f"walk-{seed + number}.txt").write_text(finding)
+    print("never reached:", *coverage.list_missed(), sep="\n  ", flush=True)
+    return found

@@ -22,7 +22,7 @@ from textual.command import CommandPalette
 
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.cli import main
-from torchprof_tui.program.stall_report import format_stacks
+from torchprof_tui.program.stall_watchdog import format_stacks
 from torchprof_tui.runs import recording_request
 
 RESERVED_KEYS = frozenset({"ctrl+c"})

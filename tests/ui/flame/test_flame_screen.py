@@ -134,6 +134,16 @@ async def test_a_search_marks_frames_and_sums_them_once() -> None:
         assert "not a regular expression" in lines(flame)[-1]
 
 
+async def test_a_search_before_the_graph_is_read() -> None:
+    async with explorer(training(), (80, 24)) as (screen, pilot):
+        flame = await opened(screen, pilot)
+        await press(pilot, "slash")
+        flame.icicle.flame = None
+        flame._preview_search("net")
+        await pilot.pause()
+        assert "no graph to search yet" in lines(flame)[-1]
+
+
 async def test_a_match_that_is_too_narrow_is_zoomed_into() -> None:
     ops = [cpu(f"op {number}", number * 1000, 900 - number) for number in range(400)]
     async with explorer(trace(*ops, cpu("tiny", 500_000, 1)), (80, 24)) as (screen, pilot):

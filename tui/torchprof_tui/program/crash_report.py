@@ -105,7 +105,12 @@ def report_crash(error: BaseException, details: Sequence[str] = ()) -> str:
 
 def write_crash_report(error: BaseException, details: Sequence[str] = ()) -> str:
     """Write the report in the state folder, else in the temporary folder; return its path. Raises OSError."""
-    text = format_crash_report(error, details)
+    return write_report("traceback", format_traceback(error), details)
+
+
+def write_report(title: str, lines: Sequence[str], details: Sequence[str] = ()) -> str:
+    """Write a report that ends with these lines, as `write_crash_report`. Returns its path. Raises OSError."""
+    text = format_report(title, lines, details)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     try:
         folder = create_state_folder() / FOLDER_NAME
@@ -121,12 +126,17 @@ def write_crash_report(error: BaseException, details: Sequence[str] = ()) -> str
 
 def format_crash_report(error: BaseException, details: Sequence[str] = ()) -> str:
     """Format the report as text."""
+    return format_report("traceback", format_traceback(error), details)
+
+
+def format_report(title: str, lines: Sequence[str], details: Sequence[str] = ()) -> str:
+    """Format versions, terminal and phases, then a section of these lines."""
     command = next((word for word in sys.argv[1:] if word.isidentifier()), "")
     sections = (
         ("program", [*describe_program(), f"command {command or '(none)'}, {max(len(sys.argv) - 1, 0)} arguments"]),
         ("terminal", [*describe_terminal(), *details]),
         ("phases", list_phases()),
-        ("traceback", format_traceback(error)),
+        (title, lines),
     )
     return "\n".join(f"[{title}]\n" + "\n".join(lines) + "\n" for title, lines in sections)
 

@@ -10,6 +10,7 @@ import contextlib
 import os
 import time
 from collections import deque
+from collections.abc import Iterable
 
 MAX_PHASES = 200
 """Phases that are kept for a crash report; the file has all."""
@@ -25,6 +26,13 @@ def note_phase(name: str, **details: int | float | str) -> None:
     line = f"{time.monotonic() - _start:10.4f} s  {name}{shown}"
     _phases.append(line)
     _write(line)
+
+
+def note_lines(lines: Iterable[str]) -> bool:
+    """Write further lines about the last phase to the file, and to nothing else. Returns whether one is open."""
+    for line in lines:
+        _write(f"    {line}")
+    return _descriptor is not None
 
 
 def open_log(path: str, header: list[str]) -> None:

@@ -22,6 +22,7 @@ from textual import events
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
 
+from torchprof_tui.program.stall_watchdog import StallWatchdog
 from torchprof_tui.ui.common.terminal_guard import TerminalGuard
 
 REPAINT_MODES = "\x1b[?1049h\x1b[?25l\x1b[?1004h\x1b[?7l\x1b[?2004h"
@@ -51,11 +52,14 @@ class TerminalDriver(LinuxDriver):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.exit_event = _InputEnd(self.is_terminal_gone)
+        self.exit_event = _InputEnd(self._check_terminal)
+        self._watchdog: StallWatchdog | None = None
 
     def start_application_mode(self) -> None:
         """Enter application mode; where it is entered already, only set the terminal's modes again and repaint."""
-        self._event_loop = asyncio.get_running_loop()
+        if self._event_loop is None:
+            self._event_loop = asyncio.get_running_loop()
+            self._watchdog = StallWatchdog(self._event_loop, self._probe_app)
         if self._is_active:
             self._set_modes_again()
             return
@@ -81,6 +85,29 @@ class TerminalDriver(LinuxDriver):
             super().run_input_thread()
         if self.is_terminal_gone():
             self._call_on_loop(partial(self._app.exit, return_code=128 + signal.SIGHUP))
+
+    def _check_terminal(self) -> bool:
+        """Return whether the terminal is gone; called by the input thread before each read, 10 times a second."""
+        if self._watchdog is not None:
+            self._watchdog.look()
+        return self.is_terminal_gone()
+
+    def _probe_app(self, answer: Callable[[], None]) -> None:
+        """Call `answer` when the app and what handles keys have handled all before it, and the screen is painted.
+
+        A probe is lost where that widget is removed meanwhile; the next one is answered then.
+        """
+        app = self._app
+
+        def ask_focused() -> None:
+            if app.screen_stack:
+                (app.focused or app.screen).call_later(app.call_after_refresh, answer_if_painted)
+
+        def answer_if_painted() -> None:
+            if not app._batch_count:  # else nothing is painted
+                answer()
+
+        app.call_later(ask_focused)
 
     def is_terminal_gone(self) -> bool:
         """Return whether the terminal was closed. Then reading returns nothing, at once and for ever."""

@@ -162,7 +162,7 @@ class FlameScreen(GuardedScreen[Any]):
         tree = self.icicle.flame
         if not text or tree is None:
             self.icicle.show_matches(None)
-            return ""
+            return "there is no graph to search yet" if text else ""
         shown = {int(index): self.icicle.label_of_name(int(index)) for index in set(tree.name.tolist())}
         matches = search_frames(tree, shown, text)
         if isinstance(matches, BadPattern):
