@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from torchprof_tui.analysis.compare.by_name import Device, select_named
+from torchprof_tui.analysis.compare.matched_rows import Device, select_named
 from torchprof_tui.analysis.compare.op_tree import Side
 
 Table = dict[str, list[int]]

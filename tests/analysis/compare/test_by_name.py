@@ -11,7 +11,7 @@ from tests.analysis.compare.hta_reference import Table, round_totals, run_trace_
 from tests.analysis.compare.sides import load_side, side_of
 from tests.helpers.paths import FIXTURES, SAMPLES, SHARED_TRACES
 from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
-from torchprof_tui.analysis.compare.by_name import Device, NameRow, compare_by_name
+from torchprof_tui.analysis.compare.matched_rows import Device, NameRow, compare_by_name
 from torchprof_tui.analysis.compare.op_tree import Side
 
 ANSWERS = FIXTURES / "compare" / "hta_answers.json"

@@ -7,15 +7,16 @@ import pytest
 
 from tests.helpers.memory_fixtures import open_recording
 from torchprof_tui.analysis.memory.categories import Category
-from torchprof_tui.analysis.memory.category_totals import (
+from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES
+from torchprof_tui.analysis.memory.memory_history import (
     BANDS,
     REST,
     CategoryTotals,
+    GroupBy,
+    build_memory_history,
     find_highest_positions,
     read_reserved,
 )
-from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES
-from torchprof_tui.analysis.memory.memory_history import GroupBy, build_memory_history
 
 
 @pytest.mark.parametrize("name", ["start", "steady"])

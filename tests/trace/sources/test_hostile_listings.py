@@ -295,7 +295,7 @@ def test_only_links_below_a_page_are_listed(site: str, capsys: pytest.CaptureFix
 
 
 def test_pages_without_end_are_given_up(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = sys.modules["torchprof_tui.trace.sources.http_index"]
+    module = sys.modules["torchprof_tui.trace.sources.url"]
     assert refusal(f"{site}/endless/") == "the page is longer than 8 MB; name a trace"
     monkeypatch.setattr(module, "MAX_LISTING_SECONDS", 0.2)
     assert refusal(f"{site}/slow/").startswith("the list takes longer than 0.2 s")

@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 
 from torchprof_tui.trace.core.arrays import I32
-from torchprof_tui.trace.decode.template.layouts import FRACTION_OF, LayoutTable, digits_of, ends_of, negative_of
-from torchprof_tui.trace.decode.template.templates import NUMBER_COLUMNS
+from torchprof_tui.trace.decode.template.layouts import (
+    FRACTION_OF,
+    NUMBER_COLUMNS,
+    LayoutTable,
+    digits_of,
+    ends_of,
+    negative_of,
+)
 
 
 def entry(**keys: Any) -> bytes:

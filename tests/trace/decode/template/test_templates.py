@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from torchprof_tui.trace.decode.interning import GROUP_NONE, GROUP_OP, GROUP_OTHER
-from torchprof_tui.trace.decode.template.templates import RUN_MARK, NumberPosition, parse_template
+from torchprof_tui.trace.decode.template.layouts import RUN_MARK, NumberPosition, parse_template
 
 
 def mask_runs(text: str) -> bytes:

@@ -1,6 +1,9 @@
 """Read traces from URLs through fsspec: `https://`, `s3://`, `gs://`, `hf://` and any other installed backend.
 
 fsspec is an optional dependency, imported when a URL is opened. The user configures its credentials and proxies.
+
+The page comes from an untrusted server: its size, the number of links and pages, and the time are limited, and only
+links to files and folders directly below the page count.
 """
 
 from __future__ import annotations
@@ -8,13 +11,18 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import re
+import time
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from html import unescape
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
-from torchprof_tui.trace.sources.http_index import entries_of, list_links, match_links
 from torchprof_tui.trace.sources.listing_limits import (
     MAX_LISTED,
+    MAX_LISTING_SECONDS,
+    MAX_NAME_BYTES,
     SLOW_ANSWER,
     RemoteEntry,
     read_entry,
@@ -22,9 +30,188 @@ from torchprof_tui.trace.sources.listing_limits import (
     select_newest,
 )
 from torchprof_tui.trace.sources.source import Source
-from torchprof_tui.trace.sources.url_errors import describe_url_error
 from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, ListedTrace, is_key_averages_file, is_pattern
 from torchprof_tui.trace.specs.runs_by_name import FolderError
+
+_MAX_REASON = 100
+"""Characters of a server's or library's own words that are shown."""
+
+_NEXT_STEPS = {
+    401: "; put a login into ~/.netrc",
+    407: "; set a login with http_proxy=http://user:password@proxy",
+    429: "; try again later",
+}
+
+
+def describe_url_error(error: BaseException, spec: str) -> str:
+    """Describe an error of opening or reading a URL in a few words, with the next step where there is one."""
+    chain = list(_cause_chain(error))
+    for cause in chain:
+        described = _describe_http(cause, spec) or _describe_connection(cause, spec)
+        if described is not None:
+            return described
+    if any(type(cause).__name__ == "gaierror" for cause in chain):
+        return "there is no host of that name"
+    if isinstance(error, FileNotFoundError):
+        return "no such file there"
+    if isinstance(error, PermissionError):
+        return "no permission to read it there"
+    reason = error.strerror if isinstance(error, OSError) else None  # without "[Errno …]"
+    return _one_line(reason or str(error)) or type(error).__name__
+
+
+def _describe_http(cause: BaseException, spec: str) -> str | None:
+    """Describe what an HTTP client reports about an answer, None for anything else."""
+    kind = type(cause).__name__
+    if kind in ("ContentLengthError", "TransferEncodingError"):
+        return "the server closed the connection"
+    if type(cause).__module__ == "aiohttp.http_exceptions":
+        return "the server's answer is not HTTP"
+    if kind == "TooManyRedirects":
+        return "the server redirects endlessly"
+    if kind.startswith(("InvalidURL", "InvalidUrl")):
+        return "not a valid address; write http://host/path"
+    status = getattr(cause, "status", None)
+    if status == 404:
+        return "no such file there"
+    if isinstance(status, int) and status >= 400:
+        who = "the proxy" if kind == "ClientHttpProxyError" or status == 407 else "the server"
+        message = _one_line(str(getattr(cause, "message", "")))
+        return f"{who} answered {status} {message}".rstrip() + _NEXT_STEPS.get(status, "")
+    return None
+
+
+def _describe_connection(cause: BaseException, spec: str) -> str | None:
+    """Describe why there is no connection, None for anything else."""
+    kind = type(cause).__name__
+    if kind in ("ClientConnectorDNSError", "ClientProxyConnectionError") or isinstance(cause, ConnectionRefusedError):
+        host = str(getattr(cause, "host", "") or "")
+        if kind == "ClientProxyConnectionError" or (host and host != _host(spec)):
+            return f"the proxy {host} cannot be reached; check http_proxy, https_proxy and no_proxy in the environment"
+        return f"there is no host {host}" if kind == "ClientConnectorDNSError" else "the server refused the connection"
+    if isinstance(cause, TimeoutError) or "Timeout" in kind:
+        return "the server does not answer"
+    if kind == "SSLCertVerificationError":
+        reason = _one_line(str(getattr(cause, "verify_message", "")))
+        return f"the server's certificate is not trusted ({reason}); SSL_CERT_FILE=FILE adds your own"
+    if isinstance(cause, OSError) and type(cause).__module__ == "ssl":
+        return f"no secure connection: {_one_line(str(getattr(cause, 'reason', '') or cause))}"
+    return None
+
+
+def _cause_chain(error: BaseException) -> Iterator[BaseException]:
+    """Iterate over an error and its causes, the first cause first."""
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in chain:
+        chain.append(link)
+        link = link.__cause__ or link.__context__
+    # The connection that a proxy refused has a general cause: the error that names the proxy comes first.
+    chain.sort(key=lambda cause: type(cause).__name__ == "ClientProxyConnectionError")
+    return reversed(chain)
+
+
+def _host(spec: str) -> str:
+    try:
+        return urlsplit(spec.rpartition("::")[2]).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _one_line(text: str) -> str:
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= _MAX_REASON else f"{line[:_MAX_REASON]}…"
+
+
+MAX_PAGE_BYTES = 8 << 20
+"""Bytes of an index page: about 50,000 links."""
+
+MAX_PAGES = 200
+"""Index pages that are read for one pattern, whose folders may be patterns too."""
+
+_LINK = re.compile(r"""<a\s[^<>]{0,200}?href\s*=\s*(?:"([^"<>]{1,4096})"|'([^'<>]{1,4096})')""", re.IGNORECASE)
+
+_GLOB_MAGIC = re.compile(r"[*\[]")
+
+
+def list_links(file_system: Any, page: str, deadline: float | None = None) -> list[str]:
+    """Return the addresses directly below a page that it links to, sorted; folders end in `/`. Raises TraceError."""
+    deadline = time.monotonic() + MAX_LISTING_SECONDS if deadline is None else deadline
+    page = page if page.endswith("/") else f"{page}/"
+    text = _read_page(file_system, page, deadline).decode("utf-8", errors="replace")
+    links = {link for match in _LINK.finditer(text) if (link := _resolve_link(page, match[1] or match[2]))}
+    return sorted(links)
+
+
+def match_links(file_system: Any, pattern: str) -> list[str]:
+    """Return the addresses of the files that match a pattern, sorted. `*` and `[` match within a name."""
+    deadline = time.monotonic() + MAX_LISTING_SECONDS
+    begin = pattern.index("://") + 3
+    scheme, (host, *names) = pattern[:begin], pattern[begin:].split("/")
+    folders = [f"{scheme}{host}/"]
+    pages = 0
+    for index, name in enumerate(names):
+        is_last = index == len(names) - 1
+        if not _GLOB_MAGIC.search(name):
+            folders = [f"{folder}{name}{'' if is_last else '/'}" for folder in folders]
+            continue
+        found = []
+        for folder in folders:
+            pages += 1
+            if pages > MAX_PAGES:
+                raise TraceError(f"{pattern}: matches more than {MAX_PAGES} folders; use a narrower pattern")
+            found += [
+                link
+                for link in list_links(file_system, folder, deadline)
+                if link.endswith("/") is not is_last and fnmatchcase(unquote(_last_name(link)), unquote(name))
+            ]
+        folders = found
+    return folders
+
+
+def _read_page(file_system: Any, page: str, deadline: float) -> bytes:
+    text = bytearray()
+    with file_system.open(page, "rb", block_size=0) as stream:
+        while part := stream.read(1 << 16):
+            text += part
+            if len(text) > MAX_PAGE_BYTES:
+                raise TraceError(f"{page}: the page is longer than {MAX_PAGE_BYTES >> 20} MB; name a trace")
+            if time.monotonic() > deadline:
+                raise TraceError(f"{page}: the list takes longer than {MAX_LISTING_SECONDS} s; name a trace")
+    return bytes(text)
+
+
+def _resolve_link(page: str, link: str) -> str | None:
+    """Return the address of a link, None if it is not directly below the page."""
+    link = unescape(link)
+    try:
+        address = urljoin(page, link)
+        parts = urlsplit(address)
+    except ValueError:
+        return None
+    name = address[len(page) :].removesuffix("/")
+    decoded = unquote(name)
+    if (
+        not address.startswith(page)
+        or parts.query
+        or parts.fragment
+        or not decoded.isprintable()
+        or "/" in decoded
+        or decoded in ("", ".", "..")
+        or len(address) > MAX_NAME_BYTES
+    ):
+        return None
+    return address
+
+
+def _last_name(link: str) -> str:
+    return link.removesuffix("/").rpartition("/")[2]
+
+
+def entries_of(links: list[str]) -> Iterator[dict[str, Any]]:
+    """Format addresses as a file system's entries of unknown size."""
+    return ({"name": link, "type": "directory" if link.endswith("/") else "file", "size": None} for link in links)
+
 
 INSTALL_HINT = "pip install 'torchprof-tui[remote]'"
 

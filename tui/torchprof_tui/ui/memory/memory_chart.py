@@ -12,7 +12,7 @@ from textual.geometry import Size
 from textual.strip import Strip
 
 from torchprof_tui.analysis.memory.categories import Category
-from torchprof_tui.analysis.memory.category_totals import BANDS, REST, find_highest_positions, read_reserved
+from torchprof_tui.analysis.memory.memory_history import BANDS, REST, find_highest_positions, read_reserved
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.query.viewport import Viewport

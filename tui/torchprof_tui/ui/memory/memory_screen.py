@@ -12,9 +12,8 @@ from textual.app import ComposeResult
 from textual.geometry import Size
 from textual.strip import Strip
 
-from torchprof_tui.analysis.memory.category_totals import BANDS
 from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES
-from torchprof_tui.analysis.memory.memory_history import GroupBy, explain_missing_addresses
+from torchprof_tui.analysis.memory.memory_history import BANDS, GroupBy, explain_missing_addresses
 from torchprof_tui.analysis.memory.snapshots.device_snapshot import TraceStacks
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration

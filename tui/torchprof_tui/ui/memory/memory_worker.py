@@ -9,8 +9,8 @@ import numpy as np
 from textual.message import Message
 
 from torchprof_tui.analysis.memory.categories import Category
-from torchprof_tui.analysis.memory.category_totals import CategoryTotals
 from torchprof_tui.analysis.memory.memory_history import (
+    CategoryTotals,
     DeviceHistory,
     GroupBy,
     MemoryGroup,

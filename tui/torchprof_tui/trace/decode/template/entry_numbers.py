@@ -9,8 +9,15 @@ import numpy as np
 from torchprof_tui.trace.core.arrays import F64, I64, U8, Array, Bool
 from torchprof_tui.trace.decode.arg_columns import CORRELATION
 from torchprof_tui.trace.decode.column_builder import EntryColumns
-from torchprof_tui.trace.decode.template.layouts import FRACTION_OF
-from torchprof_tui.trace.decode.template.templates import DURATION, ID, NUMBER_COLUMNS, TIME, VALUE, triple_columns
+from torchprof_tui.trace.decode.template.layouts import (
+    DURATION,
+    FRACTION_OF,
+    ID,
+    NUMBER_COLUMNS,
+    TIME,
+    VALUE,
+    triple_columns,
+)
 from torchprof_tui.trace.decode.timestamps import EXACT_MICROSECONDS, nanoseconds
 from torchprof_tui.trace.model.raw_events import ARGS, NO_DURATION
 
