@@ -221,7 +221,7 @@ def collect_examples() -> dict[str, dict[str, Any]]:
 def _run(words: str) -> dict[str, Any]:
     out = io.StringIO()
     has_cache = words.startswith(
-        ("info", "table", "check", "chain", "critical-path", "what-if", "diff", "memory", "slice")
+        ("info", "table", "check", "chain", "critical-path", "what-if", "diff", "fleet", "memory", "slice")
     )
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
         status = run_program([*words.split(), *(["--no-cache"] if has_cache else [])])

@@ -113,16 +113,7 @@ def test_predictions(capsys: pytest.CaptureFixture[str], spec: str, changes: lis
     if told is None:
         return
     answer, forecast = told
-    times = (forecast.recorded, forecast.replayed, forecast.before, forecast.after, forecast.alone)
-    assert tuple(time / 1000 for time in times) == tuple(
-        answer[f"{name}_us"] for name in ("duration", "replay", "before", "after", "alone")
-    )
-    assert (forecast.step, forecast.replay_error, forecast.is_trusted) == tuple(
-        answer[key] for key in ("step", "replay_error", "trusted")
-    )
-    assert [(each.label, each.time / 1000, each.share) for each in forecast.path] == [
-        tuple(each[key] for key in ("kind", "us", "share")) for each in answer["path"]
-    ]
+    assert_same(forecast, answer)
 
 
 def ask_both(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], ask: Callable[[], Any]) -> Any:
@@ -142,7 +133,7 @@ def ask_both(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], ask: Ca
 def test_checks(capsys: pytest.CaptureFixture[str], spec: str) -> None:
     told, check = read_json_answer(capsys, "check", spec, "--json"), tt.open(spec).check()
     assert_same(check, told)
-    for found in check.patterns:
+    for found in (*check.patterns, *check.notes):
         assert len(found.events) == found.evidence_count
         assert found.events[:50].tolist() == [event.event for event in found.evidence]
         assert check.finding(found.id) is found

@@ -128,7 +128,7 @@ def test_the_chain_as_text_marks_what_is_captured(capsys: pytest.CaptureFixture[
 
 def test_check_knows_how_many_ops_are_known(capsys: pytest.CaptureFixture[str]) -> None:
     found = read_json_answer(capsys, "check", REPLAY, "--capture", EAGER, "--json")
-    (replay,) = [each for each in found["patterns"] if each["id"] == "graph-replay"]
+    (replay,) = [each for each in found["notes"] if each["id"] == "graph-replay"]
     assert "ops of 116 of 116 in the whole trace are known from a capture" in str(replay)
 
 

@@ -59,7 +59,9 @@ def asked(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 def test_json_as_the_contract_has_it(capsys: pytest.CaptureFixture[str]) -> None:
     answer = asked(capsys, SLOW)
     patterns = answer["patterns"]
-    assert sorted(one["id"] for one in patterns) == sorted(PATTERNS)
+    assert sorted(one["id"] for one in (*patterns, *answer["notes"])) == sorted(PATTERNS)
+    assert {one["severity"] for one in answer["notes"]} == {"notice"}
+    assert "notice" not in {one["severity"] for one in patterns}
     assert all(CONTRACT.issubset(one) for one in patterns)
     assert {one["state"] for one in patterns} == {"fired", "absent", "cannot_tell"}
     first = patterns[0]
@@ -194,8 +196,9 @@ def test_the_text_begins_with_what_matters(capsys: pytest.CaptureFixture[str]) -
     _, out, _ = call_main(capsys, "check", SLOW)
     lines = out.splitlines()
     assert lines[1].startswith("overhead-bound · GPU busy 2.4 % of the steps · ")
-    headings = [line for line in lines if line in ("largest gaps of the GPU", "problems", "notes", "undetermined")]
-    assert headings == ["largest gaps of the GPU", "problems", "notes", "undetermined"]
+    sections = ("largest gaps of the GPU", "problems", "also found", "notes", "undetermined")
+    headings = [line for line in lines if line in sections]
+    assert headings == ["largest gaps of the GPU", "problems", "also found", "undetermined"]
     assert lines.index("") < next(k for k, line in enumerate(lines) if line.startswith("time of the trace: "))
     time = lines[lines.index("") + 2 : lines.index("largest gaps of the GPU") - 1]
     assert 3 <= len(time) <= 12
@@ -203,7 +206,7 @@ def test_the_text_begins_with_what_matters(capsys: pytest.CaptureFixture[str]) -
     assert sum(shares) == pytest.approx(100, abs=1.5)
     states = [one["state"] for one in asked(capsys, SLOW)["patterns"]]
     counts = [states.count(state) for state in ("fired", "absent", "cannot_tell")]
-    assert lines[-1] == "{} found · {} not present · {} undetermined".format(*counts)
+    assert lines[-1].startswith("{} found · {} not present · {} undetermined · ".format(*counts))
 
 
 def test_patterns_that_need_a_gpu_are_one_line(capsys: pytest.CaptureFixture[str], written: Any) -> None:
@@ -242,6 +245,22 @@ def test_the_line_of_code_is_in_every_output(capsys: pytest.CaptureFixture[str])
     assert "  train.py(42): forward·" in capsys.readouterr().out.splitlines()
 
 
+def test_notes_are_neither_printed_nor_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = asked(capsys, SLOW)
+    fired = [one["id"] for one in answer["notes"] if one["state"] == "fired"]
+    assert fired
+    _, out, _ = call_main(capsys, "check", SLOW)
+    _, with_notes, _ = call_main(capsys, "check", SLOW, "--notes")
+    shown = with_notes[with_notes.index("\nnotes\n") :]
+    assert all(f"○ {name} " in shown and f"○ {name} " not in out for name in fired)
+    states = [one["state"] for one in answer["patterns"]]
+    counts = f"{states.count('fired')} found · {states.count('absent')} not present"
+    counts += f" · {states.count('cannot_tell')} undetermined"
+    assert out.splitlines()[-1] == f"{counts} · {len(fired)} to read it by (--notes)"
+    assert with_notes.splitlines()[-1] == counts
+    assert "JSON always has the notes" in read_error_line(capsys, "check", SLOW, "--notes", "--json")
+
+
 def test_only_the_problems_if_asked(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = call_main(capsys, "check", SLOW, "--problems")
     assert "overhead-bound · GPU busy 2.4 %" in out
@@ -259,7 +278,7 @@ def test_a_problem_that_costs_next_to_nothing_is_a_note(capsys: pytest.CaptureFi
     assert (found["state"], found["severity"], found["significant"]) == ("fired", "problem", False)
     assert 0 < found["share"] < 0.005
     _, out, _ = call_main(capsys, "check", path)
-    assert "○ first-step-wide" in out[out.index("\nnotes\n") :]
+    assert "○ first-step-wide" in out[out.index("\nalso found\n") :]
     assert "● first-step-wide" not in out
     assert "first-step-wide" not in call_main(capsys, "check", path, "--problems")[1]
     assert call_main(capsys, "check", path, "--fail-on", "first-step-wide")[0] == 1

@@ -145,7 +145,7 @@ def test_lost_and_damaged_ranks_are_named(
     answer = ask(capsys, *files[:3], tmp_path / "cut.pt.trace.json", tmp_path / "gone.json")
     assert answer["ranks"] == 3
     assert answer["missing_ranks"] == [3, 4, 5]
-    assert [Path(line.split(":")[0]).name for line in answer["lost"]] == ["cut.pt.trace.json", "gone.json"]
+    assert [Path(each["source"]).name for each in answer["failed"]] == ["cut.pt.trace.json", "gone.json"]
 
 
 def test_files_named_after_ranks_that_are_no_traces_are_named(

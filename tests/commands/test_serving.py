@@ -122,7 +122,7 @@ def test_check_has_the_serving_steps_that_info_has(capsys: pytest.CaptureFixture
     checked = read_json_answer(capsys, "check", serving, "--json")
     assert checked["serving"] == read_json_answer(capsys, "info", serving, "--json")["serving"]
     (report,) = tt.open(serving).check().serving
-    assert [kind.count for kind in report.kinds] == [kind["steps"] for kind in checked["serving"][0]["kinds"]]
+    assert [kind.steps for kind in report.kinds] == [kind["steps"] for kind in checked["serving"][0]["kinds"]]
     _, out, _ = call_main(capsys, "check", serving, "--markdown")
     lines = out.splitlines()
     start = lines.index("## Serving steps")
@@ -136,9 +136,9 @@ def test_check_of_a_range_has_the_steps_that_start_in_it(capsys: pytest.CaptureF
     answer = read_json_answer(capsys, "check", serving, "--json", "--range", f"{t0}ns:{t1}ns")
     assert [(kind["kind"], kind["steps"]) for kind in answer["serving"][0]["kinds"]] == [("decode", 2)]
     (report,) = tt.open(serving).check(t0, t1).serving
-    assert [kind.count for kind in report.kinds] == [2]
+    assert [kind.steps for kind in report.kinds] == [2]
     (nothing,) = tt.open(serving).check(t0 + 1, t0 + 2).serving
-    assert nothing.missing == "no step of the serving engine starts in this range"
+    assert nothing.cannot_tell == "no step of the serving engine starts in this range"
 
 
 def test_check_of_a_training_run_has_no_serving_section(capsys: pytest.CaptureFixture[str], training: Path) -> None:

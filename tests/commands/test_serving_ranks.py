@@ -79,7 +79,7 @@ def test_the_table_of_a_rank_has_its_steps(capsys: pytest.CaptureFixture[str], v
             ("mixed", 2 + rank),
         ]
     reports = tt.open(vllm).check().serving
-    assert [[kind.count for kind in report.kinds] for report in reports] == [[2, 6, 2], [3, 9, 3]]
+    assert [[kind.steps for kind in report.kinds] for report in reports] == [[2, 6, 2], [3, 9, 3]]
 
 
 def test_markdown_has_a_section_for_each_rank(capsys: pytest.CaptureFixture[str], vllm: Path) -> None:

@@ -60,10 +60,10 @@ async def test_the_lists_have_the_numbers_of_the_command() -> None:
     document = build_fleet(compare_fleet(sketch_job()), 100)
     async with fleet_screen(make_source(sketch_job()), (240, 60)) as (screen, pilot):
         findings = " ".join(text.strip() for text in await show(screen, pilot, FleetList.FINDINGS))
-        assert len(document.findings) == 4
-        for finding in document.findings:
-            assert finding.text in findings
-            assert f"takes {finding.saved_share:.1%} less" in findings
+        assert len(document.faults) == 4
+        for finding in document.faults:
+            assert finding.why in findings
+            assert f"takes {finding.share:.1%} less" in findings
         ranks = await show(screen, pilot, FleetList.RANKS)
         assert [int(line.split()[0]) for line in ranks] == [each.rank for each in document.slowest_ranks]
         for line, each in zip(ranks, document.slowest_ranks, strict=True):

@@ -161,7 +161,8 @@ class Check(Answer, frozen=True, kw_only=True, tag=SCHEMA):
 
     scope: Annotated[Scope, about("what was checked")]
     verdict: Annotated[Verdict, about("the answer to read first; with several ranks that of the first one")]
-    patterns: Annotated[list[Finding], about("all patterns, worst first")]
+    patterns: Annotated[list[Finding], about("all patterns but the notes, worst first")]
+    notes: Annotated[list[Finding], about("patterns that only help to read the trace; those that fired first")]
     not_predicted: Annotated[
         str | None, about("why what fixes save could not be predicted, and problems are ranked by share; else null")
     ]
@@ -187,8 +188,9 @@ class Check(Answer, frozen=True, kw_only=True, tag=SCHEMA):
 
     def finding(self, pattern_id: str) -> Finding:
         """Return the answer of one pattern. Raises TraceError for an unknown id."""
-        ids = [found.id for found in self.patterns]
-        return self.patterns[ids.index(check_choice("pattern_id", pattern_id, ids, "the patterns are"))]
+        known = [*self.patterns, *self.notes]
+        ids = [found.id for found in known]
+        return known[ids.index(check_choice("pattern_id", pattern_id, ids, "the patterns are"))]
 
 
 class PatternEntry(Record, frozen=True, kw_only=True):
@@ -221,7 +223,8 @@ def build_check(report: CheckReport, failed_on: Sequence[str] | None = None, und
     return Check(
         scope=Scope(label=scope.label, start_ns=scope.t0, duration_ns=scope.length),
         verdict=verdicts[0],
-        patterns=[_build_finding(report, found) for found in report.findings],
+        patterns=[_build_finding(report, found) for found in report.findings if not found.is_note],
+        notes=[_build_finding(report, found) for found in report.findings if found.is_note],
         not_predicted=report.wins.problem or None,
         gaps=[_build_gap(gap) for gap in report.gaps],
         serving=list_serving(trace, report.serving_range),

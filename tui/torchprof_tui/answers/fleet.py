@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import numpy as np
+
 from torchprof_tui.analysis.fleet.comparison_rows import (
     list_host_rows,
     list_rank_rows,
@@ -53,7 +55,7 @@ class FleetHost(Record, frozen=True, kw_only=True):
     cpu_factor: Annotated[float | None, about("as of a rank", "")]
 
 
-class FleetFinding(Record, frozen=True, kw_only=True):
+class FleetFault(Record, frozen=True, kw_only=True):
     """Something that is wrong."""
 
     kind: Annotated[
@@ -63,13 +65,15 @@ class FleetFinding(Record, frozen=True, kw_only=True):
             "slow_network"
         ),
     ]
+    rank: Annotated[int | None, about("the only one of `ranks`; null: several, or the whole job", "")]
     ranks: Annotated[list[int], about("their numbers; []: the whole job")]
     host: Annotated[str | None, about("null: unknown, or several")]
     step: Annotated[int | None, about("of a stall; null: in most steps", "")]
     size: Annotated[float, about("a factor against the median rank; of late_rank and stall the share of a step", "")]
-    text: Annotated[str, about("one line")]
+    why: Annotated[str, about("one line")]
     action: Annotated[str, about("what to do")]
-    saved_share: Annotated[float | None, about("of the job's time, without it; null: cannot be told from sketches")]
+    us: Annotated[float | None, about("what a step of the job takes less without it; null: cannot be told")]
+    share: Annotated[float | None, about("the same, of the job's time")]
 
 
 class FleetWithout(Record, frozen=True, kw_only=True):
@@ -81,63 +85,100 @@ class FleetWithout(Record, frozen=True, kw_only=True):
     saved_share: Annotated[float, about("of the job's time")]
 
 
-class Fleet(Answer, frozen=True, kw_only=True, tag="torchprof-tui/fleet/1"):
+class FailedSource(Record, frozen=True, kw_only=True):
+    """A file or a name that could not be used."""
+
+    source: Annotated[str, about("as named; empty for all of them")]
+    reason: Annotated[str, about("why, one line")]
+
+
+class FleetStepTime(Record, frozen=True, kw_only=True):
+    """How long a step of the job takes: of each step the median of its ranks."""
+
+    p50: Annotated[float, about("median of the steps", "µs")]
+    p95: Annotated[float, about("95 % of the steps are not longer", "µs")]
+    without_slowest: Annotated[
+        float | None, about("median without the slowness of the slowest rank; null: cannot be told", "µs")
+    ]
+
+
+class Fleet(Answer, frozen=True, kw_only=True, tag="torchprof-tui/fleet/2"):
     """All ranks of a job, compared."""
 
     ranks: Annotated[int, about("that are compared", "")]
     world_size: Annotated[int | None, about("of the job, as recorded; null: unknown", "")]
     missing_ranks: Annotated[list[int], about("of the job, without a trace")]
     hosts: Annotated[int, about("that are known", "")]
-    step_us: Annotated[float, about("median step time")]
+    steps: Annotated[int, about("that are compared", "")]
+    sketched: Annotated[int, about("traces that were read now", "")]
+    kept: Annotated[int, about("traces whose sketch was kept from an earlier time", "")]
+    step_us: Annotated[FleetStepTime, about("time of a step of the job", "")]
     matched_collectives: Annotated[int, about("that at least two ranks have", "")]
-    findings: Annotated[list[FleetFinding], about("what is wrong, slow machines first")]
+    faults: Annotated[list[FleetFault], about("what is wrong, slow machines first")]
     what_if: Annotated[list[FleetWithout], about("without the slowest rank, host and pipeline stage")]
     slowest_ranks: Annotated[list[FleetRank], about("latest first, as many as --top")]
     slowest_hosts: Annotated[list[FleetHost], about("latest first, as many as --top")]
     slowest_steps: Annotated[list[FleetStep], about("longest first, as many as --top")]
-    lost: Annotated[list[str], about("files that could not be used, one line each; [] for none")]
+    failed: Annotated[list[FailedSource], about("what could not be used; [] for none")]
 
 
 DIGITS = 6
 """Digits of shares and factors after the point."""
 
 
-def build_fleet(report: FleetReport, limit: int) -> Fleet:
-    """Build the document of a compared fleet, with `limit` ranks, hosts and steps."""
+def build_fleet(report: FleetReport, limit: int, kept: int = 0) -> Fleet:
+    """Build the answer of a compared fleet, with `limit` ranks, hosts and steps. `kept`: sketches from the cache."""
     fleet = report.fleet
+    what_if = _build_what_if(report)
+    times = np.nanmedian(fleet.durations, axis=0) / 1000
     return Fleet(
         ranks=len(fleet),
         world_size=fleet.world_size or None,
         missing_ranks=list(fleet.missing_ranks),
         hosts=len(fleet.host_members),
-        step_us=fleet.step_time / 1000,
+        steps=len(fleet.steps),
+        sketched=max(len(fleet) - kept, 0),
+        kept=min(kept, len(fleet)),
+        step_us=FleetStepTime(
+            p50=fleet.step_time / 1000,
+            p95=float(np.nanquantile(times, 0.95)),
+            without_slowest=what_if[0].step_us if what_if and len(what_if[0].ranks) == 1 else None,
+        ),
         matched_collectives=len(report.checker.matched),
-        findings=_build_findings(report),
-        what_if=_build_what_if(report),
+        faults=_build_faults(report),
+        what_if=what_if,
         slowest_ranks=_build_ranks(report, limit),
         slowest_hosts=_build_hosts(report, limit),
         slowest_steps=_build_steps(report, limit),
-        lost=list(report.lost),
+        failed=[_build_failed(line) for line in report.lost],
     )
 
 
-def _build_findings(report: FleetReport) -> list[FleetFinding]:
+def _build_faults(report: FleetReport) -> list[FleetFault]:
     records = []
     for finding in report.findings:
         removed = report.remove(finding.ranks)
         records.append(
-            FleetFinding(
+            FleetFault(
                 kind=finding.kind.value,
+                rank=int(report.fleet.ranks[finding.ranks[0]]) if len(finding.ranks) == 1 else None,
                 ranks=report.fleet.ranks[list(finding.ranks)].tolist() if finding.ranks else [],
                 host=finding.host or None,
                 step=finding.step,
                 size=round(finding.size, DIGITS),
-                text=finding.text,
+                why=finding.text,
                 action=finding.action,
-                saved_share=None if removed is None else round(removed.saved_share, DIGITS),
+                us=None if removed is None else round(removed.saved_share * report.fleet.step_time / 1000, 3),
+                share=None if removed is None else round(removed.saved_share, DIGITS),
             )
         )
     return records
+
+
+def _build_failed(line: str) -> FailedSource:
+    """Divide a line "SOURCE: reason" of what could not be used."""
+    source, colon, reason = line.partition(": ")
+    return FailedSource(source=source, reason=reason) if colon else FailedSource(source="", reason=line)
 
 
 def _build_what_if(report: FleetReport) -> list[FleetWithout]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated
 
-from torchprof_tui.analysis.what_if.forecast import Forecast
+from torchprof_tui.analysis.patterns.verdict.check_report import RemedyFinder
+from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
+from torchprof_tui.analysis.what_if.rank_join import build_step_model
+from torchprof_tui.analysis.what_if.scenario import parse_scenario
 from torchprof_tui.answers.losses import Problem, build_losses
 from torchprof_tui.answers.record import Answer, Record, about
 from torchprof_tui.trace.model.trace import Trace
@@ -15,8 +19,8 @@ class ScenarioStep(Record, frozen=True, kw_only=True):
     """One change by itself."""
 
     set: Annotated[str, about("as given")]
-    after_us: Annotated[float, about("step time with this change alone")]
-    speedup: Annotated[float | None, about("before_us / after_us; null where nothing is left")]
+    predicted_us: Annotated[float, about("step time with this change alone")]
+    speedup: Annotated[float | None, about("before_us / predicted_us; null where nothing is left")]
 
 
 class PathPart(Record, frozen=True, kw_only=True):
@@ -28,21 +32,29 @@ class PathPart(Record, frozen=True, kw_only=True):
     share: Annotated[float, about("of the path")]
 
 
-class WhatIf(Answer, frozen=True, kw_only=True, tag="torchprof-tui/what-if/1"):
+class NextBottleneck(Record, frozen=True, kw_only=True):
+    """The part with most of the new critical path."""
+
+    kind: Annotated[str, about("its resource: CPU dispatch, GPU compute, communication, …")]
+    name: Annotated[str, about('as in `path`: dispatch, "kernel: gemm", …')]
+    share: Annotated[float, about("of the path")]
+
+
+class WhatIf(Answer, frozen=True, kw_only=True, tag="torchprof-tui/what-if/2"):
     """How long a step would take with some changes."""
 
     step: Annotated[str | None, about("name of the step; null: the whole recording")]
     ranks: Annotated[list[int], about("ranks that were replayed together; [] for a trace without a rank")]
-    duration_us: Annotated[float, about("the recorded step until its last GPU work has ended")]
+    recorded_us: Annotated[float, about("the recorded step until its last GPU work has ended")]
     replay_us: Annotated[float, about("the same, as the unchanged dependency graph predicts it")]
-    replay_error: Annotated[float, about("(replay_us - duration_us) / duration_us")]
+    replay_error: Annotated[float, about("(replay_us - recorded_us) / recorded_us")]
     trusted: Annotated[bool, about("whether the error is at most 5 %")]
     before_us: Annotated[float, about("step time, unchanged: from one step to the next in a loop of such steps")]
-    after_us: Annotated[float, about("step time with all changes")]
+    predicted_us: Annotated[float, about("step time with all changes")]
     alone_us: Annotated[float, about("the changed step until its last GPU work has ended")]
-    speedup: Annotated[float | None, about("before_us / after_us; null where nothing is left")]
+    speedup: Annotated[float | None, about("before_us / predicted_us; null where nothing is left")]
     limit: Annotated[str | None, about("the resource with most of the new critical path")]
-    bottleneck: Annotated[str | None, about("the kind with most of the new critical path: what to change next")]
+    next: Annotated[NextBottleneck | None, about("what to change next; null where nothing is left")]
     rank: Annotated[int | None, about("the rank that decides the new step time; null for one process")]
     scenarios: Annotated[list[ScenarioStep], about("each change by itself")]
     path: Annotated[list[PathPart], about("the new critical path by kind, longest first")]
@@ -52,25 +64,44 @@ class WhatIf(Answer, frozen=True, kw_only=True, tag="torchprof-tui/what-if/1"):
 _NS_PER_US = 1000
 
 
+def forecast_step(
+    trace: Trace, scenarios: Sequence[str], step: int | None
+) -> tuple[Forecast, list[Forecast], list[int]]:
+    """Predict a step with these changes: together, each alone, and the numbers of the ranks that were replayed.
+
+    Raises WindowError for a step that is not there, ScenarioError.
+    """
+    parsed = [parse_scenario(text) for text in scenarios]
+    model = build_step_model(trace, step)
+    parsed = RemedyFinder(trace).expand(parsed)
+    forecaster = Forecaster(model)
+    alone = [forecaster.predict([scenario]) for scenario in parsed]
+    return forecaster.predict(parsed), alone, [rank.number for rank in model.ranks if rank.number is not None]
+
+
 def build_what_if(trace: Trace, forecast: Forecast, each: list[Forecast], ranks: list[int]) -> WhatIf:
-    """Build the document of a forecast; `each`: the forecasts of its scenarios one by one."""
+    """Build the answer of a forecast; `each`: the forecasts of its scenarios one by one."""
     limit, bottleneck = forecast.limit, forecast.bottleneck
     return WhatIf(
         step=forecast.step,
         ranks=ranks,
-        duration_us=forecast.recorded / _NS_PER_US,
+        recorded_us=forecast.recorded / _NS_PER_US,
         replay_us=forecast.replayed / _NS_PER_US,
         replay_error=forecast.replay_error,
         trusted=forecast.is_trusted,
         before_us=forecast.before / _NS_PER_US,
-        after_us=forecast.after / _NS_PER_US,
+        predicted_us=forecast.after / _NS_PER_US,
         alone_us=forecast.alone / _NS_PER_US,
         speedup=_finite(forecast.speedup),
         limit=None if limit is None else limit.value,
-        bottleneck=None if bottleneck is None else bottleneck.label,
+        next=None
+        if bottleneck is None
+        else NextBottleneck(kind=bottleneck.resource.value, name=bottleneck.label, share=bottleneck.share),
         rank=forecast.rank,
         scenarios=[
-            ScenarioStep(set=alone.scenarios[0].text, after_us=alone.after / _NS_PER_US, speedup=_finite(alone.speedup))
+            ScenarioStep(
+                set=alone.scenarios[0].text, predicted_us=alone.after / _NS_PER_US, speedup=_finite(alone.speedup)
+            )
             for alone in each
         ],
         path=[

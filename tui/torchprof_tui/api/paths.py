@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath
 from torchprof_tui.analysis.critical_path.step_window import WindowError
-from torchprof_tui.analysis.patterns.verdict.check_report import RemedyFinder
 from torchprof_tui.analysis.rank_path.joined_path import find_path_of_rank, find_path_of_run
-from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
-from torchprof_tui.analysis.what_if.rank_join import build_step_model
-from torchprof_tui.analysis.what_if.scenario import ScenarioError, parse_scenario
+from torchprof_tui.analysis.what_if.scenario import ScenarioError
+from torchprof_tui.answers.what_if import WhatIf, build_what_if, forecast_step
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.model.trace import Trace
 
@@ -42,11 +40,9 @@ def read_critical_path(
         raise TraceError(f"{trace.label}: {error}") from error
 
 
-def predict_step(trace: Trace, scenarios: Sequence[str], step: int | None) -> Forecast:
+def predict_step(trace: Trace, scenarios: Sequence[str], step: int | None) -> WhatIf:
     """Predict a step with these changes, of several ranks joined. Raises TraceError."""
     try:
-        parsed = [parse_scenario(text) for text in scenarios]
-        model = build_step_model(trace, step)
-        return Forecaster(model).predict(RemedyFinder(trace).expand(parsed))
+        return build_what_if(trace, *forecast_step(trace, scenarios, step))
     except (WindowError, ScenarioError) as error:
         raise TraceError(f"{trace.label}: {error}") from error

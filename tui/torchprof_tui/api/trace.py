@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.doctor.remark import Remark
     from torchprof_tui.analysis.serving.serving_steps import ServingReport
     from torchprof_tui.analysis.table.trace_profile import Profile
-    from torchprof_tui.analysis.what_if.forecast import Forecast
     from torchprof_tui.answers.chain import Chain
     from torchprof_tui.answers.check import Check
     from torchprof_tui.answers.diff import Diff
     from torchprof_tui.answers.memory import AliveMemory
     from torchprof_tui.answers.table import MemoryTable, Table
+    from torchprof_tui.answers.what_if import WhatIf
     from torchprof_tui.api import memory_states, tables
     from torchprof_tui.api.chains import ChainFinder
     from torchprof_tui.api.diffs import By as DiffBy
@@ -208,7 +208,7 @@ class Trace:
             path: CriticalPath = _import("paths").read_critical_path(self._model, step, start, end, rank)
             return path
 
-    def what_if(self, scenarios: str | Sequence[str], *, step: int | None = None) -> Forecast:
+    def what_if(self, scenarios: str | Sequence[str], *, step: int | None = None) -> WhatIf:
         """Predict step number `step`, by default the one of median duration, with these changes together.
 
         `scenarios`: one or several, as `torchprof-tui what-if --set` takes them, such as "class=gemm*0.5" or "sync=0".
@@ -220,7 +220,7 @@ class Trace:
                 scenarios = [scenarios]
             elif not isinstance(scenarios, (list, tuple)) or not all(isinstance(each, str) for each in scenarios):
                 raise reject("scenarios", scenarios, 'give one text or several, such as ["class=gemm*0.5", "sync=0"]')
-            forecast: Forecast = _import("paths").predict_step(self._model, scenarios, step)
+            forecast: WhatIf = _import("paths").predict_step(self._model, scenarios, step)
             return forecast
 
     def chain(self, event: int | str | Event, *, nth: int = 0) -> Chain:

@@ -12,6 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_capture_option(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--problems", action="store_true", help="print only the verdict and the problems")
+    parser.add_argument("--notes", action="store_true", help="print also the patterns that only help to read the trace")
     parser.add_argument("--markdown", action="store_true", help="print a Markdown report, for a ticket")
     parser.add_argument("--list", action="store_true", help="list all patterns; needs no TRACE")
     parser.add_argument(

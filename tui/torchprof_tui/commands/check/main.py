@@ -22,6 +22,8 @@ from torchprof_tui.trace.core.printable import clean
 
 ANY_FIRED = "fired"
 
+NOTES_HINTS = {"json": ": JSON always has the notes"}
+
 
 def run(options: argparse.Namespace) -> int:
     _reject_contradictions(options)
@@ -42,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     elif options.markdown:
         print(import_text("check", "markdown").format_report(report, options.trace, options.range))
     else:
-        import_text("check").print_report(report, only_problems=options.problems)
+        import_text("check").print_report(report, options.problems, options.notes)
     failed = any(matches_fail_on(found, wanted) for found in report.findings)
     if failed or not wanted:
         return int(failed)
@@ -56,7 +58,9 @@ def _reject_contradictions(options: argparse.Namespace) -> None:
     if options.list:
         # These say what to do with a trace, and the list is about none.
         refused = [
-            name for name in (*outputs, "fail_on", "range", "capture") if name != "json" and getattr(options, name)
+            name
+            for name in (*outputs, "fail_on", "range", "capture", "notes")
+            if name != "json" and getattr(options, name)
         ]
         if options.trace:
             raise UsageError("--list lists all patterns: it takes no TRACE")
@@ -64,6 +68,8 @@ def _reject_contradictions(options: argparse.Namespace) -> None:
             raise UsageError(f"--list and --{refused[0].replace('_', '-')} cannot be given together")
     elif not options.trace:
         raise UsageError("no TRACE given (or use --list; see: torchprof-tui check --help)")
+    elif options.notes and outputs:
+        raise UsageError(f"--notes and --{outputs[0]} cannot be given together" + NOTES_HINTS.get(outputs[0], ""))
     elif len(outputs) > 1:
         raise UsageError(f"--{outputs[0]} and --{outputs[1]} cannot be given together: choose one output")
 

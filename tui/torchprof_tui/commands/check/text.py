@@ -29,8 +29,11 @@ _ID_CELLS = 24
 _SHARE_CELLS, _TIME_CELLS = 6, 9
 
 
-def print_report(report: CheckReport, only_problems: bool = False) -> None:
-    """Print a check on stdout: coloured and wrapped on a terminal, plain and unwrapped into a pipe."""
+def print_report(report: CheckReport, only_problems: bool = False, with_notes: bool = False) -> None:
+    """Print a check on stdout: coloured and wrapped on a terminal, plain and unwrapped into a pipe.
+
+    `with_notes`: with the patterns that only help to read the trace.
+    """
     console = create_console()
     _print_verdicts(console, report)
     if not only_problems and report.tree is not None:
@@ -53,14 +56,21 @@ def print_report(report: CheckReport, only_problems: bool = False) -> None:
         console.print(Text("no problems", style="bold"))
     if only_problems:
         return
-    if report.notes:
-        console.print()
-        console.print(Text("notes", style="bold"))
-        for found in report.notes:
-            console.print(_note_line(found, report.share_base))
+    _print_lines(console, "also found", report.minor, report)
+    if with_notes:
+        _print_lines(console, "notes", report.notes, report)
     _print_undecidable(console, report)
     console.print()
-    console.print(Text(report.format_counts()))
+    hint = f" · {len(report.notes)} to read it by (--notes)" if report.notes and not with_notes else ""
+    console.print(Text(f"{report.format_counts()}{hint}"))
+
+
+def _print_lines(console: Console, heading: str, findings: list[Finding], report: CheckReport) -> None:
+    if findings:
+        console.print()
+        console.print(Text(heading, style="bold"))
+    for found in findings:
+        console.print(_note_line(found, report.share_base))
 
 
 def _print_verdicts(console: Console, report: CheckReport) -> None:

@@ -16,15 +16,19 @@ from torchprof_tui.trace.core.core_count import count_cores
 from torchprof_tui.trace.core.optional_modules import import_extra
 
 
-def compare_sources(paths: Sequence[str]) -> FleetReport:
-    """Sketch the traces of some folders on this machine and compare their ranks. Raises UsageError."""
+def compare_sources(paths: Sequence[str]) -> tuple[FleetReport, int]:
+    """Sketch the traces of some folders on this machine and compare their ranks. Raises UsageError.
+
+    Returns the report and how many sketches were read from the cache.
+    """
     import_extra("pyarrow", EXTRA)
     with contextlib.ExitStack() as stack:
         traces, lost = list_sources(paths, stack)
     if not traces:
         raise UsageError(lost[0] if lost else "no traces")
     sketched = sketch_all(traces, partial(sketch_locally, jobs=count_cores()))
-    return compare_sketched(SketchedFleet(sketched.sketches, (*lost, *sketched.lost), sketched.reused))
+    everything = SketchedFleet(sketched.sketches, (*lost, *sketched.lost), sketched.reused)
+    return compare_sketched(everything), sketched.reused
 
 
 def compare_sketched(sketched: SketchedFleet) -> FleetReport:

@@ -62,7 +62,7 @@ def _print(options: argparse.Namespace, sketched: SketchedFleet) -> int:
             write_atomically(out, encode_sketches(sketched.sketches))
     except OutputError as error:
         raise UsageError(f"--parquet: {error}") from error
-    document = build_fleet(compare_sketched(sketched), options.top)
+    document = build_fleet(compare_sketched(sketched), options.top, sketched.reused)
     if options.json:
         print_answer(document)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from torchprof_tui.answers.fleet import Fleet
+from torchprof_tui.answers.fleet import FailedSource, Fleet
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean
@@ -21,11 +21,11 @@ def print_fleet(document: Fleet) -> None:
     console = create_console()
     _print_summary(console, document)
     console.print()
-    if not document.findings:
+    if not document.faults:
         console.print("Nothing stands out: no rank, host or step differs from the others by more than they vary.")
-    for finding in document.findings:
-        saved = "" if finding.saved_share is None else f"; without it the job takes {finding.saved_share:.1%} less"
-        console.print(Text(f"● {clean(finding.text)}{saved}", style="bold"))
+    for finding in document.faults:
+        saved = "" if finding.share is None else f"; without it the job takes {finding.share:.1%} less"
+        console.print(Text(f"● {clean(finding.why)}{saved}", style="bold"))
         console.print(Text(f"  {finding.action}", style="dim"))
     for each in document.what_if:
         saved = f"{format_duration(each.step_us * 1000)} per step ({each.saved_share:.1%} less)"
@@ -33,17 +33,17 @@ def print_fleet(document: Fleet) -> None:
     _print_ranks(console, document)
     _print_hosts(console, document)
     _print_steps(console, document)
-    for line in document.lost[:MAX_LISTED]:
-        console.print(Text(f"left out: {clean(line)}", style="dim"))
-    if len(document.lost) > MAX_LISTED:
-        console.print(Text(f"left out: {len(document.lost) - MAX_LISTED} more (--json lists all)", style="dim"))
+    for line in document.failed[:MAX_LISTED]:
+        console.print(Text(f"left out: {clean(_format_failed(line))}", style="dim"))
+    if len(document.failed) > MAX_LISTED:
+        console.print(Text(f"left out: {len(document.failed) - MAX_LISTED} more (--json lists all)", style="dim"))
 
 
 def _print_summary(console: Console, document: Fleet) -> None:
     is_part = document.world_size is not None and document.world_size >= document.ranks
     of = f" of {document.world_size:,}" if is_part else ""
     hosts = f", {document.hosts:,} hosts" if document.hosts else ""
-    step = format_duration(document.step_us * 1000)
+    step = format_duration(document.step_us.p50 * 1000)
     matched = f"{document.matched_collectives:,} collectives matched"
     console.print(Text(f"{document.ranks:,}{of} ranks{hosts}, {step} per step, {matched}", style="bold"))
     if document.missing_ranks:
@@ -111,6 +111,10 @@ def _print_steps(console: Console, document: Fleet) -> None:
         )
     console.print()
     console.print(table)
+
+
+def _format_failed(failed: FailedSource) -> str:
+    return f"{failed.source}: {failed.reason}" if failed.source else failed.reason
 
 
 def _format_factor(factor: float | None) -> str:

@@ -60,7 +60,7 @@ _DIFF_KEYS = (
 )
 _PATH_LISTS = ("segments", "ranks", "rank_changes", "events", "off_path")
 _MEMORY_LISTS = ("groups", "alive", "before_window")
-_FLEET_LISTS = ("findings", "what_if", "slowest_ranks", "slowest_hosts", "slowest_steps")
+_FLEET_LISTS = ("faults", "what_if", "slowest_ranks", "slowest_hosts", "slowest_steps")
 _FEWER_ROWS = "ask with a smaller limit or a larger max_tokens"
 
 
@@ -114,9 +114,10 @@ class Answerer:
         words = [opened.spec, *_option("range", asked.range)]
         check, command = self._ask(opened, "check", words, documents.ask_check)
         if asked.pattern is not None:
-            found = next((each for each in check["patterns"] if each["id"] == asked.pattern), None)
+            patterns = [*check["patterns"], *check["notes"]]
+            found = next((each for each in patterns if each["id"] == asked.pattern), None)
             if found is None:
-                known = ", ".join(each["id"] for each in check["patterns"])
+                known = ", ".join(each["id"] for each in patterns)
                 raise UsageError(f"pattern {asked.pattern!r}: there is none of that name; there are {known}")
             whole = {**found, "evidence": _pack_events(found["evidence"])}
             return _write({"command": command, "scope": check["scope"], **whole}, asked, "ask with a larger max_tokens")
@@ -134,6 +135,7 @@ class Answerer:
                     for gap in check["gaps"]
                 ]
             ),
+            "notes": [each["id"] for each in check["notes"] if each["state"] == "fired"],
             "not_found": [each["id"] for each in check["patterns"] if each["state"] not in ("fired", "cannot_tell")],
         }
         if check.get("ranks"):
@@ -196,9 +198,9 @@ class Answerer:
 
     def fleet(self, asked: asks.FleetQuestion) -> str:
         found = self._folders.find_trace(asked.trace)
-        report = compare_sources([found.path])
+        report, kept = compare_sources([found.path])
         words = [found.spec, f"--top={asked.limit}"]
-        fields = as_fields(build_fleet(report, asked.limit))
+        fields = as_fields(build_fleet(report, asked.limit, kept))
         command = format_command("fleet", [*words, "--json"])
         return _write(_pack_lists(command, fields, _FLEET_LISTS), asked, _FEWER_ROWS)
 

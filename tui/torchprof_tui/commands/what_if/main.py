@@ -6,11 +6,9 @@ import argparse
 from collections.abc import Sequence
 
 from torchprof_tui.analysis.critical_path.step_window import WindowError
-from torchprof_tui.analysis.patterns.verdict.check_report import RemedyFinder
-from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
-from torchprof_tui.analysis.what_if.rank_join import build_step_model
-from torchprof_tui.analysis.what_if.scenario import ScenarioError, parse_scenario
-from torchprof_tui.answers.what_if import WhatIf, build_what_if
+from torchprof_tui.analysis.what_if.forecast import Forecast
+from torchprof_tui.analysis.what_if.scenario import ScenarioError
+from torchprof_tui.answers.what_if import WhatIf, build_what_if, forecast_step
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.output import import_text, print_answer
@@ -37,17 +35,11 @@ def predict(
     if rank is not None or trace.merged_ranks is None:
         trace, _ = select_rank(trace, rank)
     try:
-        scenarios = [parse_scenario(text) for text in sets]
-        model = build_step_model(trace, step)
-        scenarios = RemedyFinder(trace).expand(scenarios)
-        forecaster = Forecaster(model)
-        forecast = forecaster.predict(scenarios)
-        each = [forecaster.predict([scenario]) for scenario in scenarios]
+        return trace, *forecast_step(trace, sets, step)
     except WindowError as error:
         raise UsageError(f"{trace.label}: {error}") from error
     except ScenarioError as error:
         raise UsageError(f"--set {error}") from error
-    return trace, forecast, each, [known.number for known in model.ranks if known.number is not None]
 
 
 def answer_question(trace: Trace, options: argparse.Namespace) -> WhatIf:

@@ -229,6 +229,11 @@ class Finding:
         return find_event_places(trace, events, None if self.is_problem else np.zeros(len(events), dtype=np.int64))
 
     @property
+    def is_note(self) -> bool:
+        """Whether the pattern only helps to read the trace: it counts for no result, whatever its state."""
+        return self.pattern.severity is Severity.NOTICE
+
+    @property
     def is_problem(self) -> bool:
         return self.has_fired and self.pattern.severity is Severity.PROBLEM
 

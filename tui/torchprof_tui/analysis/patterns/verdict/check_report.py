@@ -43,13 +43,18 @@ class CheckReport:
         return [finding for finding in self.findings if finding.is_significant]
 
     @property
+    def minor(self) -> list[Finding]:
+        """What else fired: problems that cost next to nothing, and artefacts of the profiler."""
+        return [found for found in self.findings if found.has_fired and not (found.is_significant or found.is_note)]
+
+    @property
     def notes(self) -> list[Finding]:
-        """Everything else that fired: small problems, notices, artefacts."""
-        return [finding for finding in self.findings if finding.has_fired and not finding.is_significant]
+        """The patterns that fired and only help to read the trace."""
+        return [finding for finding in self.findings if finding.has_fired and finding.is_note]
 
     @property
     def undecidable(self) -> list[Finding]:
-        return [finding for finding in self.findings if finding.state is State.CANNOT_TELL]
+        return [found for found in self.findings if found.state is State.CANNOT_TELL and not found.is_note]
 
     @property
     def share_base(self) -> str:
@@ -89,8 +94,9 @@ class CheckReport:
         return distinct if len(distinct) > 1 else [(distinct[0][0], [])]
 
     def format_counts(self) -> str:
-        fired = sum(finding.has_fired for finding in self.findings)
-        absent = sum(finding.state is State.ABSENT for finding in self.findings)
+        """Format how many patterns are found, not present and undetermined; notes do not count."""
+        absent = sum(found.state is State.ABSENT and not found.is_note for found in self.findings)
+        fired = len(self.problems) + len(self.minor)
         return f"{fired} found · {absent} not present · {len(self.undecidable)} undetermined"
 
 
