@@ -115,7 +115,7 @@ async def test_the_chain_of_the_longest_kernel(capsys: pytest.CaptureFixture[str
         await pilot.press("l")
         await settled(pilot)
         said = read_screen(screen)
-    for hop in chain.hops:
+    for hop in chain.chain:
         assert " ".join(hop.name.split())[:12] in said
         assert format_duration(hop.duration_ns) in said
 
@@ -154,7 +154,7 @@ async def test_a_prediction(capsys: pytest.CaptureFixture[str], path: Path) -> N
         await settled(pilot)
         said = read_screen(screen)
     assert told["predicted_us"] <= told["before_us"]
-    times = [format_duration(round(told[f"{name}_us"] * 1000)) for name in ("before", "after")]
+    times = [format_duration(round(told[f"{name}_us"] * 1000)) for name in ("before", "predicted")]
     assert all(time in said for time in times)
 
 
