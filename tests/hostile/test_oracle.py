@@ -25,7 +25,7 @@ def test_an_unescaped_name_on_stdout_is_found(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_exception_in_a_command_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torchprof_tui.commands.info.main.build_document", lambda *_: [][1])
+    monkeypatch.setattr("torchprof_tui.commands.info.main.build_info", lambda *_: [][1])
     with pytest.raises(IndexError):
         run_command_case(CommandCase(Inputs(GOOD), ("info", TRACE)))
 

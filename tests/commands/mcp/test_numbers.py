@@ -188,6 +188,8 @@ async def test_alive_memory_is_that_of_memory(capsys: pytest.CaptureFixture[str]
     said = await Session(["."]).ask("memory_at", trace=spec, at=at, by=by, max_tokens=MANY)
     told = repeat(capsys, said["command"])
     api = tt.open(spec).memory_at(5_000_000 if at == "5ms" else at, by=by)
+    for row in told["alive"]:
+        row["row"] = row.pop("event")
     for name in ("groups", "alive", "before_window"):
         assert [drop_null(row) for row in unpack_records(said[name])] == [drop_null(row) for row in told[name]]
     for name in ("device", "peak", "at", "categories", "unaccounted_bytes", "before_window_bytes"):

@@ -39,7 +39,9 @@ Fields = dict[str, Any]
 
 def ask_info(asked: OpenTrace, options: argparse.Namespace) -> Fields:
     tree, reason = measure_time(asked.trace)
-    return as_fields(build_info(asked.opened, tree, reason))
+    fields = as_fields(build_info(asked.opened, tree, reason))
+    name_rows(fields["steps"])
+    return fields
 
 
 def ask_check(asked: OpenTrace, options: argparse.Namespace) -> Fields:
@@ -103,7 +105,9 @@ def ask_memory_at(asked: OpenTrace, options: argparse.Namespace) -> Fields:
     trace, _ = select_rank(asked.trace, options.rank)
     if build_memory_history(trace) is None:
         return {"cannot_tell": explain_missing_memory(trace), "partial": _list_losses(asked)}
-    return as_fields(find_alive(asked.trace, options))
+    fields = as_fields(find_alive(asked.trace, options))
+    name_rows(fields["alive"])
+    return fields
 
 
 def ask_flame(asked: OpenTrace, options: argparse.Namespace) -> Fields:
@@ -154,6 +158,12 @@ def name_event(asked: OpenTrace, row: int) -> tuple[str, int, int | None]:
     trace, local, rank = split_row(asked.trace, row)
     place = find_place_in_time(trace, local)
     return place.event, place.nth, rank
+
+
+def name_rows(records: list[Fields]) -> None:
+    """Name the number of an event `row`, as all tools do."""
+    for record in records:
+        record["row"] = record.pop("event", None)
 
 
 def _list_losses(asked: OpenTrace) -> list[Fields]:
