@@ -11,14 +11,14 @@ CHANGELOG = Path(__file__).resolve().parents[1] / "CHANGELOG.md"
 
 
 def select_version(changelog: str, version: str) -> str:
-    """Return the text below the heading `## 1.2.3 - 2026-01-31`, or of `Unreleased`. Raises KeyError without one."""
+    """Return the text below the heading `## 1.2.3 - 2026-01-31` or `## 1.2.3 (not yet released)`. Raises KeyError."""
     parts = re.split(r"^## (\S+).*\n", changelog, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))[version].strip()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("version", help="a version in CHANGELOG.md, or Unreleased")
+    parser.add_argument("version", help="a version in CHANGELOG.md")
     version = parser.parse_args().version
     try:
         print(select_version(CHANGELOG.read_text(encoding="utf-8"), version))

@@ -43,4 +43,4 @@ def test_a_version_without_a_heading_is_an_error() -> None:
 
 
 def test_the_changelog_has_this_form() -> None:
-    assert "### Added" in select_version((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), "Unreleased")
+    assert "### Added" in select_version((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), "0.2.0")
