@@ -62,6 +62,8 @@ def test_info_has_what_scripts_rely_on(capsys: pytest.CaptureFixture[str]) -> No
     assert told["duration_ns"] > 300_000
     assert told["steps"][0] == {
         "name": "ProfilerStep#2",
+        "event": 0,
+        "number": 2,
         "start_ns": 0,
         "duration_ns": 216_855,
         **dict.fromkeys(("kind", "batch", "tokens", "kv_length")),

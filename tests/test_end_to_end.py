@@ -38,21 +38,6 @@ def test_open_a_sample_search_and_quit() -> None:
     assert "Traceback" not in terminal.text
 
 
-def test_suspend_and_continue() -> None:
-    with Terminal([str(PROGRAM), "sample:matmul_add_64_cold_eager"]) as terminal:
-        terminal.wait_for("ProfilerStep#2", "stream 7")
-        terminal.send("\x1a")
-        terminal.wait_until_stopped()
-        os.kill(terminal.pid, signal.SIGCONT)
-        terminal.send("?")
-        terminal.wait_for("zoom in at the cursor")
-        terminal.send("\x1b")
-        terminal.wait_for("zoom in at the cursor", gone=True)
-        terminal.send("q")
-        assert terminal.wait_for_end() == 0
-    assert "Traceback" not in terminal.text
-
-
 def test_from_the_start_screen_with_one_key(tmp_path: Path) -> None:
     state = {"XDG_STATE_HOME": str(tmp_path / "state")}
     with Terminal([str(PROGRAM)], columns=80, lines=24, folder=tmp_path, **state) as terminal:

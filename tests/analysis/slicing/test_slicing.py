@@ -85,6 +85,8 @@ def test_against_the_files_own_entries(path: Path, tmp_path: Path) -> None:
     if any(entry.get("ph") in _PAIRED_PHASES for entry in every):
         pytest.skip("begin and end entries: without those outside the range, a slice may pair them differently")
     trace = load_trace(str(path), cache=False)
+    if not len(trace):
+        pytest.skip("no events")
     low, high = trace.span
     t0 = low + (high - low) * 2 // 5
     t1 = t0 + max((high - low) // 12, 1)

@@ -172,9 +172,9 @@ def test_what_changes_nothing_is_refused(scenario: str, said: str) -> None:
 def test_samples_are_replayed_and_never_slower_with_less(sample: Any) -> None:
     with open_trace(sample) as opened:
         same = opened.what_if([])
-        assert same.before == same.after
+        assert same.before_us == same.predicted_us
         assert abs(same.replay_error) < 0.05
         half = opened.what_if(["cpu=0.5"])
-        assert half.after <= same.before
-        assert opened.what_if(["cpu=0.5", "cpu=0.5"]).after <= half.after
-        assert opened.what_if(["cpu=0"]).after <= same.before
+        assert half.predicted_us <= same.before_us
+        assert opened.what_if(["cpu=0.5", "cpu=0.5"]).predicted_us <= half.predicted_us
+        assert opened.what_if(["cpu=0"]).predicted_us <= same.before_us

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import traceback
 from collections.abc import Sequence
 from functools import partial
@@ -41,10 +42,6 @@ some of ten that begin at once (sshd's MaxSessions and MaxStartups)."""
 
 def raise_descriptor_limit(ranks: int) -> None:
     """Allow this process to open the files of so many ranks, as far as the hard limit lets it."""
-    try:
-        import resource  # Windows has none, nor such a limit
-    except ImportError:
-        return
     needed = _OTHER_DESCRIPTORS + _DESCRIPTORS_PER_RANK * ranks
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if resource.RLIM_INFINITY not in (soft, hard) and soft < min(needed, hard):
