@@ -33,6 +33,7 @@ from tests.hostile.cases import Inputs
 from tests.hostile.oracle import FindingError
 from tests.hostile.world import HARNESS, build_world
 from torchprof_samples import SAMPLES
+from torchprof_tui.trace.core.readable import wait_until_readable
 
 ANSWER_SECONDS = 2.0
 """Longest time without an answer on a machine with nothing else to do; multiplied by the load per core."""
@@ -274,7 +275,7 @@ class Walk:
         """Read what the program wrote and reported for up to `seconds`. Raises FindingError where it has ended."""
         deadline = time.monotonic() + seconds
         while True:
-            ready = select.select([self._master, self._reports], [], [], max(deadline - time.monotonic(), 0))[0]
+            ready = wait_until_readable([self._master, self._reports], max(deadline - time.monotonic(), 0))
             if self._master in ready:
                 try:
                     data = os.read(self._master, 1 << 16)
@@ -317,9 +318,14 @@ class Walk:
         if data:
             rest = data.encode()
             while rest:
-                if select.select([], [self._master], [], 0)[1]:
+                if self._can_write():
                     rest = rest[os.write(self._master, rest[:512]) :]
                 self._exchange(0)
+
+    def _can_write(self) -> bool:
+        poll = select.poll()
+        poll.register(self._master, select.POLLOUT)
+        return bool(poll.poll(0))
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -367,7 +373,7 @@ class Walk:
         os.kill(self.pid, signal.SIGUSR2)
         deadline = time.monotonic() + 3
         while not self._stacks and time.monotonic() < deadline:
-            select.select([self._reports], [], [], 0.1)
+            wait_until_readable([self._reports], 0.1)
             try:
                 self._read_reports()
             except FindingError:

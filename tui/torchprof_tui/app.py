@@ -505,7 +505,8 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         screens = " > ".join(type(screen).__name__ for screen in self.screen_stack) if self._running else ""
         self._crash_details = (f"app {self.size.width}x{self.size.height}, screens {screens or 'none'}",)
         super()._handle_exception(error)
-        self._return_code = 2  # 1 is an answer of a command
+        if self._exception is not None:  # it was not ignored because the program is ending
+            self._return_code = 2  # 1 is an answer of a command
         self.lanes_ready.set()  # ends what waits for lanes; the error is raised when the app ends
 
     def _print_error_renderables(self) -> None:

@@ -162,4 +162,4 @@ def test_ranks_in_a_bucket_are_one_fleet_and_sketched_once(
     monkeypatch.setattr(
         "torchprof_tui.commands.fleet.main.sketch_locally", lambda traces, jobs: pytest.fail("sketched again")
     )
-    assert ask("s3://runs/job/*.json.gz")["findings"] == here["findings"]
+    assert ask("s3://runs/job/*.json.gz")["faults"] == here["faults"]

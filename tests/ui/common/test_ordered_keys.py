@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from textual.css.query import NoMatches
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -94,3 +95,12 @@ async def test_a_screen_opened_as_the_app_ends(keys: list[str]) -> None:
         while not app._exit:
             await asyncio.sleep(0.01)
     assert app._exception is None
+
+
+async def test_what_is_ignored_at_the_end_leaves_the_exit_status() -> None:
+    """As a search of the command palette that looks for its list while the program ends."""
+    app = TorchprofApp()
+    async with app.run_test():
+        app.exit()
+        app._handle_exception(NoMatches("gone"))
+    assert app.return_code == 0
