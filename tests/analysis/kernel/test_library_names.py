@@ -44,6 +44,12 @@ NAMES: list[tuple[str, K, tuple[str, ...], bool | None, str | None]] = [
     ("nvjet_sm100_qqtst_128x256_128x6_2x1_2cta_v_bz_Avec32UE8M0_Bvec32UE8M0_TNT", K.GEMM, ("fp8 e4m3", "bf16"), True, "cuBLAS"),
     # cuDNN without tensor cores
     ("cudnn_infer_volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1", K.CONV, ("fp32",), False, "cuDNN"),
+    ("_5x_cudnn_volta_scudnn_128x32_relu_small_nn_v1", K.CONV, ("fp32",), False, "cuDNN"),
+    # MTIA
+    ("fc-dtype_Float", K.GEMM, ("fp32",), None, "MTIA"),
+    ("vector_norm_x-dtype_BFloat16", K.REDUCTION, ("bf16",), None, "MTIA"),
+    ("layer_norm_backward-dtype_Float", K.NORM, ("fp32",), None, None),
+    ("dma_request", K.MEMORY, (), None, "MTIA"),
     ("cudnn_infer_volta_scudnn_128x64_relu_xregs_large_nn_v1", K.CONV, ("fp32",), False, "cuDNN"),
     ("cudnn_train_volta_scudnn_128x32_sliced1x4_ldg4_relu_exp_medium_nhwc_tn_v1", K.CONV, ("fp32",), False, "cuDNN"),
     ("volta_scudnn_128x128_stridedB_splitK_medium_nn_v1", K.CONV, ("fp32",), False, "cuDNN"),

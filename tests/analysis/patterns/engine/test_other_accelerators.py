@@ -128,3 +128,15 @@ def test_mtia_waits_for_events_in_event_wait() -> None:
 def test_an_event_wait_of_mtias_device_is_no_work() -> None:
     made = trace(*MTIA_STEP, on_mtia("event_wait", 60, 90, 2))
     assert Checker(made).tables.busy_intervals(0).total == 130 * US
+
+
+def test_mtia_records_copies_and_waits_like_kernels() -> None:
+    names = ("dma_request", "event_wait", "event_record", "merge")
+    made = trace(*(on_mtia(name, 10 * k, 5, k + 1) for k, name in enumerate(names)))
+    kinds = {made.names[name]: Kind(kind) for name, kind in zip(made.name.tolist(), made.kind.tolist(), strict=True)}
+    assert kinds == {
+        "dma_request": Kind.COPY,
+        "event_wait": Kind.SYNC,
+        "event_record": Kind.SYNC,
+        "merge": Kind.KERNEL,
+    }

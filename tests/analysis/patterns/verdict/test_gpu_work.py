@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.helpers.trace_builder import Entry, cpu, flow, kernel, memcpy, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 
 TENSILE = "Cijk_Ailk_Bljk_BBS_BH_MT256x256x64_MI16x16x1_SN"
@@ -58,3 +59,45 @@ def test_exposed_copies_of_pinned_memory_are_a_cause() -> None:
 def test_few_copies_are_none() -> None:
     verdict = decide(*copying_steps("cudaMemcpyAsync", 5, "Memcpy HtoD (Pinned -> Device)", 100, 2500))
     assert "copies take" not in verdict.first
+
+
+def one_busy_step(*kernels: tuple[str, float]) -> list[Entry]:
+    """One op that launches kernels (name, µs), which run one after the other."""
+    length = sum(duration for _, duration in kernels)
+    program, at = [step(1, 0, length + 100), cpu("my::op", 0, 60)], 50.0
+    for corr, (name, duration) in enumerate(kernels, 1):
+        program += [
+            runtime("cudaLaunchKernel", corr, 0.5, corr),
+            flow("s", "ac2g", corr, corr),
+            kernel(name, at, duration, corr),
+            flow("f", "ac2g", corr, at, thread=7, pid=0),
+        ]
+        at += duration
+    return program
+
+
+def test_unknown_kernels_are_named_and_not_called_fine() -> None:
+    verdict = decide(*one_busy_step(("matmul_k(float*, float*)", 9000), (TENSILE, 500)))
+    assert "95 % other kernels (95 % matmul_k)" in verdict.first
+    assert "measure matmul_k alone" in verdict.first
+    assert "no problem" not in verdict.first
+
+
+def test_several_ranks_without_a_known_collective_are_mentioned() -> None:
+    entries = one_busy_step(("exchange_k(float*)", 4000), (TENSILE, 6000))
+    header = {"distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 64}}
+    checker = Checker(trace(*entries, header=header))
+    findings = checker.check()
+    verdict = checker.decide_verdict(findings=findings)
+    missing = "64 ranks ran, but no kernel was recognised as communication"
+    assert missing in verdict.first
+    said = {finding.id: finding.answer for finding in findings}
+    for pattern_id in ("communication", "exposed-comm"):
+        assert said[pattern_id].state is State.CANNOT_TELL
+        assert said[pattern_id].reason == missing
+
+
+def test_the_hidden_share_of_collectives_is_said() -> None:
+    entries = one_busy_step((TENSILE, 4000), (TENSILE, 4000))
+    entries += [runtime("cudaLaunchKernel", 30, 1, 9), kernel("void a::ep::internode::combine<8>(int*)", 100, 7000, 9)]
+    assert "collectives (100 % hidden behind compute)" in decide(*entries).first

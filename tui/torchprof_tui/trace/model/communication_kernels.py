@@ -52,7 +52,7 @@ class CommunicationKernel:
 _HINTS = (
     *("ccl", "hcom", "shmem", "deep_ep", "hybrid_ep", "mori::", "symm_mem", "symmetric_memory", "barrier_kernel"),
     *("allreduce", "all_reduce", "device_reduce", "quickreduce", "multimem", "lamport", "moea2a", "userbuffers"),
-    *("aiter::", "alltoall", "reduce_scatter", "all_gather", "epdispatch", "epcombine"),
+    *("aiter::", "alltoall", "reduce_scatter", "all_gather", "epdispatch", "epcombine", "internode", "intranode"),
 )
 """Each recognized name holds one of these, in lower case. Searching for them takes 2 µs for a name of 2,000 bytes."""
 
@@ -66,7 +66,7 @@ _LIBRARIES: tuple[tuple[str, re.Pattern[str], bool], ...] = tuple(
         ("oneCCL", r"(oneccl|ccl::)", True),
         ("HCCL", r"(hccl|hcom)", True),
         ("MCCL", r"mccl", True),
-        ("DeepEP", r"(.*::)?(deep_ep|hybrid_ep)::", False),
+        ("DeepEP", r"(.*::)?((deep_ep|hybrid_ep)::|ep::(internode(_ll)?|intranode)::)", False),
         ("MORI", r"(mori::.*)?Ep(Dispatch|Combine)(Intra|Inter)Node", False),
         ("NVSHMEM", r"(.*::)?nvshmem", False),
         ("rocSHMEM", r"(.*::)?rocshmem", False),

@@ -25,7 +25,7 @@ _CUTLASS = compile_later(
     r"_\w+?_(?:(?P<output>bf16|f16|f32|tf32)_)?(?P<m>\d+)x(?P<n>\d+)_(?P<k>\d+)x(?P<stages>\d+)_(?P<layout>nhwc|nchw)"
 )
 _CASK = compile_later(
-    r"(?:cudnn_(?:infer_|train_|ops_|cnn_)?)?(?P<arch>[a-z]+)_(?:(?P<type>fp16|bf16|fp32|int8|int8x4)_)?"
+    r"(?:(?:_\d+x_)?cudnn_(?:infer_|train_|ops_|cnn_)?)?(?P<arch>[a-z]+)_(?:(?P<type>fp16|bf16|fp32|int8|int8x4)_)?"
     r"(?P<acc>[shdi])(?P<shape>884|1688|8816|16816|16832)?cudnn_(?P<rest>.*)"
 )
 """`s` and `h` give the accumulator; digits after it are the shape of a tensor core instruction."""

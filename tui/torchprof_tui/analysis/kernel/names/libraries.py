@@ -23,6 +23,9 @@ _K = KernelClass
 _FWD, _BWD = "forward", "backward"
 
 _RULES = _compile_rules(
+    # MTIA: the op, then the type of its data
+    (r"^(fc|(add|b)?mm|linear|matmul)\w*-dtype_", _K.GEMM, "MTIA", "gemm", None),
+    (r"^(vector_norm|sum|mean|amax|amin)\w*-dtype_", _K.REDUCTION, "MTIA", "reduction", None),
     # sorting, scanning, selecting
     (r"cub::(?:\w+::)*Device(Segmented)?RadixSort", _K.SORT, "CUB", "radix sort", None),
     (r"cub::(?:\w+::)*DeviceMergeSort", _K.SORT, "CUB", "merge sort", None),
@@ -206,7 +209,8 @@ def _find_library(parsed: QualifiedName) -> str | None:
 def _build_kernel_name(
     name: str, parsed: QualifiedName, kind: KernelClass, library: str | None, word: str, direction: str | None
 ) -> KernelName:
-    dtypes = parse_dtypes(parsed.arguments)[:1]
+    word_of_type = parsed.base.partition("-dtype_")[2]
+    dtypes = parse_dtypes([*parsed.arguments, word_of_type, word_of_type.lower()])[:1]
     way = {_FWD: "fwd", _BWD: "bwd", None: ""}[direction]
     extra = "silu" if word.startswith("activation") and "silu" in name else ""
     label = f"{extra} and multiply" if extra else word

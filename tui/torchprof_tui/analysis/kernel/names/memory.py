@@ -25,6 +25,10 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     if match:
         source, target = match["source"].lower(), match["target"].lower()
         return _build_copy(name, source, target, f"{_COPY_END_LETTERS[source]}to{_COPY_END_LETTERS[target]}", ())
+    if name == "dma_request":
+        return KernelName(
+            name, KernelClass.MEMORY, True, "memcpy", "MTIA", display="dma", summary="copies between host and device"
+        )
     if name.startswith(("Memset", "FillBuffer")):
         return KernelName(
             name, KernelClass.MEMORY, True, "memset", display="memset", summary="fills device memory with one value"

@@ -53,6 +53,12 @@ COMPUTE_SHARE_OF_BUSY = _threshold(
 HOTSPOT_SHARE = _threshold(
     "share of GPU time", 0.40, "share", "halving the time of one such kernel saves a fifth of all GPU time"
 )
+OTHER_KERNELS_SHARE = _threshold(
+    "GPU time of one undecoded kernel", 1 / 3, "share", "no rule applies to it, so it must be measured by itself"
+)
+UNKNOWN_WORK_SHARE = _threshold(
+    "GPU time of undecoded kernels", 0.20, "share", "below it, unknown collectives cannot be what limits the program"
+)
 CALLS_PER_STEP = _threshold(
     "calls in a step", 100, "calls", "a model has dozens of layers, and one call per layer is normal"
 )

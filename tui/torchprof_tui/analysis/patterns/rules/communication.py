@@ -18,6 +18,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU
+from torchprof_tui.analysis.throughput.class_summary import OTHER
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.communication_kernels import Operation
@@ -52,7 +53,20 @@ def communication(view: ScopeView) -> Answer:
     rank_count = len(rank_context.arrivals.ranks) if rank_context else view.trace.world_size or 1
     if rank_count < 2:
         return cannot_tell_answer("one rank only: no communication was recorded")
+    if missing := describe_missing_collectives(view):
+        return cannot_tell_answer(missing)
     return absent_answer(f"{rank_count} ranks, no communication was recorded")
+
+
+def describe_missing_collectives(view: ScopeView) -> str:
+    """Describe that several ranks ran, no kernel is known as a collective, and much of the work is unknown; else ""."""
+    ranks = view.trace.world_size or 1
+    if ranks < 2 or len(view.tables.communication[0]):
+        return ""
+    unknown = sum(part.share for part in view.gpu_classes if part.name == OTHER)
+    if unknown < thresholds.UNKNOWN_WORK_SHARE.value:
+        return ""
+    return f"{ranks} ranks ran, but no kernel was recognised as communication"
 
 
 def build_card_of_view(view: ScopeView) -> CommunicationCard:

@@ -33,6 +33,7 @@ from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU
 from torchprof_tui.analysis.patterns.rules.communication import (
     BUCKET_REMEDY,
     build_card_of_view,
+    describe_missing_collectives,
     describe_unbucketed_reduces,
     find_slow_rate,
 )
@@ -189,6 +190,8 @@ def exposed_comm(view: ScopeView) -> Answer:
         world_size = view.trace.world_size
         if world_size is None or world_size < 2:
             return cannot_tell_answer("one rank only: no collective was recorded")
+        if missing := describe_missing_collectives(view):
+            return cannot_tell_answer(missing)
         return absent_answer("no collective was recorded")
     if not view.window_length:
         return cannot_tell_answer("no work of the program in this range")

@@ -6,13 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
+from torchprof_tui.analysis.patterns.rules.communication import build_card_of_view, describe_missing_collectives
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_blocking_copy_remedy
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES
 from torchprof_tui.analysis.serving.measure_steps import get_serving_steps
 from torchprof_tui.analysis.serving.serving_steps import StepKind
+from torchprof_tui.analysis.throughput.class_summary import COLLECTIVES, OTHER, GpuClassSummary
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
 _CLASS_PATTERN_IDS = frozenset(["memory-bound-elementwise", "gemm-efficiency", "no-tensor-core"])
@@ -47,7 +51,34 @@ def diagnose_gpu_work(evidence: Evidence) -> Diagnosis:
             "sequence",
             "larger batches, or weights of fewer bits (quantization)",
         )
-    return Diagnosis(COMPUTE, 0.0, _describe_classes(evidence), "no problem found in these kernels")
+    unknown = _find_undecoded_kernel(evidence)
+    remedy = f"measure {unknown} alone: what it does is not known from its name" if unknown else ""
+    return Diagnosis(COMPUTE, 0.0, _describe_classes(evidence), remedy or "no problem found in these kernels")
+
+
+def _find_undecoded_kernel(evidence: Evidence) -> str:
+    """Name the kernel of unknown purpose that takes most of the GPU time; "" where none takes much of it."""
+    row, share = _find_largest_other(evidence)
+    view = evidence.view
+    if share < thresholds.OTHER_KERNELS_SHARE.value or decode_kernel_name(view.tables.name(row)).known:
+        return ""
+    return view.tables.short_name(row)
+
+
+def _find_largest_other(evidence: Evidence) -> tuple[int, float]:
+    """Find the kernel with most time among "other kernels": (one event of it, its share of the GPU time)."""
+    view = evidence.view
+    class_names, of_piece = view.tables.work_classes
+    if OTHER not in class_names:
+        return -1, 0.0
+    others = np.flatnonzero(of_piece[view.work_in_scope] == class_names.index(OTHER))
+    if not len(others):
+        return -1, 0.0
+    name, time = view.work.events.name[others], view.work_time[others]
+    by_name = np.bincount(name, weights=time)
+    largest = int(by_name.argmax())
+    row = int(view.work.events.row[others[np.flatnonzero(name == largest)[0]]])
+    return row, float(by_name[largest]) / max(float(view.work_time.sum()), 1.0)
 
 
 def _is_decoding(evidence: Evidence) -> bool:
@@ -88,7 +119,21 @@ def _describe_classes(evidence: Evidence, products_first: bool | None = None) ->
     classes = [part for part in evidence.view.gpu_classes[:_MAX_CLASSES] if part.share >= _CLASS_MIN_SHARE]
     if products_first is not None:
         classes.sort(key=lambda part: part.is_product != products_first)
-    return f"the GPU's time is {', '.join(part.describe() for part in classes)}"
+    return f"the GPU's time is {', '.join(_describe_class(evidence, part) for part in classes)}"
+
+
+def _describe_class(evidence: Evidence, part: GpuClassSummary) -> str:
+    """Describe a class: of collectives how much is hidden, of "other kernels", which says nothing, the largest one."""
+    view, text = evidence.view, part.describe()
+    if part.name == COLLECTIVES:
+        card = build_card_of_view(view)
+        waiting = f", {format_duration(card.waiting)} of them wait for other ranks" if card.waiting else ""
+        return f"{text} ({format_percent(card.hidden_share)} hidden behind compute{waiting})"
+    row, share = _find_largest_other(evidence) if part.name == OTHER else (-1, 0.0)
+    if row < 0:
+        return text
+    missing = describe_missing_collectives(view)
+    return f"{text} ({format_percent(share)} {view.tables.short_name(row)}{'; ' if missing else ''}{missing})"
 
 
 _MAX_CLASSES = 3
