@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +16,10 @@ settings.register_profile("quick", settings.get_profile("untimed"), max_examples
 settings.register_profile("thorough", settings.get_profile("untimed"), max_examples=1000)
 settings.load_profile("untimed")
 
+
+# Many containers turn bytecode off; then each of the hundreds of programs that tests start compiles all its modules.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # pytest-xdist sets these for its workers; programs in the tests' own terminals would believe them.
 for _name in ("COLUMNS", "LINES"):

@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -152,17 +153,17 @@ def run_in_namespace(setup: str, folder: Path, *words: str) -> subprocess.Comple
     return result
 
 
-@pytest.mark.parametrize("setup", [_READ_ONLY, _MISSING], ids=["read-only", "missing"])
-def test_without_shared_memory(setup: str, tmp_path: Path) -> None:
+def test_without_shared_memory(tmp_path: Path) -> None:
+    expected = [run_program(*words) for words in COMMANDS]
+    for setup in (_READ_ONLY, _MISSING):
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        for number, (words, usual) in enumerate(zip(COMMANDS, expected, strict=True)):
+            (folder / str(number)).mkdir()
+            result = run_in_namespace(setup, folder / str(number), *words)
+            assert (result.returncode, result.stdout, result.stderr) == (0, usual.stdout, usual.stderr)
     picture = tmp_path / "p.txt"
-    for number, words in enumerate(COMMANDS):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        expected = run_program(*words)
-        result = run_in_namespace(setup, folder, *words)
-        assert (result.returncode, result.stdout, result.stderr) == (0, expected.stdout, expected.stderr)
-    (tmp_path / "screen").mkdir()
-    result = run_in_namespace(setup, tmp_path / "screen", "snapshot", str(SAMPLE), "-o", str(picture))
+    (folder / "screen").mkdir()
+    result = run_in_namespace(_MISSING, folder / "screen", "snapshot", str(SAMPLE), "-o", str(picture))
     assert (result.returncode, result.stderr) == (0, "")
     assert "ProfilerStep#" in picture.read_text()
 

@@ -120,7 +120,10 @@ def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mark", "per_step"),
-    [("nonzero_routing", "aten::nonzero", 32), ("gc_pauses", "<built-in function collect>", 1)],
+    [
+        ("nonzero_routing", "aten::nonzero", 32),
+        pytest.param("gc_pauses", "<built-in function collect>", 1, marks=pytest.mark.long),
+    ],
 )
 def test_only_the_faulty_trace_has_the_fault(name: str, mark: str, per_step: int, tmp_path: Path) -> None:
     pytest.importorskip("torch")
@@ -132,7 +135,7 @@ def test_only_the_faulty_trace_has_the_fault(name: str, mark: str, per_step: int
         assert recorded.count(mark) == expected
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_ranks_write_two_traces(tmp_path: Path) -> None:
     """The slow host of rank 1 doubles the recorded ops there, since each passes through its dispatch mode."""
     pytest.importorskip("torch")

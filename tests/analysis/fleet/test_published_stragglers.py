@@ -30,7 +30,7 @@ def test_slowdown_and_slow_workers_agree_with_the_authors(name: str) -> None:
     assert recorded == pytest.approx(sum(steps) / len(steps), rel=TOLERANCE)
     assert recorded / ideal == pytest.approx(published["blocking_slowdown"], rel=TOLERANCE)
     for column in ("dp_rank", "stage"):
-        slowest_first = list(published[f"blocking_decompose_by_{column}"].items())[:6]
+        slowest_first = list(published[f"blocking_decompose_by_{column}"].items())[:3]
         expected = {int(number): value for number, value in slowest_first}
         slowdown = {
             number: job.replay(job.mix((job.table[column] == number).to_numpy())) / ideal for number in expected

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers.paths import SHARED_TRACES, find_shared_traces
+from tests.helpers.paths import SHARED_TRACES, find_shared_traces, is_long
 from tests.helpers.pattern_traces import ADD, GEMM, H200, SGEMM, healthy, op_with_work
 from tests.helpers.shape_traces import load_entries, op_with_shapes
 from tests.helpers.trace_builder import trace
@@ -217,8 +217,11 @@ def test_decoding_without_shapes_says_so() -> None:
 
 
 @pytest.mark.skipif(not SHARED_TRACES.exists(), reason="the shared traces are not available")
-def test_no_real_trace_exceeds_a_peak_or_counts_negative_bytes() -> None:
+@pytest.mark.parametrize("are_large", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_no_real_trace_exceeds_a_peak_or_counts_negative_bytes(are_large: bool) -> None:
     for path in find_shared_traces():
+        if is_long(path) is not are_large:
+            continue
         try:
             tables = TraceTables(load_trace(str(path), cache=False))
         except TraceError:

@@ -258,15 +258,16 @@ def test_errors_print_no_control_characters(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.parametrize("name", ["long name", "open string", "open brackets"])
 def test_an_endless_entry_is_given_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded by the largest accepted entry, not by the file."""
-    monkeypatch.setattr(chunker, "MAX_ENTRY_BYTES", 1 << 18)
-    monkeypatch.setattr(chunker, "_MAX_PLAUSIBLE_ENTRY_BYTES", 1 << 18)
-    size = 24 << 20
+    limit = 1 << 16
+    monkeypatch.setattr(chunker, "MAX_ENTRY_BYTES", limit)
+    monkeypatch.setattr(chunker, "_MAX_PLAUSIBLE_ENTRY_BYTES", limit)
+    size = 16 << 20
     text = {
         "long name": entry_text(1)[:-1].encode() + b', "x": "' + b"a" * size + b'"}',
         "open string": entry_text(1).encode() + b', {"ph": "X", "name": "' + b"a" * size,
         "open brackets": entry_text(1).encode() + b", " + b"[" * size,
     }[name]
-    blocks = [b'{"traceEvents": [', *(text[k : k + (1 << 18)] for k in range(0, len(text), 1 << 18))]
+    blocks = [b'{"traceEvents": [', *(text[k : k + limit] for k in range(0, len(text), limit))]
     stream = iter(blocks)
 
     class BlockStream(io.RawIOBase):
