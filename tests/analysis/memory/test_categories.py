@@ -181,6 +181,13 @@ def test_module_code_allocates_parameters_and_factories_inputs() -> None:
     assert decide(*STEP, cpu("aten::randn", 105, 20), grow(110, 512, 7), grow(220, -512, 7)) == ["activation"]
 
 
+def test_an_input_is_alive_when_the_next_phase_begins() -> None:
+    """After the last pass nothing tells what uses it."""
+    made = cpu("aten::randn", 360, 20)
+    assert decide(*STEP[:3], made, grow(370, 512, 7)) == ["unknown"]
+    assert decide(*STEP, made, grow(370, 512, 7)) == ["input"]
+
+
 def test_what_is_older_is_decided_by_its_free() -> None:
     cleared = annotation("Optimizer.zero_grad#Adam.zero_grad", 360, 20)
     assert decide(*STEP, cleared, grow(365, -512, 7)) == ["gradient"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.trace_builder import cpu, memory, trace
-from torchprof_tui.analysis.memory.lifetimes import NOT_RECORDED, pair_records
+from torchprof_tui.analysis.memory.lifetimes import NOT_RECORDED, match_frees, pair_records, split_by_device
 from torchprof_tui.analysis.memory.memory_history import GroupBy, build_memory_history
 
 Steps = list[tuple[int, int]]
@@ -103,3 +105,40 @@ def test_without_addresses_only_the_curve_is_known() -> None:
     assert device.memory.lifetimes is None
     state = device.find_peak()
     assert (state.allocated, len(state.alive), state.unaccounted, state.older.bytes) == (812, 0, 512, 300)
+
+
+def test_a_lost_allocation_began_after_the_free_before_it() -> None:
+    """An address that is freed twice was allocated in between: the second is not from before the recording."""
+    lifetimes = pair_records(np.array([8, 8, 9, 8]), np.array([10, -10, 5, -30]), np.arange(4, dtype=np.int64), 4)
+    assert lifetimes.allocated_by.tolist() == [0, NOT_RECORDED, 2]
+    assert lifetimes.begin.tolist() == [0, 1, 2]
+    assert lifetimes.end.tolist() == [1, 3, 4]
+    assert [lifetimes.find_alive(record).tolist() for record in (-1, 0, 1, 2, 3)] == [[], [0], [1], [1, 2], [2]]
+
+
+def test_ranks_share_no_addresses_though_their_processes_have_one_number() -> None:
+    """In containers every rank is process 1."""
+    shown = trace(
+        cpu("a", 0, 90),
+        cpu("b", 0, 90, thread=200),
+        memory(1, 512, 512, device=0, address=7),
+        memory(2, 128, 128, device=0, address=7, thread=200),
+        memory(3, -512, 0, device=0, address=7),
+        memory(4, -128, 0, device=0, address=7, thread=200),
+    )
+    assert shown.memory is not None
+    assert [part.tolist() for part in split_by_device(shown, shown.memory)] == [[0, 1, 2, 3]]
+    lanes = [dataclasses.replace(lane, rank=number) for number, lane in enumerate(shown.lanes)]
+    ranks = dataclasses.replace(shown, lanes=lanes)
+    assert [part.tolist() for part in split_by_device(ranks, shown.memory)] == [[0, 2], [1, 3]]
+    matched = match_frees(ranks, shown.memory)
+    assert not matched.is_foreign.any()
+    assert not matched.is_held.any()
+
+
+def test_the_first_record_may_begin_or_end_a_lifetime() -> None:
+    for size, since, until in ((512, 1000, None), (-512, None, 1000)):
+        history = build_memory_history(trace(cpu("a", 0, 90), memory(1, size, 512 + size, device=0, address=7)))
+        assert history is not None
+        (device,) = history.devices
+        assert (device.since(0), device.until(0)) == (since, until)

@@ -94,7 +94,7 @@ def decide_categories(producers: Producers, lifetimes: Lifetimes, phase: U8) -> 
     category[outside & (died <= next_start) & (died < FOREVER)] = Category.TEMPORARY
     category[_find_freed_in_backward(producers, lifetimes, outside & (died > next_start))] = Category.ACTIVATION
     sources = _Sources(producers, lifetimes.allocated_by)
-    outlives_phase = (died > next_start) & (next_start < FOREVER)
+    outlives_phase = died > next_start
     free_of_modules = np.flatnonzero((outside | (phase == Phase.FORWARD)) & outlives_phase)
     category[free_of_modules[sources.create_inputs(free_of_modules)]] = Category.INPUT
     outside_rows = np.flatnonzero(outside)
