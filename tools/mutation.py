@@ -1,8 +1,11 @@
-"""Change one operator or number at a time and run the tests of its module: ``python -m tools.mutation --seed 1``
+"""Change one operator or number at a time and run the tests of that function: ``python -m tools.mutation --seed 1``
 
 Prints which changes (mutants) the tests catch, the difference of each that survives, and the share that was caught.
-Mutants are drawn at random from the modules in TOPICS. Each is imported from a copy of the package, so the working tree
-stays as it is. A survivor needs a test, or changes nothing that can be observed.
+Mutants are drawn at random from the modules in TOPICS. A survivor needs a test, or changes nothing that can be seen.
+
+The tests of all topics are collected once. Each mutant is a process forked from there, in which the code of one
+function is replaced; it runs the tests that call the function, the quickest first, then the rest of their files. Other
+processes that tests start see no mutant. With `--results FILE` a run goes on where an earlier one ended.
 
 mutmut and cosmic-ray run one test command for all mutants; here that would be all of the tests, minutes for each.
 """
@@ -11,20 +14,31 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import copy
 import difflib
+import gc
+import json
 import os
 import random
-import shutil
-import subprocess
+import select
+import signal
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+import threading
+import time
+import traceback
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from inspect import CO_OPTIMIZED
 from pathlib import Path
+from types import CodeType, FrameType, FunctionType
 from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "tui" / "torchprof_tui"
@@ -33,22 +47,19 @@ TOPICS: dict[str, tuple[str, str]] = {
     "decoder": (
         "trace/decode/timestamps.py trace/decode/chunker.py trace/decode/json_document.py "
         "trace/decode/entry_decoder.py trace/decode/template/*.py",
-        "tests/trace/decode --ignore=tests/trace/decode/test_real_traces.py",
+        "tests/trace/decode --ignore=tests/trace/decode/test_real_traces.py "
+        "--ignore=tests/trace/decode/perfetto_protobuf",
     ),
     "nesting": (
         "trace/build/nesting.py trace/build/pushed_events.py trace/build/lane_*.py",
-        "tests/trace/build/test_nesting.py tests/trace/build/test_lane_order.py tests/trace/build "
-        "--ignore=tests/trace/build/test_threads.py",
+        "tests/trace/build --ignore=tests/trace/build/test_threads.py",
     ),
     "idle time": (
         "analysis/patterns/engine/gpu_idle_causes.py analysis/patterns/engine/host_activity.py "
         "analysis/time/intervals.py",
         "tests/analysis/patterns/engine tests/analysis/time tests/analysis/patterns/verdict",
     ),
-    "diff": (
-        "analysis/compare/account.py analysis/compare/ste*.py",
-        "tests/analysis/compare",
-    ),
+    "diff": ("analysis/compare/account.py analysis/compare/ste*.py", "tests/analysis/compare"),
     "replay": (
         "analysis/critical_path/*.py",
         "tests/analysis/critical_path tests/analysis/what_if tests/analysis/rank_path",
@@ -66,10 +77,10 @@ TOPICS: dict[str, tuple[str, str]] = {
         "tests/ui/common/test_remapped_keys.py tests/ui/explorer/test_keys.py",
     ),
 }
-"""Topic -> (its modules, below the package; its tests, those that catch most first)."""
+"""Topic -> (its modules, below the package; its tests)."""
 
-SECONDS = 600
-"""Time limit of the tests of one mutant, which may never end; that counts as caught."""
+MIN_SECONDS, TIMES_SLOWER = 60, 8
+"""The tests of a mutant that take longer than this, and than so many times their usual time, count as failed."""
 
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -181,53 +192,238 @@ def _replace(text: str, node: ast.expr | ast.stmt, by: str) -> str:
     lines = text.encode().splitlines(keepends=True)
     first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
     before, after = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
-    is_statement = isinstance(node, ast.stmt)
-    lines[first : last + 1] = [before + (by if is_statement else f"({by})").encode() + after]
+    padding = "\n" * (last - first)  # all other code keeps its line
+    replaced = by + padding if isinstance(node, ast.stmt) else f"({by}{padding})"
+    lines[first : last + 1] = [before + replaced.encode() + after]
     return b"".join(lines).decode()
 
 
-def run_tests(topic: str, mutant: Mutant | None) -> str:
-    """Run the tests of a topic with one mutant, or none, in a copy of the package; returns "caught" or "survived"."""
-    with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
-        shutil.copytree(PACKAGE, Path(folder) / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
-        if mutant is not None:
-            (Path(folder) / PACKAGE.name / mutant.module).write_text(mutant.text, encoding="utf-8")
-        command = [sys.executable, "-m", "pytest", "-x", "-n", "0", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
-        command += ["-m", "not slow and not long", *TOPICS[topic][1].split()]
-        environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
-        try:
-            status = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, timeout=SECONDS, check=False
-            ).returncode
-        except subprocess.TimeoutExpired:
-            return "caught"
-    return {0: "survived", 1: "caught", 2: "caught"}.get(status, f"pytest ended with {status}")
+def _list_functions(code: CodeType) -> Iterator[CodeType]:
+    """List the code of a module's functions and of its classes' methods, without the functions inside of them."""
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            if const.co_flags & CO_OPTIMIZED:
+                yield const
+            else:  # the body of a class
+                yield from _list_functions(const)
+
+
+@dataclass(frozen=True)
+class _Change:
+    """The code of a function before and after; None where a mutant changes only what runs at import."""
+
+    before: CodeType
+    after: CodeType
+
+    @classmethod
+    def of(cls, mutant: Mutant) -> _Change | None:
+        path = PACKAGE / mutant.module
+        texts = (path.read_text(encoding="utf-8"), mutant.text)
+        pairs = zip(*(_list_functions(compile(text, str(path), "exec")) for text in texts), strict=True)
+        return next((cls(before, after) for before, after in pairs if before != after), None)
+
+    @property
+    def lines(self) -> range:
+        """The lines of the function, from its first decorator on."""
+        last, pending = self.before.co_firstlineno, [self.before]
+        while pending:
+            code = pending.pop()
+            last = max([last, *(line for _, _, line in code.co_lines() if line)])
+            pending += [const for const in code.co_consts if isinstance(const, CodeType)]
+        return range(self.before.co_firstlineno, last + 1)
+
+    def apply(self) -> None:
+        """Replace the code of the function wherever it was defined."""
+        for each in gc.get_objects():
+            if (
+                isinstance(each, FunctionType)
+                and each.__code__ == self.before
+                and each.__code__.co_filename == self.before.co_filename
+            ):
+                each.__code__ = self.after
+
+
+@dataclass
+class _Child:
+    """A forked process. What `work` returns is written to a file, as JSON."""
+
+    work: Callable[[], Any]
+    limit: float
+
+    def __post_init__(self) -> None:
+        self.file = Path(tempfile.mkstemp(prefix="mutation-")[1])
+        self.began = time.monotonic()
+        self.pid = os.fork()
+        if not self.pid:
+            try:
+                os.setpgid(0, 0)
+                result = {"result": self.work()}
+            except BaseException:
+                result = {"error": traceback.format_exc()}
+            self.file.write_text(json.dumps(result), encoding="utf-8")
+            os._exit(0)
+
+    def has_ended(self) -> bool:
+        """Look whether the process has ended; end it at its time limit."""
+        if time.monotonic() - self.began > self.limit:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            return True
+        return os.waitpid(self.pid, os.WNOHANG)[0] != 0
+
+    def take(self) -> Any:
+        """Return what the work returned, None where its time was up. Raises RuntimeError where the work failed."""
+        text = self.file.read_text(encoding="utf-8")
+        self.file.unlink()
+        answer = json.loads(text or "{}")
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer.get("result")
+
+
+def _run_children(works: Iterable[tuple[Any, Callable[[], Any], float]], jobs: int) -> Iterator[tuple[Any, Any, float]]:
+    """Run (key, work, time limit) in processes, `jobs` at a time; yields (key, result or None, seconds) as they end."""
+    pending = iter(works)
+    running: dict[int, tuple[Any, _Child]] = {}
+    while True:
+        while len(running) < jobs and (following := next(pending, None)) is not None:
+            key, work, limit = following
+            child = _Child(work, limit)
+            running[child.pid] = (key, child)
+        if not running:
+            return
+        select.select([], [], [], 0.02)
+        for pid, (key, child) in list(running.items()):
+            if child.has_ended():
+                del running[pid]
+                yield key, child.take(), time.monotonic() - child.began
+
+
+def _run_traced(items: list[pytest.Item]) -> list[tuple[bool, float, list[tuple[str, int]]]]:
+    """Run tests; returns for each whether it passed, its seconds, and the functions of the package that it called."""
+    called: set[tuple[str, int]] = set()
+    prefix = f"{PACKAGE}{os.sep}"
+
+    def trace(frame: FrameType, event: str, arg: object) -> None:
+        code = frame.f_code
+        if code.co_filename.startswith(prefix):
+            called.add((code.co_filename[len(prefix) :], code.co_firstlineno))
+
+    results = []
+    for item, following in zip(items, [*items[1:], None], strict=True):
+        called.clear()
+        began = time.monotonic()
+        threading.settrace(trace)
+        sys.settrace(trace)
+        reports = runtestprotocol(item, log=False, nextitem=following)
+        sys.settrace(None)
+        threading.settrace(None)
+        results.append((not any(report.failed for report in reports), time.monotonic() - began, sorted(called)))
+    return results
+
+
+def _find_failure(change: _Change | None, items: list[pytest.Item]) -> str:
+    """Run tests with a changed function; returns the id of the first that fails, "" if none does."""
+    if change is not None:
+        change.apply()
+    for item, following in zip(items, [*items[1:], None], strict=True):
+        if any(report.failed for report in runtestprotocol(item, log=False, nextitem=following)):
+            return item.nodeid
+    return ""
+
+
+class MutationRun:
+    """A plugin of pytest that runs mutants in place of the tests. `results`: a line of JSON for each mutant."""
+
+    def __init__(self, mutants: list[Mutant], results: Path, jobs: int) -> None:
+        self._mutants, self._results, self._jobs = mutants, results, jobs
+        self._screen = os.fdopen(os.dup(1), "w")  # pytest captures what is printed
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        files: dict[str, list[pytest.Item]] = defaultdict(list)
+        for item in session.items:
+            files[item.location[0]].append(item)
+        works = [(file, partial(_run_traced, items), 3600.0) for file, items in files.items()]
+        seconds: dict[pytest.Item, float] = {}
+        callers: dict[str, list[tuple[int, pytest.Item]]] = defaultdict(list)
+        for number, (file, traced, _) in enumerate(_run_children(works, self._jobs), start=1):
+            print(f"\r{number} of {len(files)} files of tests", end="", file=self._screen, flush=True)
+            for item, (passed, taken, called) in zip(files[file], traced or [], strict=False):
+                if passed:
+                    seconds[item] = taken
+                    for module, line in called:
+                        callers[module].append((line, item))
+                else:
+                    print(f"\nfails without a mutant, left out: {item.nodeid}", file=self._screen)
+        print(file=self._screen)
+
+        def prepare() -> Iterator[tuple[Mutant, Callable[[], str], float]]:
+            for mutant in self._mutants:
+                change = _Change.of(mutant)
+                tests: list[pytest.Item] = []
+                if change is not None:
+                    lines = change.lines
+                    direct = {item for line, item in callers[mutant.module] if line in lines}
+                    beside = {item for item in seconds if item.location[0] in {each.location[0] for each in direct}}
+                    tests = sorted(direct, key=seconds.__getitem__)
+                    tests += sorted(beside - direct, key=session.items.index)
+                limit = MIN_SECONDS + TIMES_SLOWER * sum(seconds[item] for item in tests)
+                yield mutant, partial(_find_failure, change, tests), limit
+
+        for mutant, failed, taken in _run_children(prepare(), self._jobs):
+            outcome = "survived" if failed == "" else "caught"
+            row = {"topic": mutant.topic, "module": mutant.module, "line": mutant.line, "difference": mutant.difference}
+            row |= {"outcome": outcome, "by": failed, "seconds": round(taken, 1)}
+            with self._results.open("a", encoding="utf-8") as file:
+                print(json.dumps(row), file=file)
+            print(f"{outcome:8} {taken:5.0f} s  {mutant.module}:{mutant.line}", file=self._screen, flush=True)
+        return True
+
+
+def read_results(path: Path, mutants: list[Mutant]) -> dict[Mutant, dict[str, Any]]:
+    """Read the results that earlier runs wrote of these mutants. Those of other text count no more."""
+    if not path.exists():
+        return {}
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    known = {tuple(row[key] for key in ("module", "line", "difference")): row for row in rows}
+    keys = {mutant: (mutant.module, mutant.line, mutant.difference) for mutant in mutants}
+    return {mutant: known[key] for mutant, key in keys.items() if key in known}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--count", type=int, default=60)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--topic", choices=TOPICS, action="append", help="only mutants of this topic; may be repeated")
+    parser.add_argument("--results", type=Path, help="file of JSON lines that results are appended to, and read from")
+    parser.add_argument("--again", action="store_true", help="run those that survived again")
     options = parser.parse_args()
     mutants = [mutant for mutant in list_mutants() if mutant.topic in (options.topic or TOPICS)]
     drawn = random.Random(options.seed).sample(mutants, min(options.count, len(mutants)))
     print(f"{len(drawn)} of {len(mutants):,} mutants, seed {options.seed}", flush=True)
-    counts: Counter[str] = Counter()
-    with ThreadPoolExecutor(options.jobs) as pool:
-        topics = sorted({mutant.topic for mutant in drawn})
-        for topic, result in zip(topics, pool.map(lambda topic: run_tests(topic, None), topics), strict=True):
-            if result != "survived":
-                print(f"the tests of {topic} fail without a mutant")
-                return 2
-        results = pool.map(lambda mutant: run_tests(mutant.topic, mutant), drawn)
-        for number, (mutant, result) in enumerate(zip(drawn, results, strict=True), start=1):
-            counts[result] += 1
-            print(f"{number:3} {result:8} {mutant.topic}: {mutant.module}:{mutant.line}", flush=True)
-            if result != "caught":
-                print(mutant.difference, flush=True)
-    print(f"{counts['caught']} of {len(drawn)} caught ({counts['caught'] / max(len(drawn), 1):.0%})")
+    results = options.results or Path(tempfile.gettempdir()) / f"mutation-{options.seed}.jsonl"
+    known = read_results(results, drawn)
+    missing = [mutant for mutant in drawn if mutant not in known]
+    if options.again:
+        missing += [mutant for mutant, row in known.items() if row["outcome"] == "survived"]
+    if missing:
+        words = {word: None for mutant in missing for word in TOPICS[mutant.topic][1].split()}
+        with tempfile.TemporaryDirectory(prefix="mutation-") as examples:
+            os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = examples
+            arguments = [*words, "-q", "-n", "0", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+            os.chdir(ROOT)
+            pytest.main([*arguments, "-m", "not slow and not long"], [MutationRun(missing, results, options.jobs)])
+    known = read_results(results, drawn)
+    for topic in dict.fromkeys(mutant.topic for mutant in drawn):
+        outcomes = Counter(row["outcome"] for mutant, row in known.items() if mutant.topic == topic)
+        print(f"{topic}: {outcomes['caught']} of {outcomes.total()} caught")
+    for mutant, row in known.items():
+        if row["outcome"] != "caught":
+            print(f"{mutant.topic}: {mutant.module}:{mutant.line} {row['outcome']}\n{mutant.difference}")
+    caught = sum(row["outcome"] == "caught" for row in known.values())
+    print(f"{caught} of {len(known)} caught ({caught / max(len(known), 1):.0%})")
     return 0
 
 
