@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import json
 import random
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,3 +58,40 @@ def test_calls_are_removed_and_constants_of_modules_are_kept() -> None:
         for node, changed in mutation._list_changes(ast.parse(text), is_function=False)
     ]
     assert made == [text.replace("a.sort()", "pass")]
+
+
+def test_the_code_of_one_function_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutation, "PACKAGE", tmp_path)
+    text = "class A:\n    def f(self, a):\n        return (a +\n            1)\n\n    def g(self):\n        return 1\n"
+    path = tmp_path / "module.py"
+    path.write_text(text, encoding="utf-8")
+    names: dict[str, Any] = {}
+    exec(compile(text, str(path), "exec"), names)
+    mutants = [
+        mutation.Mutant("topic", "module.py", node.lineno, mutation._replace(text, node, ast.unparse(changed)))
+        for node, changed in mutation._list_changes(ast.parse(text), is_function=False)
+    ]
+    changes = [mutation._Change.of(mutant) for mutant in mutants]
+    assert [list(change.lines) for change in changes if change is not None] == [[2, 3, 4], [2, 3, 4], [6, 7]]
+    found = []
+    for change in changes:
+        assert change is not None
+        change.apply()
+        found.append((names["A"]().f(10), names["A"]().g()))
+        mutation._Change(change.after, change.before).apply()
+    assert found == [(9, 1), (12, 1), (11, 2)]
+    assert (names["A"]().f(10), names["A"]().g()) == (11, 1)
+
+
+def test_results_go_on_where_a_run_ended(tmp_path: Path) -> None:
+    mutants = random.Random(6).sample(mutation.list_mutants(), 3)
+    rows = [
+        {"module": mutant.module, "line": mutant.line, "difference": mutant.difference, "outcome": outcome}
+        for mutant, outcome in zip(mutants, ("caught", "survived"), strict=False)
+    ]
+    path = tmp_path / "results.jsonl"
+    assert mutation.read_results(path, mutants) == {}
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {**rows[1], "outcome": "caught"}]))
+    known = mutation.read_results(path, mutants)
+    assert [known[mutant]["outcome"] for mutant in mutants[:2]] == ["caught", "caught"]  # the last of each counts
+    assert mutants[2] not in known
