@@ -10,6 +10,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from torchprof_tui.trace.core.extensions import list_command_names
+
+if "fleet" not in list_command_names():
+    raise pytest.UsageError("the installed entry points are older than pyproject.toml; run again: pip install -e .")
+
 # Machines that run tests are busy ones: how long an example takes says nothing about it.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=50)
 settings.register_profile("quick", settings.get_profile("untimed"), max_examples=15)  # --hypothesis-profile=quick

@@ -16,6 +16,7 @@ from tests.helpers.paths import ROOT
 from tools import keys_page
 from torchprof_tui.cli import COMMANDS, build_parser
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.trace.core.extensions import list_command_names
 from torchprof_tui.ui.key_catalog import find_bindings
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -34,7 +35,7 @@ def list_commands(text: str) -> list[str]:
 def parse_command(line: str) -> None:
     """Parse a call without running it; raises UsageError."""
     words = shlex.split(line, comments=True)[1:]
-    name, rest = (words[0], words[1:]) if words and words[0] in COMMANDS else ("open", words)
+    name, rest = (words[0], words[1:]) if words and words[0] in (*COMMANDS, *list_command_names()) else ("open", words)
     build_parser(name).parse_args(rest)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import json
 import re
 from collections.abc import Iterator
@@ -16,8 +14,8 @@ from jsonschema import Draft202012Validator
 from tests.helpers.json_schemas import find_violation
 from tools import json_pages
 from torchprof_tui.answers.record import find_unit
-from torchprof_tui.answers.schemas import ANSWERS, build_schema, find_version, read_schema
-from torchprof_tui.cli import COMMANDS, get_package
+from torchprof_tui.answers.schemas import build_schema, find_version, list_answers, read_schema
+from torchprof_tui.cli import build_parser, list_commands
 
 UNITS = {"ns", "µs", "bytes", "share", "s", "GB/s", "TFLOP/s", "FLOP", "%", "blocks", ""}
 
@@ -45,15 +43,13 @@ def test_examples_are_cut_alike_wherever_the_checkout_is(root: Path, monkeypatch
 
 def test_every_command_with_json_has_a_schema() -> None:
     with_json = set()
-    for name in COMMANDS:
-        parser = argparse.ArgumentParser()
-        importlib.import_module(f"torchprof_tui.commands.{get_package(name)}.arguments").add_arguments(parser)
-        if "--json" in parser.format_help():
+    for name in list_commands():
+        if "--json" in build_parser(name).format_help():
             with_json.add(name)
-    assert with_json == set(ANSWERS)
+    assert with_json == set(list_answers())
 
 
-@pytest.mark.parametrize("command", ANSWERS)
+@pytest.mark.parametrize("command", list_answers())
 def test_a_schema_is_valid_and_describes_every_field(command: str) -> None:
     schema = read_schema(command)
     Draft202012Validator.check_schema(schema)
@@ -72,7 +68,7 @@ def test_a_schema_is_valid_and_describes_every_field(command: str) -> None:
             assert not (is_text and re.search(r"_(ns|us|bytes)$", name)), f"{record}.{name}"
 
 
-@pytest.mark.parametrize("command", ANSWERS)
+@pytest.mark.parametrize("command", list_answers())
 def test_the_page_has_every_field_and_a_valid_example(command: str) -> None:
     text = json_pages.PAGE.read_text(encoding="utf-8")
     section = text[text.index(f"\n## {command}\n") :].split("\n## ", 2)[1]

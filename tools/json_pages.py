@@ -20,7 +20,7 @@ from typing import Any
 from torchprof_tui.answers.files import CacheUse
 from torchprof_tui.answers.record import as_fields, find_unit
 from torchprof_tui.answers.recording import build_recording
-from torchprof_tui.answers.schemas import ANSWERS, build_schema, find_version, format_schema
+from torchprof_tui.answers.schemas import build_schema, find_version, format_schema, list_answers
 from torchprof_tui.cli import main as run_program
 from torchprof_tui.runs.run_result import RunResult
 
@@ -101,12 +101,12 @@ def find_differences() -> list[Path]:
 
 
 def _find_orphans() -> list[Path]:
-    return [path for path in SCHEMAS.iterdir() if path.stem not in ANSWERS]
+    return [path for path in SCHEMAS.iterdir() if path.stem not in list_answers()]
 
 
 def render_files() -> dict[Path, str]:
     """Render the schemas and the page: path → text."""
-    return {**{SCHEMAS / f"{name}.json": format_schema(name) for name in ANSWERS}, PAGE: render_page()}
+    return {**{SCHEMAS / f"{name}.json": format_schema(name) for name in list_answers()}, PAGE: render_page()}
 
 
 # -- page -------------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def render_files() -> dict[Path, str]:
 
 def render_page() -> str:
     examples = collect_examples()
-    return "\n".join([_INTRODUCTION, *(_render_command(command, examples[command]) for command in ANSWERS)])
+    return "\n".join([_INTRODUCTION, *(_render_command(command, examples[command]) for command in list_answers())])
 
 
 def _render_command(command: str, example: dict[str, Any]) -> str:
@@ -125,7 +125,7 @@ def _render_command(command: str, example: dict[str, Any]) -> str:
         f"`torchprof-tui/{command}/{find_version(command)}`, schema `schemas/{command}.json`.",
         "",
     ]
-    for document in ANSWERS[command]:
+    for document in list_answers()[command]:
         definition = schema["$defs"][document.__name__]
         lines += [definition["description"], "", "| field | type | unit | meaning |", "|---|---|---|---|"]
         lines += [f"| {' | '.join(row)} |" for row in _list_fields(definition, schema["$defs"], "", {})]

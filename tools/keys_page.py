@@ -56,12 +56,16 @@ def build_page() -> str:
 
 
 def _list_rows(bindings: list[Binding]) -> list[tuple[str, str]]:
-    sections = {section: position for position, section in enumerate(SECTION_TITLES)}
+    sections: dict[str, float] = {section: position for position, section in enumerate(SECTION_TITLES)}
+    of_extension = sections["help"] - 0.5
     groups: dict[str, list[Binding]] = {}
     for binding in bindings:
         groups.setdefault(binding.id or binding.action, []).append(binding)
     shown = [name for name, group in groups.items() if any(binding.tooltip for binding in group)]
-    ordered = sorted(shown, key=lambda name: sections.get(name.partition(".")[0], len(sections)))
+    ordered = sorted(
+        shown,
+        key=lambda name: sections.get(name.partition(".")[0], of_extension if "." in name else 99),
+    )
     return [(_format_keys(groups[name]), _escape(_find_sentence(groups[name]))) for name in ordered]
 
 

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from torchprof_tui import __version__
-from torchprof_tui.cli import COMMANDS, PROGRAM, build_parser
+from torchprof_tui.cli import PROGRAM, build_parser, list_commands
 from torchprof_tui.commands.completion.words import OPEN, expand_help
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "man"
@@ -40,7 +40,7 @@ FILES = (
 def format_pages() -> dict[str, str]:
     """Return the text of every page by its file name."""
     pages = {f"{PROGRAM}.1": _format_page(OPEN)}
-    for name in COMMANDS:
+    for name in list_commands():
         pages[f"{PROGRAM}-{name}.1"] = _format_page(name)
     return pages
 
@@ -59,7 +59,7 @@ def main() -> None:
 def _format_page(name: str) -> str:
     parser = build_parser(name)
     title = PROGRAM if name == OPEN else f"{PROGRAM}-{name}"
-    summary = parser.description if name == OPEN else COMMANDS[name]
+    summary = parser.description if name == OPEN else list_commands()[name]
     lines = [
         '.\\" Written by tools/man_pages.py.',
         f'.TH "{_escape(title.upper())}" "1" "" "torchprof\\-tui {_escape(__version__)}" "User commands"',
@@ -73,7 +73,7 @@ def _format_page(name: str) -> str:
     lines += _format_actions(parser)
     if name == OPEN:
         lines.append(".SH COMMANDS")
-        for command, does in COMMANDS.items():
+        for command, does in list_commands().items():
             lines += [".TP", f".BR {_escape(PROGRAM)}\\-{_escape(command)} (1)", _protect(_escape(does))]
     elif parser.epilog:
         lines += [".SH NOTES", ".nf", *(_protect(_escape(line)) for line in parser.epilog.splitlines()), ".fi"]
@@ -81,7 +81,7 @@ def _format_page(name: str) -> str:
         lines.append(f".SH {heading}")
         for label, text in entries:
             lines += [".TP", f"\\fB{label}\\fR", text]
-    others = [PROGRAM] if name != OPEN else [f"{PROGRAM}-{command}" for command in COMMANDS]
+    others = [PROGRAM] if name != OPEN else [f"{PROGRAM}-{command}" for command in list_commands()]
     lines += [".SH SEE ALSO", ",\n".join(f"\\fB{_escape(other)}\\fR(1)" for other in others)]
     return "\n".join(lines) + "\n"
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.helpers.command_line import call_main
 from torchprof_tui.cli import TRACE_COMMANDS
+from torchprof_tui.trace.core.extensions import list_commands
 
 WORDS_OF_NAMES = """
 ssh:// ssh://h:99999/x ssh://h:port/x ssh://[x/y ssh://]/x ssh://-oProxyCommand=touch/x ssh://@/x SSH:// ssh://h
@@ -55,7 +56,7 @@ def list_calls(command: str) -> list[list[str]]:
     return [[name] * (2 if command == "diff" else 1) for name in names]
 
 
-@pytest.mark.parametrize("command", sorted(TRACE_COMMANDS))
+@pytest.mark.parametrize("command", sorted({*TRACE_COMMANDS, *list_commands()[0]}))
 def test_every_command_refuses_it_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     for names in list_calls(command):
         words = [*([] if command == "open" else [command]), *WORDS.get(command, ()), "--", *names]

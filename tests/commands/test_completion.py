@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.command_line import read_error_line
 from tests.helpers.terminal import Terminal
-from torchprof_tui.cli import COMMANDS, build_parser, main
+from torchprof_tui.cli import build_parser, list_commands, main
 
 _BASH = """
 source "$1"
@@ -75,7 +75,7 @@ def test_words_are_completed(script: Path, tmp_path: Path, line: str, expected: 
 
 @pytest.mark.parametrize("script", SHELLS, indirect=True)
 def test_every_flag_of_every_command_is_offered(script: Path, tmp_path: Path) -> None:
-    for name in COMMANDS:
+    for name in list_commands():
         flags = {flag for action in build_parser(name)._actions for flag in action.option_strings if len(flag) > 2}
         assert flags <= set(SHELLS[script.suffix[1:]](script, f"torchprof-tui {name} --", tmp_path)), name
 

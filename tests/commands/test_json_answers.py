@@ -15,7 +15,7 @@ from tests.helpers.rank_traces import late_rank
 from tests.helpers.trace_builder import Entry, cpu, kernel, memcpy, memory, runtime, step
 from torchprof_samples import SAMPLES, find
 from torchprof_tui.analysis.table.table_sheet import format_torch_time
-from torchprof_tui.answers.schemas import ANSWERS
+from torchprof_tui.answers.schemas import list_answers
 from torchprof_tui.answers.table import Grouping
 from torchprof_tui.commands.table.arguments import GROUPINGS
 
@@ -267,7 +267,7 @@ def test_columns_of_bytes_are_named_so_and_sort_by_either_name(capsys: pytest.Ca
     assert orders[0] == orders[1]
 
 
-@pytest.mark.parametrize("command", [name for name in ANSWERS if name not in ("run", "cache")])
+@pytest.mark.parametrize("command", [name for name in list_answers() if name not in ("run", "cache")])
 def test_a_refused_call_leaves_stdout_empty(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     more: dict[str, list[object]] = {
         "chain": ["--event", "x"],

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from torchprof_tui.analysis.fleet.rank_sketch import (
+from torchprof_fleet.analysis.rank_sketch import (
     DurationQuantiles,
     RankSketch,
     SketchCollectives,

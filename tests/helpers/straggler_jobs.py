@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from torchprof_tui.analysis.fleet.report import replay_parts
+from torchprof_fleet.analysis.report import replay_parts
 
 COMPUTE = ("forward-compute", "backward-compute", "gc", "optimizer")
 JOINT = ("params-all-gather", "grads-reduce-scatter", "optimizer-clip-main-grad")

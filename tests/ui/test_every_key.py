@@ -23,6 +23,7 @@ from tests.helpers.explorer_app import settled, two_steps, until
 from tests.helpers.fleet_app import make_source, sketch_job
 from tests.helpers.memory_fixtures import MEMORY
 from tests.helpers.trace_builder import cpu, step, trace
+from torchprof_fleet.ui.fleet_screen import FleetScreen
 from torchprof_tui import app as app_module
 from torchprof_tui.analysis.dispatch.line_model import FRAME, SourceLine
 from torchprof_tui.app import TorchprofApp
@@ -35,7 +36,6 @@ from torchprof_tui.ui.diff.diff_screen import DiffScreen
 from torchprof_tui.ui.diff.locked_view import LockedView
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.flame.flame_screen import FlameScreen
-from torchprof_tui.ui.fleet.fleet_screen import FleetScreen
 from torchprof_tui.ui.guess.guess_screen import GuessScreen
 from torchprof_tui.ui.lanes.view_state import ViewHistory
 from torchprof_tui.ui.memory.memory_screen import MemoryScreen

@@ -18,11 +18,11 @@ from tests.helpers.explorer_app import explorer, settled, until
 from tests.helpers.fleet_app import fleet_screen, make_source, sketch_job
 from tests.helpers.golden_files import at_every_size, load_sample
 from tests.helpers.memory_fixtures import MEMORY
+from torchprof_fleet.ui.fleet_screen import FleetScreen
 from torchprof_tui.ui.common import painted_widget
 from torchprof_tui.ui.common.help_screen import HelpScreen
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.flame.flame_screen import FlameScreen
-from torchprof_tui.ui.fleet.fleet_screen import FleetScreen
 from torchprof_tui.ui.memory.memory_screen import MemoryScreen
 from torchprof_tui.ui.memory.snapshot_screen import SnapshotScreen
 from torchprof_tui.ui.table.table_screen import TableScreen

@@ -1,4 +1,4 @@
-"""Parse the command line and run a command; each command is a package of `commands/`.
+"""Parse the command line and run a command: a package of `commands/`, or of an extension.
 
 Only the standard library is imported before the command is known: `--version` answers at once, and a worker process
 reads the trace before textual is imported.
@@ -12,7 +12,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from torchprof_tui import __version__
 from torchprof_tui.commands.common.command_entries import close_command_entries
@@ -27,9 +27,12 @@ from torchprof_tui.commands.common.termination import exit_on_signals
 from torchprof_tui.program.config_file import apply_configuration, load_configuration, report_problems
 from torchprof_tui.program.phase_log import close_log, note_phase, open_log
 from torchprof_tui.trace.core.core_count import JOBS, MAX_JOBS
-from torchprof_tui.trace.core.errors import format_error, is_expected
+from torchprof_tui.trace.core.errors import ExtensionError, format_error, is_expected
 from torchprof_tui.trace.core.optional_modules import explain_unsupported_system
 from torchprof_tui.trace.core.process_state import freeze_imported_objects, start_without_collections
+
+if TYPE_CHECKING:
+    from torchprof_tui.trace.core.extensions import CommandExtension
 
 PROGRAM = "torchprof-tui"
 
@@ -39,7 +42,6 @@ COMMANDS = {
     "table": "print the profiler's table, as prof.key_averages() does",
     "check": "say what is slow, why, and how to fix it",
     "diff": "say what changed between two traces, part by part of a step",
-    "fleet": "compare all ranks of a job: slow hosts and GPUs, late ranks, stalls",
     "critical-path": "print what limits a step: its critical path, by kind of time",
     "what-if": "predict a step with some changes: faster kernels, no .item(), a CUDA graph",
     "chain": "print the dispatch chain of an event: step, ops, launch, kernel, occupancy",
@@ -54,7 +56,7 @@ COMMANDS = {
     "completion": "print a completion script for bash, zsh or fish",
 }
 """Packages of `torchprof_tui.commands`, with `_` for `-`: `arguments.add_arguments(parser)` and
-`main.run(options) -> exit status`."""
+`main.run(options) -> exit status`. `list_commands` adds those of extensions."""
 
 TRACE_COMMANDS = frozenset(
     (
@@ -63,7 +65,6 @@ TRACE_COMMANDS = frozenset(
         "table",
         "check",
         "diff",
-        "fleet",
         "critical-path",
         "what-if",
         "chain",
@@ -76,10 +77,7 @@ TRACE_COMMANDS = frozenset(
 )  # fmt: skip
 """Commands that read a trace."""
 
-EPILOG = f"""\
-commands:
-{chr(10).join(f"  {name:<13} {does}   ({PROGRAM} {name} --help)" for name, does in COMMANDS.items())}
-
+EXAMPLES = f"""\
 examples:
   {PROGRAM}                                  the start screen: recent traces, samples, the traces of this folder
   {PROGRAM} sample:matmul_add_64_cold_eager  a small sample to learn on
@@ -105,6 +103,15 @@ class _Parser(argparse.ArgumentParser):
             word = message.split()[2].partition("=")[0]
             hints = [_suggest(word, [flag for action in self._actions for flag in action.option_strings])]
         raise UsageError(f"{message} ({'; '.join([*filter(None, hints), f'see: {self.prog} --help'])})")
+
+
+class _ProgramParser(_Parser):
+    """Parse the arguments of the program without a command. Its help lists the commands, which imports extensions."""
+
+    def format_help(self) -> str:
+        listed = [f"  {name:<13} {does}   ({PROGRAM} {name} --help)" for name, does in list_commands().items()]
+        self.epilog = "\n".join(["commands:", *listed, "", EXAMPLES])
+        return super().format_help()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -142,10 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_command(words: list[str]) -> int:
-    if words and words[0] in COMMANDS:
-        name, *rest = words
-    else:
-        name, rest = "open", words
+    name, rest = (words[0], words[1:]) if words and _is_command(words[0]) else ("open", words)
     if words[:1] == ["--version"]:  # scripts ask for this: no parser is needed
         print(f"{PROGRAM} {__version__}")
         return 0
@@ -162,7 +166,7 @@ def _run_command(words: list[str]) -> int:
     _reject_missing_values(parser, options)
     if configuration is not None and name not in ("open", "config"):  # the app notifies, `config` prints all
         report_problems(configuration, name)
-    options.configuration, options.build_parser, options.commands = configuration, build_parser, COMMANDS
+    options.configuration, options.build_parser, options.list_commands = configuration, build_parser, list_commands
     if options.log is not None:
         _start_log(options.log)
     note_phase(f"command {name}")
@@ -172,17 +176,50 @@ def _run_command(words: list[str]) -> int:
         os.environ[JOBS] = str(options.jobs)
     if name == "open":
         _reject_unknown_command(options.trace)  # the first check does not see words behind options
-    if name in TRACE_COMMANDS and name != "open":  # `open` may start a recording, which inherits the environment
+    if hasattr(options, "unpack_all") and name != "open":  # `open` may start a recording, which inherits it
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each thread takes 40 MB of address space for nothing
-    command = importlib.import_module(f"torchprof_tui.commands.{get_package(name)}.main")
+    extension = find_extension(name)
+    run = _import_part(name, "main").run if extension is None else _guard(extension, extension.run)
     freeze_imported_objects()
-    status: int = command.run(options)
+    status: int = run(options)
     return status
 
 
-def get_package(command: str) -> str:
-    """Return the name of a command's package in `torchprof_tui.commands`."""
-    return command.replace("-", "_")
+def _import_part(command: str, module: str) -> Any:
+    """Import a module of a command's package in `torchprof_tui.commands`."""
+    return importlib.import_module(f"torchprof_tui.commands.{command.replace('-', '_')}.{module}")
+
+
+def _load_extensions() -> Any:
+    """Import what finds extensions: not needed where the command is one of the program's own."""
+    return importlib.import_module("torchprof_tui.trace.core.extensions")
+
+
+def _guard(extension: CommandExtension, target: str) -> Any:
+    """Import a function of an extension, whose exceptions are reported as its own."""
+    return _load_extensions().guard_function(extension, target, UsageError)
+
+
+def find_extension(name: str) -> CommandExtension | None:
+    """Find the command of an extension; None where it is of the program itself. Raises ExtensionError, KeyError."""
+    if name in COMMANDS or name == "open":
+        return None
+    extension: CommandExtension | None = _load_extensions().find_command(name)
+    if extension is None:
+        raise KeyError(name)
+    return extension
+
+
+def _is_command(word: str) -> bool:
+    return word in COMMANDS or (word.replace("-", "").isalnum() and word in _load_extensions().list_command_names())
+
+
+def list_commands() -> dict[str, str]:
+    """List all commands with one line of help. Of extensions that cannot be used a line on stderr says why."""
+    extensions, problems = _load_extensions().list_commands()
+    for problem in problems:
+        _print_error(problem)
+    return COMMANDS | {name: extension.help for name, extension in extensions.items() if name not in COMMANDS}
 
 
 def _reject_missing_values(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -196,19 +233,32 @@ def _reject_missing_values(parser: argparse.ArgumentParser, options: argparse.Na
 
 def build_parser(name: str) -> argparse.ArgumentParser:
     """Create the complete parser of a command; "open" is the program without a command."""
-    parser = _create_parser(name)
+    extension = find_extension(name)
+    parser = _create_parser(name, extension)
     # Arguments and command are separate modules: --help and a wrong call import nothing else.
-    importlib.import_module(f"torchprof_tui.commands.{get_package(name)}.arguments").add_arguments(parser)
+    if extension is None:
+        _import_part(name, "arguments").add_arguments(parser)
+    else:
+        _guard(extension, extension.add_arguments)(parser)
+    try:
+        _add_common_options(parser, name in TRACE_COMMANDS if extension is None else extension.reads_traces)
+    except argparse.ArgumentError as error:
+        if extension is None:
+            raise
+        raise ExtensionError(f"command {name} of {extension.package} cannot be used: {error}") from error
+    return parser
+
+
+def _add_common_options(parser: argparse.ArgumentParser, reads_traces: bool) -> None:
     parser.add_argument("--debug", action="store_true", help="print the traceback of an error")
     parser.add_argument("--log", metavar="FILE", help="write phases with times, sizes and versions, for a bug report")
-    if name in TRACE_COMMANDS:
+    if reads_traces:
         parser.add_argument(
             "--unpack-all", action="store_true", help="allow compression ratios above 200:1, and text without an end"
         )
         parser.add_argument(
             "--jobs", metavar="N", type=_parse_jobs, help="processes and threads that read a trace, at most (all cores)"
         )
-    return parser
 
 
 def _parse_jobs(text: str) -> int:
@@ -225,13 +275,13 @@ def _start_log(path: str) -> None:
         raise UsageError(f"--log {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _create_parser(name: str) -> argparse.ArgumentParser:
+def _create_parser(name: str, extension: CommandExtension | None) -> argparse.ArgumentParser:
     if name != "open":
-        return _Parser(prog=f"{PROGRAM} {name}", description=COMMANDS[name], allow_abbrev=False)
-    parser = _Parser(
+        description = COMMANDS[name] if extension is None else extension.help
+        return _Parser(prog=f"{PROGRAM} {name}", description=description, allow_abbrev=False)
+    parser = _ProgramParser(
         prog=PROGRAM,
         description="Read a torch.profiler trace in the terminal where it was made.",
-        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -244,10 +294,11 @@ def _reject_unknown_command(words: list[str]) -> None:
     if not words:
         return
     first = words[0]
-    if first in COMMANDS:
+    if _is_command(first):
         raise UsageError(f"options come after the command: {PROGRAM} {first} … (for a file of that name: ./{first})")
     if first.isidentifier() and not os.path.exists(first):
-        hint = _suggest(first, COMMANDS) or f"the commands are {', '.join(map(repr, COMMANDS))}"
+        known = [*COMMANDS, *_load_extensions().list_command_names()]
+        hint = _suggest(first, known) or f"the commands are {', '.join(map(repr, known))}"
         raise UsageError(f"invalid choice: {first!r} (no file of that name; {hint})")
 
 
@@ -262,8 +313,12 @@ def _report_crash(error: Exception) -> str:
 
 
 def _report_error(line: str) -> int:
+    _print_error(line)
+    return 2
+
+
+def _print_error(line: str) -> None:
     # A file name or text from a file may hold control sequences.
     shown = "".join(c if c.isprintable() else "·" for c in " ".join(line.split()))
     with contextlib.suppress(OSError):  # where stderr is full or gone, the exit status has to do
         print(f"{PROGRAM}: {shown}", file=sys.stderr)
-    return 2

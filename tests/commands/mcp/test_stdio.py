@@ -16,7 +16,7 @@ import pytest
 
 from tests.helpers.command_line import read_error_line, run_program
 from torchprof_tui.commands.mcp import server
-from torchprof_tui.commands.mcp.server import TOOLS
+from torchprof_tui.commands.mcp.server import collect_tools
 
 
 async def test_a_session_over_stdio(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ async def test_a_session_over_stdio(tmp_path: Path) -> None:
     )
     async with mcp.Client(parameters) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert list(tools) == list(TOOLS)
+        assert list(tools) == list(collect_tools())
         for tool in tools.values():
             assert tool.input_schema["type"] == "object"
             assert "max_tokens" in tool.input_schema["properties"]

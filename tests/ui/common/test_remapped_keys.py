@@ -8,6 +8,7 @@ import pytest
 from textual.binding import Binding
 
 from tests.helpers.explorer_app import settled, until
+from torchprof_fleet.ui.fleet_screen import FleetScreen
 from torchprof_samples import find
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.program.settings import Configuration, Problem
@@ -130,4 +131,4 @@ def test_every_binding_of_the_program_has_an_id_with_a_known_section() -> None:
     own = [binding for bindings in find_bindings().values() for binding in bindings if binding.tooltip]
     assert [binding for binding in own if not binding.id] == []
     sections = {name.partition(".")[0] for name, _, _ in list_remappable_keys(TorchprofApp, {})}
-    assert sections <= {*SECTION_TITLES, "prompt"}
+    assert sections <= {*SECTION_TITLES, *FleetScreen.KEY_SECTIONS, "prompt"}

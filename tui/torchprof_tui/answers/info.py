@@ -175,7 +175,7 @@ class MatchedCollectives(Record, frozen=True, kw_only=True):
 class Info(Answer, frozen=True, kw_only=True, tag=SCHEMA):
     """A summary of a trace, or of all ranks of a run. `events` = drawn + metadata + flows + Σ not_drawn."""
 
-    format: Annotated[str, about("kineto (torch.profiler), nsight (Nsight Systems) or chrome")]
+    format: Annotated[str, about("kineto (torch.profiler), nsight (Nsight Systems), chrome, or of an extension")]
     size_bytes: Annotated[int, about("decompressed size")] = field(name="bytes")
     events: Annotated[int, about("entries of traceEvents")]
     drawn: Annotated[int, about("entries that are events on lanes")]

@@ -18,7 +18,6 @@ from torchprof_tui.answers.check import Check, PatternList
 from torchprof_tui.answers.critical_path import CriticalPath
 from torchprof_tui.answers.diff import Diff
 from torchprof_tui.answers.files import CacheUse, Export, Slice
-from torchprof_tui.answers.fleet import Fleet
 from torchprof_tui.answers.info import FolderListing, Info
 from torchprof_tui.answers.memory import AliveMemory
 from torchprof_tui.answers.memory_snapshot import Snapshot
@@ -26,6 +25,7 @@ from torchprof_tui.answers.record import Answer
 from torchprof_tui.answers.recording import Recording
 from torchprof_tui.answers.table import TABLES
 from torchprof_tui.answers.what_if import WhatIf
+from torchprof_tui.trace.core.extensions import import_target, list_commands
 
 ANSWERS: dict[str, tuple[type[Answer], ...]] = {
     "info": (Info, FolderListing),
@@ -35,22 +35,28 @@ ANSWERS: dict[str, tuple[type[Answer], ...]] = {
     "critical-path": (CriticalPath,),
     "what-if": (WhatIf,),
     "diff": (Diff,),
-    "fleet": (Fleet,),
     "memory": (AliveMemory, Snapshot),
     "slice": (Slice,),
     "export": (Export,),
     "run": (Recording,),
     "cache": (CacheUse,),
 }
-"""Command → the answers that it prints; their names are the keys of the schema's definitions."""
+"""Command → the answers that it prints; their names are the keys of the schema's definitions. `list_answers` adds
+those of extensions."""
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _DEFINITION = "#/$defs/{name}"
 
 
+def list_answers() -> dict[str, tuple[type[Answer], ...]]:
+    """List the answers of all commands, of the program and of extensions."""
+    declared = [each for each in list_commands()[0].values() if each.answers and each.name not in ANSWERS]
+    return ANSWERS | {command.name: import_target(command, command.answers) for command in declared}
+
+
 def build_schema(command: str) -> dict[str, Any]:
     """Build the schema of a command's answers. Raises KeyError for a command without `--json`."""
-    documents, definitions = msgspec.json.schema_components(ANSWERS[command], ref_template=_DEFINITION)
+    documents, definitions = msgspec.json.schema_components(list_answers()[command], ref_template=_DEFINITION)
     for definition in definitions.values():
         if "description" in definition:
             definition["description"] = " ".join(inspect.cleandoc(definition["description"]).split())
@@ -67,7 +73,7 @@ def build_schema(command: str) -> dict[str, Any]:
 
 def find_version(command: str) -> int:
     """Find the number of the form of a command's answers: the end of their tag."""
-    return int(str(ANSWERS[command][0].__struct_config__.tag).rpartition("/")[2])
+    return int(str(list_answers()[command][0].__struct_config__.tag).rpartition("/")[2])
 
 
 def _forbid_null_default(field: dict[str, Any]) -> None:

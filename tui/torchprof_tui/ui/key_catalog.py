@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from types import ModuleType
 
 from textual.app import App
 from textual.binding import Binding
@@ -13,6 +15,7 @@ from textual.dom import DOMNode
 from textual.screen import Screen
 
 from torchprof_tui import ui
+from torchprof_tui.trace.core.extensions import list_commands
 from torchprof_tui.ui.common.help.key_listing import format_key_name
 from torchprof_tui.ui.common.remapped_keys import (
     find_keymap_problems,
@@ -25,15 +28,28 @@ from torchprof_tui.ui.common.remapped_keys import (
 def find_bindings() -> dict[str, list[Binding]]:
     """Return the bindings of every screen and widget that has some of its own, by the name of its class."""
     found: dict[str, list[Binding]] = {}
-    for module in pkgutil.walk_packages(ui.__path__, f"{ui.__name__}."):
-        members = inspect.getmembers(importlib.import_module(module.name), inspect.isclass)
-        for name, owner in members:
-            if owner.__module__ != module.name or "BINDINGS" not in vars(owner) or not issubclass(owner, DOMNode):
+    for module in _import_modules():
+        for name, owner in inspect.getmembers(module, inspect.isclass):
+            if owner.__module__ != module.__name__ or "BINDINGS" not in vars(owner) or not issubclass(owner, DOMNode):
                 continue
             if not issubclass(owner, App):
                 title = name.removesuffix("Screen").lower() if issubclass(owner, Screen) else name
                 found[title] = list_bindings(owner)
     return found
+
+
+def _import_modules() -> Iterator[ModuleType]:
+    """Import the modules of all screens, of the program and of extensions; without those that cannot be imported."""
+    yield from _import_package(ui)
+    for command in list_commands()[0].values():
+        if command.screens:
+            with contextlib.suppress(ImportError):
+                yield from _import_package(importlib.import_module(command.screens))
+
+
+def _import_package(package: ModuleType) -> Iterator[ModuleType]:
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        yield importlib.import_module(module.name)
 
 
 def check_keymap(app: type[App[None]], keymap: Mapping[str, str]) -> list[str]:

@@ -8,6 +8,7 @@ from torchprof_tui.analysis.completeness.data_loss import list_losses
 from torchprof_tui.analysis.completeness.slice_metadata import read_slice_metadata
 from torchprof_tui.analysis.doctor.remark import Remark, Section
 from torchprof_tui.trace.core import problems
+from torchprof_tui.trace.core.extensions import find_source_named
 from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.model.trace import Trace
@@ -67,9 +68,6 @@ _REPAIR_MEANINGS = {
 _ODDITY_MEANINGS = {
     problems.NOT_AN_OBJECT: ("entries that are null, numbers or lists instead of events", ""),
     problems.NESTED_TOO_DEEPLY: ("values nested deeper than 100 levels: deeper levels are not shown", ""),
-    problems.NO_TABLE: ("the report of Nsight Systems was recorded without these events", ""),
-    problems.WHOLE_GRAPHS: ("replayed CUDA graphs of which the kernels were not recorded: each is one event", ""),
-    problems.UNREAD_TABLE: ("events of a table that Nsight Systems exports and no lane here shows", ""),
     problems.UNREADABLE_METADATA: ("impossible values of the file's header: read as unknown", ""),
     problems.UNREADABLE_NAME: ("names of processes or threads that are lists or objects: left out", ""),
     problems.TOO_MANY_LANES: (
@@ -103,12 +101,14 @@ _NOT_DRAWN_MEANINGS = {
 def find_read_problems(trace: Trace) -> Iterator[Remark]:
     """Turn problems and undrawn entries into remarks; for a slice, also the losses of its source."""
     yield from _find_source_problems(trace)
+    source = find_source_named(trace.format)
+    meanings = _ODDITY_MEANINGS | (dict(source.problems) if source else {})
     for problem in trace.problems:
         if problem.kind in _LOSS_MEANINGS:
             meaning, action = _LOSS_MEANINGS[problem.kind]
             yield Remark(Section.LOST, problem.kind, problem.count, meaning, problem.example, action)
-        elif problem.kind in _ODDITY_MEANINGS:
-            meaning, action = _ODDITY_MEANINGS[problem.kind]
+        elif problem.kind in meanings:
+            meaning, action = meanings[problem.kind]
             yield Remark(Section.ODD, problem.kind, problem.count, meaning, problem.example, action)
         else:
             meaning = _REPAIR_MEANINGS.get(problem.kind, "")

@@ -15,6 +15,6 @@ FORMATS = {
 
 
 def run(options: argparse.Namespace) -> int:
-    commands = read_commands(options.commands, options.build_parser)
+    commands = read_commands(options.list_commands(), options.build_parser)
     print(FORMATS[options.shell](commands, list_sample_names()), end="")
     return 0

@@ -13,6 +13,7 @@ from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
 from torchprof_tui.commands.common.serving_text import build_serving_tables
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
 from torchprof_tui.commands.common.time_tree import format_device_count, format_time_tree
+from torchprof_tui.trace.core.extensions import find_source_named
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.number_format import format_file_size, format_value
@@ -88,8 +89,9 @@ def _insert_blank_lines(parts: list[RenderableType]) -> list[RenderableType]:
 def _format_title(name: str, answer: dict[str, Any]) -> Text:
     devices = [clean(str(device["name"])) for device in answer["devices"] if device["name"]]
     kinds = sorted(set(devices))
-    formats = {"kineto": "torch.profiler trace", "nsight": "Nsight Systems report"}
-    what = formats.get(answer["format"], "Chrome trace (not torch.profiler's)")
+    source = find_source_named(answer["format"])
+    formats = {"kineto": "torch.profiler trace", "chrome": "Chrome trace (not torch.profiler's)"}
+    what = formats.get(answer["format"], clean(answer["format"] if source is None else source.label))
     title = Text(clean(name), style="bold")
     title.append(f"  {what}", style="default")
     if kinds:

@@ -10,13 +10,11 @@ from typing import Any
 from torchprof_tui.analysis.slicing.slice_writer import OUTPUT_SUFFIXES
 from torchprof_tui.answers.diff import build_diff
 from torchprof_tui.answers.files import build_slice
-from torchprof_tui.answers.fleet import build_fleet
 from torchprof_tui.answers.record import as_fields
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import select_rank
 from torchprof_tui.commands.common.time_range import parse_time_range
 from torchprof_tui.commands.diff.sides import load_comparison
-from torchprof_tui.commands.fleet.comparison import compare_sources
 from torchprof_tui.commands.mcp import documents
 from torchprof_tui.commands.mcp import questions as asks
 from torchprof_tui.commands.mcp.allowed_folders import AllowedFolders, list_samples
@@ -60,20 +58,19 @@ _DIFF_KEYS = (
 )
 _PATH_LISTS = ("segments", "ranks", "rank_changes", "events", "off_path")
 _MEMORY_LISTS = ("groups", "alive", "before_window")
-_FLEET_LISTS = ("faults", "what_if", "slowest_ranks", "slowest_hosts", "slowest_steps")
 _FEWER_ROWS = "ask with a smaller limit or a larger max_tokens"
 
 
 class Answerer:
-    """Answer questions about traces in some folders. Not for several threads at once.
+    """Answer questions about traces in some `folders`. Not for several threads at once.
 
     Every method takes the question of a tool and returns at most `max_tokens` of text. Raises UsageError, and the
     errors that `is_expected` knows.
     """
 
     def __init__(self, folders: Sequence[str], build_parser: BuildParser) -> None:
-        self._folders = AllowedFolders(folders)
-        self._traces = OpenTraces(self._folders)
+        self.folders = AllowedFolders(folders)
+        self._traces = OpenTraces(self.folders)
         self._build_parser = build_parser
 
     def close(self) -> None:
@@ -196,14 +193,6 @@ class Answerer:
         fields, command = self._ask(opened, "memory", words, documents.ask_memory_at)
         return _write(_pack_lists(command, fields, _MEMORY_LISTS), asked, _FEWER_ROWS)
 
-    def fleet(self, asked: asks.FleetQuestion) -> str:
-        found = self._folders.find_trace(asked.trace)
-        report, kept = compare_sources([found.path])
-        words = [found.spec, f"--top={asked.limit}"]
-        fields = as_fields(build_fleet(report, asked.limit, kept))
-        command = format_command("fleet", [*words, "--json"])
-        return _write(_pack_lists(command, fields, _FLEET_LISTS), asked, _FEWER_ROWS)
-
     def chain(self, asked: asks.ChainQuestion) -> str:
         opened = self._traces.open(asked.trace)
         if (asked.event is None) == (asked.row is None):
@@ -261,7 +250,7 @@ class Answerer:
         options = self._parse("slice", words)
         times = parse_time_range(options.range)
         trace, _ = select_rank(opened.trace, options.rank)
-        output = self._folders.find_output(asked.output, OUTPUT_SUFFIXES)
+        output = self.folders.find_output(asked.output, OUTPUT_SUFFIXES)
         sliced = write_new_slice(trace, times, output)
         fields = as_fields(build_slice(trace, str(output), sliced))
         words[2] = f"--output={output}"
@@ -269,7 +258,7 @@ class Answerer:
 
     def snapshot(self, asked: asks.SnapshotQuestion) -> str:
         opened = self._traces.open(asked.trace)
-        path = self._folders.find_trace(asked.trace).path
+        path = self.folders.find_trace(asked.trace).path
         words, screen = take_screen(path, asked.view, asked.keys, asked.size)
         command = format_command("snapshot", [opened.spec, *words, "--output=screen.txt"])
         lines = [f"command: {command}", *map(clean, screen.splitlines())]
@@ -281,9 +270,9 @@ class Answerer:
         return "\n".join(lines)[:limit]
 
     def _list_traces(self, asked: asks.OverviewQuestion) -> str:
-        found = [{"trace": path, "bytes": size} for path, size in self._folders.list_traces()]
+        found = [{"trace": path, "bytes": size} for path, size in self.folders.list_traces()]
         answer = {
-            "folders": self._folders.description,
+            "folders": self.folders.description,
             "traces": pack_records(found[:MAX_LISTED_TRACES]),
             "trace_count": len(found),
             "samples": list_samples(),

@@ -123,11 +123,6 @@ class CriticalPathQuestion(Question, frozen=True, kw_only=True):
     limit: RowLimit = DEFAULT_ROWS
 
 
-class FleetQuestion(Question, frozen=True, kw_only=True):
-    trace: Annotated[str, Meta(description="folder with the traces of all ranks of a job")]
-    limit: RowLimit = DEFAULT_ROWS
-
-
 class FlameQuestion(Question, frozen=True, kw_only=True):
     trace: TracePath
     by: Annotated[Literal["stack", "module", "op"], Meta(description="what the frames are")] = "stack"

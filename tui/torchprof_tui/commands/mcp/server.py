@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import anyio
@@ -21,7 +23,8 @@ from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.mcp import questions as asks
 from torchprof_tui.commands.mcp.answers import Answerer, BuildParser
 from torchprof_tui.commands.mcp.invalid_messages import forward_messages
-from torchprof_tui.trace.core.errors import QUOTES, format_error, is_expected
+from torchprof_tui.trace.core.errors import QUOTES, ExtensionError, format_error, is_expected
+from torchprof_tui.trace.core.extensions import import_target, list_commands
 from torchprof_tui.trace.core.printable import clean
 
 INSTRUCTIONS = """\
@@ -36,7 +39,7 @@ MAX_ERROR_CHARACTERS = 700
 
 @dataclass(frozen=True, slots=True)
 class ToolEntry:
-    """One tool: the class of its arguments, the method that answers it, and what it is good for."""
+    """One tool: the class of its arguments, the function that answers it, and what it is good for."""
 
     question: type[asks.Question]
     answer: Callable[[Answerer, Any], str]
@@ -91,11 +94,6 @@ TOOLS = {
         Answerer.memory_at,
         "What is allocated at the peak or at another time, by category, op, module or line; what could be saved.",
     ),
-    "fleet": ToolEntry(
-        asks.FleetQuestion,
-        Answerer.fleet,
-        "All ranks of a job compared: which host, GPU or rank is slow or late, and what the job would take without it.",
-    ),
     "memory": ToolEntry(asks.MemoryQuestion, Answerer.memory, "Allocations by operator, and the peak of each device."),
     "flame": ToolEntry(
         asks.FlameQuestion, Answerer.flame, "The stacks, modules or ops with the most self GPU or CPU time."
@@ -108,6 +106,21 @@ TOOLS = {
     ),
     "snapshot": ToolEntry(asks.SnapshotQuestion, Answerer.snapshot, "The program's screen as text, after some keys."),
 }
+
+
+@lru_cache(maxsize=1)
+def collect_tools() -> dict[str, ToolEntry]:
+    """Collect the tools of the server, then those of extensions. Of one that cannot be used stderr says why."""
+    commands, problems = list_commands()
+    tools = dict(TOOLS)
+    for command in commands.values():
+        try:
+            tools |= (import_target(command, command.tools) if command.tools else {}) | tools
+        except (ExtensionError, TypeError) as error:  # noqa: PERF203
+            problems.append(str(error))
+    for problem in problems:
+        print(f"torchprof-tui: {clean(problem)}", file=sys.stderr)
+    return tools
 
 
 def serve(folders: Sequence[str], build_parser: BuildParser) -> None:
@@ -133,7 +146,7 @@ def create_server(answerer: Answerer) -> Server[Any]:
         return await anyio.to_thread.run_sync(ask, params.name, params.arguments or {})
 
     async def list_tools(_: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_describe_tool(name, tool) for name, tool in TOOLS.items()])
+        return types.ListToolsResult(tools=[_describe_tool(name, tool) for name, tool in collect_tools().items()])
 
     return Server(
         "torchprof-tui",
@@ -166,9 +179,10 @@ def _describe_tool(name: str, tool: ToolEntry) -> types.Tool:
 def answer_call(answerer: Answerer, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
     """Answer a call; what goes wrong is one line."""
     try:
-        tool = TOOLS.get(name)
+        tools = collect_tools()
+        tool = tools.get(name)
         if tool is None:
-            raise UsageError(f"no tool {name!r}; there are {', '.join(TOOLS)}")
+            raise UsageError(f"no tool {name!r}; there are {', '.join(tools)}")
         question = msgspec.convert(arguments, tool.question, strict=False)
         return _build_result(tool.answer(answerer, question))
     except (UsageError, msgspec.ValidationError) as error:

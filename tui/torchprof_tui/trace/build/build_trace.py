@@ -120,7 +120,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     del lanes
     # Lay out.
     series += memory_series
-    is_kineto, devices = decoded.format in ("kineto", "nsight"), trace_metadata.devices
+    is_kineto, devices = decoded.format != "chrome", trace_metadata.devices
     layout = _lay_out(is_kineto, devices, lane_order, track_metadata, first, columns, series, allocate)
     return _create_trace(
         decoded,

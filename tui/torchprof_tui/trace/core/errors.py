@@ -21,6 +21,10 @@ def quote_file(text: str, otherwise: str = "") -> str:
     return otherwise if os.environ.get(QUOTES) == "0" else text
 
 
+class ExtensionError(ValueError):
+    """An extension cannot be used. `str()` is one line for the user: which, of which package, and why."""
+
+
 class UnreadableFileError(ValueError):
     """A small file (manifest, request, recent traces …) is damaged or of another type. `str()` is one line."""
 
@@ -39,13 +43,13 @@ class ConnectionLostError(Exception):
 
 def is_expected(error: BaseException) -> bool:
     """Return whether an error is about the input or the machine, so that its line is all there is to say."""
-    known = (TraceError, TraceChangedError, UnreadableFileError, ConnectionLostError, OSError, MemoryError)
-    return isinstance(error, known) or "start new thread" in str(error)
+    known = (TraceError, TraceChangedError, ExtensionError, UnreadableFileError, ConnectionLostError)
+    return isinstance(error, (*known, OSError, MemoryError)) or "start new thread" in str(error)
 
 
 def format_error(error: BaseException) -> str:
     """Format an error as one line for the user. The text of errors for the user is used as it is."""
-    if isinstance(error, (TraceError, TraceChangedError)):
+    if isinstance(error, (TraceError, TraceChangedError, ExtensionError)):
         return " ".join(str(error).split())
     # Python cannot start a thread where there is no address space for its stack.
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in str(error)):

@@ -23,10 +23,7 @@ TOO_MANY_CATEGORIES = "too many categories"  # beyond 65,535 distinct ones an en
 NESTED_TOO_DEEPLY = "nested too deeply"  # of a top-level value only the first levels are kept: `core/bounded_json.py`
 UNREADABLE_METADATA = "metadata out of range"  # a top-level key of the wrong type or out of its range: not used
 UNREADABLE_NAME = "lane name is not text"  # a process_name, thread_name, … that is a list or an object: not used
-DAMAGED_TABLE = "damaged table"  # of an Nsight Systems export: its rows were read up to the damage
-NO_TABLE = "not in the export"  # of Nsight Systems: a kind of events that was not recorded
-WHOLE_GRAPHS = "graphs without kernels"  # of Nsight Systems: a replay was recorded as one piece of GPU work
-UNREAD_TABLE = "table not shown"  # of an Nsight Systems export: events that have no lane here
+DAMAGED_TABLE = "damaged table"  # of a database: its rows were read up to the damage
 TOO_MANY_LANES = "merged lanes"  # above 10,000 lanes, the least important are merged: `build/lane_merging.py`
 
 NUMBER_KINDS = tuple(

@@ -60,9 +60,6 @@ _MAX_MEMORY_SHARE = 0.125
 _SWITCH_INTERVAL_SECONDS = 0.0005
 """Longest wait for the GIL of the threads that decompress and compress while this one decodes."""
 
-NSIGHT_KEY = "nsightSystems"
-"""In the text that an Nsight Systems export becomes."""
-
 _KINETO_KEYS = frozenset(("schemaVersion", "deviceProperties", "baseTimeNanoseconds"))
 _KINETO_CATEGORIES = frozenset(("cpu_op", "Operator"))
 _KINETO_CATEGORY_PAIR = frozenset(("kernel", "cuda_runtime"))
@@ -234,7 +231,7 @@ class _TraceDecoder:
             events=events,
             header=document.header,
             text=self._entry_decoder.text_index(self._path, self._gzip_file),
-            format=_detect_format(document.header, events),
+            format=self._source.format or _detect_format(document.header, events),
             size=self._window.offset,
             unreadable=self._entry_decoder.unreadable,
             not_objects=columns.not_objects,
@@ -281,8 +278,6 @@ def _is_large_for_memory(source: Source) -> bool:
 
 
 def _detect_format(header: dict[str, Any], events: RawEvents) -> str:
-    if NSIGHT_KEY in header:
-        return "nsight"
     seen = set(events.categories)
     kineto = _KINETO_KEYS & header.keys() or _KINETO_CATEGORIES & seen or seen >= _KINETO_CATEGORY_PAIR
     return "kineto" if kineto else "chrome"

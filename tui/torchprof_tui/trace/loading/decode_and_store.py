@@ -5,25 +5,25 @@ Imports numpy and all decoders: import it where a trace is not in the cache.
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 from pathlib import Path
 
 from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
-from torchprof_tui.trace.core.errors import DISK_FULL_ERRNOS
+from torchprof_tui.trace.core.errors import DISK_FULL_ERRNOS, NOT_A_TRACE, TraceError
+from torchprof_tui.trace.core.extensions import find_source, guard_function, list_sources
 from torchprof_tui.trace.core.process_state import pause_garbage_collection
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.loading.errors import StorageFullError
 from torchprof_tui.trace.loading.open_or_build import BuildResult
 from torchprof_tui.trace.loading.progress import Phase, Progress, Report
 from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.trace.specs.address import is_remote
-from torchprof_tui.trace.specs.rank_files import SQLITE_MAGIC
 from torchprof_tui.trace.storage.disk_cache import is_cached, is_in_cache_folder
 from torchprof_tui.trace.storage.trace_store import TraceWriter
 
-NSIGHT_MODULE = "torchprof_tui.trace.sources.nsight.nsight_source"
-"""Imported by name where a source is an SQLite file: it imports sqlite3."""
+_JSON_STARTS = (b"{", b"[", b"\xef\xbb\xbf")
+_PACKET_START = b"\x0a"
 
 
 def decode_and_store(
@@ -59,14 +59,20 @@ def _decode_and_store(
         report(latest)
 
     with pause_garbage_collection():
-        source = open_source(spec)
-        if source.head and SQLITE_MAGIC.startswith(source.head):
-            source = importlib.import_module(NSIGHT_MODULE).open_nsight_export(source)
+        source = _open_with_extension(open_source(spec))
         report(latest)
         if source.identity is not None and is_in_cache_folder(folder) and is_cached(source.identity):
             source.close()
             return BuildResult(source.identity, already_cached=True)
-        decoded = decode_trace(source, folder, report_reading, process_count=process_count, defer_blocks=defer_blocks)
+        try:
+            decoded = decode_trace(
+                source, folder, report_reading, process_count=process_count, defer_blocks=defer_blocks
+            )
+        except TraceError as error:
+            unusable = list_sources()[1] if NOT_A_TRACE in str(error) else []
+            if not unusable:
+                raise
+            raise TraceError("; ".join([str(error), *unusable])) from error  # one of these may know the file
         report(replace(latest, phase=Phase.ARRANGING))
         with TraceWriter(folder) as writer:
             trace = add_row_index(build_trace(decoded, spec, writer.allocate), writer.allocate)
@@ -74,3 +80,16 @@ def _decode_and_store(
             report(replace(latest, phase=Phase.STORING))
             writer.finish(trace)
     return BuildResult(None if source.connection_lost else source.identity)
+
+
+def _open_with_extension(source: Source) -> Source:
+    """Open a file that is neither JSON nor packets with the extension that recognises it; else return the source."""
+    head = source.peek()
+    if not head or head.lstrip().startswith(_JSON_STARTS) or head.startswith(_PACKET_START):
+        return source
+    extension = find_source(head)
+    if extension is None:
+        return source
+    opened: Source = guard_function(extension, extension.open)(source)
+    opened.format = extension.name
+    return opened

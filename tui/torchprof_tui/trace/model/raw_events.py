@@ -139,7 +139,7 @@ class DecodedTrace:
     events: RawEvents
     header: dict[str, Any]  # top-level keys other than traceEvents, if below 64 KB of text
     text: FileText
-    format: str  # "kineto" | "chrome" | "nsight"
+    format: str  # "kineto" | "chrome", or the name of the extension that made its text
     size: int  # bytes of decompressed text
     unreadable: int = 0  # entries of traceEvents that could not be repaired
     not_objects: int = 0  # entries of traceEvents that are not objects (null, numbers, …)

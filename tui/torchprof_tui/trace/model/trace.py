@@ -147,7 +147,7 @@ class Trace:
     """A trace; see the module. All columns have n rows and may be memory-mapped: never write to them."""
 
     label: str  # name to display: a path as given by the user, "stdin"
-    format: str  # "kineto" | "chrome" | "nsight"
+    format: str  # "kineto" | "chrome", or the name of the extension that made its text
     size: int  # bytes of decompressed text
     header: dict[str, Any]
     start: I64

@@ -107,7 +107,10 @@ class Source:
     text. `stop`: unblocks a read in progress on another thread. `unpack_all`: disables the size limits.
     `host`: where a remote file comes from. `resume`: lets `stream` go on at this byte of the file (of its text, where
     it is compressed in transit) over another connection; raises ConnectionLostError, also where the file has changed.
+    `format`: of an extension that made this text of another format, "" for a trace as it was recorded.
     """
+
+    format = ""
 
     def __init__(
         self,

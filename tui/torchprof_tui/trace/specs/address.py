@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.extensions import list_sources
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.specs.rank_names import rank_in_name
 
@@ -31,8 +32,12 @@ TRACE_SUFFIXES = (
 )
 """What the names of traces end with: the files of a folder that are listed, local, over ssh or behind a URL."""
 
-LOCAL_TRACE_SUFFIXES = (*TRACE_SUFFIXES, ".sqlite")
-"""The same on this machine, where exports of Nsight Systems open as well."""
+
+def list_local_suffixes() -> tuple[str, ...]:
+    """List the same on this machine, where the files of extensions open as well."""
+    sources = list_sources()[0].values()
+    return (*TRACE_SUFFIXES, *(suffix for source in sources for suffix in source.suffixes))
+
 
 _KEY_AVERAGES = compile_later(r"\.key_averages\.json(\.\w+)?$")
 

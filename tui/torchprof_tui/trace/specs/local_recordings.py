@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 
 from torchprof_tui.trace.core.late_regex import compile_later
-from torchprof_tui.trace.specs.address import LOCAL_TRACE_SUFFIXES, ListedTrace, is_key_averages_file
+from torchprof_tui.trace.specs.address import ListedTrace, is_key_averages_file, list_local_suffixes
 from torchprof_tui.trace.specs.rank_files import read_trace_head
 
 MAX_DEPTH = 4
@@ -73,6 +73,7 @@ def _scan(folder: str, budget: list[int]) -> tuple[list[ListedTrace], list[str]]
     if _ASCEND_FOLDER.search(folder) and _ASCEND_OUTPUT in names:
         return [], [os.path.join(folder, _ASCEND_OUTPUT)]  # the raw data of the devices is in folders beside it
     rank = _read_ascend_rank(folder)
+    suffixes = list_local_suffixes()
     traces, folders = [], []
     for entry in sorted(listed, key=lambda entry: entry.name):
         if entry.name.startswith("."):
@@ -80,7 +81,7 @@ def _scan(folder: str, budget: list[int]) -> tuple[list[ListedTrace], list[str]]
         try:
             if entry.is_dir(follow_symlinks=False):
                 folders += [] if entry.name in _SKIPPED_FOLDERS else [entry.path]
-            elif entry.name.endswith(LOCAL_TRACE_SUFFIXES) and entry.is_file() and not is_key_averages_file(entry.name):
+            elif entry.name.endswith(suffixes) and entry.is_file() and not is_key_averages_file(entry.name):
                 head = read_trace_head(entry.path)
                 if head.looks_like_trace:
                     status = entry.stat()

@@ -15,16 +15,15 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from torchprof_tui.trace.core.extensions import find_source
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.readable import read_begin
-from torchprof_tui.trace.specs.address import LOCAL_TRACE_SUFFIXES, ListedTrace, is_key_averages_file, is_remote
+from torchprof_tui.trace.specs.address import ListedTrace, is_key_averages_file, is_remote, list_local_suffixes
 from torchprof_tui.trace.specs.rank_names import rank_in_name, says_position
 from torchprof_tui.trace.specs.runs_by_name import group_recordings
 
 HEAD_BYTES = 64 << 10
 """Bytes read of each file: Kineto's header, which holds `distributedInfo`, is 10 KB for sixteen devices."""
-
-SQLITE_MAGIC = b"SQLite format 3\0"
 
 NO_TRACE_IN_FOLDER = "a folder, with no .json or .json.gz trace in it; name a trace file"
 
@@ -177,15 +176,15 @@ def read_trace_head(path: str) -> TraceHead:
             start = zlib.decompressobj(wbits=31).decompress(start, 2 * HEAD_BYTES)
         except zlib.error:
             return TraceHead(False, None, None)
-    elif start.startswith(SQLITE_MAGIC):
-        return TraceHead(True, None, None)  # an export of Nsight Systems, or the line that says what else it is
     elif start[:4] == b"\x28\xb5\x2f\xfd" or start[:6] == b"\xfd7zXZ\x00":
         return TraceHead(
             True, None, None
         )  # zstd, xz: trust the suffix, as importing a decompressor takes too long here
     if start[:1] == _PACKET_TAG and ".pftrace" in _file_name(path):
         return TraceHead(True, None, None)  # packets say nothing of ranks
-    looks_like_trace = start.lstrip()[:1] in (b"{", b"[") and _TRACE_MARKER.search(start) is not None
+    if start and start.lstrip()[:1] not in (b"{", b"["):
+        return TraceHead(find_source(start) is not None, None, None)
+    looks_like_trace = _TRACE_MARKER.search(start) is not None
     info = _DISTRIBUTED_INFO.search(start)
     if info is None:
         return TraceHead(looks_like_trace, None, None)
@@ -201,9 +200,10 @@ def _parse_number(text: bytes, key: bytes) -> int | None:
 
 def explain_unreadable_ranks(folder: str, listed: Set[str]) -> Iterator[str]:
     """Yield a line for each file that is named as the trace of a rank, and is none."""
+    suffixes = list_local_suffixes()
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
-        if path in listed or not name.endswith(LOCAL_TRACE_SUFFIXES) or name.startswith(".") or os.path.isdir(path):
+        if path in listed or not name.endswith(suffixes) or name.startswith(".") or os.path.isdir(path):
             continue
         if rank_in_name(name) is not None and not is_key_averages_file(name):
             reason = _find_reason(path)
@@ -234,9 +234,8 @@ def _find_reason(path: str) -> str:
 def _list_traces(folder: str) -> list[str]:
     """List the traces in a folder by name. Excludes other files with a trace's suffix (manifests, tables)."""
     try:
-        names = sorted(
-            name for name in os.listdir(folder) if name.endswith(LOCAL_TRACE_SUFFIXES) and not name.startswith(".")
-        )
+        suffixes = list_local_suffixes()
+        names = sorted(name for name in os.listdir(folder) if name.endswith(suffixes) and not name.startswith("."))
     except OSError:
         return []
     paths = [os.path.join(folder, name) for name in names]

@@ -50,7 +50,7 @@ repair_textual()
 class HelpApp(GuardingApp):
     """An app whose screens all have the same help (`?`, F1) and a command palette with all their keys (ctrl+p).
 
-    A screen may have an attribute `help_topic`, the name of its guide, and `KEYLESS_COMMANDS`.
+    A screen may have an attribute `help_topic`, its guide or the name of it, `KEYLESS_COMMANDS` and `KEY_SECTIONS`.
     """
 
     COMMANDS = GuardingApp.COMMANDS | {ScreenCommands}

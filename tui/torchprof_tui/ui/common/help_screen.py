@@ -15,7 +15,7 @@ from textual.widgets import Input
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.guarded_screen import GuardedModalScreen
-from torchprof_tui.ui.common.help.guides import GUIDES
+from torchprof_tui.ui.common.help.guides import GUIDES, Guide
 from torchprof_tui.ui.common.help.help_sections import (
     GUIDE_WORDS_TITLE,
     HelpSection,
@@ -105,7 +105,7 @@ class HelpText(TextPanel):
 class HelpScreen(GuardedModalScreen[None]):
     """Help over the current screen. `keys`: its keys by section.
 
-    `topic`: the panel or screen whose guide is shown, before the keys for a panel. `has_lanes`: show the lanes' legend.
+    `guide`: of the panel or screen, shown before the keys for a panel. `has_lanes`: show the lanes' legend.
     """
 
     CSS_PATH = "help_screen.tcss"
@@ -114,13 +114,17 @@ class HelpScreen(GuardedModalScreen[None]):
     AUTO_FOCUS = ""
 
     def __init__(
-        self, keys: Mapping[str, Sequence[KeyHelp]], palette: Palette, topic: str = "", has_lanes: bool = False
+        self,
+        keys: Mapping[str, Sequence[KeyHelp]],
+        palette: Palette,
+        guide: Guide | None = None,
+        has_lanes: bool = False,
     ) -> None:
         super().__init__()
-        guide = list_guide_sections(GUIDES[topic]) if topic in GUIDES else []
+        guide_sections = [] if guide is None else list_guide_sections(guide)
         key_sections = list_key_sections(keys)
         # Who asks on a panel of the lanes asks what it shows; on another screen, which keys it has.
-        pages = {KEYS: [*guide, *key_sections] if has_lanes else [*key_sections, *guide]}
+        pages = {KEYS: [*guide_sections, *key_sections] if has_lanes else [*key_sections, *guide_sections]}
         if has_lanes:
             pages[LANES] = list_lane_sections()
         pages[WORDS] = list_word_sections()
@@ -132,10 +136,11 @@ class HelpScreen(GuardedModalScreen[None]):
 
     @classmethod
     def for_screen(cls, screen: Screen[object]) -> HelpScreen:
-        """Create the help of a screen, which may name a panel or itself as its `help_topic`."""
+        """Create the help of a screen, whose `help_topic` is a guide, or the name of one: a panel's or its own."""
         keys = group_by_section(screen.active_bindings.values())
         topic = getattr(screen, "help_topic", "")
-        return cls(keys, palette_for(screen.app), topic, has_lanes=screen.TITLE == "explorer")
+        guide = topic if isinstance(topic, Guide) else GUIDES.get(topic)
+        return cls(keys, palette_for(screen.app), guide, has_lanes=screen.TITLE == "explorer")
 
     def compose(self) -> ComposeResult:
         with Vertical(id="help") as box:

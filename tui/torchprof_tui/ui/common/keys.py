@@ -373,34 +373,6 @@ escape       diff.clear          back                         back: clear the fi
 """)
 """Keys of a comparison."""
 
-FLEET = parse_keys("""\
-= rows.up rows.down
-left         fleet.left          step(-1)     step: the step before
-right        fleet.right         step(1)      step: the next step
-= rows.page-up rows.page-down rows.first rows.last
-w            fleet.wider         zoom(1)      wider: wider cells; the widest show the value
-s            fleet.narrower      zoom(-1)     narrower: narrower cells, more steps
-a            fleet.earlier       pan(-1)      earlier: a page of steps back
-d            fleet.later         pan(1)       later: a page of steps on
-m            fleet.measure       measure(1)   measure: step time, busy, exposed, lateness
-M            fleet.measure-back  measure(-1)  measure: the previous measure
-g            fleet.group         group        group: rows by rank, host, DP, TP, PP or EP
-space        fleet.choose        choose       mark: mark the ranks of the row, or unmark
-enter        fleet.open          open         open: open the marked ranks, else the one of the row, at the step; of a
-    group: list its ranks
-tab !        fleet.list          list(1)      list: the next list: findings, ranks, …
-shift+tab !  fleet.list-back     list(-1)     list: the previous list
-J            fleet.entry         entry(1)     entry: the next entry of the list, on the map
-K            fleet.entry-back    entry(-1)    entry: the entry before
-backspace    fleet.back          go_back      view back: the view before a jump
-/            fleet.find          search       find: find a rank or a host
-n            fleet.next          match(1)     next: the next row that was searched for
-N            fleet.previous      match(-1)    previous: the one before
-= rows.copy rows.copy-all
-escape       fleet.clear         back         back: stop reading; else forget the search, the marks, the group
-""")
-"""Keys of the ranks of a job."""
-
 SOURCE = parse_keys("""\
 escape,q,enter    source.close      dismiss              close: back to the lanes
 down,j            source.down       scroll(1)            down: a line down
@@ -525,11 +497,6 @@ DIFF_HINTS = parse_hints(
 )
 
 DIFF_FAILED_HINTS = parse_hints("? = help; D = compare others; esc = back; q = back")
-
-FLEET_HINTS = parse_hints(
-    "? = help; q = quit; enter = open; tab = list; m = measure; g = group; J K = entry; / = find; space = mark; w s = "
-    "cells; n N = matches; y Y = copy"
-)
 
 GUESS_HINTS = parse_hints("? = help; esc = back; enter = compare")
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchprof_tui.trace.specs.address import LOCAL_TRACE_SUFFIXES, is_key_averages_file
+from torchprof_tui.trace.specs.address import is_key_averages_file, list_local_suffixes
 from torchprof_tui.trace.specs.rank_files import read_trace_head
 
 MAX_ENTRIES = 3_000
@@ -65,7 +65,7 @@ def sum_trace_sizes(folder: Path) -> int:
 
 def _scan_folder(folder: Path, deadline: float) -> Iterator[LocalTrace]:
     """Yield the files with a suffix of traces, level by level, until MAX_ENTRIES or the deadline."""
-    remaining = MAX_ENTRIES
+    suffixes, remaining = list_local_suffixes(), MAX_ENTRIES
     folders = [os.fspath(folder)]
     for _ in range(MAX_DEPTH + 1):
         subfolders: list[str] = []
@@ -84,7 +84,7 @@ def _scan_folder(folder: Path, deadline: float) -> Iterator[LocalTrace]:
                     try:
                         if entry.is_dir(follow_symlinks=False):
                             subfolders.append(entry.path)
-                        elif entry.name.endswith(LOCAL_TRACE_SUFFIXES) and entry.is_file():
+                        elif entry.name.endswith(suffixes) and entry.is_file():
                             status = entry.stat()
                             yield LocalTrace(Path(entry.path), status.st_size, status.st_mtime)
                     except OSError:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from textual.suggester import Suggester
 from textual.widgets import Input
 
-from torchprof_tui.trace.specs.address import LOCAL_TRACE_SUFFIXES
+from torchprof_tui.trace.specs.address import list_local_suffixes
 from torchprof_tui.ui.common import keys
 
 MAX_ENTRIES = 5_000
@@ -54,7 +54,8 @@ def list_completions(typed: str) -> list[str]:
             names = list(_match_entries(entries, prefix))
     except (OSError, ValueError):  # ValueError: a NUL in what was pasted
         return []
-    names.sort(key=lambda name: (not name.endswith((*LOCAL_TRACE_SUFFIXES, "/")), name))
+    known = (*list_local_suffixes(), "/")
+    names.sort(key=lambda name: (not name.endswith(known), name))
     return [parent + name for name in names]
 
 

@@ -180,20 +180,6 @@ GUIDES: dict[str, Guide] = {
             ("out of memory", "allocations that failed, with what the device had left"),
         ),
     ),
-    "fleet": Guide(
-        "All ranks of a job",
-        (
-            ("map", "a row for each rank, or (g) for each host, DP, TP, PP or EP position: then its worst rank"),
-            ("· ░ ▒ ▓ █", "from usual to far off; the line below the map has the limits. A blank: no such step"),
-            ("▶ ▼ *", "the row and the step of the cursor; marked ranks, which enter opens together"),
-            ("lateness", "by how much later than the median rank it comes to the collectives, as a share of the step"),
-            ("GPU, CPU", "the time of the same kernels or ops over the median rank's: 1.30 × is 30 % slower"),
-            ("waits", "who came last to collectives, how long the others waited, and which of them longest"),
-            ("what if", "the step time if those ranks were as fast as the median of the others"),
-            ("speed", "kernels and ops of the ranks under the cursor; ▲ slower than on the median rank"),
-        ),
-        ("collective", "exposed"),
-    ),
     "guess": Guide(
         "Guess, then look",
         (

@@ -25,7 +25,6 @@ SECTION_TITLES = {
     "memory": "Memory",
     "snapshot": "Memory snapshot",
     "diff": "Comparison",
-    "fleet": "Ranks and steps",
     "start": "Traces",
     "path": "Typing a path",
     "run": "Recording",
@@ -35,7 +34,8 @@ SECTION_TITLES = {
     "help": "Help",
     "program": "Program",
 }
-"""Titles by the first part of a binding's id, in the order of the help."""
+"""Titles by the first part of a binding's id, in the order of the help. A screen of an extension has others in its
+`KEY_SECTIONS`, which come before `help`."""
 
 _SYMBOLS = {
     "left": "←",
@@ -77,12 +77,18 @@ class KeyHelp:
 
 def group_by_section(active: Iterable[ActiveBinding]) -> dict[str, list[KeyHelp]]:
     """Group the enabled bindings that have a tooltip by section title; in a section, in the order of declaration."""
-    sections: dict[str, dict[str, list[ActiveBinding]]] = {title: {} for title in SECTION_TITLES.values()}
+    active = list(active)
+    added: dict[str, str] = {}
+    for each in active:
+        added |= getattr(each.node, "KEY_SECTIONS", {})
+    last = {key: SECTION_TITLES[key] for key in ("help", "program")}
+    titles = {key: title for key, title in SECTION_TITLES.items() if key not in last} | added | last
+    sections: dict[str, dict[str, list[ActiveBinding]]] = {title: {} for title in titles.values()}
     for active_binding in active:
         binding = active_binding.binding
         if binding.tooltip and active_binding.enabled:
             section, _, _ = (binding.id or "").partition(".")
-            title = SECTION_TITLES.get(section, SECTION_TITLES["program"])
+            title = titles.get(section, titles["program"])
             sections[title].setdefault(binding.id or binding.action, []).append(active_binding)
     return {title: [_describe_action(group) for group in by_id.values()] for title, by_id in sections.items() if by_id}
 

@@ -1,0 +1,1 @@
+"""Fleet: compares all ranks of a job, as an extension of torchprof-tui that adds the command `fleet`."""

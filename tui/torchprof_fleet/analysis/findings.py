@@ -1,0 +1,499 @@
+"""Find what is wrong with a fleet: slow GPUs and hosts, late ranks, one-off stalls, growing steps, unbalanced parts.
+
+Each is a difference to the median rank that is both large and far outside what the other ranks vary by, so that a job
+in which all ranks are equally slow has none of them. What one rank alone loses is for `check`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+import numpy as np
+
+from torchprof_fleet.analysis.fleet import Fleet
+from torchprof_fleet.analysis.rank_sketch import DurationQuantiles
+from torchprof_fleet.analysis.waits import MatchedSketches, measure_groups
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
+from torchprof_tui.trace.core.arrays import F64, I64, Bool
+
+MIN_RUNS = 10
+"""Runs of an op on a rank: fewer have no steady median."""
+
+MIN_RANK_SHARE = 0.9
+"""Share of the ranks that must run an op for a comparison of it."""
+
+MIN_NAMES = 3
+"""Ops or classes to compare: fewer do not describe a machine."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How slow each rank is, for n names. `factor` float64[r]: 1 for the median rank, 2 for half as fast; NaN: unknown.
+
+    `ratio` float64[r, n]: of each name, over that of the median rank; NaN where a rank did not run it.
+    """
+
+    names: tuple[str, ...]
+    factor: F64
+    ratio: F64
+
+    def rank_names(self, members: Sequence[int]) -> list[tuple[str, float]]:
+        """Return all names with the median ratio of some ranks (indexes), the slowest first; without unknown ones."""
+        chosen = np.asarray(list(members), np.int64)
+        pairs = []
+        for name, ratios in zip(self.names, self.ratio[chosen].T, strict=True):
+            known = ratios[np.isfinite(ratios)]
+            if len(known):
+                pairs.append((name, float(np.median(known))))
+        return sorted(pairs, key=lambda pair: -pair[1])
+
+    def slowest_names(self, index: int, limit: int = 3) -> list[tuple[str, float]]:
+        """Return the names that are slowest on a rank, with their ratios."""
+        ratio = np.nan_to_num(self.ratio[index])
+        return [(self.names[name], float(ratio[name])) for name in np.argsort(-ratio, kind="stable")[:limit].tolist()]
+
+
+def compare_gpus(fleet: Fleet) -> Speed:
+    """Compare the time of kernels by class, by their mean duration; a class counts by its time on the median rank."""
+    names, count, total, _ = _gather(fleet, [sketch.kernels for sketch in fleet.sketches])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(count > 0, total / count, np.nan)
+    names, mean, total = _select(names, mean, count, total, 1)
+    if not names:
+        return Speed((), np.full(len(fleet), np.nan), np.zeros((len(fleet), 0)))
+    ratio = mean / np.nanmedian(mean, axis=0)
+    weight = np.where(np.isnan(ratio), 0.0, np.median(total, axis=0))
+    factor = np.nansum(ratio * weight, axis=1) / np.maximum(weight.sum(axis=1), 1)
+    return Speed(names, factor, ratio)
+
+
+def compare_cpus(fleet: Fleet) -> Speed:
+    """Compare the median time of each op without what it calls; a rank's factor is the median over the ops."""
+    names, count, total, median = _gather(fleet, [sketch.ops for sketch in fleet.sketches])
+    with np.errstate(invalid="ignore"):
+        median = np.where(count >= MIN_RUNS, median, np.nan)
+    names, median, _ = _select(names, median, count, total, MIN_RUNS)
+    if len(names) < MIN_NAMES:
+        return Speed((), np.full(len(fleet), np.nan), np.zeros((len(fleet), 0)))
+    ratio = median / np.nanmedian(median, axis=0)
+    return Speed(names, np.nanmedian(ratio, axis=1), ratio)
+
+
+def _gather(fleet: Fleet, tables: Sequence[DurationQuantiles]) -> tuple[tuple[str, ...], F64, F64, F64]:
+    """Gather runs, total ns and median ns (over the steps) of all names: float64[r, n] each, 0 or NaN without runs."""
+    index_of: dict[str, int] = {}
+    codes = [np.array([index_of.setdefault(name, len(index_of)) for name in each.names] or [0]) for each in tables]
+    shape = (len(fleet), len(index_of))
+    count, total, median = np.zeros(shape), np.zeros(shape), np.full(shape, np.nan)
+    for index, (table, code) in enumerate(zip(tables, codes, strict=True)):
+        name = code[table.name]
+        count[index] = np.bincount(name, table.count, shape[1])
+        total[index] = np.bincount(name, table.total, shape[1])
+        order = np.lexsort((table.median, name))
+        used, first = np.unique(name[order], return_index=True)
+        size = np.diff(np.append(first, len(order)))
+        values = table.median[order]
+        median[index, used] = (values[first + (size - 1) // 2] + values[first + size // 2]) / 2
+    return tuple(index_of), count, total, median
+
+
+def _select(names: Sequence[str], values: F64, count: F64, total: F64, runs: int) -> tuple[tuple[str, ...], F64, F64]:
+    """Select the names that nearly all ranks ran often enough, and that take any time."""
+    common = (count >= runs).mean(axis=0) >= MIN_RANK_SHARE
+    common &= (total > 0).mean(axis=0) >= MIN_RANK_SHARE
+    with np.errstate(all="ignore"):
+        common &= np.nanmedian(np.where(common, values, 0.0), axis=0) > 0
+    kept = np.flatnonzero(common)
+    return tuple(names[index] for index in kept.tolist()), values[:, kept], total[:, kept]
+
+
+SLOW_GPU = 1.08
+"""Factor from which a GPU is slow: GPUs of one kind differ by some 5 % with temperature and power."""
+
+SLOW_CPU = 1.15
+"""Factor from which a CPU is slow, as for the ranks of one trace (`host_speed`)."""
+
+LATE_SHARE = 0.03
+"""Share of a step by which a rank must be late in most steps."""
+
+STALL_SHARE = 0.1
+"""Share of a step by which a rank must be later than it usually is for a one-off stall."""
+
+STALL_SHARE_OF_SLOW = 0.3
+"""The same for ranks that are slow or late anyway, whose lateness varies with the steps."""
+
+HOST_SHARE = 0.75
+"""Share of a host's ranks that must have a fault for it to be the host's."""
+
+OUTLIER_DEVIATIONS = 6.0
+"""Robust standard deviations from the median rank: among thousands of ranks chance gives less."""
+
+FEW_RANKS = 16
+"""Below this many, each rank is compared with the others alone."""
+
+MIN_RANKS_FOR_SPEED = 4
+"""Of two or three ranks with machines of unequal speed nobody can say which is the odd one."""
+
+MIN_IDLE_SHARE = 0.02
+"""Share of a step from which more idle time than the median rank's is named as the cause of a late rank."""
+
+_OWN_CAUSES = (
+    IdleCause.INPUT,
+    IdleCause.SYNC,
+    IdleCause.COLD_CALL,
+    IdleCause.DISPATCH,
+    IdleCause.LAUNCH,
+    IdleCause.HOST,
+)
+"""Causes on the rank itself: for a collective, and behind one, those wait that are not late."""
+
+MIN_STEPS_FOR_STALL = 3
+MIN_STEPS_FOR_GROWTH = 6
+GROWTH = 1.1
+"""Last steps over first ones from which the step time grows."""
+
+MIN_ORDER = 0.9
+"""Rank correlation of step time and step: 1 where each step is longer than the one before."""
+
+UNBALANCED = 1.15
+"""Compute time of the slowest stage, or of the most loaded experts, over the mean."""
+
+STAGE_WORDS = frozenset({"pp", "pipe", "pipeline", "stage"})
+EXPERT_WORDS = frozenset({"ep", "expert", "experts", "moe"})
+"""Words in the names of process groups."""
+
+
+NETWORK_RATIO = 16.0
+"""Bandwidth inside hosts over that between them from which the network is named: NVLink of an H100 (450 GB/s in one
+direction) is 9 times a 400 Gbit/s adapter per GPU."""
+
+MIN_NETWORK_SHARE = 0.05
+"""Share of the steps that collectives between hosts must take."""
+
+SLOW_LINK = 0.6
+"""Bandwidth of a group between hosts, over that of the median such group, below which its links are slow."""
+
+
+class FindingKind(str, Enum):
+    """What was found; the value is its name in JSON."""
+
+    SLOW_HOST = "slow_host"
+    SLOW_GPU = "slow_gpu"
+    SLOW_CPU = "slow_cpu"
+    LATE_RANK = "late_rank"
+    STALL = "stall"
+    GROWING_STEPS = "growing_steps"
+    UNBALANCED_STAGES = "unbalanced_stages"
+    UNBALANCED_EXPERTS = "unbalanced_experts"
+    SLOW_NETWORK = "slow_network"
+
+
+ACTIONS = {
+    FindingKind.SLOW_HOST: "run nvidia-smi -q -d PERFORMANCE and top there; take the host out of the job",
+    FindingKind.SLOW_GPU: "run nvidia-smi -q -d PERFORMANCE,TEMPERATURE there; replace it if it stays slow",
+    FindingKind.SLOW_CPU: "look at what else runs there, at CPU affinity and clocks",
+    FindingKind.LATE_RANK: "open its trace: check says what its GPU waits for",
+    FindingKind.STALL: "open its trace at that step: garbage collection, a checkpoint, an input file, another process",
+    FindingKind.GROWING_STEPS: "compare an early step with a late one: torchprof-tui diff; look for what accumulates",
+    FindingKind.UNBALANCED_STAGES: "move layers from the slowest stage to the others",
+    FindingKind.UNBALANCED_EXPERTS: "look at the routing: a balancing loss, or a capacity per expert",
+    FindingKind.SLOW_NETWORK: "run nccl-tests between these hosts; NCCL_DEBUG=INFO names adapters and GPUDirect RDMA",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FleetFinding:
+    """Something that is wrong. `ranks`: indexes, () for the whole job; `host`: "" for none; `step`: its number or None.
+
+    `size`: how much slower or later than the median: a factor, or the share of a step; see `text`.
+    """
+
+    kind: FindingKind
+    ranks: tuple[int, ...]
+    host: str
+    step: int | None
+    size: float
+    text: str
+
+    @property
+    def action(self) -> str:
+        """What to do about it."""
+        return ACTIONS[self.kind]
+
+
+class FleetChecker:
+    """Finds what is wrong with a fleet. `gpu`, `cpu`: its speeds."""
+
+    def __init__(self, matched: MatchedSketches) -> None:
+        self.fleet: Fleet = matched.fleet
+        self.matched = matched
+        self.cpu = compare_cpus(self.fleet)
+        self.gpu = self._compare_peers(compare_gpus(self.fleet))
+        self.late_share: F64 = matched.lateness / np.nanmedian(self.fleet.durations, axis=0)
+        self.usual_late_share: F64 = _median_of_rows(self.late_share)
+
+    @cached_property
+    def slow_gpus(self) -> Bool:
+        """bool[r]: whose kernels take far longer than those of the others."""
+        return _find_outliers(self.gpu.factor, SLOW_GPU, MIN_RANKS_FOR_SPEED)
+
+    @cached_property
+    def slow_cpus(self) -> Bool:
+        """bool[r]: whose ops take far longer than those of the others."""
+        return _find_outliers(self.cpu.factor, SLOW_CPU, MIN_RANKS_FOR_SPEED)
+
+    def find_all(self) -> list[FleetFinding]:
+        """Find everything, slow machines first."""
+        explained = self.slow_gpus | self.slow_cpus
+        late = (self.usual_late_share >= LATE_SHARE) & ~explained
+        late &= _find_outliers(np.where(explained, np.nan, self.usual_late_share), LATE_SHARE)
+        return [
+            *self._name_machines(self.slow_cpus, FindingKind.SLOW_CPU, self._describe_cpu),
+            *self._name_machines(self.slow_gpus, FindingKind.SLOW_GPU, self._describe_gpu),
+            *self._name_machines(late, FindingKind.LATE_RANK, self._describe_late),
+            *self._find_stalls(explained | late),
+            *self._find_growth(),
+            *self._find_unbalanced(STAGE_WORDS, FindingKind.UNBALANCED_STAGES, "pipeline stage"),
+            *self._find_unbalanced(EXPERT_WORDS, FindingKind.UNBALANCED_EXPERTS, "experts at position"),
+            *self._find_slow_network(),
+        ]
+
+    def _compare_peers(self, speed: Speed) -> Speed:
+        """Compare GPUs with those of the same stage or experts, whose kernels have other sizes than the others'."""
+        factor = speed.factor.copy()
+        for words in (STAGE_WORDS, EXPERT_WORDS):
+            position = self.find_positions(words)
+            for number in np.unique(position[position >= 0]).tolist():
+                peers = position == number
+                if peers.sum() > 2:
+                    factor[peers] /= np.nanmedian(factor[peers])
+        return Speed(speed.names, factor, speed.ratio)
+
+    def find_positions(self, words: Collection[str]) -> I64:
+        """Find each rank's position in its process group of these words: int64[r], -1 without."""
+        position, wanted = np.full(len(self.fleet), -1, np.int64), frozenset(words)
+        for index, sketch in enumerate(self.fleet.sketches):
+            for name, own, size in sketch.groups:
+                if size > 1 and not wanted.isdisjoint(re.split("[^a-z]+", name.lower())):
+                    position[index] = own
+                    break
+        return position
+
+    def _name_machines(
+        self, faulty: Bool, kind: FindingKind, describe: Callable[[I64], tuple[float, str]]
+    ) -> Iterator[FleetFinding]:
+        """Name whole hosts where nearly all of their ranks are faulty, then single ranks."""
+        rest = faulty.copy()
+        for host, members in self.fleet.host_members.items():
+            hit = members[faulty[members]]
+            if len(members) > 1 and len(hit) >= HOST_SHARE * len(members):
+                rest[members] = False
+                size, text = describe(hit)
+                text = f"host {host} ({len(hit)} of its {len(members)} ranks): {text}"
+                yield FleetFinding(FindingKind.SLOW_HOST, tuple(hit.tolist()), host, None, size, text)
+        for index in np.flatnonzero(rest).tolist():
+            size, text = describe(np.array([index]))
+            text = f"{self.fleet.label_rank(index)}: {text}"
+            yield FleetFinding(kind, (index,), self.fleet.hosts[index], None, size, text)
+
+    def _describe_cpu(self, members: I64) -> tuple[float, str]:
+        factor = float(np.median(self.cpu.factor[members]))
+        return (
+            factor,
+            f"its CPU takes {factor:.2f} times as long for the same {len(self.cpu.names)} ops as the median rank",
+        )
+
+    def _describe_gpu(self, members: I64) -> tuple[float, str]:
+        factor = float(np.median(self.gpu.factor[members]))
+        slowest = ", ".join(f"{name} {ratio:.2f}" for name, ratio in self.gpu.slowest_names(int(members[0])))
+        return factor, f"its GPU takes {factor:.2f} times as long for the same kernels as the median rank ({slowest})"
+
+    def _describe_late(self, members: I64) -> tuple[float, str]:
+        share = float(np.median(self.usual_late_share[members]))
+        cause = self._find_idle_cause(members, None)
+        return share, (
+            f"comes late to the collectives by {share:.0%} of a step, in most steps, with a CPU and a GPU as fast as "
+            f"the others{cause}"
+        )
+
+    def _find_idle_cause(self, members: I64, step: int | None) -> str:
+        """Name the cause of which the ranks' GPUs were idle most beyond the median rank: `; its GPU waits: …` or ""."""
+        if step is None:
+            idle = np.stack([sketch.steps.idle.sum(axis=0) for sketch in self.fleet.sketches])
+        else:
+            idle = np.zeros((len(self.fleet), len(IdleCause)), np.int64)
+            for index, sketch in enumerate(self.fleet.sketches):
+                rows = np.flatnonzero(sketch.steps.number == step)
+                idle[index] = sketch.steps.idle[rows].sum(axis=0)
+        excess = np.median(idle[members], axis=0) - np.median(idle, axis=0)
+        cause = max(_OWN_CAUSES, key=lambda each: excess[each])
+        least = MIN_IDLE_SHARE * self.fleet.step_time * (len(self.fleet.steps) if step is None else 1)
+        return f"; its GPU is idle longer than the others': {cause.label}" if excess[cause] > least else ""
+
+    def _find_stalls(self, is_slow: Bool) -> Iterator[FleetFinding]:
+        """Find steps in which single ranks, or the ranks of one host, came far later than they usually do."""
+        if np.isfinite(self.late_share).any(axis=0).sum() < MIN_STEPS_FOR_STALL:
+            return
+        excess = np.nan_to_num(self.late_share - self.usual_late_share[:, None])
+        limit = np.where(is_slow, STALL_SHARE_OF_SLOW, STALL_SHARE)[:, None]
+        usual = np.nan_to_num(self.usual_late_share)[:, None]
+        is_stall = (excess >= limit) & (excess > 2 * usual)
+        for column in np.flatnonzero(is_stall.any(axis=0)).tolist():
+            number = int(self.fleet.steps[column])
+            rows = np.flatnonzero(is_stall[:, column])
+            host = self._find_common_host(rows)
+            for members in [rows] if host else rows[:, None]:
+                if not self._holds_up(members, column):
+                    continue
+                size = float(excess[members, column].max())
+                who = f"host {host}" if host else self.fleet.label_rank(int(members[0]))
+                cause = self._find_idle_cause(members, number)
+                text = f"{who}: stalls once, in step {number}, by {size:.0%} of a step{cause}"
+                name = host or self.fleet.hosts[int(members[0])]
+                yield FleetFinding(FindingKind.STALL, tuple(members.tolist()), name, number, size, text)
+
+    def _holds_up(self, members: I64, step: int) -> bool:
+        """Whether others waited for these ranks in a step (index), not for another that came later still."""
+        matched = self.matched
+        own = (matched.step == step) & np.isin(matched.last_rank, members) & ~matched.is_first
+        return float(matched.median_wait[own].sum()) >= STALL_SHARE / 2 * self.fleet.step_time
+
+    def _find_common_host(self, rows: I64) -> str:
+        """Return the host whose ranks these are, nearly all of them; "" for none."""
+        hosts = {self.fleet.hosts[index] for index in rows.tolist()}
+        if len(rows) < 2 or len(hosts) > 1:
+            return ""
+        host = hosts.pop()
+        members = self.fleet.host_members.get(host, rows)
+        return host if len(rows) >= HOST_SHARE * len(members) else ""
+
+    def _find_growth(self) -> Iterator[FleetFinding]:
+        times = np.nanmedian(self.fleet.durations, axis=0)
+        if len(times) < MIN_STEPS_FOR_GROWTH:
+            return
+        third = len(times) // 3
+        growth = float(np.median(times[-third:]) / max(np.median(times[:third]), 1))
+        order = np.argsort(np.argsort(times, kind="stable"), kind="stable")
+        correlation = float(np.corrcoef(order, np.arange(len(times)))[0, 1])
+        if growth >= GROWTH and correlation >= MIN_ORDER:
+            first, last = int(self.fleet.steps[0]), int(self.fleet.steps[-1])
+            text = (
+                f"step time grows on all ranks: its last steps take {growth:.2f} times its first ones ({first}-{last})"
+            )
+            yield FleetFinding(FindingKind.GROWING_STEPS, (), "", None, growth, text)
+
+    def _find_unbalanced(self, words: Collection[str], kind: FindingKind, noun: str) -> Iterator[FleetFinding]:
+        position = self.find_positions(words)
+        numbers = np.unique(position[position >= 0])
+        compute = _median_of_rows(self.fleet.gather_steps("compute"))
+        if len(numbers) < 2:
+            return
+        load = np.array([np.nanmedian(compute[position == number]) for number in numbers.tolist()])
+        if not load.mean() > 0:
+            return
+        ratio = load / load.mean()
+        most = int(ratio.argmax())
+        if ratio[most] >= UNBALANCED:
+            members = np.flatnonzero(position == numbers[most])
+            shown = ", ".join(f"{value:.2f}" for value in ratio[:8].tolist()) + (", …" if len(ratio) > 8 else "")
+            text = f"{noun} {numbers[most]} computes {ratio[most]:.2f} times as long as the mean (all: {shown})"
+            yield FleetFinding(kind, tuple(members.tolist()), "", None, float(ratio[most]), text)
+
+    def _find_slow_network(self) -> Iterator[FleetFinding]:
+        """Find groups between hosts that are slower than others, and a network far slower than the links in hosts."""
+        groups = [] if self.fleet.missing_ranks else measure_groups(self.matched)  # else a group's hosts are unknown
+        between = [group for group in groups if group.is_between_hosts]
+        inside = [group for group in groups if not group.is_between_hosts]
+        if not between:
+            return
+        usual = float(np.median([group.bandwidth for group in between]))
+        for group in between if len(between) >= MIN_RANKS_FOR_SPEED else ():
+            if group.bandwidth < SLOW_LINK * usual:
+                text = (
+                    f"hosts {', '.join(group.hosts[:4])}{', …' if len(group.hosts) > 4 else ''}: a group of "
+                    f"{len(group.ranks)} ranks moves {group.bandwidth:.1f} GB/s, others between hosts {usual:.1f} GB/s"
+                )
+                size = usual / group.bandwidth
+                yield FleetFinding(FindingKind.SLOW_NETWORK, group.ranks, "", None, size, text)
+        total = float(np.nansum(np.nanmedian(self.fleet.durations, axis=0)))
+        share = max(group.time for group in between) / max(total, 1)
+        ratio = float(np.median([group.bandwidth for group in inside])) / usual if inside else 0.0
+        if ratio >= NETWORK_RATIO and share >= MIN_NETWORK_SHARE:
+            text = (
+                f"collectives between hosts move {usual:.1f} GB/s, those inside hosts {ratio * usual:.0f} GB/s "
+                f"({ratio:.0f} times); they transfer for {share:.0%} of the steps"
+            )
+            yield FleetFinding(FindingKind.SLOW_NETWORK, (), "", None, ratio, text)
+
+
+def _median_of_rows(table: F64) -> F64:
+    """Compute the median of each row's known values: float64[r], NaN for a row without any."""
+    known = np.isfinite(table)
+    medians = np.full(len(table), np.nan)
+    rows = known.any(axis=1)
+    medians[rows] = np.nanmedian(np.where(known[rows], table[rows], np.nan), axis=1)
+    return medians
+
+
+def _find_outliers(values: F64, limit: float, min_count: int = 2) -> Bool:
+    """Find values from `limit` on that are far above what the others vary by: bool[r]; none of fewer than `min_count`.
+
+    Of a few ranks one value moves the deviation of all, so each is compared with the others alone.
+    """
+    known = values[np.isfinite(values)]
+    if len(known) < min_count:
+        return np.zeros(len(values), np.bool_)
+    threshold = np.full(len(values), max(limit, _find_upper_limit(known)))
+    if len(known) < FEW_RANKS:
+        for index in np.flatnonzero(np.isfinite(values)).tolist():
+            others = np.delete(values, index)
+            threshold[index] = max(limit, _find_upper_limit(others[np.isfinite(others)]))
+    found: Bool = np.nan_to_num(values, nan=-np.inf) >= threshold
+    return found
+
+
+def _find_upper_limit(values: F64) -> float:
+    median = np.median(values)
+    return float(median + OUTLIER_DEVIATIONS * 1.4826 * np.median(np.abs(values - median)))
+
+
+@dataclass(frozen=True, slots=True)
+class SlowestStage:
+    """The stage that computes longest. `ranks`: indexes; `saved_share`: of the job's time, at least, without it."""
+
+    label: str
+    ranks: tuple[int, ...]
+    saved_share: float
+
+
+def find_slowest_stage(checker: FleetChecker) -> SlowestStage | None:
+    """Find the stage that computes longest; None without stages, or where it computes no longer than the next.
+
+    In a pipeline of m micro-batches over p stages a step takes (m + p - 1) times the longest stage's micro-batch
+    (Narayanan et al., 2021, "Efficient Large-Scale Language Model Training on GPU Clusters"), of which that stage
+    computes m. So as fast as the next stage, it shortens the step by at least the difference of their compute times.
+    """
+    fleet = checker.fleet
+    position = checker.find_positions(STAGE_WORDS)
+    numbers = np.unique(position[position >= 0])
+    if len(numbers) < 2:
+        return None
+    compute = fleet.gather_steps("compute")
+    with np.errstate(all="ignore"):
+        load = np.array([np.nanmedian(compute[position == number], axis=0) for number in numbers.tolist()])
+    known = np.isfinite(load).all(axis=0)
+    times = np.nanmedian(fleet.durations, axis=0)[known]
+    if not times.sum() > 0:
+        return None
+    load = load[:, known]
+    slowest = int(load.sum(axis=1).argmax())
+    next_load = np.delete(load, slowest, axis=0).max(axis=0)
+    saved = float(np.maximum(load[slowest] - next_load, 0).sum() / times.sum())
+    if not 0 < saved < 1:
+        return None
+    ranks = np.flatnonzero(position == numbers[slowest])
+    return SlowestStage(f"the excess of pipeline stage {numbers[slowest]}", tuple(ranks.tolist()), saved)

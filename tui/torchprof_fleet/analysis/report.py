@@ -1,0 +1,175 @@
+"""Compare the ranks of a fleet: what every output says of it.
+
+Each rank works for a time (`gap`) between two of its collectives; a collective begins when its last rank arrives, and
+takes as long as its shortest part. This is the dependency graph of the job as far as sketches know it: what happens
+between two collectives of a rank is one piece, and sends and receives are not in it. What a rank's CPU dispatches while
+its GPU waits is not in it either, so that no answer is shorter than the CPU time of the slowest rank that is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from torchprof_fleet.analysis.findings import FleetChecker, FleetFinding
+from torchprof_fleet.analysis.fleet import Fleet, build_fleet
+from torchprof_fleet.analysis.rank_sketch import RankSketch
+from torchprof_fleet.analysis.waits import MatchedSketches, WaitedFor, match_sketches, rank_waits
+from torchprof_tui.trace.core.arrays import F64, I64, Bool
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The job without the slowness of some ranks. `total`: ns of all its steps then; `base`: as replayed unchanged."""
+
+    ranks: tuple[int, ...]
+    total: float
+    base: float
+
+    @property
+    def saved_share(self) -> float:
+        """The share of the job's time that is saved, 0..1."""
+        return max(1 - self.total / self.base, 0.0) if self.base > 0 else 0.0
+
+
+class Replay:
+    """Replays the matched collectives of a fleet. `gaps` float64[k]: ns of work before each part."""
+
+    def __init__(self, matched: MatchedSketches) -> None:
+        self.matched = matched
+        order = np.lexsort((matched.collective, matched.rank))  # the parts of each rank in the order of the job
+        rank, end = matched.rank[order], matched.end[order]
+        is_first = np.r_[True, np.diff(rank) != 0] if len(rank) else np.zeros(0, np.bool_)
+        fleet = matched.fleet
+        begin = np.array([sketch.steps.start[0] for sketch in fleet.sketches], np.int64)
+        previous = np.where(is_first, begin[rank], np.r_[0, end[:-1]]) if len(rank) else end
+        self.gaps = np.zeros(len(rank))
+        self.gaps[order] = matched.start[order] - previous
+        last_end = begin.copy()
+        np.maximum.at(last_end, matched.rank, matched.end)
+        finish = np.array([sketch.steps.end.max() for sketch in fleet.sketches], np.int64)
+        self.tails: F64 = np.maximum(finish - last_end, 0).astype(np.float64)
+
+    @cached_property
+    def base(self) -> float:
+        """ns of the job, replayed unchanged."""
+        return self._run(self.gaps, self.tails)
+
+    def without(self, ranks: Collection[int]) -> WhatIf:
+        """Replay with the gaps of some ranks (indexes) as long as those of the median other rank, where longer."""
+        chosen = np.zeros(len(self.matched.fleet), np.bool_)
+        chosen[list(ranks)] = True
+        gaps, tails = self.gaps.copy(), self.tails.copy()
+        part = chosen[self.matched.rank]
+        usual = self._find_usual_gaps(~part)
+        gaps[part] = np.minimum(gaps[part], usual[part])
+        if not chosen.all():
+            tails[chosen] = np.minimum(tails[chosen], np.median(tails[~chosen]))
+        total = min(max(self._run(gaps, tails), self._find_longest_cpu(chosen)), self.base)
+        return WhatIf(tuple(sorted(ranks)), total, self.base)
+
+    def _find_longest_cpu(self, chosen: Bool) -> float:
+        """Find the ns of CPU time that no rank can do without, where the chosen ranks need what the others do."""
+        own = np.array([sketch.steps.cpu.sum() for sketch in self.matched.fleet.sketches], np.float64)
+        usual = float(np.median(own[~chosen])) if not chosen.all() else np.inf
+        return float(np.where(chosen, np.minimum(own, usual), own).max())
+
+    def _find_usual_gaps(self, counted: Bool) -> F64:
+        """Find the median gap before the collective of each part over its counted parts: float64[k], ∞ for none."""
+        matched = self.matched
+        usual = np.full(len(matched), np.inf)
+        rows = np.flatnonzero(counted)
+        rows = rows[np.lexsort((self.gaps[rows], matched.collective[rows]))]
+        collective = matched.collective[rows]
+        used, first = np.unique(collective, return_index=True)
+        size = np.diff(np.append(first, len(rows)))
+        if len(rows):
+            ordered = self.gaps[rows]
+            usual[used] = (ordered[first + (size - 1) // 2] + ordered[first + size // 2]) / 2
+        spread: F64 = usual[matched.collective]
+        return spread
+
+    def _run(self, gaps: F64, tails: F64) -> float:
+        """Replay and return the ns until the last rank has ended."""
+        matched = self.matched
+        clock = np.zeros(len(matched.fleet))
+        replay_parts(matched.first, matched.rank, gaps, matched.transfer, clock)
+        return float((clock + tails).max()) if len(clock) else 0.0
+
+
+def replay_parts(first: I64, rank: I64, gaps: F64, transfer: F64 | I64, clock: F64, after: I64 | None = None) -> None:
+    """Replay m collectives in their order, and advance the clock of each rank, float64[r], in place.
+
+    Parts of collective i are `first[i]` to `first[i + 1]` of `rank` and `gaps`, the time that a rank works before it.
+    It begins when its last rank has arrived, takes `transfer[i]`, and ends for all at once. `after` int64[m]: another
+    one, earlier, that must have ended before it begins, -1 for none: a receive begins after its send.
+    """
+    bounds = first.tolist()
+    ends = np.zeros(len(bounds) - 1)
+    for index in range(len(ends)):
+        part = slice(bounds[index], bounds[index + 1])
+        ranks = rank[part]
+        begin = (clock[ranks] + gaps[part]).max()
+        if after is not None and after[index] >= 0:
+            begin = max(begin, ends[after[index]])
+        ends[index] = begin + transfer[index]
+        clock[ranks] = ends[index]
+
+
+@dataclass(frozen=True)
+class FleetReport:
+    """A compared fleet. `lost`: one line for each file that could not be used."""
+
+    fleet: Fleet
+    checker: FleetChecker
+    findings: tuple[FleetFinding, ...]
+    lost: tuple[str, ...]
+
+    @cached_property
+    def replay(self) -> Replay:
+        return Replay(self.checker.matched)
+
+    @cached_property
+    def waits(self) -> list[WaitedFor]:
+        """The ranks that others waited for, by the delay they caused."""
+        return rank_waits(self.checker.matched)
+
+    @cached_property
+    def slowness(self) -> F64:
+        """float64[r]: share of a step by which each rank usually comes late; 0 where unknown."""
+        return np.nan_to_num(self.checker.usual_late_share)
+
+    def list_slowest_ranks(self, limit: int) -> list[int]:
+        """List the ranks (indexes) by how late they usually are, then by how slow their GPU and CPU are."""
+        factor = np.fmax(np.nan_to_num(self.checker.gpu.factor), np.nan_to_num(self.checker.cpu.factor))
+        return np.lexsort((-factor, -self.slowness))[:limit].tolist()  # type: ignore[no-any-return]
+
+    def list_slowest_hosts(self, limit: int) -> list[str]:
+        """List the hosts by the mean of how late their ranks usually are."""
+        hosts = self.fleet.host_members
+        return sorted(hosts, key=lambda host: -float(self.slowness[hosts[host]].mean()))[:limit]
+
+    def list_slowest_steps(self, limit: int) -> list[int]:
+        """List the steps (indexes) by their median duration."""
+        return np.argsort(-np.nanmedian(self.fleet.durations, axis=0), kind="stable")[:limit].tolist()  # type: ignore[no-any-return]
+
+    def find_cause_of_step(self, step: int) -> WaitedFor | None:
+        """Find the rank that was waited for most in a step (index); None where nobody waited."""
+        waits = rank_waits(self.checker.matched, [step])
+        return waits[0] if waits else None
+
+    def remove(self, ranks: Sequence[int]) -> WhatIf | None:
+        """Replay the job without the slowness of these ranks; None where nothing is matched or all ranks are named."""
+        if not len(self.checker.matched) or not ranks or len(ranks) == len(self.fleet):
+            return None
+        return self.replay.without(ranks)
+
+
+def compare_fleet(sketches: Sequence[RankSketch], lost: Sequence[str] = ()) -> FleetReport:
+    """Compare the sketches of the ranks of a job; there must be at least one with a rank number."""
+    fleet = build_fleet(sketches)
+    checker = FleetChecker(match_sketches(fleet))
+    return FleetReport(fleet, checker, tuple(checker.find_all()), (*lost, *fleet.left_out))

@@ -1,0 +1,253 @@
+"""The answer of `fleet`: all ranks of a job, compared."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+
+from torchprof_fleet.analysis.comparison_rows import (
+    list_host_rows,
+    list_rank_rows,
+    list_step_rows,
+    list_what_if_rows,
+)
+from torchprof_fleet.analysis.rank_sketch import UNKNOWN_BYTES
+from torchprof_fleet.analysis.report import FleetReport
+from torchprof_tui.answers.record import Answer, Record, about
+
+
+class FleetStep(Record, frozen=True, kw_only=True):
+    """One step of the job."""
+
+    step: Annotated[int, about("its number; -1: the whole recording of ranks without steps", "")]
+    median_us: Annotated[float, about("of the ranks' step times")]
+    longest_us: Annotated[float, about("of the ranks' step times")]
+    busy_share: Annotated[float | None, about("of the median rank: GPU busy, of its step; null without a GPU")]
+    exposed_share: Annotated[float | None, about("of the median rank: collectives while nothing computes, of its step")]
+    waited_for: Annotated[int | None, about("number of the rank that others waited for most; null: nobody waited", "")]
+    delay_us: Annotated[float, about("that the median rank waited for it in this step")]
+
+
+class FleetRank(Record, frozen=True, kw_only=True):
+    """One rank against the median rank."""
+
+    rank: Annotated[int, about("its number", "")]
+    host: Annotated[str | None, about("recorded in the name of its file, or the ranks of its node; null: unknown")]
+    file: Annotated[str, about("as named")]
+    late_share: Annotated[float, about("of a step: how much later than the median rank it comes, in the median step")]
+    gpu_factor: Annotated[float | None, about("time for the same kernels over the median rank's; null: unknown", "")]
+    cpu_factor: Annotated[float | None, about("time for the same ops over the median rank's; null: unknown", "")]
+    step_us: Annotated[float, about("its median step time")]
+    memory_peak_bytes: Annotated[int | None, about("allocated; null: not recorded")]
+    regime: Annotated[str, about("of its own verdict, as check says it")]
+    waited_for: Annotated[int, about("collectives in which it came last", "")]
+    delay_us: Annotated[float, about("that the median rank waited in these")]
+
+
+class FleetHost(Record, frozen=True, kw_only=True):
+    """One host: the medians of its ranks."""
+
+    host: Annotated[str, about("its name")]
+    ranks: Annotated[list[int], about("its ranks")]
+    late_share: Annotated[float, about("of a step")]
+    gpu_factor: Annotated[float | None, about("as of a rank", "")]
+    cpu_factor: Annotated[float | None, about("as of a rank", "")]
+
+
+class FleetFault(Record, frozen=True, kw_only=True):
+    """Something that is wrong."""
+
+    kind: Annotated[
+        str,
+        about(
+            "slow_host, slow_gpu, slow_cpu, late_rank, stall, growing_steps, unbalanced_stages, unbalanced_experts or "
+            "slow_network"
+        ),
+    ]
+    rank: Annotated[int | None, about("the only one of `ranks`; null: several, or the whole job", "")]
+    ranks: Annotated[list[int], about("their numbers; []: the whole job")]
+    host: Annotated[str | None, about("null: unknown, or several")]
+    step: Annotated[int | None, about("of a stall; null: in most steps", "")]
+    size: Annotated[float, about("a factor against the median rank; of late_rank and stall the share of a step", "")]
+    why: Annotated[str, about("one line")]
+    action: Annotated[str, about("what to do")]
+    us: Annotated[float | None, about("what a step of the job takes less without it; null: cannot be told")]
+    share: Annotated[float | None, about("the same, of the job's time")]
+
+
+class FleetWithout(Record, frozen=True, kw_only=True):
+    """The job without the slowness of some ranks, replayed over its collectives."""
+
+    without: Annotated[str, about("rank 17, host node2, or the excess of pipeline stage 3")]
+    ranks: Annotated[list[int], about("their numbers")]
+    step_us: Annotated[float, about("step time of the job then")]
+    saved_share: Annotated[float, about("of the job's time")]
+
+
+class FailedSource(Record, frozen=True, kw_only=True):
+    """A file or a name that could not be used."""
+
+    source: Annotated[str, about("as named; empty for all of them")]
+    reason: Annotated[str, about("why, one line")]
+
+
+class FleetStepTime(Record, frozen=True, kw_only=True):
+    """How long a step of the job takes: of each step the median of its ranks."""
+
+    p50: Annotated[float, about("median of the steps", "µs")]
+    p95: Annotated[float, about("95 % of the steps are not longer", "µs")]
+    without_slowest: Annotated[
+        float | None, about("median without the slowness of the slowest rank; null: cannot be told", "µs")
+    ]
+
+
+class Fleet(Answer, frozen=True, kw_only=True, tag="torchprof-tui/fleet/2"):
+    """All ranks of a job, compared."""
+
+    ranks: Annotated[int, about("that are compared", "")]
+    world_size: Annotated[int | None, about("of the job, as recorded; null: unknown", "")]
+    missing_ranks: Annotated[list[int], about("of the job, without a trace")]
+    hosts: Annotated[int, about("that are known", "")]
+    steps: Annotated[int, about("that are compared", "")]
+    sketched: Annotated[int, about("traces that were read now", "")]
+    kept: Annotated[int, about("traces whose sketch was kept from an earlier time", "")]
+    step_us: Annotated[FleetStepTime, about("time of a step of the job", "")]
+    matched_collectives: Annotated[int, about("that at least two ranks have", "")]
+    faults: Annotated[list[FleetFault], about("what is wrong, slow machines first")]
+    what_if: Annotated[list[FleetWithout], about("without the slowest rank, host and pipeline stage")]
+    slowest_ranks: Annotated[list[FleetRank], about("latest first, as many as --top")]
+    slowest_hosts: Annotated[list[FleetHost], about("latest first, as many as --top")]
+    slowest_steps: Annotated[list[FleetStep], about("longest first, as many as --top")]
+    failed: Annotated[list[FailedSource], about("what could not be used; [] for none")]
+
+
+ANSWERS = (Fleet,)
+"""What `--json` prints."""
+
+DIGITS = 6
+"""Digits of shares and factors after the point."""
+
+
+def build_fleet(report: FleetReport, limit: int, kept: int = 0) -> Fleet:
+    """Build the answer of a compared fleet, with `limit` ranks, hosts and steps. `kept`: sketches from the cache."""
+    fleet = report.fleet
+    what_if = _build_what_if(report)
+    times = np.nanmedian(fleet.durations, axis=0) / 1000
+    return Fleet(
+        ranks=len(fleet),
+        world_size=fleet.world_size or None,
+        missing_ranks=list(fleet.missing_ranks),
+        hosts=len(fleet.host_members),
+        steps=len(fleet.steps),
+        sketched=max(len(fleet) - kept, 0),
+        kept=min(kept, len(fleet)),
+        step_us=FleetStepTime(
+            p50=fleet.step_time / 1000,
+            p95=float(np.nanquantile(times, 0.95)),
+            without_slowest=what_if[0].step_us if what_if and len(what_if[0].ranks) == 1 else None,
+        ),
+        matched_collectives=len(report.checker.matched),
+        faults=_build_faults(report),
+        what_if=what_if,
+        slowest_ranks=_build_ranks(report, limit),
+        slowest_hosts=_build_hosts(report, limit),
+        slowest_steps=_build_steps(report, limit),
+        failed=[_build_failed(line) for line in report.lost],
+    )
+
+
+def _build_faults(report: FleetReport) -> list[FleetFault]:
+    records = []
+    for finding in report.findings:
+        removed = report.remove(finding.ranks)
+        records.append(
+            FleetFault(
+                kind=finding.kind.value,
+                rank=int(report.fleet.ranks[finding.ranks[0]]) if len(finding.ranks) == 1 else None,
+                ranks=report.fleet.ranks[list(finding.ranks)].tolist() if finding.ranks else [],
+                host=finding.host or None,
+                step=finding.step,
+                size=round(finding.size, DIGITS),
+                why=finding.text,
+                action=finding.action,
+                us=None if removed is None else round(removed.saved_share * report.fleet.step_time / 1000, 3),
+                share=None if removed is None else round(removed.saved_share, DIGITS),
+            )
+        )
+    return records
+
+
+def _build_failed(line: str) -> FailedSource:
+    """Divide a line "SOURCE: reason" of what could not be used."""
+    source, colon, reason = line.partition(": ")
+    return FailedSource(source=source, reason=reason) if colon else FailedSource(source="", reason=line)
+
+
+def _build_what_if(report: FleetReport) -> list[FleetWithout]:
+    fleet = report.fleet
+    return [
+        FleetWithout(
+            without=row.label,
+            ranks=fleet.ranks[list(row.ranks)].tolist(),
+            step_us=round(row.step_time / 1000, 3),
+            saved_share=round(row.saved_share, DIGITS),
+        )
+        for row in list_what_if_rows(report, 1)
+    ]
+
+
+def _build_ranks(report: FleetReport, limit: int) -> list[FleetRank]:
+    fleet = report.fleet
+    records = []
+    for row in list_rank_rows(report, limit):
+        sketch = fleet.sketches[row.index]
+        records.append(
+            FleetRank(
+                rank=int(fleet.ranks[row.index]),
+                host=fleet.hosts[row.index] or None,
+                file=sketch.file,
+                late_share=round(row.late_share, DIGITS),
+                gpu_factor=_round_known(row.gpu_factor),
+                cpu_factor=_round_known(row.cpu_factor),
+                step_us=row.step_time / 1000,
+                memory_peak_bytes=None if sketch.memory_peak == UNKNOWN_BYTES else sketch.memory_peak,
+                regime=sketch.regime,
+                waited_for=row.waited_for,
+                delay_us=row.delay / 1000,
+            )
+        )
+    return records
+
+
+def _build_hosts(report: FleetReport, limit: int) -> list[FleetHost]:
+    return [
+        FleetHost(
+            host=row.host,
+            ranks=report.fleet.ranks[list(row.ranks)].tolist(),
+            late_share=round(row.late_share, DIGITS),
+            gpu_factor=_round_known(row.gpu_factor),
+            cpu_factor=_round_known(row.cpu_factor),
+        )
+        for row in list_host_rows(report, limit)
+    ]
+
+
+def _build_steps(report: FleetReport, limit: int) -> list[FleetStep]:
+    fleet = report.fleet
+    return [
+        FleetStep(
+            step=int(fleet.steps[row.step]),
+            median_us=row.median / 1000,
+            longest_us=row.longest / 1000,
+            busy_share=_round_known(row.busy_share),
+            exposed_share=_round_known(row.exposed_share),
+            waited_for=None if row.cause is None else int(fleet.ranks[row.cause.rank]),
+            delay_us=0.0 if row.cause is None else row.cause.delay / 1000,
+        )
+        for row in list_step_rows(report, limit)
+    ]
+
+
+def _round_known(value: float | None) -> float | None:
+    return None if value is None else round(value, DIGITS)

@@ -1,0 +1,81 @@
+"""Sketch traces with processes of this machine, each with one trace at a time."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+
+from torchprof_fleet.analysis.sketch_task import SketchResult, run_sketch_task
+from torchprof_tui.trace.core.core_count import JOBS, lower_priority
+from torchprof_tui.trace.specs.address import ListedTrace
+
+WAITING_PER_PROCESS = 4
+"""Traces handed to the pool beyond those in work: none waits for the main process, and few are lost with a pool."""
+
+KILLED = "the process that read it was killed; too little memory?"
+
+
+POLL_SECONDS = 0.2
+"""Seconds after which it is noticed that this was cancelled."""
+
+
+def sketch_locally(
+    traces: Sequence[ListedTrace], is_cancelled: Callable[[], bool], jobs: int
+) -> Iterator[SketchResult]:
+    """Sketch traces with `jobs` processes, each result as it comes.
+
+    Where a process is killed, each trace that may have been in work is tried once more, alone.
+    """
+    rest = list(traces)
+    while rest:
+        suspects: list[ListedTrace] = []
+        yield from _run_pool(rest, min(jobs, len(rest)), suspects, is_cancelled)
+        if is_cancelled():
+            return
+        for trace in suspects:
+            killed: list[ListedTrace] = []
+            yield from _run_pool([trace], 1, killed, is_cancelled)
+            yield from (SketchResult(each.spec, reason=f"{each.spec}: {KILLED}") for each in killed)
+
+
+def _run_pool(
+    rest: list[ListedTrace], jobs: int, suspects: list[ListedTrace], is_cancelled: Callable[[], bool]
+) -> Iterator[SketchResult]:
+    """Sketch traces from the end of `rest`, which is emptied, until a process is killed: `suspects` were in work."""
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _start_process)
+    running: dict[Future[SketchResult], ListedTrace] = {}
+    try:
+        while rest or running:
+            if is_cancelled():
+                _kill_processes(pool)
+                return
+            while rest and len(running) < jobs * WAITING_PER_PROCESS:
+                running[pool.submit(run_sketch_task, rest[-1].spec, rest[-1].identity)] = rest[-1]
+                rest.pop()
+            for future in wait(running, POLL_SECONDS, FIRST_COMPLETED).done:
+                result = future.result()
+                del running[future]
+                yield result
+    except BrokenProcessPool:
+        for future, trace in running.items():
+            if future.done() and future.exception() is None:
+                yield future.result()
+            else:
+                suspects.append(trace)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _kill_processes(pool: ProcessPoolExecutor) -> None:
+    """End the pool's processes at once: a large trace takes many seconds. (Python 3.14 has `kill_workers`.)"""
+    for process in list((pool._processes or {}).values()):
+        process.kill()
+
+
+def _start_process() -> None:
+    """Read each trace with one core: the others have traces of their own."""
+    os.environ[JOBS] = "1"
+    lower_priority()

@@ -1,0 +1,121 @@
+"""Compare all ranks of a job: `torchprof-tui fleet`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from torchprof_fleet.analysis.rank_sketch import RankSketch
+from torchprof_fleet.analysis.sketch_parquet import EXTRA, encode_sketches
+from torchprof_fleet.answers import build_fleet
+from torchprof_fleet.command.cluster import sketch_on_cluster
+from torchprof_fleet.command.comparison import compare_sketched
+from torchprof_fleet.command.local_pool import sketch_locally
+from torchprof_fleet.command.sketching import SketchedFleet, SketchMany, sketch_all
+from torchprof_fleet.command.sources import list_sources
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.load import report_refused_cache
+from torchprof_tui.commands.common.output import print_answer
+from torchprof_tui.commands.open.main import find_terminal_problem
+from torchprof_tui.program.phase_log import note_phase
+from torchprof_tui.trace.core.atomic_file import OutputError, check_target, write_atomically
+from torchprof_tui.trace.core.core_count import count_cores
+from torchprof_tui.trace.core.optional_modules import import_extra
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.loading.resolve import resolve_path
+from torchprof_tui.trace.sources.ssh_connections import SshConnections
+from torchprof_tui.trace.specs.address import ListedTrace, parse_ssh_path
+from torchprof_tui.ui.common.number_format import format_file_size
+
+
+def run(options: argparse.Namespace) -> int:
+    import_extra("pyarrow", EXTRA)
+    with SshConnections() as connections, contextlib.ExitStack() as stack:
+        hosts = [path for path in map(parse_ssh_path, map(resolve_path, options.source)) if path is not None]
+        connections.connect_all(hosts, allow_prompt=sys.stderr.isatty())
+        traces, lost = list_sources(options.source, stack)
+        if not traces:
+            raise UsageError(lost[0] if lost else "no traces")
+        sketch_many = _choose_workers(options)
+        if _shows_screen(options):
+            # imports textual, which the text does not need
+            screen = importlib.import_module("torchprof_fleet.command.screen")
+            status: int = screen.open_screen(options, traces, lost, sketch_many, connections)
+            return status
+        return _print(options, _sketch(options, traces, lost, sketch_many))
+
+
+def _shows_screen(options: argparse.Namespace) -> bool:
+    """Return whether there is a terminal, and no other form of the answer was asked for."""
+    return not options.json and options.parquet is None and sys.stdout.isatty() and not find_terminal_problem()
+
+
+def _print(options: argparse.Namespace, sketched: SketchedFleet) -> int:
+    out = None if options.parquet is None else Path(options.parquet)
+    try:
+        if out is not None:
+            write_atomically(out, encode_sketches(sketched.sketches))
+    except OutputError as error:
+        raise UsageError(f"--parquet: {error}") from error
+    document = build_fleet(compare_sketched(sketched), options.top, sketched.reused)
+    if options.json:
+        print_answer(document)
+    else:
+        # imports rich, which the screen and JSON do not need here
+        importlib.import_module("torchprof_fleet.command.text").print_fleet(document)
+    if out is not None:
+        print(clean(f"wrote {out}: {format_file_size(out.stat().st_size)}"), file=sys.stderr)
+    return 0
+
+
+def _sketch(
+    options: argparse.Namespace, traces: Sequence[ListedTrace], lost: Sequence[str], sketch_many: SketchMany
+) -> SketchedFleet:
+    try:
+        if options.parquet is not None:
+            check_target(Path(options.parquet))
+    except OutputError as error:
+        raise UsageError(f"--parquet: {error}") from error
+    show = _Progress()
+    try:
+        sketched = sketch_all(traces, sketch_many, not options.no_cache, show)
+    finally:
+        show.clear()
+    note_phase("sketched", ranks=len(sketched.sketches), reused=sketched.reused)
+    if not options.no_cache:
+        report_refused_cache()
+    if not sketched.sketches and lost:
+        raise UsageError(lost[0])
+    return SketchedFleet(sketched.sketches, (*lost, *sketched.lost), sketched.reused)
+
+
+def _choose_workers(options: argparse.Namespace) -> SketchMany:
+    if options.on is not None and options.jobs is not None:
+        raise UsageError("--jobs is for this machine, --on for the workers of a cluster: leave one out")
+    if options.on is not None:
+        return partial(sketch_on_cluster, address=options.on)
+    return partial(sketch_locally, jobs=count_cores())
+
+
+class _Progress:
+    """Shows how many ranks are sketched, on one line of stderr where it is a terminal."""
+
+    def __init__(self) -> None:
+        self._is_shown = False
+
+    def __call__(self, sketch: RankSketch | None, done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            self._is_shown = True
+            sys.stderr.write(f"\rsketched {done:,} of {total:,} ranks\x1b[K")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Clear the line."""
+        if self._is_shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

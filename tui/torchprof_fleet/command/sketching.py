@@ -1,0 +1,97 @@
+"""Sketch many traces: those with a stored sketch are read from the cache, the others sketched by whoever is asked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torchprof_fleet.analysis.rank_sketch import SKETCH_VERSION, RankSketch
+from torchprof_fleet.analysis.sketch_parquet import decode_sketches
+from torchprof_fleet.analysis.sketch_task import SketchResult
+from torchprof_fleet.command.sketch_pack import read_pack, store_pack
+from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.specs.address import ListedTrace
+from torchprof_tui.trace.storage.sketch_cache import find_sketch_path, read_sketch, store_sketch
+
+SketchMany = Callable[[Sequence[ListedTrace], Callable[[], bool]], Iterable[SketchResult]]
+"""Sketches traces and yields each result as it comes, in any order; ends early once the function returns True."""
+
+Report = Callable[[RankSketch | None, int, int], None]
+"""Called with each sketch, None for a file without, and with the number of files so far and of all."""
+
+
+def _ignore(sketch: RankSketch | None, done: int, total: int) -> None:
+    pass
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class SketchedFleet:
+    """The sketches by file, one line for each file without, and how many came from the cache."""
+
+    sketches: tuple[RankSketch, ...]
+    lost: tuple[str, ...]
+    reused: int
+
+
+def sketch_all(
+    traces: Sequence[ListedTrace],
+    sketch_many: SketchMany,
+    cache: bool = True,
+    report: Report = _ignore,
+    is_cancelled: Callable[[], bool] = _never,
+) -> SketchedFleet:
+    """Sketch all traces, or until it is cancelled. What is done when this is interrupted stays in the cache."""
+    paths = {trace.spec: find_sketch_path(trace.spec, trace.identity, SKETCH_VERSION) for trace in traces}
+    by_spec = {trace.spec: trace for trace in traces}
+    packed = read_pack(list(by_spec.values()), paths) if cache else {}
+    sketches: dict[str, RankSketch] = {}
+    for sketch in _read_stored(list(by_spec.values()), paths, packed) if cache else ():
+        sketches[sketch.file] = sketch
+        report(sketch, len(sketches), len(by_spec))
+    reused = len(sketches)
+    lost = {}
+    missing = [trace for trace in traces if trace.spec not in sketches]
+    for result in sketch_many(missing, is_cancelled) if missing else ():
+        made = _decode(by_spec[result.spec], result.data)
+        if made is None:
+            lost[result.spec] = result.reason or f"{result.spec}: its sketch was lost on the way"
+        else:
+            sketches[result.spec] = made
+            if cache:
+                store_sketch(paths[result.spec], result.data)
+        report(made, len(sketches) + len(lost), len(by_spec))
+    if cache and len(sketches) > len(packed):
+        store_pack(list(by_spec.values()), paths, sketches)
+    return SketchedFleet(
+        tuple(sketches[spec] for spec in sorted(sketches)), tuple(lost[spec] for spec in sorted(lost)), reused
+    )
+
+
+def _read_stored(
+    traces: Sequence[ListedTrace], paths: Mapping[str, Path | None], packed: Mapping[str, RankSketch]
+) -> Iterator[RankSketch]:
+    """Yield the sketches of a pack, then those that are stored in files of their own."""
+    yield from packed.values()
+    rest = [trace for trace in traces if trace.spec not in packed]
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:  # Parquet is decoded without Python's lock
+        stored = pool.map(lambda trace: _decode(trace, read_sketch(paths[trace.spec])), rest)
+        yield from (sketch for sketch in stored if sketch is not None)
+
+
+def _decode(trace: ListedTrace, data: bytes) -> RankSketch | None:
+    """Decode one sketch, named as the user named its file; None for none. A rank known from beside the file counts."""
+    if not data:
+        return None
+    try:
+        (sketch,) = decode_sketches(data)
+    except (TraceError, ValueError):
+        return None
+    rank = sketch.rank if sketch.rank >= 0 or trace.rank is None else trace.rank
+    return replace(sketch, file=trace.spec, rank=rank)

@@ -1,0 +1,43 @@
+"""The MCP tool of `fleet`: its arguments, and how it is answered."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from torchprof_fleet.answers import build_fleet
+from torchprof_fleet.command.comparison import compare_sources
+from torchprof_tui.answers.record import as_fields
+from torchprof_tui.commands.mcp.answers import Answerer, format_command
+from torchprof_tui.commands.mcp.bounded_text import clean_values, write_bounded
+from torchprof_tui.commands.mcp.compact_tables import pack_records
+from torchprof_tui.commands.mcp.questions import DEFAULT_ROWS, Question, RowLimit
+from torchprof_tui.commands.mcp.server import ToolEntry
+
+_LISTS = ("faults", "what_if", "slowest_ranks", "slowest_hosts", "slowest_steps")
+
+
+class FleetQuestion(Question, frozen=True, kw_only=True):
+    trace: Annotated[str, Meta(description="folder with the traces of all ranks of a job")]
+    limit: RowLimit = DEFAULT_ROWS
+
+
+def answer_fleet(answerer: Answerer, asked: FleetQuestion) -> str:
+    """Compare the ranks in a folder of the server."""
+    found = answerer.folders.find_trace(asked.trace)
+    report, kept = compare_sources([found.path])
+    command = format_command("fleet", [found.spec, f"--top={asked.limit}", "--json"])
+    fields = as_fields(build_fleet(report, asked.limit, kept))
+    del fields["schema"]
+    answer = {"command": command, **fields, **{name: pack_records(fields[name]) for name in _LISTS}}
+    return write_bounded(clean_values(answer), asked.max_tokens, "ask with a smaller limit or a larger max_tokens")
+
+
+TOOLS = {
+    "fleet": ToolEntry(
+        FleetQuestion,
+        answer_fleet,
+        "All ranks of a job compared: which host, GPU or rank is slow or late, and what the job would take without it.",
+    )
+}

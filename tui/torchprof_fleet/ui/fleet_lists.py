@@ -1,0 +1,242 @@
+"""The lists of the fleet screen as lines of text, each with the rank and the step that it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from rich.cells import cell_len
+
+from torchprof_fleet.analysis.comparison_rows import (
+    find_median,
+    list_host_rows,
+    list_rank_rows,
+    list_step_rows,
+    list_wait_rows,
+    list_what_if_rows,
+)
+from torchprof_fleet.analysis.report import FleetReport
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.ui.common.name_display import clean, truncate
+from torchprof_tui.ui.common.number_format import format_share
+from torchprof_tui.ui.common.painted_widget import DEFAULT_PALETTE
+from torchprof_tui.ui.common.text_panel import wrap_text
+
+UNKNOWN = "–"
+MAX_ROWS = 200
+"""Rows of a list."""
+
+MAX_REMOVED = 8
+"""Ranks, and hosts, without which the job is replayed: the first ones account for nearly all of the time."""
+
+NOTHING_FOUND = "Nothing stands out: no rank, host or step differs from the others by more than they vary."
+SLOW, FACTOR_CELLS = 1.05, 20
+
+
+class FleetList(Enum):
+    """The lists; the value is the title of the tab."""
+
+    FINDINGS = "findings"
+    RANKS = "ranks"
+    HOSTS = "hosts"
+    STEPS = "steps"
+    WAITS = "waits"
+    WHAT_IF = "what if"
+    SPEED = "speed"
+
+
+@dataclass(frozen=True, slots=True)
+class ListRow:
+    """A line. `ranks`: indexes, () for none; `step`: index, None for none; `is_first`: of its item."""
+
+    text: str
+    ranks: tuple[int, ...] = ()
+    step: int | None = None
+    is_first: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ListContent:
+    """A header and rows."""
+
+    header: str
+    rows: tuple[ListRow, ...]
+
+
+def build_list(report: FleetReport, which: FleetList, width: int, members: Sequence[int]) -> ListContent:
+    """Build a list for a width; `members`: the ranks (indexes) under the cursor, for their speed."""
+    if which is FleetList.FINDINGS:
+        return _build_findings(report, width)
+    if which is FleetList.SPEED:
+        return _build_speed(report, members, width)
+    return _BUILDERS[which](report)
+
+
+def _build_findings(report: FleetReport, width: int) -> ListContent:
+    steps = {int(number): index for index, number in enumerate(report.fleet.steps.tolist())}
+    rows: list[ListRow] = []
+    for finding in report.findings:
+        removed = report.remove(finding.ranks)
+        saved = "" if removed is None else f"; without it the job takes {removed.saved_share:.1%} less"
+        step = None if finding.step is None else steps.get(finding.step)
+        lines = [*_wrap(f"● {finding.text}{saved}", width - 2, "  "), *_wrap(f"  {finding.action}", width - 2, "  ")]
+        rows += [ListRow(line, finding.ranks, step, not at) for at, line in enumerate(lines)]
+    for line in report.lost:
+        rows += [ListRow(part, (), None, not at) for at, part in enumerate(_wrap(f"left out: {line}", width - 2, "  "))]
+    if not report.findings:
+        rows = [ListRow(line) for line in _wrap(NOTHING_FOUND, width - 2, "")] + rows
+    count = len(report.findings)
+    return ListContent(f"{count} finding{'' if count == 1 else 's'}, slow machines first", tuple(rows))
+
+
+def _wrap(text: str, width: int, indent: str) -> list[str]:
+    lines = wrap_text(clean(text), max(width, 10), DEFAULT_PALETTE.text, indent)
+    return ["".join(part for part, _ in line) for line in lines]
+
+
+def _build_ranks(report: FleetReport) -> ListContent:
+    fleet = report.fleet
+    rows = list_rank_rows(report, MAX_ROWS)
+    cells = [
+        (
+            *(str(fleet.ranks[row.index]), format_share(row.late_share), format_factor(row.gpu_factor)),
+            *(format_factor(row.cpu_factor), format_duration(row.step_time), str(row.waited_for)),
+            *(format_duration(row.delay), fleet.hosts[row.index] or UNKNOWN, fleet.sketches[row.index].regime),
+        )
+        for row in rows
+    ]
+    titles = ("rank", "late", "GPU", "CPU", "step", "last in", "others waited", "host", "its own verdict")
+    return _make_table(titles, cells, [((row.index,), None) for row in rows], 2)
+
+
+def _build_hosts(report: FleetReport) -> ListContent:
+    rows = list_host_rows(report, MAX_ROWS)
+    cells = [
+        (
+            *(format_share(row.late_share), format_factor(row.gpu_factor), format_factor(row.cpu_factor)),
+            *(str(len(row.ranks)), row.host),
+        )
+        for row in rows
+    ]
+    return _make_table(("late", "GPU", "CPU", "ranks", "host"), cells, [(row.ranks, None) for row in rows], 1)
+
+
+def _build_steps(report: FleetReport) -> ListContent:
+    fleet = report.fleet
+    rows = list_step_rows(report, MAX_ROWS)
+    cells = [
+        (
+            "all" if fleet.steps[row.step] < 0 else str(fleet.steps[row.step]),
+            format_duration(row.median),
+            format_duration(row.longest),
+            UNKNOWN if row.busy_share is None else format_share(row.busy_share),
+            UNKNOWN if row.exposed_share is None else format_share(row.exposed_share),
+            UNKNOWN if row.cause is None else str(fleet.ranks[row.cause.rank]),
+            UNKNOWN if row.cause is None else format_duration(row.cause.delay),
+        )
+        for row in rows
+    ]
+    titles = ("step", "median", "longest", "GPU busy", "exposed", "waited for rank", "others waited")
+    targets = [(() if row.cause is None else (row.cause.rank,), row.step) for row in rows]
+    return _make_table(titles, cells, targets, 0)
+
+
+def _build_waits(report: FleetReport) -> ListContent:
+    fleet = report.fleet
+    rows = list_wait_rows(report, MAX_ROWS)
+    cells = [
+        (
+            *(str(fleet.ranks[row.waited_for.rank]), str(row.waited_for.collectives)),
+            *(format_duration(row.waited_for.delay), format_duration(row.waited_for.waited)),
+            *(f"{row.waiting:,}", f"{fleet.label_rank(row.longest_rank)}: {format_duration(row.longest)}"),
+        )
+        for row in rows
+    ]
+    titles = ("rank", "last in", "median rank waited", "all waited", "waiting", "longest of all")
+    return _make_table(titles, cells, [((row.waited_for.rank,), None) for row in rows], 1)
+
+
+def _build_what_if(report: FleetReport) -> ListContent:
+    rows = list_what_if_rows(report, MAX_REMOVED)
+    now = report.fleet.step_time
+    cells = [
+        (format_duration(row.step_time), format_share(row.saved_share), f"without {row.label}")
+        for row in sorted(rows, key=lambda each: -each.saved_share)
+    ]
+    targets = [(row.ranks, None) for row in sorted(rows, key=lambda each: -each.saved_share)]
+    content = _make_table(("step then", "less", f"now {format_duration(now)}"), cells, targets, 1)
+    return (
+        content if rows else ListContent("no collectives are matched, so the step time without a rank is unknown", ())
+    )
+
+
+def _build_speed(report: FleetReport, members: Sequence[int], width: int) -> ListContent:
+    """Build the list of kernels and ops that are slower on these ranks than on the median rank."""
+    fleet, checker = report.fleet, report.checker
+    hosts = {fleet.hosts[index] for index in members}
+    who = fleet.label_rank(members[0]) if len(members) == 1 else f"{len(members):,} ranks"
+    who = f"host {hosts.pop()}" if len(members) > 1 and len(hosts) == 1 and "" not in hosts else who
+    rows = [ListRow(line) for line in _wrap(_judge_speed(report, members, who), width - 2, "")]
+    for title, speed in (("GPU", checker.gpu), ("CPU", checker.cpu)):
+        names = speed.rank_names(members)
+        if not names:
+            rows.append(ListRow(f"{title}: nothing that nearly all ranks ran often enough to compare"))
+        for name, ratio in names:
+            # half a bar is as fast as the median rank
+            bar = "▬" * min(round(ratio * FACTOR_CELLS / 2), FACTOR_CELLS)
+            end = "+" if ratio * FACTOR_CELLS / 2 > FACTOR_CELLS + 0.5 else " "
+            mark = "▲" if ratio >= SLOW else " "
+            line = f"{title} {ratio:6.2f} × {mark} {bar.ljust(FACTOR_CELLS)}{end} {clean(name)}"
+            rows.append(ListRow(truncate(line, max(width - 2, 10))))
+    return ListContent(
+        truncate(f"{who}: time of the same work against the median rank", max(width - 2, 10)), tuple(rows)
+    )
+
+
+def _judge_speed(report: FleetReport, members: Sequence[int], who: str) -> str:
+    """Judge whether these ranks have a slow GPU or a slow CPU, as the findings do."""
+    checker, texts, slow = report.checker, [], []
+    for title, speed, is_slow in (("GPU", checker.gpu, checker.slow_gpus), ("CPU", checker.cpu, checker.slow_cpus)):
+        factor = find_median(speed.factor[list(members)])
+        if factor is not None:
+            texts.append(f"its {title} takes {format_factor(factor)} the time of the median rank")
+        if is_slow[list(members)].mean() > 0.5:
+            slow.append(f"slow {title}")
+    if not texts:
+        return f"{who}: unknown, too few of the same kernels and ops"
+    return f"{', '.join(texts)}: {' and '.join(slow) or 'as fast as the others vary'}"
+
+
+def format_factor(factor: float | None) -> str:
+    return UNKNOWN if factor is None else f"{factor:.2f} ×"
+
+
+def _make_table(
+    titles: Sequence[str],
+    cells: Sequence[tuple[str, ...]],
+    targets: Sequence[tuple[tuple[int, ...], int | None]],
+    left: int,
+) -> ListContent:
+    """Make a table: columns to the right, the last `left` of them to the left."""
+    safe = [tuple(map(clean, row)) for row in cells]
+    widths = [max(map(cell_len, column)) for column in zip(titles, *safe, strict=True)]
+
+    def join(row: Sequence[str]) -> str:
+        parts = []
+        for at, (cell, size) in enumerate(zip(row, widths, strict=True)):
+            blank = " " * (size - cell_len(cell))
+            parts.append(cell + blank if at >= len(widths) - left else blank + cell)
+        return "  ".join(parts).rstrip()
+
+    rows = [ListRow(join(row), ranks, step) for row, (ranks, step) in zip(safe, targets, strict=True)]
+    return ListContent(join(titles), tuple(rows))
+
+
+_BUILDERS = {
+    FleetList.RANKS: _build_ranks,
+    FleetList.HOSTS: _build_hosts,
+    FleetList.STEPS: _build_steps,
+    FleetList.WAITS: _build_waits,
+    FleetList.WHAT_IF: _build_what_if,
+}
