@@ -13,8 +13,11 @@ SAID = {
     "deepseek_train": ["compute-bound", "46 % collectives (96 % hidden behind compute, 32.6 ms of them wait"],
     # No kernel's name says what it computes; copies are dma_request.
     "mtia_inference_rank_0": ["compute-bound", "(56 % merge)", "measure merge alone"],
+    # aten::uniform_ 656 ms and aten::normal_ 180 ms before the first kernel; 60 replays are the last 42 ms.
+    "geng": ["(aten::uniform_ 656.0 ms, aten::normal_ 179.5 ms), before its first kernel: set-up was recorded"],
 }
 NEVER_SAID = {
+    "geng": ["dispatch and launch"],
     "mtia_inference_rank_0": ["CUDA", "no problem"],
 }
 

@@ -132,6 +132,7 @@ _COMMON_NAMES = {
     "exposed_communication": "busy",
     "unknown_edge": "unknown",
     "ops": "dispatch",
+    "cpu_compute": "dispatch",  # the reading does not tell what an op does without a launch
 }
 
 

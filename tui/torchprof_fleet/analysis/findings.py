@@ -145,6 +145,7 @@ _OWN_CAUSES = (
     IdleCause.INPUT,
     IdleCause.SYNC,
     IdleCause.COLD_CALL,
+    IdleCause.CPU_COMPUTE,
     IdleCause.DISPATCH,
     IdleCause.LAUNCH,
     IdleCause.HOST,

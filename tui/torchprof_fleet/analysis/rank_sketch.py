@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torchprof_tui.trace.core.arrays import I32, I64
 
-SKETCH_VERSION = 2
+SKETCH_VERSION = 3
 """Version of the record and of its Parquet schema: a stored sketch of another version is made again."""
 
 WHOLE_TRACE = -1

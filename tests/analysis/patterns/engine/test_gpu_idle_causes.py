@@ -33,7 +33,11 @@ LOADER = annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__
     ("entries", "pieces"),
     [
         # The op of the launch begins at 280, its call takes 282 to 286, the work starts at 300.
-        (two_kernels(cpu("aten::mm", 90, 185)), {"dispatch": 177, "launch": 4, "queued": 14, "host_code": 5}),
+        (two_kernels(cpu("aten::view", 90, 185)), {"dispatch": 177, "launch": 4, "queued": 14, "host_code": 5}),
+        (two_kernels(cpu("aten::mm", 90, 185)), {"cpu_compute": 175, "dispatch": 2, "launch": 4, "queued": 14,
+                                                 "host_code": 5}),
+        (two_kernels(cpu("aten::mm", 90, 185), runtime("cudaMalloc", 120, 100, 7)),
+         {"dispatch": 177, "launch": 4, "queued": 14, "host_code": 5}),
         (two_kernels(), {"host_code": 180, "dispatch": 2, "launch": 4, "queued": 14}),
         (two_kernels(LOADER), {"input": 170, "host_code": 10, "dispatch": 2, "launch": 4, "queued": 14}),
         (
@@ -90,7 +94,7 @@ def test_a_collective_that_starts_late_is_communication() -> None:
 
 
 def test_the_profilers_part_of_a_gap_is_cut_out() -> None:
-    gap_trace = trace(*two_kernels(cpu("aten::mm", 90, 192), overhead("Activity Buffer Request", 150, 50)))
+    gap_trace = trace(*two_kernels(cpu("aten::view", 90, 192), overhead("Activity Buffer Request", 150, 50)))
     gaps = Checker(gap_trace).find_gaps(90 * US, 310 * US)
     assert gaps.start.tolist() == [100 * US, 150 * US, 200 * US]
     assert [IdleCause(int(cause)) for cause in gaps.cause] == [
@@ -112,7 +116,7 @@ def test_a_gap_ends_with_work_of_its_own_device() -> None:
 
 
 def test_loading_a_module_is_a_cold_call_and_not_the_profilers_work() -> None:
-    gap_trace = trace(*two_kernels(cpu("aten::mm", 90, 192), overhead("Lazy Function Loading", 150, 50)))
+    gap_trace = trace(*two_kernels(cpu("aten::view", 90, 192), overhead("Lazy Function Loading", 150, 50)))
     gaps = Checker(gap_trace).find_gaps(90 * US, 310 * US)
     assert gaps.start.tolist() == [100 * US]
     assert gaps.time_by_cause()[IdleCause.COLD_CALL] == 50 * US

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.helpers.pattern_traces import check_pattern
 from tests.helpers.trace_builder import Entry, annotation, cpu, flow, kernel, runtime, step, trace
+from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
 
 LOADER = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
@@ -86,3 +87,55 @@ def test_many_calls_are_an_optimizers_only_inside_its_steps() -> None:
     )
     for owner in (None, "forward"):
         assert "optim" not in check("call-count", *many_calls(owner)).remedy.code
+
+
+def uncached_steps(vendor: str, lengths: list[float]) -> list[Entry]:
+    """Steps of 40 ops; each allocates from the driver, launches, and frees, in calls of this many µs."""
+    entries, at = [], 0.0
+    for number, length in enumerate(lengths):
+        begin = at
+        for k in range(40):
+            corr = 1000 * number + 10 * k
+            entries += [
+                cpu("aten::mm", at, 2 * length + 20),
+                runtime(f"{vendor}Malloc", at + 1, length, corr + 1),
+                runtime(f"{vendor}LaunchKernel", at + length + 2, 5, corr),
+                flow("s", "ac2g", corr, at + length + 2),
+                flow("f", "ac2g", corr, at + length + 9, thread=7, pid=0),
+                kernel("k", at + length + 9, 5, corr),
+                runtime(f"{vendor}Free", at + length + 10, length, corr + 2),
+            ]
+            at += 2 * length + 25
+        entries.append(step(number + 1, begin, at - begin))
+    return entries
+
+
+def test_memory_that_is_allocated_and_freed_op_by_op_is_not_cached() -> None:
+    for vendor, variable in (("hip", "PYTORCH_NO_HIP_MEMORY_CACHING"), ("cuda", "PYTORCH_NO_CUDA_MEMORY_CACHING")):
+        made = trace(*uncached_steps(vendor, [100, 100, 3000, 3000, 3000]))
+        findings = Checker(made).check()
+        verdict = Checker(made).decide_verdict(findings=findings)
+        assert "not warmed up" not in verdict.first
+        assert "the caching allocator is off, or memory is short" in verdict.first
+        by_id = {finding.id: finding for finding in findings}
+        assert by_id["alloc-in-step"].remedy.code == f"unset {variable}"
+        assert by_id["cold-call"].state is State.ABSENT
+        assert by_id["not-warmed-up"].state is State.ABSENT
+
+
+def test_a_cache_that_is_emptied_frees_in_a_row() -> None:
+    entries: list[Entry] = []
+    for number, at in enumerate((0.0, 9000.0, 18000.0, 27000.0)):
+        entries += [step(number + 1, at, 8900), cpu("aten::mm", at, 5)]
+        entries += [runtime("cudaFree", at + 10 + 100 * k, 90, 100 * number + k) for k in range(30)]
+        entries += [runtime("cudaMalloc", at + 4000 + 100 * k, 90, 500 + 100 * number + k) for k in range(30)]
+    assert "unset" not in check("alloc-in-step", *entries).remedy.code
+
+
+def test_a_call_that_takes_as_long_whenever_it_is_made_is_not_cold() -> None:
+    """MTIA numbers the threads in the names of the calls that run a model."""
+    entries = [
+        runtime(f"predictor_executor::run gif_thread_id:{1400 + n % 4}", 20_000.0 * n, 14_000, n) for n in range(8)
+    ]
+    entries += [kernel("merge", 20_000.0 * n + 14_000, 100, n) for n in range(8)]
+    assert check("cold-call", *entries).state is State.ABSENT

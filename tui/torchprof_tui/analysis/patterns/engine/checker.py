@@ -32,6 +32,7 @@ from torchprof_tui.analysis.patterns.rules import (
     conversions,
     cpu_contention,
     cpu_lane,
+    cpu_work,
     decode_graphs,
     decode_tokens,
     dispatch_chain,
@@ -68,7 +69,7 @@ _RULE_MODULES = (
     *(communication, gpu_waits, throughput, conversions),
     *(warmup, profiler_cost, serving, decode_graphs, decode_tokens, serving_schedule, graphs),
     *(moe, optimizer, op_loop, host_pauses),
-    *(slow_host, attention_layout, clocks, fsdp, npu, host_code, cpu_contention),
+    *(slow_host, attention_layout, clocks, fsdp, npu, host_code, cpu_contention, cpu_work),
     *(memory,),
 )
 """Importing these modules registers their patterns. Several share a section: this is the order within it."""

@@ -19,6 +19,7 @@ class DeviceTimeShares:
         IdleCause.DISPATCH,
         IdleCause.LAUNCH,
         IdleCause.COLD_CALL,
+        IdleCause.CPU_COMPUTE,
         IdleCause.HOST,
         IdleCause.SYNC,
     )

@@ -33,6 +33,7 @@ _ACTIVITY_CAUSES = (
     IdleCause.SYNC,
     IdleCause.COMMUNICATION,
     IdleCause.COLD_CALL,
+    IdleCause.CPU_COMPUTE,
     IdleCause.DISPATCH,
 )
 """The causes of `ThreadActivity.all`, in its order."""

@@ -1,4 +1,4 @@
-"""What the launching threads did, as sets of time: input, blocking calls, collectives, cold calls, dispatch.
+"""What the launching threads did, as sets of time: input, blocking calls, collectives, cold calls, CPU work, dispatch.
 
 Idle time of a GPU is attributed to what the thread did that launched the next piece of work. Where that thread was
 outside any op, the other launching threads count: autograd runs the backward pass on a thread of its own.
@@ -6,6 +6,7 @@ outside any op, the other launching threads count: autograd runs the backward pa
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,10 +14,11 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
-from torchprof_tui.trace.core.arrays import F64, I32, I64, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
 OP_COMPILATION_REGEX = r"(AscendCL@)?(aclopCompile|opCompile)"
@@ -25,9 +27,20 @@ OP_COMPILATION_REGEX = r"(AscendCL@)?(aclopCompile|opCompile)"
 DATA_LOADER_REGEX = r"enumerate\(DataLoader\)#|.*DataLoader.*__next__"
 COMMUNICATION_REGEX = r"nccl:|c10d::|record_param_comms|_c10d_functional::|gloo:"
 
+_NO_COMPUTATION_REGEX = (
+    r"aten::(new_)?empty|aten::(detach|t|transpose|permute|view\w*|_\w*view|reshape|expand\w*|as_strided|slice|select|narrow"
+    r"|(un)?flatten|split\w*|chunk|unbind|(un)?squeeze|alias|item|_local_scalar_dense|resize|set|lift_fresh)_?$"
+)
+"""Ops that allocate, or only make a view: if one is long, it was held up."""
+
 MAX_THREADS = 8
 """Launching threads that are told apart, those with most launches; the others count as one."""
 
+ALLOCATION_CALL_REGEX = r"(cuda|hip)(Malloc|Free)$|cuMem(Alloc|Free)(_v2)?$|cuMem(Create|Release|Map|Unmap)$"
+"""Calls that allocate memory from the driver or free it; pool allocations (…Async) are cheap."""
+
+_LOADING_CALL = re.compile(rf"{ALLOCATION_CALL_REGEX}|(cuda|hip|cu)(Module|Library|Host(Alloc|Register))")
+_MIN_CALLS = 3
 _FIRST_CALL_RATIO = 5
 """A cold call takes at least this many times the median of its name: a call that is always slow is not cold."""
 
@@ -40,11 +53,12 @@ class ThreadActivity:
     sync: Intervals
     communication: Intervals
     cold_call: Intervals
+    cpu_compute: Intervals
     dispatch: Intervals
 
     @property
-    def all(self) -> tuple[Intervals, Intervals, Intervals, Intervals, Intervals]:
-        return self.input, self.sync, self.communication, self.cold_call, self.dispatch
+    def all(self) -> tuple[Intervals, ...]:
+        return self.input, self.sync, self.communication, self.cold_call, self.cpu_compute, self.dispatch
 
 
 class HostActivities:
@@ -83,14 +97,16 @@ class HostActivities:
     def input_waits(self) -> EventTable:
         """Times in which the program waited for input: its data loader calls.
 
-        Without recorded loader calls: from a step's start to its first op or runtime call, if that is long (as rows of
-        the steps).
+        Without recorded loader calls: from a step's start to its first op or runtime call, if that is long in most
+        steps (as rows of the steps). In a few of them it is a pause, which has many causes.
         """
         if len(self.loader_calls):
             return self.loader_calls
         tables, steps = self.tables, self.tables.steps
         wait_end = np.minimum(_find_next_activity(tables, steps.start), steps.end)
         is_long = wait_end - steps.start >= thresholds.INPUT_WITHOUT_LOADER_MIN.value
+        if is_long.sum() < thresholds.INPUT_STEPS_SHARE.value * len(steps):
+            is_long[:] = False
         names = np.asarray(tables.trace.name[steps.row])
         return EventTable(steps.row[is_long], steps.start[is_long], wait_end[is_long], names[is_long])
 
@@ -108,13 +124,7 @@ class HostActivities:
         is_wait = np.zeros(len(tables.trace), dtype=np.bool_)
         is_wait[waits] = True
         is_long &= ~is_wait[calls.row]
-        if is_long.any():
-            medians = _median_by_name(calls, sorted_unique(calls.name[is_long]))
-            counts = np.bincount(calls.name, minlength=len(tables.trace.names))
-            usual = medians[calls.name[is_long]]
-            is_rare = counts[calls.name[is_long]] < 3  # two calls: nothing says which of them is usual
-            is_cold = is_rare | (calls.duration[is_long] >= _FIRST_CALL_RATIO * usual)
-            is_long[is_long] = is_cold
+        is_long[is_long] = mark_first_calls(tables, calls.select(is_long))
         compiling = tables.match_names(OP_COMPILATION_REGEX, Kind.RUNTIME).row
         return tables.event_table(sorted_unique(np.concatenate([calls.row[is_long], tables.loading.row, compiling])))
 
@@ -143,6 +153,33 @@ class HostActivities:
         return union(np.concatenate(starts), np.concatenate(ends)) if starts else NO_INTERVALS
 
     @cached_property
+    def cpu_ops(self) -> EventTable:
+        """Long ops of launching threads that launch nothing and make no runtime call: they compute on the CPU.
+
+        Only on threads that make such calls: where these were not recorded, an op may have launched anything. Not while
+        torch.compile traces code, which calls ops on tensors without data.
+        """
+        tables, trace = self.tables, self.tables.trace
+        ops, calls = tables.launching_thread_ops, tables.launching_thread_calls
+        is_long = ops.duration >= thresholds.CPU_OP_MIN.value
+        is_long &= tables.is_dispatcher_op[ops.row] & ~tables.has_work[ops.row]
+        is_long &= ~tables.mark_ops(_NO_COMPUTATION_REGEX)[ops.row]
+        compiling = tables.match_names(COMPILE_WORK_REGEX)
+        ops = ops.select(np.flatnonzero(is_long))
+        times = union(compiling.start, compiling.end)
+        ops = ops.select(times.measure_before(ops.end) == times.measure_before(ops.start))
+        lanes = np.asarray(trace.lane[ops.row])
+        has_call = np.ones(len(ops), dtype=np.bool_)
+        for lane in sorted_unique(lanes).tolist():
+            of_lane = lanes == lane
+            first, last = calls.row.searchsorted((trace.lanes[lane].first, trace.lanes[lane].last)).tolist()
+            if last == first:
+                continue
+            start = calls.start[first:last]  # in order within a lane
+            has_call[of_lane] = start.searchsorted(ops.start[of_lane]) < start.searchsorted(ops.end[of_lane])
+        return ops.select(~has_call)
+
+    @cached_property
     def busiest_lane(self) -> int:
         """The lane with most launches, 0 without any."""
         launch = self.tables.work.launch[self.tables.work.launch >= 0]
@@ -164,7 +201,7 @@ class HostActivities:
             number_of_lane[lanes_of_group] = number
         if not own:
             nothing = NO_INTERVALS
-            return number_of_lane, [ThreadActivity(nothing, nothing, nothing, nothing, nothing)]
+            return number_of_lane, [ThreadActivity(*(nothing,) * 6)]
         return number_of_lane, [_add_other_threads(own, number) for number in range(len(own))]
 
     def _measure_lanes(self, lanes: I64) -> ThreadActivity:
@@ -197,7 +234,10 @@ class HostActivities:
         dispatch_time = union(dispatch.start, dispatch.end)
         communication_time = take_events(tables.match_names(COMMUNICATION_REGEX))
         cold_time = take_remaining(cold | (self.cold_ops & dispatch_time))
-        return ThreadActivity(input_time, sync_time, communication_time, cold_time, take_remaining(dispatch_time))
+        cpu_time = take_events(self.cpu_ops)
+        return ThreadActivity(
+            input_time, sync_time, communication_time, cold_time, cpu_time, take_remaining(dispatch_time)
+        )
 
     @cached_property
     def _outermost_activity(self) -> EventTable:
@@ -252,12 +292,36 @@ def _find_next_activity(tables: TraceTables, times: I64) -> I64:
     return found
 
 
-def _median_by_name(table: EventTable, names: I32) -> F64:
-    """Return the median duration (ns) of the events of each of these names, by name number; 0 elsewhere."""
-    medians = np.zeros(int(table.name.max()) + 1, dtype=np.float64)
-    for name in np.asarray(names).tolist():
-        medians[name] = float(np.median(table.duration[table.name == name]))
-    return medians
+_FINAL_NUMBER = re.compile(r"\d+$")
+"""A number that only says which thread, or which time, made a call."""
+
+
+def mark_first_calls(tables: TraceTables, long_calls: EventTable) -> Bool:
+    """Mark the long calls that may be long because something happens for the first time: bool[k].
+
+    Not so where each step makes as many such calls; of calls of the driver's allocator, as many of any length. Nor
+    where the name's median is as long until late in the recording, unless it loads or allocates, which always does.
+    """
+    names, calls, steps, middle = tables.trace.names, tables.calls, tables.steps, sum(tables.window) // 2
+    is_first = np.ones(len(long_calls), dtype=np.bool_)
+    stem_of = {number: _FINAL_NUMBER.sub("", names[number]) for number in sorted_unique(calls.name).tolist()}
+    numbers_of: dict[str, list[int]] = {}
+    for number, stem in stem_of.items():
+        numbers_of.setdefault(stem, []).append(number)
+    for stem in {stem_of[number] for number in sorted_unique(long_calls.name).tolist()}:
+        of_stem = np.isin(long_calls.name, numbers_of[stem])
+        every = calls.select(np.isin(calls.name, numbers_of[stem]))
+        if len(every) < _MIN_CALLS:  # two calls: nothing says which of them is usual
+            continue
+        counted = every if re.match(ALLOCATION_CALL_REGEX, stem) else long_calls.select(of_stem)
+        if every.start.max() > middle and not _LOADING_CALL.match(stem):
+            is_first[of_stem] = long_calls.duration[of_stem] >= _FIRST_CALL_RATIO * float(np.median(every.duration))
+        if len(steps) >= thresholds.WARMING_MIN_STEPS.value:
+            index = steps.index_at(counted.start)
+            per_step = np.bincount(index[index >= 0], minlength=len(steps))
+            if per_step.min() > 0 and per_step.min() >= thresholds.RECURRING_RATE.value * per_step.max():
+                is_first[of_stem] = False
+    return is_first
 
 
 def _own_time(tables: TraceTables, row: int) -> Intervals:

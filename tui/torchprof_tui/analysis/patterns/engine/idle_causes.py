@@ -19,6 +19,7 @@ class IdleCause(IntEnum):
     QUEUED = 8
     UNKNOWN = 9
     LEAD_IN = 10
+    CPU_COMPUTE = 11
 
     @property
     def id(self) -> str:
@@ -46,9 +47,11 @@ _IDS = {
     IdleCause.QUEUED: "queued",
     IdleCause.UNKNOWN: "unknown",
     IdleCause.LEAD_IN: "unknown_edge",
+    IdleCause.CPU_COMPUTE: "cpu_compute",
 }
 _LABELS = {cause: name.replace("_", " ") for cause, name in _IDS.items()} | {
-    IdleCause.LEAD_IN: "unknown, start of recording"
+    IdleCause.LEAD_IN: "unknown, start of recording",
+    IdleCause.CPU_COMPUTE: "CPU compute",
 }
 _EXPLANATIONS = {
     IdleCause.PROFILER: "profiler overhead; without the profiler there is no such gap",
@@ -63,4 +66,5 @@ _EXPLANATIONS = {
     IdleCause.QUEUED: "the launch call had returned; the GPU, the driver or another stream delayed the work",
     IdleCause.UNKNOWN: "the launch of the next GPU work is unknown, or no work follows",
     IdleCause.LEAD_IN: "at the start of the recording; GPU work launched before it may still have run",
+    IdleCause.CPU_COMPUTE: "the CPU was inside an op that computes on the CPU and launches nothing",
 }

@@ -23,6 +23,7 @@ MAX_GAPS = 50
 _CAUSES_ON_THREAD = (
     IdleCause.HOST,
     IdleCause.DISPATCH,
+    IdleCause.CPU_COMPUTE,
     IdleCause.SYNC,
     IdleCause.INPUT,
     IdleCause.COMMUNICATION,

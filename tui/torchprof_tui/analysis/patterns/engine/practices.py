@@ -26,6 +26,7 @@ OPTIMIZER_NAME_REGEX = r"Optimizer\.step#(\w+)\.step"
 _BACKWARD_REGEX = r"autograd::engine::evaluate_function|\w+Backward\d*$|CompiledFunctionBackward"
 COMPILE_WORK_REGEX = r".*\(dynamo_timed\)|_compile\.compile_inner|entire_frame_compile|.*compile_id=\d+/\d+"
 """Compilation itself: dynamo's timed phases, and the annotations that it records since torch 2.8."""
+DATA_DEPENDENT_REGEX = r"aten::(nonzero|masked_select|_?unique(_dim|2|_consecutive)?)$"
 _COMPILED_REGEX = r"Torch-Compiled Region|## Call CompiledFxGraph |CompiledFunction"
 _WORKER_REGEX = r".*_MultiProcessingDataLoaderIter"
 _PINNED_REGEX = r"Memcpy HtoD.*Pinned|aten::_?pin_memory$"
@@ -68,6 +69,15 @@ class Practices:
     def uses_compile(self) -> bool:
         """Whether `torch.compile` made any of the code."""
         return self.has_name(_COMPILED_REGEX)
+
+    @cached_property
+    def data_dependent_op(self) -> str:
+        """The op with the most runs on the GPU whose result has a size that the CPU must read; "" for none."""
+        ops = self._tables.match_names(DATA_DEPENDENT_REGEX, Kind.OP)
+        ops = ops.select(self._tables.has_work[ops.row])
+        if len(ops) < max(len(self._tables.steps), 1):
+            return ""
+        return self._tables.trace.names[int(np.bincount(ops.name).argmax())]
 
     @cached_property
     def uses_workers(self) -> bool:

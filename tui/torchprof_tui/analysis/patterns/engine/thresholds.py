@@ -59,6 +59,12 @@ OTHER_KERNELS_SHARE = _threshold(
 UNKNOWN_WORK_SHARE = _threshold(
     "GPU time of undecoded kernels", 0.20, "share", "below it, unknown collectives cannot be what limits the program"
 )
+CPU_OP_MIN = _threshold(
+    "op that computes on the CPU", 100 * _US, "ns", "an op that launches nothing and only makes a view takes some µs"
+)
+CPU_WORK_SHARE = _threshold(
+    "idle while ops compute on the CPU", 0.03, "share", "less is what any program prepares between its steps"
+)
 CALLS_PER_STEP = _threshold(
     "calls in a step", 100, "calls", "a model has dozens of layers, and one call per layer is normal"
 )
@@ -124,6 +130,18 @@ INPUT_SHARE = _threshold(
 )
 HOST_CODE_SHARE = _threshold(
     "code outside any op", 0.10, "share", "the Python between the ops of a plain loop takes some percent"
+)
+RECURRING_RATE = _threshold(
+    "fewest calls in a step over most", 0.5, "share", "what is loaded or created once does not come again in each step"
+)
+ALLOCATOR_OFF_CALLS = _threshold(
+    "allocations from the driver in a step", 20, "calls", "a caching allocator asks for a few large segments"
+)
+ALLOCATOR_OFF_TURNS = _threshold(
+    "changes between allocating and freeing, over calls", 0.2, "share", "a cache that is emptied is freed at one place"
+)
+INPUT_STEPS_SHARE = _threshold(
+    "steps that wait before their first op", 0.5, "share", "input is read in each step; a pause comes now and then"
 )
 INPUT_WITHOUT_LOADER_MIN = _threshold(
     "no op at a step's start",

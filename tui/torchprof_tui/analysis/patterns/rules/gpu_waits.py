@@ -10,7 +10,7 @@ from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
-from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
+from torchprof_tui.analysis.patterns.engine.host_activity import ALLOCATION_CALL_REGEX, DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, find_owner_ops, mark_matches
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
@@ -48,8 +48,6 @@ from torchprof_tui.trace.model.event_kind import Kind
 
 PAGEABLE_COPY_REGEX = r"(Memcpy (HtoD|DtoH)|CopyHostToDevice|CopyDeviceToHost).*Pageable"
 PINNED_COPY_REGEX = r"(Memcpy (HtoD|DtoH)).*Pinned"
-ALLOCATION_CALL_REGEX = r"(cuda|hip)(Malloc|Free)$|cuMem(Alloc|Free)(_v2)?$|cuMem(Create|Release|Map|Unmap)$"
-"""Calls that allocate memory from the driver or free it; pool allocations (…Async) are cheap."""
 
 
 @register_pattern(

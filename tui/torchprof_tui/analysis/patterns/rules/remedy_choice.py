@@ -10,10 +10,14 @@ import re
 
 import numpy as np
 
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.device_time import DeviceTimeShares
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Remedy
 from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX, OPTIMIZER_STEP_REGEX, OptimizerKind
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.patterns.rules.cpu_work import measure_cpu_work
 from torchprof_tui.analysis.patterns.rules.moe import find_experts
 from torchprof_tui.analysis.patterns.rules.optimizer import FUSED_OPTIMIZERS, choose_optimizer_remedy
 from torchprof_tui.analysis.patterns.rules.serving import find_token_loop
@@ -30,6 +34,7 @@ _MASK_OPS = (
 )
 _COPY_OPS = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu")
 _UNSCALE_REGEX = r"aten::_amp_foreach_non_finite_check_and_unscale_$"
+_RECURRENCE_REGEX = r"aten::(lstm|gru|rnn_tanh|rnn_relu|_cudnn_rnn|miopen_rnn)"
 _TO_HOST = re.compile(r"DtoH|Device ?(->|To) ?Host")
 
 _DECODE = Remedy(
@@ -251,6 +256,10 @@ def choose_cpu_input_remedy(view: ScopeView) -> Remedy:
 def choose_tiny_kernel_remedy(view: ScopeView, owner_name: str) -> Remedy:
     """Choose by the owner: an optimizer step has a fused form, other ops are compiled or captured."""
     practices = view.tables.practices
+    if re.match(_RECURRENCE_REGEX, owner_name):
+        return Remedy(
+            "the library launches the kernels of a recurrence one by one, compiled or not: use a larger batch"
+        )
     if owner_name.startswith("Optimizer.step#"):
         return choose_optimizer_remedy(owner_name, practices.optimizer_kind)
     if practices.is_inference and len(view.tables.compute_once(find_token_loop)) and not practices.uses_cuda_graphs:
@@ -278,6 +287,31 @@ def choose_call_count_remedy(view: ScopeView, calls: EventTable) -> Remedy | Non
     return choose_overhead_remedy(view)
 
 
+def choose_cpu_remedy(view: ScopeView) -> Remedy | None:
+    """Choose for a GPU that waits for the CPU by what the CPU does most; if that is launching, by what is in use."""
+    times = view.gaps.time_by_cause()
+    causes = [cause for cause in DeviceTimeShares.OVERHEAD_CAUSES if cause in times]
+    main = max(causes, key=lambda cause: times[cause], default=IdleCause.DISPATCH)
+    if 2 * times.get(main, 0) > sum(times[cause] for cause in causes):
+        if main is IdleCause.CPU_COMPUTE:
+            return view.compute_once(measure_cpu_work).remedy
+        if main in _MAIN_CAUSE_REMEDIES:
+            return _MAIN_CAUSE_REMEDIES[main]
+    return choose_overhead_remedy(view)
+
+
+_MAIN_CAUSE_REMEDIES = {
+    IdleCause.HOST: Remedy(
+        "most of it is Python code outside any op: move it out of the step, or launch GPU work before it"
+    ),
+    IdleCause.COLD_CALL: Remedy(
+        "most of it are calls that load or allocate, once: run some steps before the recording",
+        "schedule=torch.profiler.schedule(wait=1, warmup=3, active=3)",
+    ),
+    IdleCause.SYNC: Remedy("most of it are calls that wait for the GPU: keep values on the GPU, and read them later"),
+}
+
+
 def choose_overhead_remedy(view: ScopeView) -> Remedy | None:
     """Choose by what is in use: graphs, compiled code, a loop over tokens."""
     tables, practices = view.tables, view.tables.practices
@@ -290,6 +324,8 @@ def choose_overhead_remedy(view: ScopeView) -> Remedy | None:
             "the recording contains compilation: warm up first, and keep shapes fixed",
             "schedule=torch.profiler.schedule(wait=3, warmup=3, active=5)",
         )
+    if op := practices.data_dependent_op:
+        return Remedy(f"{op} reads a size from the GPU, which no CUDA graph replays: give it a fixed size first")
     if practices.is_inference and len(tables.compute_once(find_token_loop)):
         return _DECODE
     if practices.uses_compile:
@@ -301,9 +337,16 @@ def choose_overhead_remedy(view: ScopeView) -> Remedy | None:
 
 
 def choose_allocation_remedy(view: ScopeView, calls: EventTable) -> Remedy | None:
-    """Choose by what is seen: a cache that is emptied, segments that are given back, or shapes that grow."""
+    """Choose by what is seen: no cache, a cache that is emptied, segments that are given back, or shapes that grow."""
     tables = view.tables
     names = [tables.name(int(row)) for row in calls.row]
+    is_amd = any(name.startswith("hip") for name in names)
+    if is_allocator_off(view, calls):
+        variable = "PYTORCH_NO_HIP_MEMORY_CACHING" if is_amd else "PYTORCH_NO_CUDA_MEMORY_CACHING"
+        return Remedy(
+            "memory is allocated and freed op by op: the caching allocator is off, or memory is short: turn it on",
+            f"unset {variable}",
+        )
     if tables.practices.has_name(r".*\bempty_cache\b"):
         return Remedy(
             "torch.cuda.empty_cache() releases memory that the next step allocates again: remove the call",
@@ -311,13 +354,27 @@ def choose_allocation_remedy(view: ScopeView, calls: EventTable) -> Remedy | Non
         )
     if any("MemCreate" in name or "MemMap" in name for name in names):
         return Remedy("expandable segments are in use already: run the largest batch first, or keep shapes fixed")
+    code = "" if is_amd else "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py"
     if any("Free" in name for name in names):
         return Remedy(
-            "memory is freed and allocated again: either it is short (use a smaller batch, or expandable segments), "
-            "or the program calls torch.cuda.empty_cache()",
-            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+            "memory is freed and allocated again: either it is short (use a smaller batch"
+            f"{'' if is_amd else ', or expandable segments'}), or the program calls torch.cuda.empty_cache()",
+            code,
         )
     return Remedy(
-        "each step needs more memory than the one before: pad or bucket shapes, or run the largest batch first",
-        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
+        "each step needs more memory than the one before: pad or bucket shapes, or run the largest batch first", code
     )
+
+
+def is_allocator_off(view: ScopeView, calls: EventTable) -> bool:
+    """Return whether the driver is called op by op: many times in each step, allocating and freeing in turn.
+
+    A cache that is emptied, or that is too small, frees many blocks in a row.
+    """
+    index = view.tables.steps.index_at(calls.start)
+    steps = len(np.unique(index))
+    if not len(calls) or len(calls) < thresholds.ALLOCATOR_OFF_CALLS.value * steps:
+        return False
+    in_order = calls.name[np.argsort(calls.start, kind="stable")].tolist()
+    frees = np.array(["Free" in view.trace.names[name] for name in in_order])
+    return int((frees[1:] != frees[:-1]).sum()) >= thresholds.ALLOCATOR_OFF_TURNS.value * len(calls)

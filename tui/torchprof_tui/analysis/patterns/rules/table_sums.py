@@ -21,7 +21,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU, NO_LINKS, NOTHING_HERE
-from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_call_count_remedy, choose_overhead_remedy
+from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_call_count_remedy, choose_cpu_remedy
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I64, Bool, find_largest
 from torchprof_tui.trace.core.time_format import format_duration
@@ -76,7 +76,7 @@ def _mark_repeats(values: I64) -> Bool:
     "overhead-bound",
     Section.TABLE,
     "The GPU waits for the CPU",
-    meaning="dispatching the work takes the CPU longer than running it takes the GPU",
+    meaning="the CPU takes longer to prepare and launch the work than the GPU to run it",
     action="make fewer and larger calls, compile, or replay a CUDA graph",
     code='model = torch.compile(model, mode="reduce-overhead")',
     decided="During the steps and the GPU work that they launched (without the profiler's own time), GPU work takes "
@@ -105,7 +105,7 @@ def overhead_bound(view: ScopeView) -> Answer:
     if not len(evidence):
         return cannot_tell_answer(NOTHING_HERE)
     at_stake = int(shares.overhead * view.device_time) // len(view.tables.devices)
-    return fired_answer(summary, evidence, at_stake, choose_overhead_remedy(view))
+    return fired_answer(summary, evidence, at_stake, choose_cpu_remedy(view))
 
 
 @register_pattern(

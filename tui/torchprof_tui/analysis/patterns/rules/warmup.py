@@ -9,7 +9,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.host_activity import OP_COMPILATION_REGEX
+from torchprof_tui.analysis.patterns.engine.host_activity import OP_COMPILATION_REGEX, mark_first_calls
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -36,7 +36,8 @@ _OTHER_CALL = re.compile(rf".*(Synchroni|Memcpy|GraphLaunch|StreamWaitEvent|Even
 def find_cold_calls(tables: TraceTables) -> EventTable:
     """Find calls on launching threads that took over a millisecond without waiting for the GPU.
 
-    A launch that lasts while the GPU works waits for room in a full queue: no cold call.
+    A launch that lasts while the GPU works waits for room in a full queue: no cold call. Nor is a call that is as long
+    whenever it is made, or that each step makes.
     """
     calls = tables.select_on_launch_lanes(
         tables.calls.select(tables.calls.duration >= int(thresholds.COLD_CALL_MIN.value))
@@ -46,7 +47,8 @@ def find_cold_calls(tables: TraceTables) -> EventTable:
     for device in tables.devices:
         intervals = tables.busy_intervals(device)
         busy = np.maximum(busy, intervals.measure_before(calls.end) - intervals.measure_before(calls.start))
-    return calls.select(busy < thresholds.COLD_CALL_BUSY_SHARE.value * calls.duration)
+    calls = calls.select(busy < thresholds.COLD_CALL_BUSY_SHARE.value * calls.duration)
+    return calls.select(mark_first_calls(tables, calls))
 
 
 @register_pattern(
@@ -57,8 +59,14 @@ def find_cold_calls(tables: TraceTables) -> EventTable:
     action="run a few steps before the recording, so that such calls happen earlier",
     code="schedule=torch.profiler.schedule(wait=1, warmup=3, active=3)",
     decided="Runtime and driver calls of a launching thread that take longer than the limit, do not wait or copy, "
-    "and during which the GPU is busy for less than half of the time (else the call waits for a full queue).",
-    thresholds=(thresholds.COLD_CALL_MIN, thresholds.COLD_CALL_SHARE, thresholds.COLD_CALL_BUSY_SHARE),
+    "and during which the GPU is busy for less than half of the time (else the call waits for a full queue). Not calls "
+    "whose name takes as long in the median, nor those that each step makes as often.",
+    thresholds=(
+        thresholds.COLD_CALL_MIN,
+        thresholds.COLD_CALL_SHARE,
+        thresholds.COLD_CALL_BUSY_SHARE,
+        thresholds.RECURRING_RATE,
+    ),
     severity=Severity.PROBLEM,
 )
 def cold_call(view: ScopeView) -> Answer:
@@ -78,16 +86,6 @@ def cold_call(view: ScopeView) -> Answer:
         time,
         _choose_cold_remedy(view, calls),
     )
-
-
-def _recurs(view: ScopeView, calls: EventTable) -> bool:
-    """Return whether most steps have such calls, each about as much: nothing that happens once."""
-    steps = view.tables.steps
-    if len(steps) < thresholds.WARMING_MIN_STEPS.value or not len(calls):
-        return False
-    covered = union(calls.start, calls.end)
-    by_step = np.sort(covered.measure_before(steps.end) - covered.measure_before(steps.start))
-    return bool(by_step[(len(steps) - 1) // 2] > thresholds.WIDE_AGAIN.value * by_step[-1])
 
 
 def _choose_cold_remedy(view: ScopeView, calls: EventTable) -> Remedy | None:
@@ -172,7 +170,7 @@ def not_warmed_up(view: ScopeView) -> Answer:
     cold = view.select_in_scope(tables.compute_once(find_cold_calls))
     # Loading before the first step is no part of the steps that the numbers are of.
     cold_time = union(cold.start, cold.end).clip(*view.window).total
-    is_cold = cold_time >= thresholds.COLD_WINDOW_SHARE.value * max(view.window_length, 1) and not _recurs(view, cold)
+    is_cold = cold_time >= thresholds.COLD_WINDOW_SHARE.value * max(view.window_length, 1)
     in_scope = view.overlap_mask(steps.start[: warming.count], steps.end[: warming.count])
     parts, events, time = [], [], 0
     if in_scope.any():

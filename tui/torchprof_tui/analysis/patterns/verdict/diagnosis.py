@@ -28,6 +28,7 @@ class HostPause:
 
     `place`: the ops around it ("between aten::to and aten::linear"). `typical`: median ns of host code in a gap.
     `events`: the work that waited for it. `longest`: the lane and the times (ns) of the longest: (lane, start, end).
+    `steps`: in how many steps.
     """
 
     time: int
@@ -36,6 +37,7 @@ class HostPause:
     place: str
     events: I64
     longest: tuple[int, int, int]
+    steps: int
 
 
 def find_largest_pause(view: ScopeView) -> HostPause | None:
@@ -60,6 +62,7 @@ def find_largest_pause(view: ScopeView) -> HostPause | None:
         str(distinct[worst]),
         events[events >= 0],
         _locate_pause(view, pauses.select(chosen[:1])),
+        len(np.unique(view.tables.steps.index_at(pauses.end[chosen]))),
     )
 
 

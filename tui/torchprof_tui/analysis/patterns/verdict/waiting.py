@@ -18,6 +18,7 @@ from torchprof_tui.analysis.patterns.rules.communication import (
     find_slow_rate,
     measure_reduce_section,
 )
+from torchprof_tui.analysis.patterns.rules.cpu_work import CPU_WORK_ID, measure_cpu_work
 from torchprof_tui.analysis.patterns.rules.decode_tokens import TOKEN_SYNC_ID
 from torchprof_tui.analysis.patterns.rules.generation_steps import GenerationSteps, find_generation_steps
 from torchprof_tui.analysis.patterns.rules.graphs import describe_replay_costs
@@ -137,6 +138,7 @@ def diagnose_waiting(evidence: Evidence) -> Diagnosis | None:
             _diagnose_input,
             _diagnose_communication,
             _diagnose_cold_calls,
+            _diagnose_cpu_work,
             _diagnose_sync,
             _diagnose_pause,
             _diagnose_launching,
@@ -249,6 +251,24 @@ def _diagnose_cold_calls(evidence: Evidence) -> Diagnosis | None:
     )
 
 
+def _diagnose_cpu_work(evidence: Evidence) -> Diagnosis | None:
+    """Diagnose ops that compute on the CPU while the GPU has nothing to do."""
+    share, finding = evidence.idle(IdleCause.CPU_COMPUTE), evidence.fired.get(CPU_WORK_ID)
+    if finding is None or not share:
+        return None
+    work = evidence.view.compute_once(measure_cpu_work)
+    before = ", before its first kernel" if work.is_setup else ""
+    return Diagnosis(
+        IdleCause.CPU_COMPUTE.id,
+        share,
+        f"the GPU waits {format_percent(share)} of the time for ops that compute on the CPU ({work.text}){before}",
+        finding.remedy.action,
+        "",
+        finding.answer.events,
+        is_recording_fault=work.is_setup,
+    )
+
+
 def _diagnose_sync(evidence: Evidence) -> Diagnosis | None:
     """Diagnose calls that wait for the GPU: the idle time during them, and what they delay."""
     share = evidence.idle(IdleCause.SYNC)
@@ -288,10 +308,13 @@ def _diagnose_pause(evidence: Evidence) -> Diagnosis | None:
         else "record with stacks (with_stack=True) to see which code it is"
     )
     place = f"in {line.text}" if line is not None else f"outside any op, {pause.place}"
-    what = (
-        f"the GPU waits {format_percent(share)} of the time for host code {place} "
-        f"({pause.count:,}× {format_duration(pause.typical)})"
-    )
+    often = f"{pause.count:,}× {format_duration(pause.typical)}"
+    steps = len(evidence.view.steps)
+    if pause.steps == 1 and steps > 1:
+        often += f", in one step of {steps}"
+        stacks = "" if line is not None else ", with stacks (with_stack=True)"
+        remedy = f"record more steps{stacks}: a checkpoint, an evaluation or the garbage collector comes now and then"
+    what = f"the GPU waits {format_percent(share)} of the time for host code {place} ({often})"
     return Diagnosis(IdleCause.HOST.id, share, what, remedy, "", pause.events, pause)
 
 
@@ -349,6 +372,10 @@ def choose_launch_remedy(evidence: Evidence, kernels_per_step: float) -> str:
     practices = evidence.practices
     if practices.uses_cuda_graphs:
         return "graphs are replayed already: capture what still runs outside them, or give each replay more work"
+    if op := practices.data_dependent_op:
+        return (
+            f"{op} reads a size from the GPU, which no CUDA graph replays: give it a fixed size, or use larger batches"
+        )
     if practices.uses_compile:
         return 'torch.compile is used already: add mode="reduce-overhead" (CUDA graphs), or use larger batches'
     if practices.has_backward or practices.optimizer_kind:
