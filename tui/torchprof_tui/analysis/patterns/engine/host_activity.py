@@ -300,9 +300,9 @@ def mark_first_calls(tables: TraceTables, long_calls: EventTable) -> Bool:
     """Mark the long calls that may be long because something happens for the first time: bool[k].
 
     Not so where each step makes as many such calls; of calls of the driver's allocator, as many of any length. Nor
-    where the name's median is as long until late in the recording, unless it loads or allocates, which always does.
+    where the name's median is as long, unless it loads or allocates, which always takes long.
     """
-    names, calls, steps, middle = tables.trace.names, tables.calls, tables.steps, sum(tables.window) // 2
+    names, calls, steps = tables.trace.names, tables.calls, tables.steps
     is_first = np.ones(len(long_calls), dtype=np.bool_)
     stem_of = {number: _FINAL_NUMBER.sub("", names[number]) for number in sorted_unique(calls.name).tolist()}
     numbers_of: dict[str, list[int]] = {}
@@ -314,7 +314,7 @@ def mark_first_calls(tables: TraceTables, long_calls: EventTable) -> Bool:
         if len(every) < _MIN_CALLS:  # two calls: nothing says which of them is usual
             continue
         counted = every if re.match(ALLOCATION_CALL_REGEX, stem) else long_calls.select(of_stem)
-        if every.start.max() > middle and not _LOADING_CALL.match(stem):
+        if not _LOADING_CALL.match(stem):
             is_first[of_stem] = long_calls.duration[of_stem] >= _FIRST_CALL_RATIO * float(np.median(every.duration))
         if len(steps) >= thresholds.WARMING_MIN_STEPS.value:
             index = steps.index_at(counted.start)

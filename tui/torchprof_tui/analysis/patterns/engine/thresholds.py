@@ -54,7 +54,7 @@ HOTSPOT_SHARE = _threshold(
     "share of GPU time", 0.40, "share", "halving the time of one such kernel saves a fifth of all GPU time"
 )
 OTHER_KERNELS_SHARE = _threshold(
-    "GPU time of one undecoded kernel", 1 / 3, "share", "no rule applies to it, so it must be measured by itself"
+    "GPU time of other kernels", 1 / 3, "share", "no rule applies to them, so they must be measured by themselves"
 )
 UNKNOWN_WORK_SHARE = _threshold(
     "GPU time of undecoded kernels", 0.20, "share", "below it, unknown collectives cannot be what limits the program"

@@ -51,18 +51,20 @@ def diagnose_gpu_work(evidence: Evidence) -> Diagnosis:
             "sequence",
             "larger batches, or weights of fewer bits (quantization)",
         )
-    unknown = _find_undecoded_kernel(evidence)
-    remedy = f"measure {unknown} alone: what it does is not known from its name" if unknown else ""
-    return Diagnosis(COMPUTE, 0.0, _describe_classes(evidence), remedy or "no problem found in these kernels")
+    return Diagnosis(COMPUTE, 0.0, _describe_classes(evidence), _describe_unknown(evidence))
 
 
-def _find_undecoded_kernel(evidence: Evidence) -> str:
-    """Name the kernel of unknown purpose that takes most of the GPU time; "" where none takes much of it."""
-    row, share = _find_largest_other(evidence)
+def _describe_unknown(evidence: Evidence) -> str:
+    """Say that no problem was found, or, where much of the work is unknown, what to measure by itself."""
     view = evidence.view
-    if share < thresholds.OTHER_KERNELS_SHARE.value or decode_kernel_name(view.tables.name(row)).known:
-        return ""
-    return view.tables.short_name(row)
+    others = sum(part.share for part in view.gpu_classes if part.name == OTHER)
+    row, share = _find_largest_other(evidence)
+    if others < thresholds.OTHER_KERNELS_SHARE.value or decode_kernel_name(view.tables.name(row)).known:
+        return "no problem found in these kernels"
+    name = view.tables.short_name(row)
+    if share < thresholds.OTHER_KERNELS_SHARE.value:
+        return f"measure them alone, {name} first: what they do is not known from their names"
+    return f"measure {name} alone: what it does is not known from its name"
 
 
 def _find_largest_other(evidence: Evidence) -> tuple[int, float]:
