@@ -219,8 +219,12 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         if message.opener.left_out:
             self.notify("\n".join(message.opener.left_out[:3]), title="left out", timeout=10, markup=False)
         self._update_recent_and_prune(message.opener.spec)
-        self.run_worker(asyncio.to_thread(import_screens), group="screens")
         self.run_worker(asyncio.to_thread(message.opener.split_into_blocks, message.trace), group="finish")
+
+    def on_trace_checked(self) -> None:
+        note_phase("whole trace checked")
+        # Not before: imports hold the GIL, and would delay the check of a large trace by a sixth.
+        self.run_worker(asyncio.to_thread(import_screens), group="screens")
 
     @work(group="house")
     async def _update_recent_and_prune(self, spec: str) -> None:
@@ -260,7 +264,6 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         self.early_lanes, self._loading = screen, message.screen
         if early is None:
             await self.push_screen(screen)
-            self.run_worker(asyncio.to_thread(import_screens), group="screens")
         else:
             carry_over(early, screen)
             await self.switch_screen(screen)

@@ -53,7 +53,7 @@ def create_opening_screen(app: SnapshotApp, opener: TraceOpener) -> Screen[Any]:
     Two bytes are read for that: a pickle begins with them, and no trace does.
     """
     if not _is_pickle(opener.spec):
-        return LoadingScreen(opener, prepare=import_explorer)
+        return LoadingScreen(opener, import_explorer, import_checks)
     asyncio.get_running_loop().run_in_executor(None, opener.cancel)
 
     def settle(problem: str) -> None:
@@ -78,6 +78,11 @@ def _is_pickle(spec: str) -> bool:
         snapshot_file = importlib.import_module("torchprof_tui.analysis.memory.snapshots.snapshot_file")
         return bool(snapshot_file.is_snapshot_file(spec))
     return len(head) == 2 and head[0] == 0x80 and head[1] in range(2, 6)
+
+
+def import_checks() -> None:
+    """Import the checks of the whole trace, which begin with the first frame of the lanes."""
+    importlib.import_module("torchprof_tui.analysis.patterns.engine.latest_only_checker")
 
 
 def import_screens() -> None:

@@ -65,7 +65,8 @@ class LoadingScreen(GuardedScreen[None]):
     """Load a trace and show the progress.
 
     `opener` has been started. `prepare` runs in a thread meanwhile: it imports what the next screen needs. With it, the
-    beginning of a large trace is announced before the rest is loaded.
+    beginning of a large trace is announced before the rest is loaded. `prepare_checks` runs in a thread once all is
+    read: what follows does not occupy all cores.
     """
 
     CSS_PATH = "loading_screen.tcss"
@@ -108,10 +109,16 @@ class LoadingScreen(GuardedScreen[None]):
     class Left(Message):
         """Esc was pressed, during the load or at the error."""
 
-    def __init__(self, opener: TraceOpener, prepare: Callable[[], object] | None = None) -> None:
+    def __init__(
+        self,
+        opener: TraceOpener,
+        prepare: Callable[[], object] | None = None,
+        prepare_checks: Callable[[], object] | None = None,
+    ) -> None:
         super().__init__()
         self.opener = opener
         self._prepare = prepare
+        self._prepare_checks = prepare_checks
         self._progress = Progress(Phase.STARTING)
         self._started_at = time.monotonic()
         self._failed = False
@@ -194,6 +201,9 @@ class LoadingScreen(GuardedScreen[None]):
     def _store_progress(self, progress: Progress) -> None:
         if progress.phase != self._progress.phase:
             note_phase(f"load: {progress.phase}", bytes=progress.bytes, events=progress.events)
+        if progress.phase in (Phase.ARRANGING, Phase.MERGING) and self._prepare_checks is not None:
+            asyncio.get_running_loop().run_in_executor(None, self._prepare_checks)
+            self._prepare_checks = None
         self._progress = progress
 
     def _show_progress(self) -> None:
