@@ -171,8 +171,25 @@ def scan_patterns(entries: list[JsonEntry]) -> dict[str, bool]:
         first = steps[0]
         overhead = sum(_overlap(entry, first) for entry in entries if entry["cat"] == "overhead")
         median_of_others = float(np.median([step["dur"] for step in steps[1:]]))
-        fires["first-step-wide"] = first["dur"] - overhead >= 1.5 * median_of_others
+        is_wide = first["dur"] - overhead >= 1.5 * median_of_others
+        fires["first-step-wide"] = is_wide and not _is_hidden(entries, first, first["dur"] - median_of_others)
     return fires
+
+
+def _is_hidden(entries: list[JsonEntry], step: JsonEntry, excess: float) -> bool:
+    """Return whether the GPU has more work of the step than the step takes, and is hardly idle in it."""
+    launched = {
+        entry["args"].get("correlation")
+        for entry in entries
+        if entry["cat"] in ("cuda_runtime", "cuda_driver") and _overlap(entry, step)
+    } - {None}
+    work = [entry for entry in entries if entry["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")]
+    own = sum(entry["dur"] for entry in work if entry["args"].get("correlation") in launched)
+    idle, reached = 0.0, step["ts"]
+    for entry in sorted(work, key=lambda entry: entry["ts"]):
+        idle += max(min(entry["ts"], _end(step)) - reached, 0)
+        reached = max(reached, min(_end(entry), _end(step)))
+    return own > step["dur"] and idle + _end(step) - reached < 0.1 * excess
 
 
 def _steps(entries: list[JsonEntry]) -> list[JsonEntry]:

@@ -52,3 +52,19 @@ def test_the_copies_and_their_time_are_counted() -> None:
 )
 def test_other_copies_are_left_alone(entries: list[Entry]) -> None:
     assert check_pattern(trace(*entries), "gqa-expand-copy").state is ABSENT
+
+
+def softmaxes(*products: str, count: int = 3) -> list[Entry]:
+    """What `attention` copies, with a softmax between two products instead of a fused op."""
+    entries = [entry for entry in attention() if "attention" not in entry["name"]]
+    for number in range(count):
+        for index, name in enumerate((products[0], "aten::softmax", products[1])):
+            entries.append(cpu(name, 200.0 * number + 150 + 10 * index, 8))
+    return entries
+
+
+def test_only_a_softmax_between_two_batched_products_is_attention() -> None:
+    """The router of experts takes the softmax of a linear layer; batched products of the experts follow."""
+    assert check_pattern(trace(*softmaxes("aten::bmm", "aten::bmm")), "gqa-expand-copy").state is State.FIRED
+    for products in (("aten::addmm", "aten::bmm"), ("aten::mm", "aten::bmm"), ("aten::bmm", "aten::mm")):
+        assert check_pattern(trace(*softmaxes(*products)), "gqa-expand-copy").state is ABSENT

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import GEMM, NCCL, check_pattern
-from tests.helpers.trace_builder import Entry, cpu, kernel, runtime, step, trace
+from tests.helpers.trace_builder import TID, Entry, cpu, event, kernel, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.check_scope import whole_trace_scope
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import clocks
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.ranks.collective_records import read_collectives
 from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
 
@@ -95,3 +99,20 @@ def test_ranks_are_compared() -> None:
     )
     finding = MultiRankChecker(merged).check(whole_trace_scope(merged), ["clock-variation"])[0][0]
     assert finding.answer.seen == "rank 2: this GPU takes 1.20× as long as rank 0's for the same kernels (1)"
+
+
+def test_inputs_that_grow_explain_why_a_kernel_takes_longer(tmp_path: Path) -> None:
+    def decide(lengths: list[int]) -> State:
+        entries = []
+        for number, length in enumerate(lengths):
+            at, corr = 500.0 * number, number + 1
+            dims = {"Input Dims": [[length, 64], [64, 64]], "External id": corr}
+            entries += [event("aten::mm", at, 20, "cpu_op", tid=TID, args=dims)]
+            entries += [runtime("cudaLaunchKernel", at + 5, 5, corr)]
+            entries.append(kernel(GEMM, at + 30, 100 if number < 8 else 130, corr, grid=[132, 1, 1], block=[128, 1, 1]))
+        path = tmp_path / "trace.json"
+        path.write_text(json.dumps({"traceEvents": entries}))
+        return check_pattern(load_trace(str(path), cache=False), "clock-variation").state
+
+    assert decide([64] * 16) is State.FIRED
+    assert decide([64] * 8 + [96] * 8) is State.CANNOT_TELL

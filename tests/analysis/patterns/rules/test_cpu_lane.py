@@ -153,3 +153,14 @@ def test_the_code_against_a_hidden_copy_is_that_of_its_op(op: str, code: str) ->
     finding = check_pattern(trace(*op_with_copy(op)), "hidden-copy")
     assert finding.has_fired
     assert finding.remedy.code == code
+
+
+def test_a_first_step_that_the_gpu_hides_costs_nothing() -> None:
+    """The CPU needs 4 ms for the first step and 2 for the others, the GPU 22 for each."""
+    entries, at = [], 0.0
+    for number, length in enumerate((4000, 2000, 2000, 2000)):
+        entries += [step(number, at, length), *op_with_work("aten::mm", at + 1, 6 + 22_000 * number, 21_990)]
+        at += length
+    finding = check_pattern(trace(*entries), "first-step-wide")
+    assert finding.state is State.ABSENT
+    assert finding.answer.seen == "step #0 took longer on the CPU, while the GPU was busy with its work"

@@ -40,6 +40,7 @@ def _threshold(name: str, value: float, unit: str, reason: str) -> Threshold:
 
 SIGNIFICANT_SHARE = _threshold("red from a share of", 0.005, "share", "a smaller gain cannot be measured reliably")
 GPU_BUSY_LOW = _threshold("GPU busy below", 0.30, "share", "the GPU is mostly idle, so faster kernels save little")
+GPU_BUSY_MOSTLY = _threshold("GPU busy for most of the time", 0.70, "share", "its own work is the larger part to save")
 GPU_BUSY_HIGH = _threshold("GPU busy above", 0.85, "share", "removing all remaining gaps would save less than a fifth")
 OVERHEAD_SHARE_OF_IDLE = _threshold(
     "idle due to the CPU", 0.50, "share", "dispatch and host code must cause most of the idle time"
@@ -78,6 +79,9 @@ TOTAL_OVER_SELF_RATIO = _threshold(
     "total over self", 5, "times", "at least four fifths of the time are spent in nested calls"
 )
 CHILDREN_TOP_ROWS = _threshold("rows checked", 5, "rows", "the five largest totals")
+FIRST_STEP_LOST = _threshold(
+    "GPU idle in what a step takes longer", 0.1, "share", "a CPU that is late costs nothing while the GPU has work"
+)
 FIRST_STEP_RATIO = _threshold(
     "first step over the others' median", 1.5, "times", "steps of one run rarely differ by half; a cold first step does"
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
@@ -25,7 +26,28 @@ from torchprof_tui.trace.model.event_kind import Kind
 _EXPAND_REGEX = r"aten::expand$"
 _COPYING_REGEX = r"aten::(reshape|contiguous|clone|flatten)$"
 _SDPA_REGEX = r"aten::scaled_dot_product_attention$"
+_NAMED_REGEX = r"aten::scaled_dot_product_attention$|\w+::\w*attention\w*$"
 _SOFTMAX_REGEX = r"aten::softmax$"
+_PRODUCT_REGEX = r"aten::(mm|addmm|bmm|baddbmm|_scaled_mm|_grouped_mm)$"
+_BATCHED_REGEX = r"aten::(bmm|baddbmm)$"
+
+
+def find_attentions(tables: TraceTables) -> EventTable:
+    """Find the ops of attention, by row: named ones, and a softmax whose last product and next product are batched.
+
+    The softmax of a router follows the product of a linear layer.
+    """
+    softmaxes = tables.match_names(_SOFTMAX_REGEX, Kind.OP).row
+    products = tables.match_names(_PRODUCT_REGEX, Kind.OP).row
+    after = products.searchsorted(softmaxes)
+    is_between = (after > 0) & (after < len(products))
+    softmaxes, after = softmaxes[is_between], after[is_between]
+    is_batched, lane = tables.mark_ops(_BATCHED_REGEX), tables.trace.lane
+    for product in (products[after - 1], products[after]) if len(after) else ():
+        fits = is_batched[product] & (lane[product] == lane[softmaxes])
+        softmaxes = np.where(fits, softmaxes, -1)
+    named = tables.match_names(_NAMED_REGEX, Kind.OP).row
+    return tables.event_table(np.sort(np.concatenate([named, softmaxes[softmaxes >= 0]])))
 
 
 def find_expanded_copies(tables: TraceTables) -> I64:
@@ -82,7 +104,8 @@ _MAX_CHILDREN = 4
     action="let the attention op share the heads of keys and values",
     code="F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)",
     decided="An expand directly followed by an op that copies its result (reshape, contiguous, clone), at least as "
-    "often as attention runs. Time at stake: the copies on the GPU.",
+    "often as attention runs: a fused op, or a softmax between two batched products. Time at stake: the "
+    "copies on the GPU.",
     thresholds=(thresholds.GQA_COPIES_PER_ATTENTION,),
     severity=Severity.PROBLEM,
 )
@@ -94,7 +117,7 @@ def gqa_expand_copy(view: ScopeView) -> Answer:
     if not (work.launch >= 0).any():
         return cannot_tell_answer(NO_LINKS)
     fused = view.match_names(_SDPA_REGEX, Kind.OP)
-    attentions = fused if len(fused) else view.match_names(_SOFTMAX_REGEX, Kind.OP)
+    attentions = fused if len(fused) else view.select_in_scope(tables.compute_once(find_attentions))
     if not len(attentions):
         return absent_answer("no attention")
     copies = view.select_in_scope(tables.event_table(np.sort(tables.compute_once(find_expanded_copies))))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder
 from torchprof_tui.analysis.patterns.engine.pattern import (
@@ -20,9 +21,11 @@ from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU
+from torchprof_tui.analysis.patterns.rules.generation_steps import find_generation_steps
 from torchprof_tui.analysis.time.kernel_speed import weighted_median
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.query.read_entries import read_entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,38 @@ def find_clock_drift(tables: TraceTables, gap_finder: GapFinder) -> ClockDrift:
     kernels = kernels[np.argsort(group, kind="stable")]  # work is sorted by start
     counts = np.unique(group, return_counts=True)[1]
     groups = np.split(kernels, np.cumsum(counts)[:-1]) if len(counts) else []
-    return _compare_runs(tables, [runs for runs in groups if len(runs) >= thresholds.CLOCK_MIN_RUNS.value], 0)
+    groups = [runs for runs in groups if len(runs) >= thresholds.CLOCK_MIN_RUNS.value]
+    drift = _compare_runs(tables, groups, 0)
+    if max(drift.ratio, 1 / drift.ratio) < thresholds.CLOCK_RATIO.value:
+        return drift
+    return _compare_runs(tables, _select_equal_inputs(tables, groups), 0)
+
+
+def _select_equal_inputs(tables: TraceTables, groups: list[I64]) -> list[I64]:
+    """Select the kernels whose first and last runs have inputs of the same shapes, as far as those were recorded.
+
+    Attention in a loop over tokens is left out: it reads more keys and values for each token.
+    """
+    work, op = tables.work, tables.launching_ops[0]
+    has_tokens = len(tables.compute_once(find_generation_steps)) > 0
+    attention = KernelClass.ATTENTION
+    groups = [runs for runs in groups if not (has_tokens and work.kernel_class[runs[0]] == attention)]
+    groups.sort(key=lambda runs: -int(work.events.duration[runs].sum()))
+    sides = [side for runs in groups[:_MAX_KERNELS_READ] for side in (runs[:_RUNS_READ], runs[-_RUNS_READ:])]
+    side_of = np.repeat(np.arange(len(sides)), [len(side) for side in sides])
+    rows = op[np.concatenate(sides)] if sides else np.empty(0, np.int64)
+    shapes: list[set[str]] = [set() for _ in sides]
+    try:
+        for index, entry in read_entries(tables.trace, rows[rows >= 0]):
+            args = entry.get("args")
+            shapes[side_of[rows >= 0][index]].add(str(args.get("Input Dims") if isinstance(args, dict) else None))
+    except (OSError, LookupError):
+        return groups
+    return [runs for k, runs in enumerate(groups) if k >= _MAX_KERNELS_READ or shapes[2 * k] == shapes[2 * k + 1]]
+
+
+_MAX_KERNELS_READ, _RUNS_READ = 32, 4
+"""Kernels whose input shapes are read from the file, those with most time, and runs at either end of each."""
 
 
 def _mark_beside_collectives(tables: TraceTables) -> Bool:
@@ -121,8 +155,8 @@ def _compare_runs(tables: TraceTables, groups: list[I64], third: int) -> ClockDr
     code="nvidia-smi --query-gpu=clocks.sm,clocks_throttle_reasons.active,power.draw --format=csv -l 1",
     decided="Compares the same kernels in repeated steps: the last third of the steps with the first third, the "
     "median weighted by GPU time, without kernels that run beside a collective. Without repeated steps: "
-    "kernels of one name and launch shape, in time order. With several ranks, also the same kernels of "
-    "different ranks.",
+    "kernels of one name and launch shape, in time order, if their ops have the same input shapes. With "
+    "several ranks, also the same kernels of different ranks.",
     thresholds=(
         thresholds.CLOCK_RATIO,
         thresholds.CLOCK_MIN_STEPS,

@@ -146,17 +146,19 @@ EXPLICIT_COPY_OPS = ("aten::copy_", "aten::clone", "aten::to", "aten::_foreach_c
     "first-step-wide",
     Section.CPU_LANE,
     "The first step takes much longer",
-    meaning="a cold start: libraries are loaded and workspaces allocated once",
+    meaning="the first recorded step is not like the others, so means over all steps say too much",
     action="run some steps before you measure, and let the profiler skip the first steps",
     code="schedule=torch.profiler.schedule(wait=1, warmup=2, active=3)",
     decided="The duration of the first recorded step over the median of the others, without the profiler's own work. "
     "Of a language model's steps, those that read prompts are left out. "
-    "Not present if more of the other steps than the limit take about as long: a cold start does not recur.",
+    "Not present if more of the other steps than the limit take about as long: a cold start does not recur. Nor if the "
+    "GPU works meanwhile, and longer than the CPU: then nothing waits for it.",
     thresholds=(
         thresholds.FIRST_STEP_RATIO,
         thresholds.MIN_OTHERS,
         thresholds.WIDE_AGAIN,
         thresholds.WIDE_STEPS_SHARE,
+        thresholds.FIRST_STEP_LOST,
     ),
     severity=Severity.PROBLEM,
 )
@@ -190,6 +192,8 @@ def first_step_wide(view: ScopeView) -> Answer:
     listed = " and ".join(map(format_duration, durations[1:].tolist()))
     others = listed if len(steps) <= 4 else f"{format_duration(median_of_others)} in the median"
     excess = int(first_duration - median_of_others)
+    if _is_hidden(view, steps, excess):
+        return absent_answer(f"step #{steps.number[0]} took longer on the CPU, while the GPU was busy with its work")
     grown, remedy = explain_growth(view.tables, steps, excess)
     return fired_answer(
         f"step #{steps.number[0]} took {format_duration(first_duration)}, {first_duration / median_of_others:.1f}× "
@@ -198,6 +202,17 @@ def first_step_wide(view: ScopeView) -> Answer:
         min(excess, view.covered_time(first)),
         remedy,
     )
+
+
+def _is_hidden(view: ScopeView, steps: StepTable, excess: int) -> bool:
+    """Return whether the GPU is behind: the first step's work takes it longer than the step, and it is hardly idle."""
+    work, devices = view.tables.work, view.tables.devices
+    t0, t1 = int(steps.start[0]), int(steps.end[0])
+    launched = (work.launch >= 0) & (steps.index_at(view.trace.start[np.maximum(work.launch, 0)]) == 0)
+    busy = sum(view.tables.busy_intervals(device).measure_between(t0, t1) for device in devices)
+    idle = (t1 - t0) * len(devices) - busy
+    is_behind = int(work.events.duration[launched].sum()) > (t1 - t0) * len(devices)
+    return is_behind and idle < thresholds.FIRST_STEP_LOST.value * excess * len(devices)
 
 
 @register_pattern(

@@ -23,6 +23,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.patterns.rules.attention_layout import find_attentions
 from torchprof_tui.analysis.patterns.rules.generation_steps import (
     NO_GENERATION,
     GenerationSteps,
@@ -44,7 +45,6 @@ from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.query.read_entries import read_entries
 
 _CAT_REGEX = r"aten::cat$"
-_ATTENTION_REGEX = r"aten::scaled_dot_product_attention$|aten::softmax$|\w+::\w*attention\w*$"
 _MAX_DESCENDANTS = 64
 """Events after a call among which its inner ops are looked for."""
 
@@ -183,7 +183,7 @@ def find_planned_attentions(tables: TraceTables) -> EventTable:
     step waits for it, the others reuse the choice.
     """
     steps: GenerationSteps = tables.compute_once(find_generation_steps)
-    ops = tables.compute_once(_find_attentions)
+    ops = tables.compute_once(_find_outer_attentions)
     step = steps.start.searchsorted(ops.start, side="right") - 1
     decoding = np.flatnonzero(steps.kind_mask(StepKind.DECODE))
     ops, step = ops.select(np.isin(step, decoding)), step[np.isin(step, decoding)]
@@ -206,16 +206,16 @@ def name_planner(tables: TraceTables, planning: EventTable) -> str:
     return tables.name(inner[-1] if inner else row)
 
 
-def _find_attentions(tables: TraceTables) -> EventTable:
+def _find_outer_attentions(tables: TraceTables) -> EventTable:
     """Find the attention ops by start, without those inside another one."""
-    ops = tables.select_on_launch_lanes(tables.match_names(_ATTENTION_REGEX, Kind.OP))
+    ops = tables.select_on_launch_lanes(tables.compute_once(find_attentions))
     ops = ops.select(np.argsort(ops.start, kind="stable"))
     return ops.select(ops.start >= np.maximum.accumulate(np.append(np.iinfo(np.int64).min, ops.end))[:-1])
 
 
 def count_attentions(tables: TraceTables, steps: GenerationSteps) -> int:
     """Count the attention ops in the steps."""
-    start = tables.compute_once(_find_attentions).start
+    start = tables.compute_once(_find_outer_attentions).start
     return int((start.searchsorted(steps.end) - start.searchsorted(steps.start)).sum())
 
 

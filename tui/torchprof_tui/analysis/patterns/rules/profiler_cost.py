@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Section,
@@ -26,8 +27,9 @@ from torchprof_tui.trace.core.time_format import format_duration
     meaning="recording a Python frame takes CPU time, so steps get longer where the GPU waits for the CPU",
     action="record without stacks to measure times, and with stacks to find lines of code",
     code="torch.profiler.profile(with_stack=False, record_shapes=False, profile_memory=False)",
-    decided="The number of recorded Python frames times the cost of one, over the length of the scope, if the GPU is "
-    "not the limit. The cost is an estimate from one program that was recorded with and without stacks.",
+    decided="The number of recorded Python frames times the cost of one, at most the time in which the CPU worked "
+    "while the GPU was idle, over the length of the scope, if the GPU is not the limit. The cost is an estimate "
+    "from one program that was recorded with and without stacks.",
     thresholds=(thresholds.FRAME_COST, thresholds.INFLATION_SHARE, thresholds.GPU_BUSY_HIGH),
     severity=Severity.ARTEFACT,
 )
@@ -41,7 +43,7 @@ def profiler_inflation(view: ScopeView) -> Answer:
     frames = view.select_in_scope(tables.select_on_launch_lanes(all_frames))
     started, cost = estimate_frame_cost(view)
     share = min(cost / view.scope.length, 1.0)
-    summary = f"{started:,} Python frames of 2 to 4 µs each cost about {format_duration(cost)} or more"
+    summary = f"{started:,} Python frames of 2 to 4 µs each cost up to {format_duration(cost)}"
     if len(tables.work) and view.busy_share > thresholds.GPU_BUSY_HIGH.value:
         return absent_answer(f"{summary}, hidden behind the GPU")
     if share < thresholds.INFLATION_SHARE.value:
@@ -51,11 +53,31 @@ def profiler_inflation(view: ScopeView) -> Answer:
 
 
 def estimate_frame_cost(view: ScopeView) -> tuple[int, int]:
-    """Estimate what recording Python frames cost in the scope: (number of frames, ns)."""
+    """Estimate what recording Python frames costs the program at most: (number of frames in the scope, ns).
+
+    Frames of launching threads, and at most the time in which the CPU worked while the GPU had nothing to do: what is
+    beyond that is hidden behind the GPU.
+    """
     tables = view.tables
     frames = view.select_in_scope(tables.select_on_launch_lanes(tables.practices.python_frames))
     started = int((frames.start >= view.scope.t0).sum())
-    return started, started * int(thresholds.FRAME_COST.value)
+    cost = started * int(thresholds.FRAME_COST.value)
+    if not len(tables.work):
+        return started, min(cost, view.scope.length)
+    times = view.gaps.time_by_cause()
+    waited = sum(times.get(cause, 0) for cause in _CPU_WORKS) // len(tables.devices)
+    return started, min(cost, waited)
+
+
+_CPU_WORKS = (
+    IdleCause.DISPATCH,
+    IdleCause.LAUNCH,
+    IdleCause.HOST,
+    IdleCause.CPU_COMPUTE,
+    IdleCause.COLD_CALL,
+    IdleCause.INPUT,
+)
+"""Idle time of the GPU in which the CPU runs the program, and does not wait itself."""
 
 
 def _select_outermost(view: ScopeView, rows: I64) -> I64:

@@ -21,6 +21,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.patterns.rules.attention_layout import find_attentions
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration
@@ -31,7 +32,6 @@ _VLLM_PHASE = re.compile(r"execute_\w*?context_(\d{1,9})\(.*generation_(\d{1,9})
 _SGLANG_PHASE = re.compile(r"step\[(\w+)(?: bs=(\d{1,9})\b)?")
 _NAMED_PHASE = re.compile(r"(?i).*\b(prefill|decode|extend)\b")
 _SAMPLER_REGEX = r"aten::(argmax|multinomial)$"
-_ATTENTION_REGEX = r"aten::scaled_dot_product_attention$|aten::softmax$|\w+::\w*attention\w*$"
 _CACHE_REGEX = r"aten::(cat|index_copy_|index_put_|slice_scatter)$|\w+::\w*(kv_cache|reshape_and_cache)\w*$"
 
 
@@ -71,7 +71,7 @@ def find_token_loop(tables: TraceTables) -> TokenLoop:
     order = np.argsort(samplers.start, kind="stable")
     samplers = samplers.select(order)
     loop = _build_loop(tables, samplers, np.ones(len(samplers) - 1, dtype=np.bool_))
-    attentions = _count_starts(tables.match_names(_ATTENTION_REGEX, Kind.OP), loop.start, loop.end)
+    attentions = _count_starts(tables.compute_once(find_attentions), loop.start, loop.end)
     cache_updates = _count_starts(tables.match_names(_CACHE_REGEX, Kind.OP), loop.start, loop.end)
     is_alike = _measure_likeness(tables, loop) >= 1 - thresholds.TOKEN_LOOP_SPREAD.value
     by_graph = loop.in_graphs >= thresholds.GRAPH_SHARE.value * np.maximum(loop.kernels, 1)

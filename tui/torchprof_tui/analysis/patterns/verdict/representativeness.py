@@ -51,8 +51,8 @@ def find_recording_fault(evidence: Evidence) -> str:
             return "not warmed up: record later steps"
         first, last = (format_duration(warming.durations[index]) for index in (0, warming.count - 1))
         return f"not warmed up ({first}, then {last} a step)"
-    if "profiler-inflation" in evidence.fired:
+    if "profiler-inflation" in evidence.fired and evidence.shares.busy < thresholds.GPU_BUSY_MOSTLY.value:
         _, cost = estimate_frame_cost(evidence.view)
         share = min(cost / evidence.view.scope.length, 1.0)
-        return f"Python stacks cost {format_percent(share)} of the time; record without them to measure"
+        return f"Python stacks cost up to {format_percent(share)} of the time; record without them to measure"
     return ""

@@ -198,7 +198,10 @@ def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     if regime in (Regime.INPUT, Regime.COMMUNICATION, Regime.OVERHEAD, Regime.UNKNOWN):
         return waiting
     candidates = [work, waiting, *([evidence.main_problem] if evidence.main_problem else [])]
-    return max(candidates, key=lambda candidate: candidate.share)
+    largest = max(candidates, key=lambda candidate: candidate.share)
+    if largest is waiting and evidence.shares.busy >= thresholds.GPU_BUSY_MOSTLY.value:
+        return replace(waiting, what=f"{work.what}; {waiting.what}")  # most of the time is the GPU's own work
+    return largest
 
 
 def decide_regime(shares: DeviceTimeShares) -> Regime:
