@@ -27,9 +27,8 @@ from benchmarks import raw_answers as raws
 from benchmarks.raw_answers import RawTrace
 from tools.fault_programs.registry import FAULTS
 from torchprof_samples import find
-from torchprof_tui.cli import build_parser
 from torchprof_tui.commands.mcp.answers import Answerer
-from torchprof_tui.commands.mcp.compact_tables import unpack_records
+from torchprof_tui.commands.mcp.bounded_text import unpack_records
 from torchprof_tui.commands.mcp.server import create_server
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "faults"
@@ -301,7 +300,7 @@ def is_equal(found: Any, expected: Any) -> bool:
 
 async def ask_all(questions: list[Question], folder: Path) -> list[Outcome]:
     """Put each question in one call of a client of the SDK."""
-    answerer = Answerer([str(folder)], build_parser)
+    answerer = Answerer([str(folder)])
     outcomes = []
     async with mcp.Client(create_server(answerer)) as client:
         for question in questions:

@@ -37,10 +37,10 @@ _KERNEL_TIME = re.compile(
 )
 
 _BUILD_ACCOUNT = """
-import argparse, sys
+import sys
+from torchprof_tui.commands.diff.options import DiffOptions
 from torchprof_tui.commands.diff.sides import load_comparison
-options = dict(a=sys.argv[1], b=sys.argv[2], no_cache=sys.argv[3] == "no", steps=None, range=None, rank=None)
-print(load_comparison(argparse.Namespace(**options)).account.delta)
+print(load_comparison(DiffOptions(a=sys.argv[1], b=sys.argv[2], no_cache=sys.argv[3] == "no")).account.delta)
 """
 
 _RUN_TRACE_DIFF = """

@@ -14,8 +14,8 @@ import pytest
 
 from tests.helpers.paths import ROOT
 from tools import keys_page
-from torchprof_tui.cli import COMMANDS, build_parser
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.parsers import COMMANDS, build_parser
 from torchprof_tui.trace.core.extensions import list_command_names
 from torchprof_tui.ui.key_catalog import find_bindings
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.helpers.command_line import read_error_line
 from tests.helpers.terminal import Terminal
-from torchprof_tui.cli import build_parser, list_commands, main
+from torchprof_tui.cli import main
+from torchprof_tui.commands.common.parsers import build_parser, list_commands
 
 _BASH = """
 source "$1"

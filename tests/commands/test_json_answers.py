@@ -17,7 +17,7 @@ from torchprof_samples import SAMPLES, find
 from torchprof_tui.analysis.table.table_sheet import format_torch_time
 from torchprof_tui.answers.schemas import list_answers
 from torchprof_tui.answers.table import Grouping
-from torchprof_tui.commands.table.arguments import GROUPINGS
+from torchprof_tui.commands.table.options import TableOptions
 
 TABLES = {
     "calls": "Table",
@@ -69,7 +69,7 @@ def ask_everything(capsys: pytest.CaptureFixture[str], path: Path) -> Answers:
         "check": ask(capsys, "Check", "check", path, "--fail-on", "straggler"),
         **{of: ask(capsys, TABLES[of], "table", path, "--of", of) for of in TABLES},
     }
-    for grouping in GROUPINGS:
+    for grouping in TableOptions.arguments["by"].choices or ():
         ask(capsys, "Table", "table", path, "--by", grouping, "--flops")
     for table in ("calls", "kernels", "copies"):
         for row in (answers[table] or {"rows": []})["rows"][:3]:
@@ -108,7 +108,7 @@ def test_a_comparison_is_of_its_schema(by: str, capsys: pytest.CaptureFixture[st
 
 
 def test_the_groupings_of_the_schema_are_those_of_the_command() -> None:
-    assert get_args(Grouping) == GROUPINGS
+    assert get_args(Grouping) == TableOptions.arguments["by"].choices
 
 
 def test_a_comparison_without_noise_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import os
@@ -19,7 +18,9 @@ from tests.helpers.paths import ROOT
 from tests.helpers.terminal import Terminal
 from torchprof_tui.cli import main
 from torchprof_tui.commands.open import main as open_command
+from torchprof_tui.commands.open.options import OpenOptions
 from torchprof_tui.commands.run.main import _open_explorer, _ProgressLine
+from torchprof_tui.commands.run.options import RunOptions
 from torchprof_tui.runs.history import list_past_runs
 from torchprof_tui.runs.last_interpreter import remember_interpreter
 from torchprof_tui.runs.run_result import RunResult
@@ -180,11 +181,11 @@ def test_the_progress_of_a_save_is_one_line(
 
 
 def test_the_ranks_of_a_run_open_as_one(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    seen: list[argparse.Namespace] = []
+    seen: list[OpenOptions] = []
     monkeypatch.setattr(open_command, "run", seen.append)
     result = RunResult("runs/x", ("r0", "r0.cycle2", "r1"), (), 0, 1.0, "finished", (), ("r0", "r1"))
-    _open_explorer(result, argparse.Namespace(theme="dark"))
-    assert (seen[0].trace, seen[0].theme) == (["r0", "r1"], "dark")
+    _open_explorer(result, RunOptions(theme="light"))
+    assert (seen[0].trace, seen[0].theme) == (("r0", "r1"), "light")
     assert "opening 2 of 3 traces; the others are in runs/x" in capfd.readouterr().err
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +15,7 @@ from tests.helpers.golden_files import text_on_screen
 from torchprof_fleet.analysis.sketch_trace import sketch_trace
 from torchprof_fleet.command import main as fleet_command
 from torchprof_fleet.command.fleet_app import FleetApp
+from torchprof_fleet.command.options import FleetOptions
 from torchprof_fleet.ui.fleet_screen import FleetScreen
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
@@ -60,9 +61,9 @@ async def test_a_rank_opens_at_the_step_and_q_leads_back(tmp_path: Path) -> None
     ],
 )
 def test_the_screen_is_for_terminals(
-    given: dict[str, object], is_terminal: bool, problem: str, shown: bool, monkeypatch: pytest.MonkeyPatch
+    given: dict[str, Any], is_terminal: bool, problem: str, shown: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal, raising=False)
     monkeypatch.setattr(fleet_command, "find_terminal_problem", lambda: problem)
-    options = argparse.Namespace(**({"json": False, "parquet": None} | given))
+    options = dataclasses.replace(FleetOptions(source=("x",)), **given)
     assert fleet_command._shows_screen(options) is shown

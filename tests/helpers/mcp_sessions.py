@@ -8,7 +8,6 @@ from typing import Any
 
 import mcp
 
-from torchprof_tui.cli import build_parser
 from torchprof_tui.commands.mcp.answers import Answerer
 from torchprof_tui.commands.mcp.server import create_server
 
@@ -17,7 +16,7 @@ class Session:
     """A server for some folders, which is asked one question after the other in a session of its own each."""
 
     def __init__(self, folders: Sequence[object]) -> None:
-        self.answerer = Answerer([str(folder) for folder in folders], build_parser)
+        self.answerer = Answerer([str(folder) for folder in folders])
         self._server = create_server(self.answerer)
 
     async def call(self, tool: str, **arguments: Any) -> tuple[str, bool]:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.helpers.command_line import call_main, read_error_line, run_program
 from tests.helpers.paths import ROOT
 from torchprof_samples import find
-from torchprof_tui.cli import build_parser
+from torchprof_tui.commands.common.parsers import build_parser
 from torchprof_tui.program.config_file import apply_configuration, find_config_file, load_configuration
 from torchprof_tui.program.settings import MAX_BYTES, SETTINGS, read_configuration
 from torchprof_tui.runs.recording_request import describe_python_search, find_default_python

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tools.man_pages import FOLDER, format_pages
-from torchprof_tui.cli import build_parser, list_commands
+from torchprof_tui.commands.common.parsers import build_parser, list_commands
 
 PAGES = format_pages()
 

@@ -10,8 +10,7 @@ from torchprof_fleet.answers import build_fleet
 from torchprof_fleet.command.comparison import compare_sources
 from torchprof_tui.answers.record import as_fields
 from torchprof_tui.commands.mcp.answers import Answerer, format_command
-from torchprof_tui.commands.mcp.bounded_text import clean_values, write_bounded
-from torchprof_tui.commands.mcp.compact_tables import pack_records
+from torchprof_tui.commands.mcp.bounded_text import clean_values, pack_records, write_bounded
 from torchprof_tui.commands.mcp.questions import DEFAULT_ROWS, Question, RowLimit
 from torchprof_tui.commands.mcp.server import ToolEntry
 

@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from tests.helpers.hostile_traces import documents
 from tests.helpers.mcp_sessions import Session
 from tests.helpers.trace_builder import Entry, cpu, kernel, python, runtime, step
-from torchprof_tui.cli import build_parser
 from torchprof_tui.commands.mcp.answers import Answerer
 from torchprof_tui.commands.mcp.bounded_text import write_bounded
 from torchprof_tui.commands.mcp.questions import CHARACTERS_PER_TOKEN, MIN_TOKENS
@@ -166,7 +165,7 @@ async def test_errors_are_one_line(tool: str, arguments: dict[str, Any], said: s
 def test_any_trace_has_an_answer_or_one_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "t.json"
     path.write_text(text, encoding="utf-8", errors="surrogatepass")
-    answerer = Answerer([str(tmp_path)], build_parser)
+    answerer = Answerer([str(tmp_path)])
     for tool, arguments in CALLS:
         given_paths = {key: str(path) if value == "t.json" else value for key, value in arguments.items()}
         result = answer_call(answerer, tool, {**given_paths, "max_tokens": 500})

@@ -11,7 +11,7 @@ import torchprof_tui as tt
 from tests.helpers.command_line import call_main, read_json_answer
 from tests.helpers.mcp_sessions import Session
 from torchprof_samples import SAMPLES
-from torchprof_tui.commands.mcp.compact_tables import unpack_records
+from torchprof_tui.commands.mcp.bounded_text import unpack_records
 
 SPECS = [f"sample:{sample.name}" for sample in SAMPLES]
 ADDED = ("longest_row", "longest_start_ns", "row", "start_ns")

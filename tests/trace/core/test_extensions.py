@@ -86,8 +86,8 @@ def run_broken(packages: Path, code: str) -> subprocess.CompletedProcess[str]:
         (CODE.replace(":print_longest", ":no_function"), "has no attribute 'no_function'"),
         (CODE.replace('"torchprof_ktimes:print_longest"', '"print_longest"'), "'print_longest' is not module:name"),
         (
-            CODE.replace('"trace", metavar', '"--log", metavar'),
-            "cannot be used: argument --log: conflicting option",
+            CODE.replace("is_positional=True", 'short="-h"'),
+            "cannot be used: argument -h/--trace: conflicting option",
         ),
         (CODE.replace("import torchprof_tui  #", "1 / 0  #"), "failed: ZeroDivisionError: "),
     ],

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.remote_traces import refusal
 from torchprof_tui.cli import main
-from torchprof_tui.commands.info.remote_folder import print_folder
+from torchprof_tui.commands.info.main import print_folder
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.sources import listing_limits, ssh_stream
 from torchprof_tui.trace.sources.listing_limits import MAX_LISTED, read_entry, run_limited

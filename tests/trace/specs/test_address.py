@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers.json_schemas import check_answer
 from torchprof_tui.cli import main
-from torchprof_tui.commands.info.remote_folder import print_folder
+from torchprof_tui.commands.info.main import print_folder
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.resolve import check_readable, resolve_path, resolve_specs
 from torchprof_tui.trace.sources.open import open_source

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,9 @@ from textual.widgets import Static
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.diff import main as diff_command
-from torchprof_tui.commands.diff.arguments import add_arguments
+from torchprof_tui.commands.diff.options import DiffOptions
 from torchprof_tui.commands.open import main as open_command
+from torchprof_tui.commands.open.options import OpenOptions
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.common.comparison_request import ComparisonRequest, parse_request
 from torchprof_tui.ui.diff.diff_screen import DiffScreen
@@ -162,25 +163,21 @@ async def test_a_comparison_asked_for_on_the_command_line() -> None:
 
 def test_diff_with_screen_opens_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
     has_terminal = True
-    calls: list[tuple[argparse.Namespace, ComparisonRequest]] = []
+    calls: list[tuple[OpenOptions, ComparisonRequest]] = []
 
-    def run(options: argparse.Namespace, request: ComparisonRequest) -> int:
+    def run(options: OpenOptions, request: ComparisonRequest) -> int:
         calls.append((options, request))
         return 0
 
     monkeypatch.setattr(open_command, "run", run)
     monkeypatch.setattr("os.isatty", lambda descriptor: has_terminal)
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    options = parser.parse_args(["a.json", "b.json", "--screen", "--rank", "0/3", "--no-cache"])
-    options.debug = False
+    options = DiffOptions(a="a.json", b="b.json", screen=True, rank="0/3", no_cache=True)
     assert diff_command.run(options) == 0
     ((app_options, request),) = calls
-    assert (app_options.trace, app_options.no_cache) == (["a.json"], True)
+    assert (app_options.trace, app_options.no_cache) == (("a.json",), True)
     assert request == ComparisonRequest("b.json", ranks=(0, 3))
-    options.fail_on = "+5%"
     with pytest.raises(UsageError, match="the screen has no exit status"):
-        diff_command.run(options)
-    options.fail_on, has_terminal = None, False
+        diff_command.run(replace(options, fail_on="+5%"))
+    has_terminal = False
     with pytest.raises(UsageError, match="needs a terminal; leave it out"):
         diff_command.run(options)

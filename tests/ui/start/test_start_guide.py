@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import shutil
 import textwrap
@@ -15,7 +14,7 @@ from textual.widgets import OptionList
 from tests.ui.start.test_start_screen import SAMPLE, alone, explored, options, until
 from torchprof_samples import SAMPLES
 from torchprof_tui.app import TorchprofApp
-from torchprof_tui.commands.run.arguments import add_arguments
+from torchprof_tui.commands.common.parsers import build_parser
 from torchprof_tui.ui.start.path_input import PathInput
 from torchprof_tui.ui.start.start_screen import GUIDE, StartScreen, parent_of_remote_folder
 
@@ -34,9 +33,7 @@ def test_the_guides_lines_fit_beside_the_list_and_its_code_is_python() -> None:
 
 def test_the_guides_command_line_is_understood() -> None:
     (line,) = [line for line in GUIDE.plain.split("\n") if " run " in line and line.startswith("  torchprof-tui")]
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    assert parser.parse_args(line.split()[2:]).command == ["python", "train.py"]
+    assert build_parser("run").parse_args(line.split()[2:]).command == ["python", "train.py"]
 
 
 async def test_the_guide_is_shown_where_there_is_room_and_reached_by_a_key_elsewhere() -> None:

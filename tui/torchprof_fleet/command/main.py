@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib
 import sys
@@ -16,6 +15,7 @@ from torchprof_fleet.answers import build_fleet
 from torchprof_fleet.command.cluster import sketch_on_cluster
 from torchprof_fleet.command.comparison import compare_sketched
 from torchprof_fleet.command.local_pool import sketch_locally
+from torchprof_fleet.command.options import FleetOptions
 from torchprof_fleet.command.sketching import SketchedFleet, SketchMany, sketch_all
 from torchprof_fleet.command.sources import list_sources
 from torchprof_tui.commands.common.errors import UsageError
@@ -33,7 +33,7 @@ from torchprof_tui.trace.specs.address import ListedTrace, parse_ssh_path
 from torchprof_tui.ui.common.number_format import format_file_size
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: FleetOptions) -> int:
     import_extra("pyarrow", EXTRA)
     with SshConnections() as connections, contextlib.ExitStack() as stack:
         hosts = [path for path in map(parse_ssh_path, map(resolve_path, options.source)) if path is not None]
@@ -50,12 +50,12 @@ def run(options: argparse.Namespace) -> int:
         return _print(options, _sketch(options, traces, lost, sketch_many))
 
 
-def _shows_screen(options: argparse.Namespace) -> bool:
+def _shows_screen(options: FleetOptions) -> bool:
     """Return whether there is a terminal, and no other form of the answer was asked for."""
     return not options.json and options.parquet is None and sys.stdout.isatty() and not find_terminal_problem()
 
 
-def _print(options: argparse.Namespace, sketched: SketchedFleet) -> int:
+def _print(options: FleetOptions, sketched: SketchedFleet) -> int:
     out = None if options.parquet is None else Path(options.parquet)
     try:
         if out is not None:
@@ -74,7 +74,7 @@ def _print(options: argparse.Namespace, sketched: SketchedFleet) -> int:
 
 
 def _sketch(
-    options: argparse.Namespace, traces: Sequence[ListedTrace], lost: Sequence[str], sketch_many: SketchMany
+    options: FleetOptions, traces: Sequence[ListedTrace], lost: Sequence[str], sketch_many: SketchMany
 ) -> SketchedFleet:
     try:
         if options.parquet is not None:
@@ -94,7 +94,7 @@ def _sketch(
     return SketchedFleet(sketched.sketches, (*lost, *sketched.lost), sketched.reused)
 
 
-def _choose_workers(options: argparse.Namespace) -> SketchMany:
+def _choose_workers(options: FleetOptions) -> SketchMany:
     if options.on is not None and options.jobs is not None:
         raise UsageError("--jobs is for this machine, --on for the workers of a cluster: leave one out")
     if options.on is not None:

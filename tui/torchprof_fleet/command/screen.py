@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from multiprocessing import resource_tracker
 
 from torchprof_fleet.analysis.rank_sketch import RankSketch
 from torchprof_fleet.command.fleet_app import FleetApp
+from torchprof_fleet.command.options import FleetOptions
 from torchprof_fleet.command.sketching import SketchMany, sketch_all
 from torchprof_fleet.ui.fleet_worker import FleetSource
 from torchprof_tui.commands.common.errors import UsageError
@@ -17,7 +17,7 @@ from torchprof_tui.trace.specs.address import ListedTrace
 
 
 def open_screen(
-    options: argparse.Namespace,
+    options: FleetOptions,
     traces: Sequence[ListedTrace],
     lost: Sequence[str],
     sketch_many: SketchMany,
@@ -38,7 +38,7 @@ def open_screen(
         cache=not options.no_cache,
         debug=options.debug,
         connections=connections,
-        configuration=getattr(options, "configuration", None),
+        configuration=options.configuration,
     )
     app.run(mouse=not options.no_mouse)
     if app.failure:

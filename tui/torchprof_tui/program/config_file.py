@@ -10,7 +10,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.core_count import JOBS
@@ -51,16 +51,21 @@ def apply_configuration(configuration: Configuration, parser: argparse.ArgumentP
 
     Options and variables that are set already win.
     """
-    values = configuration.values
-    defaults: dict[str, object] = {name: values[name] for name in ("theme",) if name in values}
-    if "mouse" in values:
-        defaults["no_mouse"] = not values["mouse"]
-    if "colors" in values and not (os.environ.get("NO_COLOR") or os.environ.get("TEXTUAL_COLOR_SYSTEM")):
-        defaults["color"] = values["colors"]
     # Only of commands that open the app: `snapshot` gives the same picture everywhere.
     if any("--no-mouse" in action.option_strings for action in parser._actions):
-        parser.set_defaults(**defaults)
+        parser.set_defaults(**find_appearance(configuration))
     export_variables(configuration)
+
+
+def find_appearance(configuration: Configuration) -> dict[str, Any]:
+    """Return the file's values of `theme`, `color` and `no_mouse`. Environment variables about colours win."""
+    values = configuration.values
+    found: dict[str, Any] = {name: values[name] for name in ("theme",) if name in values}
+    if "mouse" in values:
+        found["no_mouse"] = not values["mouse"]
+    if "colors" in values and not (os.environ.get("NO_COLOR") or os.environ.get("TEXTUAL_COLOR_SYSTEM")):
+        found["color"] = values["colors"]
+    return found
 
 
 def export_variables(configuration: Configuration) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
-
 from torchprof_tui.answers.files import build_cache_use
+from torchprof_tui.commands.cache.options import CacheOptions
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.storage import disk_cache
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: CacheOptions) -> int:
     refusal = disk_cache.explain_refused_folder()
     if options.clear and refusal is not None:
         raise UsageError(refusal)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
 import numpy as np
@@ -12,9 +11,9 @@ from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
 from torchprof_tui.analysis.graphs.captured_chain import find_captured_chain
 from torchprof_tui.analysis.search.name_search import suggest_names
 from torchprof_tui.answers.chain import ChainQuestion, build_chain
-from torchprof_tui.commands.common.captures import use_captures
+from torchprof_tui.commands.chain.options import ChainOptions
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.load import load_specs, select_rank
+from torchprof_tui.commands.common.load import load_specs, select_rank, use_captures
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.trace import Trace
@@ -22,12 +21,9 @@ from torchprof_tui.ui.common.lane_names import find_names_on_lanes, list_lane_na
 from torchprof_tui.ui.common.name_display import clean, truncate
 
 
-def run(options: argparse.Namespace) -> int:
-    if options.nth < 0:
-        raise UsageError(f"--nth {options.nth}: the first event of a name is 0")
-
+def run(options: ChainOptions) -> int:
     trace, rank = select_rank(load_specs(options.trace, cache=not options.no_cache).trace, options.rank)
-    trace = use_captures(trace, options)
+    trace = use_captures(trace, options.capture, not options.no_cache)
 
     event, of = find_event(trace, options.event, options.nth)
     found = find_chain(trace, event)

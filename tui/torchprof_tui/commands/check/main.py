@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from difflib import get_close_matches
+from itertools import groupby
 
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
 from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
-from torchprof_tui.answers.check import build_check
-from torchprof_tui.commands.check.listing import print_patterns
-from torchprof_tui.commands.common.arguments import choose_undecided_status, reject_undecided_alone
-from torchprof_tui.commands.common.captures import use_captures
+from torchprof_tui.answers.check import build_check, build_pattern_list
+from torchprof_tui.commands.check.options import CheckOptions
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.load import load_specs
+from torchprof_tui.commands.common.load import load_specs, use_captures
+from torchprof_tui.commands.common.options import choose_undecided_status, parse_time_range
 from torchprof_tui.commands.common.output import import_text, print_answer
-from torchprof_tui.commands.common.time_range import parse_time_range
 from torchprof_tui.trace.core.printable import clean
 
 ANY_FIRED = "fired"
 
-NOTES_HINTS = {"json": ": JSON always has the notes"}
 
-
-def run(options: argparse.Namespace) -> int:
-    _reject_contradictions(options)
-    reject_undecided_alone(options)
+def run(options: CheckOptions) -> int:
     wanted = _parse_fail_on(options.fail_on)
     times = None if options.range is None else parse_time_range(options.range)
     if options.list:
         print_patterns(options.json)
         return 0
 
-    trace = use_captures(load_specs(options.trace, cache=not options.no_cache).trace, options)
+    trace = use_captures(
+        load_specs(options.trace, cache=not options.no_cache).trace, options.capture, not options.no_cache
+    )
     scope = scopes.default_scope(trace) if times is None else scopes.range_scope(*times)
     report = check_trace(trace, scope)
     if options.json:
@@ -50,28 +46,6 @@ def run(options: argparse.Namespace) -> int:
         return int(failed)
     _report_undecidable(report.findings, wanted)
     return choose_undecided_status(options.undecided) if _is_undecided(report.findings, wanted) else 0
-
-
-def _reject_contradictions(options: argparse.Namespace) -> None:
-    """Raise UsageError for options that cannot be given together, and for a missing TRACE."""
-    outputs = [name for name in ("json", "problems", "markdown") if getattr(options, name)]
-    if options.list:
-        # These say what to do with a trace, and the list is about none.
-        refused = [
-            name
-            for name in (*outputs, "fail_on", "range", "capture", "notes")
-            if name != "json" and getattr(options, name)
-        ]
-        if options.trace:
-            raise UsageError("--list lists all patterns: it takes no TRACE")
-        if refused:
-            raise UsageError(f"--list and --{refused[0].replace('_', '-')} cannot be given together")
-    elif not options.trace:
-        raise UsageError("no TRACE given (or use --list; see: torchprof-tui check --help)")
-    elif options.notes and outputs:
-        raise UsageError(f"--notes and --{outputs[0]} cannot be given together" + NOTES_HINTS.get(outputs[0], ""))
-    elif len(outputs) > 1:
-        raise UsageError(f"--{outputs[0]} and --{outputs[1]} cannot be given together: choose one output")
 
 
 def _report_undecidable(findings: list[Finding], wanted: frozenset[str]) -> None:
@@ -120,3 +94,15 @@ def _parse_fail_on(fail_on: str | None) -> frozenset[str]:
 def matches_fail_on(found: Finding, wanted: frozenset[str]) -> bool:
     """Return whether `--fail-on` names this finding and it fired."""
     return found.has_fired and (found.id in wanted or (ANY_FIRED in wanted and found.is_problem))
+
+
+def print_patterns(as_json: bool) -> None:
+    """Print every pattern with its title by section, or as JSON with how it is decided."""
+    if as_json:
+        print_answer(build_pattern_list(PATTERNS.values()))
+        return
+    cells = max(map(len, PATTERNS))
+    for section, patterns in groupby(PATTERNS.values(), key=lambda pattern: pattern.section):
+        print(section.value)
+        for pattern in patterns:
+            print(f"  {pattern.id:<{cells}}  {pattern.severity.value:<8}  {pattern.title}")

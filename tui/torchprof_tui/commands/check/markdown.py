@@ -14,13 +14,15 @@ from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.verdict.tree_model import TimePart, TimeTree
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.answers.serving import list_serving
-from torchprof_tui.commands.check.gaps import (
+from torchprof_tui.commands.check.report import (
+    CheckReport,
     describe_device,
     describe_gap_line,
     describe_gap_times,
+    format_rank_prefix,
+    format_scope_times,
     select_shown_gaps,
 )
-from torchprof_tui.commands.check.report import CheckReport, format_rank_prefix, format_scope_times
 from torchprof_tui.commands.common.serving_text import COLUMNS, format_kind, list_remarks
 from torchprof_tui.commands.common.time_tree import format_device_count
 from torchprof_tui.trace.core.printable import clean

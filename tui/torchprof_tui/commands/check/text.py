@@ -10,13 +10,15 @@ from torchprof_tui.analysis.patterns.engine.code_location import describe_code_l
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import describe_group, group_undecidable
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
-from torchprof_tui.commands.check.gaps import (
+from torchprof_tui.commands.check.report import (
+    CheckReport,
     describe_device,
     describe_gap_line,
     describe_gap_times,
+    format_rank_prefix,
+    format_scope_times,
     select_shown_gaps,
 )
-from torchprof_tui.commands.check.report import CheckReport, format_rank_prefix, format_scope_times
 from torchprof_tui.commands.common.tables import create_console
 from torchprof_tui.commands.common.time_tree import format_device_count, format_time_tree
 from torchprof_tui.trace.core.printable import clean

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from torchprof_tui.analysis.completeness.data_loss import list_losses
+from torchprof_tui.analysis.completeness.private_metadata import PrivateValue, describe_private_values
+from torchprof_tui.analysis.doctor.read_problems import summarize_problem
 from torchprof_tui.commands.common.cut_file_guard import guard_mapped_files
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.partial_input import report_partial
 from torchprof_tui.commands.common.progress_line import ProgressLine
 from torchprof_tui.program.phase_log import note_phase
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.printable import clean
-from torchprof_tui.trace.core.problems import CUT_CONNECTION, UNRELATED_RANKS
+from torchprof_tui.trace.core.problems import CUT_CONNECTION, UNRELATED_RANKS, excerpt
+from torchprof_tui.trace.loading.capture_files import CaptureFiles
 from torchprof_tui.trace.loading.load_resolved import load_resolved
 from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE, OpenedTrace
-from torchprof_tui.trace.loading.resolve import resolve_specs
+from torchprof_tui.trace.loading.resolve import resolve_path, resolve_specs
+from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 from torchprof_tui.trace.storage.disk_cache import explain_refused_folder, prune_cache
 
@@ -95,3 +101,65 @@ def select_rank(trace: Trace, number: int | None) -> tuple[Trace, Rank | None]:
         known = ", ".join(str(other.number) for other in ranks.all)
         raise UsageError(f"--rank {number}: no such rank; there are ranks {known}")
     return rank.trace, rank
+
+
+_MAX_LISTED_RANKS = 4
+"""Ranks named in the line; the others are counted."""
+
+
+def report_partial(trace: Trace) -> bool:
+    """Report data loss in one line on stderr; return whether there is any."""
+    said = _describe_problems(trace)
+    if said:
+        print(f"torchprof-tui: {clean(trace.label)} is partial: {said}; see `info`", file=sys.stderr)
+    return bool(said)
+
+
+def _describe_problems(trace: Trace) -> str:
+    """Describe the losses, by rank if there are several; ranks that failed to open are reported elsewhere."""
+    if trace.merged_ranks is None:
+        return ", ".join(map(summarize_problem, list_losses(trace)))
+    said = [f"{rank.label}: {words}" for rank in trace.merged_ranks.all if (words := _describe_problems(rank.trace))]
+    more = f"; and {len(said) - _MAX_LISTED_RANKS} more ranks" if len(said) > _MAX_LISTED_RANKS else ""
+    return "; ".join(said[:_MAX_LISTED_RANKS]) + more
+
+
+def use_captures(trace: Trace, names: Sequence[str], cache: bool) -> Trace:
+    """Return the trace with the captures of `--capture`, if any were named. Raises TraceError where one cannot be read.
+
+    Without the option captures are looked for beside the trace, once a replayed kernel is asked about. Of several ranks
+    each gets those of its own rank.
+    """
+    if not names:
+        return trace
+    if trace.merged_ranks is None:
+        return _use_captures_of_rank(trace, trace.label, names, cache)
+    ranks = tuple(
+        replace(rank, trace=_use_captures_of_rank(rank.trace, rank.file, names, cache))
+        for rank in trace.merged_ranks.all
+    )
+    return replace(trace, merged_ranks=replace(trace.merged_ranks, all=ranks))
+
+
+def _use_captures_of_rank(trace: Trace, spec: str, names: Sequence[str], cache: bool) -> Trace:
+    captures = CaptureFiles(spec, [resolve_path(name) for name in names], cache=cache)
+    captures.open_traces(trace)
+    if captures.problems:
+        raise TraceError(f"--capture: {captures.problems[0]}")
+    return replace(trace, captures=captures)
+
+
+MAX_KEPT = 8
+"""Keys that are named, at most."""
+
+
+def report_private_values(left_out: Sequence[PrivateValue], kept: Sequence[str]) -> None:
+    """Report on stderr what was left out, and which other metadata was kept, without any value."""
+    if left_out:
+        text = clean(describe_private_values(left_out))
+        print(f"torchprof-tui: left out: {text}; --keep-metadata keeps it", file=sys.stderr)
+    if kept:
+        more = f" and {len(kept) - MAX_KEPT} more" if len(kept) > MAX_KEPT else ""
+        keys = ", ".join(map(excerpt, kept[:MAX_KEPT]))
+        line = f"torchprof-tui: kept: {keys}{more}; nothing private was found there, which is no guarantee"
+        print(clean(line), file=sys.stderr)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-
+from torchprof_tui.commands.common.parsers import build_parser, list_commands
 from torchprof_tui.commands.completion import bash_script, fish_script, zsh_script
+from torchprof_tui.commands.completion.options import CompletionOptions
 from torchprof_tui.commands.completion.words import list_sample_names, read_commands
 
 FORMATS = {
@@ -14,7 +14,7 @@ FORMATS = {
 }
 
 
-def run(options: argparse.Namespace) -> int:
-    commands = read_commands(options.list_commands(), options.build_parser)
+def run(options: CompletionOptions) -> int:
+    commands = read_commands(list_commands(), build_parser)
     print(FORMATS[options.shell](commands, list_sample_names()), end="")
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import sys
@@ -10,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.config.options import ConfigOptions
 from torchprof_tui.program.config_file import VARIABLES, find_config_file
 from torchprof_tui.program.settings import SETTINGS, Configuration, Setting, shorten_home, write_commented_file
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.storage.disk_cache import cache_folder, cache_limit
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: ConfigOptions) -> int:
     file = find_config_file()
     configuration: Configuration | None = options.configuration
     if options.keys:

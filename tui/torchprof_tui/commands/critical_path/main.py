@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath
@@ -11,13 +10,14 @@ from torchprof_tui.analysis.rank_path.joined_path import find_path_of_rank, find
 from torchprof_tui.answers.critical_path import build_critical_path
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
+from torchprof_tui.commands.common.options import parse_time_range
 from torchprof_tui.commands.common.output import import_text, print_answer
-from torchprof_tui.commands.common.time_range import parse_time_range
+from torchprof_tui.commands.critical_path.options import CriticalPathOptions
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: CriticalPathOptions) -> int:
     time_range = None if options.range is None else parse_time_range(options.range)
     trace, rank, path = find_path(
         load_specs(options.trace, cache=not options.no_cache).trace, options.step, time_range, options.rank

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
 from msgspec import UNSET
 
 from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.answers.diff import build_diff
-from torchprof_tui.commands.common.arguments import choose_undecided_status, reject_undecided_alone
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.options import choose_undecided_status
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.diff.markdown import format_report
-from torchprof_tui.commands.diff.screen import open_screen
-from torchprof_tui.commands.diff.sides import load_comparison
+from torchprof_tui.commands.diff.options import DiffOptions
+from torchprof_tui.commands.diff.sides import load_comparison, parse_ranks, parse_selections
 from torchprof_tui.commands.diff.text import format_comparison
 from torchprof_tui.commands.diff.time_limit import TimeLimit, parse_time_limit
+from torchprof_tui.commands.open import main as open_command
+from torchprof_tui.commands.open.options import OpenOptions
+from torchprof_tui.program.config_file import find_appearance
+from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: DiffOptions) -> int:
     """Print what changed from A to B; the exit status is 1 if `--fail-on` fired, 3 if that is unknown."""
-    reject_undecided_alone(options)
     if options.screen:
         return open_screen(options)
     limit = None if options.fail_on is None else parse_time_limit(options.fail_on)
@@ -42,3 +45,28 @@ def report_limit(comparison: Comparison, limit: TimeLimit | None, undecided: str
         print("torchprof-tui: --fail-on: cannot be told: a side has one step, so no noise is known", file=sys.stderr)
         return choose_undecided_status(undecided)
     return int(is_exceeded is True)
+
+
+def open_screen(options: DiffOptions) -> int:
+    """Open A in the app, then compare it with B there. Raises UsageError."""
+    if options.fail_on is not None:
+        raise UsageError("--fail-on: the screen has no exit status to fail with; leave --screen out")
+    problem = open_command.find_terminal_problem()
+    if problem:
+        raise UsageError(f"--screen: {problem}; leave it out for the comparison as text")
+    request = ComparisonRequest(
+        "" if options.b == options.a else options.b,
+        parse_selections(options),
+        parse_ranks(options.rank),
+        captures=options.capture,
+    )
+    configuration = options.configuration
+    app_options = OpenOptions(
+        trace=(options.a,),
+        capture=options.capture,
+        no_cache=options.no_cache,
+        debug=options.debug,
+        configuration=configuration,
+        **({} if configuration is None else find_appearance(configuration)),
+    )
+    return open_command.run(app_options, request)

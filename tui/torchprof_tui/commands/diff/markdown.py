@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from collections.abc import Iterator
 
 from torchprof_tui.analysis.compare.comparison import Comparison, describe_cause, describe_ranks, describe_steps
 from torchprof_tui.commands.check.markdown import escape_markdown
+from torchprof_tui.commands.diff.options import DiffOptions
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.waterfall import build_rows
 
 
-def format_report(comparison: Comparison, options: argparse.Namespace) -> Iterator[str]:
+def format_report(comparison: Comparison, options: DiffOptions) -> Iterator[str]:
     """Format a report as lines. `options`: of the command line, to repeat it."""
     verdict, account = comparison.verdict, comparison.account
     yield "# What changed from A to B"
@@ -57,7 +57,7 @@ def format_report(comparison: Comparison, options: argparse.Namespace) -> Iterat
     yield f"    {_format_command(options)}"
 
 
-def _format_command(options: argparse.Namespace) -> str:
+def _format_command(options: DiffOptions) -> str:
     words = ["torchprof-tui", "diff", options.a, options.b]
     for name in ("steps", "range", "rank"):
         value = getattr(options, name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 
 from torchprof_tui.analysis.compare.comparison import Comparison
@@ -20,15 +19,15 @@ from torchprof_tui.analysis.compare.step_selection import (
     parse_step_numbers,
     split_sides,
 )
-from torchprof_tui.commands.common.captures import use_captures
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.load import load_specs
-from torchprof_tui.commands.common.time_range import parse_time_range
+from torchprof_tui.commands.common.load import load_specs, use_captures
+from torchprof_tui.commands.common.options import parse_time_range
+from torchprof_tui.commands.diff.options import DiffOptions
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.model.trace import Trace
 
 
-def load_comparison(options: argparse.Namespace, load: Callable[[str], Trace] | None = None) -> Comparison:
+def load_comparison(options: DiffOptions, load: Callable[[str], Trace] | None = None) -> Comparison:
     """Load both sides. Raises UsageError and TraceError: one line that says which side, and what can be compared.
 
     `load`: what opens a side, in place of the command's own way.
@@ -39,7 +38,10 @@ def load_comparison(options: argparse.Namespace, load: Callable[[str], Trace] | 
     a = _load(options.a, "A", load)
     b = a if options.b == options.a else _load(options.b, "B", load)
     try:
-        traces = [use_captures(trace, options) for trace in select_ranks(a, b, numbers, "--rank")]
+        traces = [
+            use_captures(trace, options.capture, not options.no_cache)
+            for trace in select_ranks(a, b, numbers, "--rank")
+        ]
         sides = [
             analyse_side(trace, f"{name} ({spec})", format_label(spec, original, trace), selection)
             for name, spec, original, trace, selection in zip(
@@ -58,7 +60,7 @@ def _load(spec: str, name: str, load: Callable[[str], Trace]) -> Trace:
         raise TraceError(f"{name}: {error}") from error
 
 
-def parse_selections(options: argparse.Namespace) -> Selections:
+def parse_selections(options: DiffOptions) -> Selections:
     """Parse --steps and --range. Raises UsageError."""
     if options.steps is not None:
         try:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
+import shlex
+import sys
 from dataclasses import replace
+from datetime import datetime
 
-from torchprof_tui.answers.info import build_info, measure_time
+from torchprof_tui.answers.info import build_folder_listing, build_info, measure_time
 from torchprof_tui.answers.record import as_fields
-from torchprof_tui.commands.common.captures import use_captures
-from torchprof_tui.commands.common.load import load_specs
+from torchprof_tui.commands.common.load import load_specs, use_captures
 from torchprof_tui.commands.common.output import print_answer
-from torchprof_tui.commands.info.remote_folder import print_folder
-from torchprof_tui.trace.specs.runs_by_name import FolderError
+from torchprof_tui.commands.info.options import InfoOptions
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.specs.runs_by_name import FolderError, group_runs
+from torchprof_tui.ui.common.number_format import format_file_size
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: InfoOptions) -> int:
     try:
         loaded = load_specs(options.trace, cache=not options.no_cache, list_folders=True)
     except FolderError as folder:
@@ -23,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
 
         print_folder(folder, options.json)
         return 0
-    loaded = replace(loaded, trace=use_captures(loaded.trace, options))
+    loaded = replace(loaded, trace=use_captures(loaded.trace, options.capture, not options.no_cache))
     tree, reason = measure_time(loaded.trace)
     document = build_info(loaded, tree, reason)
     if options.json:
@@ -34,3 +37,31 @@ def run(options: argparse.Namespace) -> int:
 
     print_summary(loaded.trace.label, as_fields(document), tree)
     return 0
+
+
+def print_folder(folder: FolderError, as_json: bool) -> None:
+    """Print one line per trace on stdout, ending with the argument that opens it; on stderr the arguments that open
+    the ranks of a run together."""
+    if as_json:
+        print_answer(build_folder_listing(folder))
+        return
+    runs = group_runs(folder.traces)
+    ranked = any(each.rank is not None for each in folder.traces)
+    for each in folder.traces:
+        rank = f"{_format_rank(each.rank):<10}" if ranked else ""
+        size = "-" if each.size is None else format_file_size(each.size)
+        print(f"{size:>9}  {format_modified_time(each.modified):16}  {rank}{clean(each.spec)}")
+    if folder.omitted:
+        print(f"only the newest {len(folder.traces):,} are listed; name a subfolder to see others", file=sys.stderr)
+    for run in runs:
+        names = " ".join(shlex.quote(clean(spec)) for spec in run.specs)
+        print(f"all {len(run.traces)} ranks of one run: {names}", file=sys.stderr)
+
+
+def _format_rank(rank: int | None) -> str:
+    return "" if rank is None else f"rank {rank}"
+
+
+def format_modified_time(seconds: float) -> str:
+    """Format a modification time in local time to the minute; a dash if unknown."""
+    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M") if seconds else "-"

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
-import argparse
+import os
 import shlex
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
-from torchprof_tui.analysis.slicing.slice_writer import OUTPUT_SUFFIXES
+from torchprof_tui.analysis.slicing.slice_writer import OUTPUT_SUFFIXES, SliceError, SliceResult, write_slice
 from torchprof_tui.answers.diff import build_diff
 from torchprof_tui.answers.files import build_slice
 from torchprof_tui.answers.record import as_fields
+from torchprof_tui.commands.chain.options import ChainOptions
+from torchprof_tui.commands.check.options import CheckOptions
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import select_rank
-from torchprof_tui.commands.common.time_range import parse_time_range
+from torchprof_tui.commands.common.options import Options, parse_time_range
+from torchprof_tui.commands.critical_path.options import CriticalPathOptions
+from torchprof_tui.commands.diff.options import DiffOptions
 from torchprof_tui.commands.diff.sides import load_comparison
+from torchprof_tui.commands.export.options import ExportOptions
+from torchprof_tui.commands.info.options import InfoOptions
 from torchprof_tui.commands.mcp import documents
 from torchprof_tui.commands.mcp import questions as asks
 from torchprof_tui.commands.mcp.allowed_folders import AllowedFolders, list_samples
-from torchprof_tui.commands.mcp.bounded_text import clean_values, write_bounded
-from torchprof_tui.commands.mcp.compact_tables import pack_records, split_common_frames
-from torchprof_tui.commands.mcp.new_files import write_new_slice
-from torchprof_tui.commands.mcp.open_traces import OpenTrace, OpenTraces
+from torchprof_tui.commands.mcp.bounded_text import clean_values, pack_records, split_common_frames, write_bounded
+from torchprof_tui.commands.mcp.open_traces import OpenTraces
 from torchprof_tui.commands.mcp.screen_text import take_screen
+from torchprof_tui.commands.memory.options import MemoryOptions
+from torchprof_tui.commands.slice.options import SliceOptions
+from torchprof_tui.commands.snapshot.options import SnapshotOptions
+from torchprof_tui.commands.table.options import TableOptions
+from torchprof_tui.commands.what_if.options import WhatIfOptions
+from torchprof_tui.trace.core.atomic_file import OutputError
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.model.trace import Trace
 
 Fields = dict[str, Any]
-BuildParser = Callable[[str], argparse.ArgumentParser]
+AnyOptions = TypeVar("AnyOptions", bound=Options)
+Given = ParamSpec("Given")
 
 PROGRAM = "torchprof-tui"
 MAX_EVIDENCE = 3
@@ -68,10 +81,9 @@ class Answerer:
     errors that `is_expected` knows.
     """
 
-    def __init__(self, folders: Sequence[str], build_parser: BuildParser) -> None:
+    def __init__(self, folders: Sequence[str]) -> None:
         self.folders = AllowedFolders(folders)
         self._traces = OpenTraces(self.folders)
-        self._build_parser = build_parser
 
     def close(self) -> None:
         self._traces.close_all()
@@ -80,11 +92,12 @@ class Answerer:
         if asked.trace is None:
             return self._list_traces(asked)
         opened = self._traces.open(asked.trace)
-        info, info_command = self._ask(opened, "info", [opened.spec], documents.ask_info)
-        check, check_command = self._ask(opened, "check", [opened.spec], documents.ask_check)
-        kernels, kernels_command = self._ask(
-            opened, "table", [opened.spec, "--of=kernels", "--limit=5"], documents.ask_table
-        )
+        of_trace, info_command = build_options(InfoOptions, trace=opened.specs, json=True)
+        of_check, check_command = build_options(CheckOptions, trace=opened.specs, json=True)
+        of_kernels, kernels_command = build_options(TableOptions, trace=opened.specs, of="kernels", limit=5, json=True)
+        info = opened.recall(of_trace, documents.ask_info)
+        check = opened.recall(of_check, documents.ask_check)
+        kernels = opened.recall(of_kernels, documents.ask_table)
         answer = {
             "commands": [info_command, check_command, kernels_command],
             "verdict": _summarize_verdict(check["verdict"]),
@@ -108,8 +121,8 @@ class Answerer:
 
     def findings(self, asked: asks.FindingsQuestion) -> str:
         opened = self._traces.open(asked.trace)
-        words = [opened.spec, *_option("range", asked.range)]
-        check, command = self._ask(opened, "check", words, documents.ask_check)
+        options, command = build_options(CheckOptions, trace=opened.specs, range=asked.range, json=True)
+        check = opened.recall(options, documents.ask_check)
         if asked.pattern is not None:
             patterns = [*check["patterns"], *check["notes"]]
             found = next((each for each in patterns if each["id"] == asked.pattern), None)
@@ -141,15 +154,21 @@ class Answerer:
 
     def table(self, asked: asks.TableQuestion) -> str:
         opened = self._traces.open(asked.trace)
-        words = [opened.spec, f"--of={asked.of}"]
-        words += [f"--by={asked.by}"] if asked.of == "calls" or asked.by != "name" else []
-        words += [*_option("step", asked.step), *_option("rank", asked.rank)]
         sort = asked.sort
         if sort is None and asked.of == "calls":
             sort = "self_gpu" if opened.trace.links.gpu_events else "gpu" if asked.by == "class" else "self_cpu"
-        words += _option("sort", sort)
-        words += [f"--limit={asked.limit}"] if asked.name is None and asked.of != "calls" else []
-        table, command = self._ask(opened, "table", words, documents.ask_table)
+        options, command = build_options(
+            TableOptions,
+            trace=opened.specs,
+            of=asked.of,
+            by=asked.by if asked.of == "calls" or asked.by != "name" else None,
+            step=asked.step,
+            rank=asked.rank,
+            sort=sort,
+            limit=asked.limit if asked.name is None and asked.of != "calls" else None,
+            json=True,
+        )
+        table = opened.recall(options, documents.ask_table)
         rows = table["rows"]
         answer = {"command": command, **_without(table, "schema", "rows")}
         if asked.name is not None:
@@ -165,32 +184,56 @@ class Answerer:
 
     def memory(self, asked: asks.MemoryQuestion) -> str:
         opened = self._traces.open(asked.trace)
-        words = [opened.spec, "--of=memory", *_option("step", asked.step), *_option("rank", asked.rank)]
-        table, command = self._ask(opened, "table", [*words, f"--limit={asked.limit}"], documents.ask_table)
+        options, command = build_options(
+            TableOptions,
+            trace=opened.specs,
+            of="memory",
+            step=asked.step,
+            rank=asked.rank,
+            limit=asked.limit,
+            json=True,
+        )
+        table = opened.recall(options, documents.ask_table)
         answer = {"command": command, **_without(table, "schema", "rows")}
         answer |= pack_records(documents.list_rows_with_events(opened, asked.rank, table["rows"]))
         return _write(answer, asked, _FEWER_ROWS)
 
     def what_if(self, asked: asks.WhatIfQuestion) -> str:
         opened = self._traces.open(asked.trace)
-        words = [opened.spec, *(f"--set={change}" for change in asked.changes)]
-        words += [*_option("step", asked.step), *_option("rank", asked.rank)]
-        fields, command = self._ask(opened, "what-if", words, documents.ask_what_if)
+        options, command = build_options(
+            WhatIfOptions, trace=opened.specs, set=tuple(asked.changes), step=asked.step, rank=asked.rank, json=True
+        )
+        fields = opened.recall(options, documents.ask_what_if)
         answer = {"command": command, **_without(fields, "schema"), "path": pack_records(fields["path"])}
         return _write(answer, asked, "ask with a larger max_tokens")
 
     def critical_path(self, asked: asks.CriticalPathQuestion) -> str:
         opened = self._traces.open(asked.trace)
-        words = [opened.spec, *_option("step", asked.step), *_option("range", asked.range)]
-        words += [*_option("rank", asked.rank), f"--top={asked.limit}"]
-        fields, command = self._ask(opened, "critical-path", words, documents.ask_critical_path)
+        options, command = build_options(
+            CriticalPathOptions,
+            trace=opened.specs,
+            step=asked.step,
+            range=asked.range,
+            rank=asked.rank,
+            top=asked.limit,
+            json=True,
+        )
+        fields = opened.recall(options, documents.ask_critical_path)
         return _write(_pack_lists(command, fields, _PATH_LISTS), asked, _FEWER_ROWS)
 
     def memory_at(self, asked: asks.MemoryAtQuestion) -> str:
         opened = self._traces.open(asked.trace)
-        words = [opened.spec, f"--at={asked.at}", f"--by={asked.by}", *_option("device", asked.device)]
-        words += [*_option("rank", asked.rank), f"--top={asked.limit}"]
-        fields, command = self._ask(opened, "memory", words, documents.ask_memory_at)
+        options, command = build_options(
+            MemoryOptions,
+            trace=opened.specs,
+            at=asked.at,
+            by=asked.by,
+            device=asked.device,
+            rank=asked.rank,
+            top=asked.limit,
+            json=True,
+        )
+        fields = opened.recall(options, documents.ask_memory_at)
         return _write(_pack_lists(command, fields, _MEMORY_LISTS), asked, _FEWER_ROWS)
 
     def chain(self, asked: asks.ChainQuestion) -> str:
@@ -200,8 +243,10 @@ class Answerer:
         event, nth, rank = asked.event, asked.nth, asked.rank
         if asked.row is not None:
             event, nth, rank = documents.name_event(opened, asked.row)
-        words = [opened.spec, f"--event={event}", f"--nth={nth}", *_option("rank", rank)]
-        fields, command = self._ask(opened, "chain", words, documents.ask_chain)
+        options, command = build_options(
+            ChainOptions, trace=opened.specs, event=event or "", nth=nth, rank=rank, json=True
+        )
+        fields = opened.recall(options, documents.ask_chain)
         work = {**fields["gpu_work"], "heaviest": _pack_events(fields["gpu_work"]["heaviest"])}
         answer = {
             "command": command,
@@ -214,19 +259,20 @@ class Answerer:
     def diff(self, asked: asks.DiffQuestion) -> str:
         sides = {"a": self._traces.open(asked.a), "b": self._traces.open(asked.b)}
         a, b = sides["a"], sides["b"]
-        words = [a.spec, b.spec, f"--by={asked.by}", *_option("steps", asked.steps), *_option("rank", asked.rank)]
-        options = self._parse("diff", words)
+        options, command = build_options(
+            DiffOptions, a=a.spec, b=b.spec, by=asked.by, steps=asked.steps, rank=asked.rank, json=True
+        )
         by_spec = {side.spec: side.trace for side in sides.values()}
 
-        def build() -> Fields:
+        def build(*_: object) -> Fields:
             comparison = load_comparison(options, lambda spec: by_spec[spec])
             fields = as_fields(build_diff(comparison, asked.by))
             documents.add_diff_rows(fields, a, b)
             return fields
 
-        fields = a.recall(("diff", *words, str(b.identity)), build)
+        fields = a.recall((options, b.identity), build)
         answer = {
-            "command": format_command("diff", [*words, "--json"]),
+            "command": command,
             **{key: fields[key] for key in _DIFF_KEYS if key in fields},
             "parts": pack_records(fields["parts"]),
             **({"rows": pack_records(_order_by_change(fields["rows"]))} if "rows" in fields else {}),
@@ -237,30 +283,38 @@ class Answerer:
 
     def flame(self, asked: asks.FlameQuestion) -> str:
         opened = self._traces.open(asked.trace)
-        words = [opened.spec, "--folded", f"--by={asked.by}", *_option("time", asked.time)]
-        words += [*_option("range", asked.range), *_option("step", asked.step), *_option("rank", asked.rank)]
-        fields, command = self._ask(opened, "export", words, documents.ask_flame, as_json=False)
+        options, command = build_options(
+            ExportOptions,
+            trace=opened.specs,
+            format="folded",
+            by=asked.by,
+            time=asked.time,
+            range=asked.range,
+            step=asked.step,
+            rank=asked.rank,
+        )
+        fields = opened.recall(options, documents.ask_flame)
         outer, stacks = split_common_frames(fields["stacks"][: asked.limit])
         answer = {"command": command, **_without(fields, "stacks"), "outer_frames": outer, **pack_records(stacks)}
         return _write(answer, asked, "ask with by=op or module, a range or a step, or a larger max_tokens")
 
     def slice(self, asked: asks.SliceQuestion) -> str:
         opened = self._traces.open(asked.trace)
-        words = [opened.spec, f"--range={asked.range}", f"--output={asked.output}", *_option("rank", asked.rank)]
-        options = self._parse("slice", words)
-        times = parse_time_range(options.range)
-        trace, _ = select_rank(opened.trace, options.rank)
+        times = parse_time_range(asked.range)
+        trace, _ = select_rank(opened.trace, asked.rank)
         output = self.folders.find_output(asked.output, OUTPUT_SUFFIXES)
         sliced = write_new_slice(trace, times, output)
         fields = as_fields(build_slice(trace, str(output), sliced))
-        words[2] = f"--output={output}"
-        return _write({"command": format_command("slice", words), **fields}, asked, "ask with a larger max_tokens")
+        _, command = build_options(
+            SliceOptions, trace=opened.specs, range=asked.range, output=str(output), rank=asked.rank
+        )
+        return _write({"command": command, **fields}, asked, "ask with a larger max_tokens")
 
     def snapshot(self, asked: asks.SnapshotQuestion) -> str:
         opened = self._traces.open(asked.trace)
         path = self.folders.find_trace(asked.trace).path
-        words, screen = take_screen(path, asked.view, asked.keys, asked.size)
-        command = format_command("snapshot", [opened.spec, *words, "--output=screen.txt"])
+        keys, screen = take_screen(path, asked.view, asked.keys, asked.size)
+        _, command = build_options(SnapshotOptions, trace=opened.specs, size=asked.size, keys=keys, output="screen.txt")
         lines = [f"command: {command}", *map(clean, screen.splitlines())]
         limit = asked.max_tokens * asks.CHARACTERS_PER_TOKEN
         total = len(lines) - 1
@@ -279,21 +333,25 @@ class Answerer:
         }
         return _write(answer, asked, "start the server with a narrower folder, or ask with a larger max_tokens")
 
-    def _parse(self, command: str, words: Sequence[str]) -> argparse.Namespace:
-        return self._build_parser(command).parse_args(list(words))
 
-    def _ask(
-        self,
-        opened: OpenTrace,
-        command: str,
-        words: Sequence[str],
-        build: Callable[[OpenTrace, argparse.Namespace], Fields],
-        as_json: bool = True,
-    ) -> tuple[Fields, str]:
-        """Return the document of a command about a trace, and the command line that repeats it."""
-        options = self._parse(command, words)
-        fields = opened.recall((command, *words), lambda: build(opened, options))
-        return fields, format_command(command, [*words, "--json"] if as_json else words)
+def build_options(
+    make: Callable[Given, AnyOptions], *args: Given.args, **named: Given.kwargs
+) -> tuple[AnyOptions, str]:
+    """Build the options of a command, and the command line that gives them in the same order. Raises UsageError."""
+    options = make(*args, **named)
+    words: list[str] = []
+    for name in named:
+        argument, value = options.arguments[name], getattr(options, name)
+        flag = argument.format_flag(name, value)
+        if value is None or value in ("", ()):
+            continue
+        if argument.is_positional:
+            words += value if argument.is_list else [value]
+        elif value is True or argument.flags_help is not None:
+            words.append(flag)
+        else:
+            words += [f"{flag}={each}" for each in (value if argument.is_list else [value])]
+    return options, format_command(options.get_command(), words)
 
 
 def _pack_lists(command: str, fields: Fields, names: Sequence[str]) -> Fields:
@@ -313,10 +371,6 @@ def _write(answer: Fields, asked: asks.Question, more: str) -> str:
 
 def _without(fields: Fields, *names: str) -> Fields:
     return {name: value for name, value in fields.items() if name not in names}
-
-
-def _option(name: str, value: object) -> list[str]:
-    return [] if value is None else [f"--{name}={value}"]
 
 
 def _causes(check: Fields) -> list[Fields]:
@@ -350,3 +404,18 @@ def _list_undecided(check: Fields) -> Fields:
 
 def _order_by_change(rows: list[Fields]) -> list[Fields]:
     return sorted(rows, key=lambda row: -abs(row["delta_us"]))
+
+
+def write_new_slice(trace: Trace, times: tuple[int, int], output: Path) -> SliceResult:
+    """Write a range of a trace, ns. The name is taken first, so that no file of another program is replaced."""
+    try:
+        os.close(os.open(output, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o666))
+    except FileExistsError:
+        raise UsageError(f"output: {output}: exists; nothing is overwritten, choose another name") from None
+    try:
+        return write_slice(trace, *times, output)
+    except BaseException as error:
+        output.unlink(missing_ok=True)
+        if isinstance(error, OutputError | SliceError | LookupError):
+            raise UsageError(f"slice: {error.args[0] if error.args else error}") from error
+        raise

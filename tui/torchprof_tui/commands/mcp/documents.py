@@ -5,7 +5,7 @@ Numbers are those of `--json`, from the same functions. What is added is named `
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -23,34 +23,42 @@ from torchprof_tui.answers.info import build_info, measure_time
 from torchprof_tui.answers.losses import build_losses
 from torchprof_tui.answers.record import as_fields
 from torchprof_tui.commands.chain.main import find_event
+from torchprof_tui.commands.chain.options import ChainOptions
+from torchprof_tui.commands.check.options import CheckOptions
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import select_rank
-from torchprof_tui.commands.common.time_range import parse_time_range
+from torchprof_tui.commands.common.options import parse_time_range
 from torchprof_tui.commands.critical_path.main import find_path
-from torchprof_tui.commands.export.flame_scope import fold_chosen
-from torchprof_tui.commands.mcp.event_rows import find_longest_events, split_row
+from torchprof_tui.commands.critical_path.options import CriticalPathOptions
+from torchprof_tui.commands.export.options import ExportOptions
+from torchprof_tui.commands.export.writers import fold_chosen
+from torchprof_tui.commands.info.options import InfoOptions
 from torchprof_tui.commands.mcp.open_traces import OpenTrace
 from torchprof_tui.commands.memory.main import answer_question as find_alive
+from torchprof_tui.commands.memory.options import MemoryOptions
 from torchprof_tui.commands.table.main import answer_question
+from torchprof_tui.commands.table.options import TableOptions
 from torchprof_tui.commands.what_if.main import answer_question as predict_step
+from torchprof_tui.commands.what_if.options import WhatIfOptions
+from torchprof_tui.trace.model.trace import Trace
 
 Fields = dict[str, Any]
 
 
-def ask_info(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+def ask_info(asked: OpenTrace, options: InfoOptions) -> Fields:
     tree, reason = measure_time(asked.trace)
     fields = as_fields(build_info(asked.opened, tree, reason))
     name_rows(fields["steps"])
     return fields
 
 
-def ask_check(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+def ask_check(asked: OpenTrace, options: CheckOptions) -> Fields:
     times = None if options.range is None else parse_time_range(options.range)
     scope = scopes.default_scope(asked.trace) if times is None else scopes.range_scope(*times)
     return as_fields(build_check(check_trace(asked.trace, scope)))
 
 
-def ask_table(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+def ask_table(asked: OpenTrace, options: TableOptions) -> Fields:
     fields = as_fields(answer_question(asked.trace, options))
     fields["partial"] = _list_losses(asked)
     return fields
@@ -72,9 +80,7 @@ def list_rows_with_events(asked: OpenTrace, rank: int | None, rows: list[Fields]
     ]
 
 
-def ask_chain(asked: OpenTrace, options: argparse.Namespace) -> Fields:
-    if options.nth < 0:
-        raise UsageError("nth: the first event of a name is 0")
+def ask_chain(asked: OpenTrace, options: ChainOptions) -> Fields:
     trace, rank = select_rank(asked.trace, options.rank)
     event, count = find_event(trace, options.event, options.nth)
     found = find_chain(trace, event)
@@ -84,11 +90,11 @@ def ask_chain(asked: OpenTrace, options: argparse.Namespace) -> Fields:
     return {"row": row, "start_ns": int(trace.start[event]), **fields}
 
 
-def ask_what_if(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+def ask_what_if(asked: OpenTrace, options: WhatIfOptions) -> Fields:
     return as_fields(predict_step(asked.trace, options))
 
 
-def ask_critical_path(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+def ask_critical_path(asked: OpenTrace, options: CriticalPathOptions) -> Fields:
     """Build the document of `critical-path --json`, with the row of each event."""
     times = None if options.range is None else parse_time_range(options.range)
     trace, rank, path = find_path(asked.trace, options.step, times, options.rank)
@@ -100,7 +106,7 @@ def ask_critical_path(asked: OpenTrace, options: argparse.Namespace) -> Fields:
     return fields
 
 
-def ask_memory_at(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+def ask_memory_at(asked: OpenTrace, options: MemoryOptions) -> Fields:
     """Build the document of `memory --json`; of a trace without memory records only why it cannot be told."""
     trace, _ = select_rank(asked.trace, options.rank)
     if build_memory_history(trace) is None:
@@ -110,7 +116,7 @@ def ask_memory_at(asked: OpenTrace, options: argparse.Namespace) -> Fields:
     return fields
 
 
-def ask_flame(asked: OpenTrace, options: argparse.Namespace) -> Fields:
+def ask_flame(asked: OpenTrace, options: ExportOptions) -> Fields:
     """Build the lines of `export --folded`, longest first, each with the first event of its stack."""
     trace, rank = select_rank(asked.trace, options.rank) if options.rank is not None else (asked.trace, None)
     tree = fold_chosen(trace, options)
@@ -168,3 +174,27 @@ def name_rows(records: list[Fields]) -> None:
 
 def _list_losses(asked: OpenTrace) -> list[Fields]:
     return [as_fields(problem) for problem in build_losses(asked.trace)]
+
+
+MAX_NAMES = 1000
+"""Names that are looked up for one answer: each reads the column of names."""
+
+
+def find_longest_events(trace: Trace, names: Iterable[str]) -> dict[str, int]:
+    """Find the longest event of each name; names that no event has, as those of groups, are left out."""
+    indexes = {name: index for index, name in enumerate(trace.names)}
+    found = {}
+    for name in list(dict.fromkeys(names))[:MAX_NAMES]:
+        if (index := indexes.get(name)) is not None:
+            rows = np.flatnonzero(trace.name == index)
+            if len(rows):
+                found[name] = int(rows[np.argmax(trace.duration[rows])])
+    return found
+
+
+def split_row(trace: Trace, row: int) -> tuple[Trace, int, int | None]:
+    """Return the trace that a row is of, its row there, and the number of its rank; None without several ranks."""
+    if trace.merged_ranks is None:
+        return trace, row, None
+    rank = next(each for each in trace.merged_ranks.all if each.first <= row < each.last)
+    return rank.trace, row - rank.first, rank.number

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 
 from torchprof_tui.commands.common.cut_file_guard import guard_mapped_files
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.mcp.options import McpOptions
 
 _PROGRAM = "torchprof_"
 """How the program's own packages are called; the server imports no others that its extra does not bring."""
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: McpOptions) -> int:
     """Serve until stdin ends. Raises UsageError without the extra, or for a folder that is none."""
     try:
         server = importlib.import_module("torchprof_tui.commands.mcp.server")
@@ -23,5 +23,5 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f'mcp needs the extra mcp ({error}): pip install "torchprof-tui[mcp]"') from error
     guard_mapped_files()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    server.serve(options.folder or ["."], options.build_parser)
+    server.serve(options.folder or ["."])
     return 0

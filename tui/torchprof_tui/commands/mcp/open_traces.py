@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from torchprof_tui.commands.mcp.allowed_folders import AllowedFolders, AllowedPath
 from torchprof_tui.trace.loading.load_resolved import load_resolved
@@ -21,30 +21,36 @@ MAX_OPEN = 4
 MAX_ANSWERS = 8
 """Answers that are kept of one trace."""
 
+AnyKey = TypeVar("AnyKey", bound=Hashable)
 Identity = tuple[tuple[str, int, int, int, int], ...]
 
 
 @dataclass(eq=False, slots=True)
 class OpenTrace:
-    """An open trace. `spec`: what opens it on the command line; `answers`: documents by their commands."""
+    """An open trace. `spec`: what opens it on the command line; `answers`: documents by options of commands."""
 
     opened: OpenedTrace
     spec: str
     identity: Identity
-    answers: OrderedDict[tuple[str, ...], dict[str, Any]] = field(default_factory=OrderedDict)
+    answers: OrderedDict[Hashable, dict[str, Any]] = field(default_factory=OrderedDict)
+
+    @property
+    def specs(self) -> tuple[str, ...]:
+        """What a command about the trace takes as TRACE."""
+        return (self.spec,)
 
     @property
     def trace(self) -> Trace:
         return self.opened.trace
 
-    def recall(self, words: tuple[str, ...], build: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def recall(self, options: AnyKey, build: Callable[[OpenTrace, AnyKey], dict[str, Any]]) -> dict[str, Any]:
         """Return the document of a command, built at the first question. Do not change it."""
-        if words not in self.answers:
-            self.answers[words] = build()
+        if options not in self.answers:
+            self.answers[options] = build(self, options)
             if len(self.answers) > MAX_ANSWERS:
                 self.answers.popitem(last=False)
-        self.answers.move_to_end(words)
-        return self.answers[words]
+        self.answers.move_to_end(options)
+        return self.answers[options]
 
 
 class OpenTraces:

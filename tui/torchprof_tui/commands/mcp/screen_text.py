@@ -12,60 +12,11 @@ from torchprof_tui.commands.common.errors import UsageError
 
 VIEW_KEYS = {"lanes": "", "cheatsheet": "c", "doctor": "!", "tree": "T", "flame": "F", "table": "t"}
 
-ALLOWED_KEYS = frozenset(
-    [
-        "w",
-        "a",
-        "s",
-        "d",
-        "W",
-        "S",
-        "f",
-        "0",
-        "home",
-        "end",
-        "left",
-        "right",
-        "up",
-        "down",
-        "}",
-        "{",
-        "p",
-        "h",
-        "H",
-        "pageup",
-        "pagedown",
-        "m",
-        "z",
-        "tab",
-        "shift+tab",
-        "i",
-        "l",
-        "k",
-        "c",
-        "v",
-        "V",
-        "x",
-        "!",
-        "T",
-        "F",
-        "J",
-        "K",
-        "n",
-        "N",
-        "t",
-        "1",
-        "2",
-        "3",
-        "4",
-        "5",
-        "6",
-        "7",
-        "8",
-        "9",
-        "space",
-    ]
+_KEYS = (
+    "w a s d W S f 0 home end left right up down } { p h H pageup pagedown m z tab shift+tab i l k c v V x ! T F "
+    "J K n N t 1 2 3 4 5 6 7 8 9 space"
 )
+ALLOWED_KEYS = frozenset(_KEYS.split())
 """Keys that move about. Left out are those that open another trace or a source file, record, write or copy."""
 
 MAX_KEYS = 60
@@ -73,8 +24,8 @@ MAX_CELLS = 240 * 60
 SECONDS = 60
 
 
-def take_screen(path: str, view: str, keys: str, size: str) -> tuple[list[str], str]:
-    """Return the options of `snapshot` and the screen that it shows. Raises UsageError."""
+def take_screen(path: str, view: str, keys: str, size: str) -> tuple[str, str]:
+    """Return the keys as `snapshot` takes them, and the screen that they lead to. Raises UsageError."""
     columns, _, lines = size.partition("x")
     if int(columns) * int(lines) > MAX_CELLS:
         raise UsageError(f"size {size}: at most 240x60")
@@ -85,10 +36,11 @@ def take_screen(path: str, view: str, keys: str, size: str) -> tuple[list[str], 
             raise UsageError(f"keys: {key!r} is not one of the keys that move about: {' '.join(sorted(ALLOWED_KEYS))}")
     if len(pressed) > MAX_KEYS:
         raise UsageError(f"keys: at most {MAX_KEYS}")
-    words = [f"--size={size}", *([f"--keys={','.join(map(_name_key, pressed))}"] if pressed else [])]
+    named = ",".join(map(_name_key, pressed))
     with tempfile.TemporaryDirectory(prefix="torchprof-tui-") as folder:
         out = Path(folder, "screen.txt")
-        command = [sys.executable, "-m", "torchprof_tui", "snapshot", path, *words, f"--output={out}"]
+        words = ["snapshot", path, f"--size={size}", f"--keys={named}", f"--output={out}"]
+        command = [sys.executable, "-m", "torchprof_tui", *words]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))}
         try:
             # In the new folder: `python -m` imports from the working folder first, which may hold anybody's files.
@@ -107,7 +59,7 @@ def take_screen(path: str, view: str, keys: str, size: str) -> tuple[list[str], 
         if done.returncode or not out.exists():
             said = done.stderr.strip().splitlines() or ["no screen was drawn"]
             raise UsageError(said[-1].removeprefix("torchprof-tui: "))
-        return words, out.read_text(encoding="utf-8")
+        return named, out.read_text(encoding="utf-8")
 
 
 def _name_key(key: str) -> str:

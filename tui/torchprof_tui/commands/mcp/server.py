@@ -21,7 +21,7 @@ from mcp.shared.message import SessionMessage
 from torchprof_tui import __version__
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.mcp import questions as asks
-from torchprof_tui.commands.mcp.answers import Answerer, BuildParser
+from torchprof_tui.commands.mcp.answers import Answerer
 from torchprof_tui.commands.mcp.invalid_messages import forward_messages
 from torchprof_tui.trace.core.errors import QUOTES, ExtensionError, format_error, is_expected
 from torchprof_tui.trace.core.extensions import import_target, list_commands
@@ -123,9 +123,9 @@ def collect_tools() -> dict[str, ToolEntry]:
     return tools
 
 
-def serve(folders: Sequence[str], build_parser: BuildParser) -> None:
+def serve(folders: Sequence[str]) -> None:
     """Serve over stdin and stdout until stdin ends. Raises UsageError for a folder that is none."""
-    answerer = Answerer(folders, build_parser)
+    answerer = Answerer(folders)
     os.environ[QUOTES] = "0"  # an agent may ask about any file of the folders, not read it
     try:
         anyio.run(_serve_stdio, create_server(answerer))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 
@@ -26,14 +25,14 @@ from torchprof_tui.answers.memory_snapshot import build_snapshot
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.output import import_text, print_answer
-from torchprof_tui.commands.memory.arguments import DEFAULT_ROWS
+from torchprof_tui.commands.memory.options import DEFAULT_ROWS, MemoryOptions
 from torchprof_tui.trace.core.time_format import parse_time
 from torchprof_tui.trace.model.trace import Trace
 
 PEAK, END = "peak", "end"
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: MemoryOptions) -> int:
     is_snapshot = [os.path.isfile(spec) and is_snapshot_file(spec) for spec in options.trace]
     if any(is_snapshot):
         if len(options.trace) > 1:
@@ -42,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     return _run_trace(options)
 
 
-def answer_question(trace: Trace, options: argparse.Namespace) -> AliveMemory:
+def answer_question(trace: Trace, options: MemoryOptions) -> AliveMemory:
     """Build the document of `--json` about an opened trace. Raises UsageError."""
     trace, rank = select_rank(trace, options.rank)
     history, device, state, by = _choose_state(trace, options)
@@ -50,7 +49,7 @@ def answer_question(trace: Trace, options: argparse.Namespace) -> AliveMemory:
     return build_alive_memory(history, device, state, by, options.top or None, number, first)
 
 
-def _run_trace(options: argparse.Namespace) -> int:
+def _run_trace(options: MemoryOptions) -> int:
     loaded = load_specs(options.trace, cache=not options.no_cache)
     if options.json:
         print_answer(answer_question(loaded.trace, options))
@@ -63,14 +62,12 @@ def _run_trace(options: argparse.Namespace) -> int:
     return 0
 
 
-def _choose_limit(options: argparse.Namespace) -> int | None:
+def _choose_limit(options: MemoryOptions) -> int | None:
     """Return how many rows of each text table are printed; None for all."""
     return DEFAULT_ROWS if options.top is None else options.top or None
 
 
-def _choose_state(
-    trace: Trace, options: argparse.Namespace
-) -> tuple[MemoryHistory, DeviceHistory, MemoryState, GroupBy]:
+def _choose_state(trace: Trace, options: MemoryOptions) -> tuple[MemoryHistory, DeviceHistory, MemoryState, GroupBy]:
     by = options.by or GroupBy.CATEGORY.value
     if by == SnapshotGroupBy.STACK.value:
         raise UsageError("--by stack: only a snapshot has stacks; of a trace, --by line")
@@ -99,7 +96,7 @@ def _parse_at(at: str) -> int:
         raise UsageError(f"--at {at}: {error}; or peak, or end") from error
 
 
-def _run_snapshot(options: argparse.Namespace) -> int:
+def _run_snapshot(options: MemoryOptions) -> int:
     by = options.by or SnapshotGroupBy.LINE.value
     if by not in [each.value for each in SnapshotGroupBy]:
         raise UsageError(f"--by {by}: a snapshot knows lines and stacks only; record a trace with profile_memory=True")

@@ -13,8 +13,7 @@ from torchprof_tui.analysis.memory.snapshots.device_snapshot import (
     SnapshotState,
 )
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
-from torchprof_tui.commands.memory.findings_text import print_findings
-from torchprof_tui.commands.memory.text import MAX_TEXT_CELLS, format_bytes
+from torchprof_tui.commands.memory.text import MAX_TEXT_CELLS, format_bytes, print_findings
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_share

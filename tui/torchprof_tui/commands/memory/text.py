@@ -8,6 +8,7 @@ from rich.text import Text
 from torchprof_tui.analysis.memory.categories import RULES, Category
 from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES
 from torchprof_tui.analysis.memory.findings.list_findings import list_memory_findings
+from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding, format_size
 from torchprof_tui.analysis.memory.memory_history import (
     DeviceHistory,
     GroupBy,
@@ -18,7 +19,6 @@ from torchprof_tui.analysis.memory.memory_history import (
 )
 from torchprof_tui.analysis.memory.passes import Phase
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
-from torchprof_tui.commands.memory.findings_text import print_findings
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_share, format_value
@@ -153,3 +153,14 @@ def _print_notes(console: Console, device: DeviceHistory, state: MemoryState, gr
         console.print()
     for note in notes:
         console.print(Text(clean(note), style="dim"))
+
+
+def print_findings(console: Console, findings: list[MemoryFinding]) -> None:
+    """Print each finding: what was seen, what to do and what that saves at the peak, a line to paste."""
+    for finding in findings:
+        console.print()
+        console.print(Text(f"{finding.id}: {clean(finding.seen)}"))
+        saves = f" (saves at most {format_size(finding.saved)} at the peak)" if finding.saved else ""
+        console.print(Text(f"  → {finding.action}{saves}"))
+        if finding.code:
+            console.print(Text(f"  {finding.code}", style="dim"))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.open.arguments import COLOR_SYSTEMS
+from torchprof_tui.commands.open.options import COLOR_SYSTEMS, OpenOptions
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.named_captures import set_captures
@@ -26,7 +26,7 @@ LINE_TERMINALS = ("dumb", "unknown")
 ERASE_LINE = "\r\x1b[K"
 
 
-def run(options: argparse.Namespace, comparison: ComparisonRequest | None = None) -> int:
+def run(options: OpenOptions, comparison: ComparisonRequest | None = None) -> int:
     """Open the app. `comparison`: what to compare the trace with, once it is open."""
     if options.at is not None and not options.trace:
         raise UsageError("--at needs a trace")
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace, comparison: ComparisonRequest | None = None
 
 
 def _run_app(
-    options: argparse.Namespace,
+    options: OpenOptions,
     meant: ResolvedInput | None,
     connections: SshConnections,
     comparison: ComparisonRequest | None,
@@ -70,7 +70,7 @@ def _run_app(
             debug=options.debug,
             connections=connections,
             comparison=comparison,
-            configuration=getattr(options, "configuration", None),
+            configuration=options.configuration,
         )
         gc.freeze()  # a collection after the first frame would visit all that was imported, for 33 ms
         app.run(mouse=not options.no_mouse)
@@ -82,18 +82,18 @@ def _run_app(
     return app.return_code or 0
 
 
-def name_captures(opening: TraceOpener, names: list[str]) -> None:
+def name_captures(opening: TraceOpener, names: Sequence[str]) -> None:
     """Use these captures instead of those beside the trace. Raises UsageError where that is not possible.
 
     `names`: files, folders or `sample:NAME`; raises TraceError where there is no such sample.
     """
     if not names:
         return
-    names = [resolve_path(name) for name in names]
-    missing = next((name for name in names if not os.path.exists(name)), None)
+    paths = tuple(map(resolve_path, names))
+    missing = next((name for name in paths if not os.path.exists(name)), None)
     if missing is not None:
         raise UsageError(f"--capture: {missing}: no such file or folder")
-    if not set_captures(opening, tuple(names)):
+    if not set_captures(opening, paths):
         raise UsageError("--capture works with traces on this machine, not with those of other hosts")
 
 

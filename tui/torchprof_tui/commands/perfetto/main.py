@@ -6,7 +6,6 @@ As https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui describes
 
 from __future__ import annotations
 
-import argparse
 import errno
 import getpass
 import os
@@ -17,10 +16,9 @@ from pathlib import Path
 from torchprof_tui.analysis.export.chrome_file import ChromeFile, write_chrome_file
 from torchprof_tui.analysis.slicing.slice_writer import SliceError, SliceResult, write_slice
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.load import load_specs, select_rank
-from torchprof_tui.commands.common.private_values import report_private_values
-from torchprof_tui.commands.common.time_range import parse_time_range
-from torchprof_tui.commands.perfetto.arguments import PERFETTO_PORT
+from torchprof_tui.commands.common.load import load_specs, report_private_values, select_rank
+from torchprof_tui.commands.common.options import parse_time_range
+from torchprof_tui.commands.perfetto.options import PERFETTO_PORT, PerfettoOptions
 from torchprof_tui.commands.perfetto.trace_server import LOOPBACK, TraceServer
 from torchprof_tui.trace.core.atomic_file import OutputError
 from torchprof_tui.trace.core.printable import clean
@@ -30,7 +28,7 @@ from torchprof_tui.ui.common.number_format import format_file_size
 _SUFFIXES = (".gz", ".xz", ".zst", ".json", ".pftrace")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: PerfettoOptions) -> int:
     times = None if options.range is None else parse_time_range(options.range)
     trace = load_specs(options.trace, cache=not options.no_cache).trace
     if options.rank is not None or ((times or options.step is not None) and trace.merged_ranks is not None):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 from dataclasses import dataclass
@@ -16,7 +15,9 @@ from torchprof_tui.answers.diff import build_diff
 from torchprof_tui.answers.record import as_fields
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs
+from torchprof_tui.commands.common.options import UndecidedChoice
 from torchprof_tui.commands.diff import main as diff_command
+from torchprof_tui.commands.diff.options import DiffOptions
 from torchprof_tui.commands.diff.sides import load_comparison
 from torchprof_tui.commands.diff.time_limit import parse_time_limit
 from torchprof_tui.runs.history import MAX_FOLDERS, list_past_runs
@@ -27,8 +28,6 @@ from torchprof_tui.trace.core.errors import TraceError
 LAST = "LAST"
 """Names the last recording of the same command. A file of this name: ./LAST."""
 
-_BY = "op"
-
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
@@ -36,14 +35,14 @@ class Baseline:
 
     spec: str
     fail_on: str | None
-    undecided: str | None
+    undecided: UndecidedChoice | None
 
     def compare(self, result: RunResult) -> int:
         """Print what changed from the earlier recording to the new one; returns the exit status of `diff`.
 
         Raises UsageError if the two cannot be compared.
         """
-        options = self._diff_options(result)
+        options = self._build_options(result)
         try:
             return diff_command.run(options)
         except (UsageError, TraceError) as error:
@@ -51,31 +50,23 @@ class Baseline:
 
     def build_diff(self, result: RunResult) -> tuple[dict[str, Any], int]:
         """Build the JSON document of `diff` and its exit status. Raises UsageError as `compare` does."""
-        options = self._diff_options(result)
+        options = self._build_options(result)
         limit = None if self.fail_on is None else parse_time_limit(self.fail_on)
         try:
             comparison = load_comparison(options)
         except (UsageError, TraceError) as error:
             raise _explain_failure(options, error) from error
         failed = UNSET if limit is None else limit.is_exceeded(comparison.account)
-        document = as_fields(build_diff(comparison, _BY, failed))
+        document = as_fields(build_diff(comparison, options.by, failed))
         return document, diff_command.report_limit(comparison, limit, self.undecided)
 
-    def _diff_options(self, result: RunResult) -> argparse.Namespace:
-        output = {
-            "screen": False,
-            "json": False,
-            "markdown": False,
-            "by": _BY,
-            "fail_on": self.fail_on,
-            "undecided": self.undecided,
-            "no_cache": False,
-        }
-        selection = {"steps": None, "range": None, "rank": None}
-        return argparse.Namespace(a=self.spec, b=name_recording(result), **output, **selection)
+    def _build_options(self, result: RunResult) -> DiffOptions:
+        return DiffOptions(a=self.spec, b=name_recording(result), fail_on=self.fail_on, undecided=self.undecided)
 
 
-def find_baseline(compare_to: str, fail_on: str | None, undecided: str | None, request: RecordingRequest) -> Baseline:
+def find_baseline(
+    compare_to: str, fail_on: str | None, undecided: UndecidedChoice | None, request: RecordingRequest
+) -> Baseline:
     """Find the earlier recording and check that it opens, before anything is recorded.
 
     It is loaded once more for the comparison, from the cache, so that it takes no memory while the program runs.
@@ -120,7 +111,7 @@ def _find_last_recording(request: RecordingRequest) -> str:
     )
 
 
-def _explain_failure(options: argparse.Namespace, error: Exception) -> UsageError:
+def _explain_failure(options: DiffOptions, error: Exception) -> UsageError:
     """Say that the recording is kept, and how to compare it with other options."""
     command = shlex.join(["torchprof-tui", "diff", options.a, options.b])
     return UsageError(f"not compared: {error} (the new trace is kept: {command})")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib
 import os
@@ -12,20 +11,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.answers.recording import build_recording
-from torchprof_tui.commands.common.arguments import reject_undecided_alone
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.options import reject_undecided_alone
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.open import main as open_command
-from torchprof_tui.commands.run.arguments import add_recording_options
+from torchprof_tui.commands.open.options import OpenOptions
+from torchprof_tui.commands.run.options import RunOptions
 from torchprof_tui.runs.history import save_request
 from torchprof_tui.runs.last_interpreter import remember_interpreter
-from torchprof_tui.runs.recording_request import (
-    OPTIONS,
-    RecordingRequest,
-    RequestError,
-    is_workload,
-    workload_flags,
-)
+from torchprof_tui.runs.recording_request import RecordingRequest, RequestError
 from torchprof_tui.runs.run_result import RunResult, read_result
 from torchprof_tui.runs.save_progress import SAVING_PHASES, SaveProgress
 from torchprof_tui.runs.status_channel import StatusChannel, StatusMessage
@@ -47,8 +41,8 @@ POLL_SECONDS = 0.2
 _TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
-def run(options: argparse.Namespace) -> int:
-    request = _parse_request(options)
+def run(options: RunOptions) -> int:
+    request = RecordingRequest(options.command, options.recording, options.python, options.output)
     try:
         argv = request.argv()
     except RequestError as error:
@@ -71,12 +65,12 @@ def run(options: argparse.Namespace) -> int:
     return result.exit_status
 
 
-def _find_baseline(options: argparse.Namespace, request: RecordingRequest) -> Baseline | None:
+def _find_baseline(options: RunOptions, request: RecordingRequest) -> Baseline | None:
     """Find and check what the recording is compared with, before it starts. Raises UsageError."""
     if options.compare_to is None:
         if options.fail_on is not None:
             raise UsageError("--fail-on compares two recordings: add --compare-to LAST or a trace")
-        reject_undecided_alone(options)
+        reject_undecided_alone(options.fail_on, options.undecided)
         return None
     # Imported by name, as commands are: no other recording needs numpy in this process.
     found: Baseline = importlib.import_module("torchprof_tui.commands.run.baseline").find_baseline(
@@ -105,23 +99,6 @@ def _report_comparison(baseline: Baseline, result: RunResult, as_json: bool) -> 
     if failure:
         _report(failure)
     return result.exit_status or status
-
-
-def _parse_request(options: argparse.Namespace) -> RecordingRequest:
-    command = options.command[1:] if options.command[:1] == ["--"] else options.command
-    if command and is_workload(command[0]) and "--" not in command:
-        # Options behind a workload are recording options unless the workload defines them.
-        ours = argparse.ArgumentParser(prog=f"torchprof-tui run {command[0]}", add_help=False, allow_abbrev=False)
-        add_recording_options(ours, taken=workload_flags(command[0]))
-        command = [command[0], *ours.parse_known_args(command[1:], options)[1]]
-    words: list[str] = []
-    for option in OPTIONS:
-        value = getattr(options, option.name)
-        if value is True:
-            words.append(option.flag)
-        elif value is not None and value is not False:  # 0 is a value
-            words += [option.flag, f"{value:g}" if isinstance(value, float) else str(value)]
-    return RecordingRequest(tuple(command), tuple(words), options.python, options.output)
 
 
 def _record_run(request: RecordingRequest, argv: list[str], channel: StatusChannel, quiet: bool) -> RunResult:
@@ -273,13 +250,21 @@ def _shorten_path(path: str) -> str:
     return path if relative.startswith("..") else relative
 
 
-def _open_explorer(result: RunResult, options: argparse.Namespace) -> None:
+def _open_explorer(result: RunResult, options: RunOptions) -> None:
     if len(result.traces_to_open) < len(result.traces):
         _report(
             f"opening {len(result.traces_to_open)} of {len(result.traces)} traces; the others are in {result.folder}"
         )
-    shown = {"trace": list(result.traces_to_open), "at": None, "no_cache": False, "capture": []}
-    open_command.run(argparse.Namespace(**{**vars(options), **shown}))
+    open_command.run(
+        OpenOptions(
+            trace=result.traces_to_open,
+            theme=options.theme,
+            color=options.color,
+            no_mouse=options.no_mouse,
+            debug=options.debug,
+            configuration=options.configuration,
+        )
+    )
 
 
 def _report(text: str) -> None:

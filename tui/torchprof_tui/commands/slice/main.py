@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
-from torchprof_tui.analysis.slicing.slice_writer import (
-    OUTPUT_SUFFIXES,
-    SliceError,
-    write_slice,
-)
+from torchprof_tui.analysis.slicing.slice_writer import OUTPUT_SUFFIXES, SliceError, write_slice
 from torchprof_tui.answers.files import build_slice
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.load import load_specs, select_rank
+from torchprof_tui.commands.common.load import load_specs, report_private_values, select_rank
+from torchprof_tui.commands.common.options import parse_time_range
 from torchprof_tui.commands.common.output import print_answer
-from torchprof_tui.commands.common.private_values import report_private_values
-from torchprof_tui.commands.common.time_range import parse_time_range
+from torchprof_tui.commands.slice.options import SliceOptions
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.explorer.slice_messages import format_slice_result
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: SliceOptions) -> int:
     times = parse_time_range(options.range)
     out = Path(options.output)
     if not out.name.endswith(OUTPUT_SUFFIXES):

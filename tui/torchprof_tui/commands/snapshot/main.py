@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import re
@@ -14,6 +13,7 @@ from rich.terminal_theme import SVG_EXPORT_THEME
 
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.open.main import name_captures
+from torchprof_tui.commands.snapshot.options import SnapshotOptions
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, write_atomically
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
@@ -28,7 +28,7 @@ SETTLE_SECONDS = 0.1
 SIZE_PATTERN = re.compile(r"(\d{1,3})x(\d{1,3})")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: SnapshotOptions) -> int:
     size = SIZE_PATTERN.fullmatch(options.size)
     if size is None:
         raise UsageError(f"--size: {options.size!r} is not a size such as 160x48")
@@ -73,7 +73,7 @@ def is_key(key: str) -> bool:
 
 
 async def _take_snapshot(
-    options: argparse.Namespace, opening: TraceOpener | None, size: tuple[int, int], keys: list[str], svg: bool
+    options: SnapshotOptions, opening: TraceOpener | None, size: tuple[int, int], keys: list[str], svg: bool
 ) -> str:
     from torchprof_tui.app import TorchprofApp
 

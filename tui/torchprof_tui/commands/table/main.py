@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
 import numpy as np
@@ -15,11 +14,10 @@ from torchprof_tui.analysis.table.sheets import Sheet, explain_empty_sheet
 from torchprof_tui.analysis.table.table_sheet import drop_empty_gpu_columns
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.answers.table import AnyTable, TableQuestion, build_sheet, build_table
-from torchprof_tui.commands.common.captures import use_captures
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.load import load_specs, select_rank
+from torchprof_tui.commands.common.load import load_specs, select_rank, use_captures
 from torchprof_tui.commands.common.output import print_answer
-from torchprof_tui.commands.table.arguments import DEFAULT_ROWS
+from torchprof_tui.commands.table.options import DEFAULT_ROWS, TableOptions
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
@@ -36,8 +34,7 @@ _SORT_ALIASES = {
 """Torch's names for `sort_by`."""
 
 
-def run(options: argparse.Namespace) -> int:
-    _reject_contradictions(options)
+def run(options: TableOptions) -> int:
     loaded = load_specs(options.trace, cache=not options.no_cache)
     trace, rank, sheet = _choose_sheet(loaded.trace, options)
     if rank is not None and options.rank is None:
@@ -55,28 +52,20 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def answer_question(trace: Trace, options: argparse.Namespace) -> AnyTable:
+def answer_question(trace: Trace, options: TableOptions) -> AnyTable:
     """Build the document of `--json` about an opened trace. Raises UsageError."""
-    _reject_contradictions(options)
     return _build_answer(*_choose_sheet(trace, options), options)
 
 
-def _reject_contradictions(options: argparse.Namespace) -> None:
-    if options.of != "calls" and (options.by != "name" or options.flops):
-        raise UsageError(f"--by and --flops work only with the table of calls, not with --of {options.of}")
-    if options.of == "repetitions" and options.step is not None:
-        raise UsageError("--step works not with --of repetitions, which are of the whole trace")
-
-
-def _choose_sheet(trace: Trace, options: argparse.Namespace) -> tuple[Trace, Rank | None, Sheet]:
+def _choose_sheet(trace: Trace, options: TableOptions) -> tuple[Trace, Rank | None, Sheet]:
     """Build the table that was asked for; return it after the trace and the rank that it is of."""
     if options.of == "arrivals":
         return trace, None, _build_arrivals_sheet(trace)
     trace, rank = select_rank(trace, options.rank)
-    return trace, rank, _build_sheet(use_captures(trace, options), options)
+    return trace, rank, _build_sheet(use_captures(trace, options.capture, not options.no_cache), options)
 
 
-def _build_answer(trace: Trace, rank: Rank | None, sheet: Sheet, options: argparse.Namespace) -> AnyTable:
+def _build_answer(trace: Trace, rank: Rank | None, sheet: Sheet, options: TableOptions) -> AnyTable:
     key = _sort_key(sheet, options.sort, options.of != "calls")
     rows = (sheet.sort_rows(key) if key else np.arange(len(sheet))).tolist()
     number = None if rank is None else rank.number
@@ -96,7 +85,7 @@ def _format_rank_count(trace: Trace) -> str:
     return f"{len(trace.merged_ranks)} ranks"
 
 
-def _print_sheet(options: argparse.Namespace, sheet: Sheet, order: list[int], work_count: int, trace: Trace) -> None:
+def _print_sheet(options: TableOptions, sheet: Sheet, order: list[int], work_count: int, trace: Trace) -> None:
     """Print rows `order` of a sheet; those from `work_count` on are annotations."""
     limit = options.limit or None
     if options.csv:
@@ -117,15 +106,15 @@ def _print_sheet(options: argparse.Namespace, sheet: Sheet, order: list[int], wo
         )
 
 
-def _build_sheet(trace: Trace, options: argparse.Namespace) -> Sheet:
+def _build_sheet(trace: Trace, options: TableOptions) -> Sheet:
     try:
         return build_sheet(Profile(trace), _choose_table(options))
     except NotRecordedError as error:
         raise UsageError(str(error)) from error
 
 
-def _choose_table(options: argparse.Namespace) -> TableQuestion:
-    return TableQuestion(options.of, options.by, options.step, options.flops)
+def _choose_table(options: TableOptions) -> TableQuestion:
+    return TableQuestion(options.of, options.by or "name", options.step, options.flops)
 
 
 def _sort_key(sheet: Sheet, wanted: str | None, default: bool) -> str | None:

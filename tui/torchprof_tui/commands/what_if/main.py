@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 from torchprof_tui.analysis.critical_path.step_window import WindowError
@@ -12,10 +11,11 @@ from torchprof_tui.answers.what_if import WhatIf, build_what_if, forecast_step
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.output import import_text, print_answer
+from torchprof_tui.commands.what_if.options import WhatIfOptions
 from torchprof_tui.trace.model.trace import Trace
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: WhatIfOptions) -> int:
     trace = load_specs(options.trace, cache=not options.no_cache).trace
     trace, forecast, each, ranks = predict(trace, options.set, options.step, options.rank)
     if options.json:
@@ -42,7 +42,7 @@ def predict(
         raise UsageError(f"--set {error}") from error
 
 
-def answer_question(trace: Trace, options: argparse.Namespace) -> WhatIf:
+def answer_question(trace: Trace, options: WhatIfOptions) -> WhatIf:
     """Return the document of a question about an open trace. Raises UsageError."""
     asked, forecast, each, ranks = predict(trace, options.set, options.step, options.rank)
     return build_what_if(asked, forecast, each, ranks)

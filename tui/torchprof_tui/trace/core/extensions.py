@@ -38,16 +38,15 @@ Extension = TypeVar("Extension", "CommandExtension", "SourceExtension")
 class CommandExtension:
     """A command. Texts `module:name` name what is imported where it is needed.
 
-    `help`: one line. `add_arguments`: a function that adds its arguments to an argparse parser; `run`: one that takes
-    the parsed options, and returns the exit status. `reads_traces`: it takes `--jobs` and `--unpack-all` as well.
+    `help`: one line. `options`: a subclass of `commands.common.options.Options`, of `TraceOptions` if it reads traces;
+    `run`: a function that takes one of these, and returns the exit status.
     `answers`: a tuple of the records that its `--json` prints (`answers.record.Answer`). `tools`: a mapping of names to
     MCP tools (`commands.mcp.server.ToolEntry`). `screens`: the package of its screens, whose keys can be remapped.
     """
 
     help: str
-    add_arguments: str
+    options: str
     run: str
-    reads_traces: bool = False
     answers: str = ""
     tools: str = ""
     screens: str = ""

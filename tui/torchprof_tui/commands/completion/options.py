@@ -1,12 +1,14 @@
-"""Define the arguments of `torchprof-tui completion`."""
+"""Declare the options of `torchprof-tui completion`."""
 
 from __future__ import annotations
 
-import argparse
+from typing import Literal
 
-SHELLS = ("bash", "zsh", "fish")
+from torchprof_tui.commands.common.options import Options, option
 
-EPILOG = """\
+
+class CompletionOptions(Options):
+    epilog = """\
 for this session:
   bash  source <(torchprof-tui completion bash)
   zsh   source <(torchprof-tui completion zsh)
@@ -18,8 +20,4 @@ for good:
   fish  torchprof-tui completion fish > ~/.config/fish/completions/torchprof-tui.fish
 """
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = EPILOG
-    parser.add_argument("shell", choices=SHELLS, metavar="bash|zsh|fish", help="the shell to complete in")
+    shell: Literal["bash", "zsh", "fish"] = option("the shell to complete in", "bash|zsh|fish", is_positional=True)

@@ -1,0 +1,178 @@
+"""The commands of the program and of its extensions, and their parsers.
+
+Standard library only: imported before the command is known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from torchprof_tui import __version__
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.trace.core.errors import ExtensionError
+
+if TYPE_CHECKING:
+    from torchprof_tui.commands.common.options import Options
+    from torchprof_tui.trace.core.extensions import CommandExtension
+
+PROGRAM = "torchprof-tui"
+
+COMMANDS = {
+    "run": "profile a built-in workload or your own command, then open what it recorded",
+    "info": "print the contents of a trace: steps, devices, events, time tree",
+    "table": "print the profiler's table, as prof.key_averages() does",
+    "check": "say what is slow, why, and how to fix it",
+    "diff": "say what changed between two traces, part by part of a step",
+    "critical-path": "print what limits a step: its critical path, by kind of time",
+    "what-if": "predict a step with some changes: faster kernels, no .item(), a CUDA graph",
+    "chain": "print the dispatch chain of an event: step, ops, launch, kernel, occupancy",
+    "memory": "print what fills memory at the peak or at any time, of a trace or a snapshot",
+    "slice": "write a time range of a trace as a smaller trace",
+    "export": "write all events as Parquet, Arrow or CSV, or ranks as one Chrome trace file",
+    "perfetto": "open a trace, or a part of it, in Perfetto's UI in the browser",
+    "snapshot": "save the screen after some keys, as SVG or text",
+    "mcp": "answer an agent's questions about traces, as an MCP server",
+    "cache": "list or clear the cache of opened traces",
+    "config": "print the settings in force, check or create the configuration file",
+    "completion": "print a completion script for bash, zsh or fish",
+}
+"""Packages of `torchprof_tui.commands`, with `_` for `-`: the dataclass of options in `options`, such as
+`WhatIfOptions` for what-if, and `main.run(options) -> exit status`. `list_commands` adds those of extensions."""
+
+EXAMPLES = f"""\
+examples:
+  {PROGRAM}                                  the start screen: recent traces, samples, the traces of this folder
+  {PROGRAM} sample:matmul_add_64_cold_eager  a small sample to learn on
+  {PROGRAM} trace.json.gz                    any trace that torch.profiler exported
+  {PROGRAM} run -- python train.py --lr 1e-4   profile your own program, unchanged
+  {PROGRAM} diff before.json after.json     what changed from one trace to the other
+  {PROGRAM} runs/ddp/                        the ranks of one run, one file per rank
+  {PROGRAM} gpu-box:runs/trace.json.gz       a trace on another host, over your own ssh
+  zcat trace.json.gz | {PROGRAM} -           read from a pipe
+  {PROGRAM} ./info                           a trace file with the name of a command
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Parse arguments as argparse does, and raise UsageError with one line instead of printing the usage."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        (file or sys.stderr).write(message)  # argparse ignores where it fails
+
+    def error(self, message: str) -> NoReturn:
+        hints = []
+        if message.startswith("unrecognized arguments: --"):
+            word = message.split()[2].partition("=")[0]
+            hints = [suggest(word, [flag for action in self._actions for flag in action.option_strings])]
+        raise UsageError(f"{message} ({'; '.join([*filter(None, hints), f'see: {self.prog} --help'])})")
+
+
+class _ProgramParser(_Parser):
+    """Parse the arguments of the program without a command. Its help lists the commands, which imports extensions."""
+
+    def format_help(self) -> str:
+        listed = [f"  {name:<13} {does}   ({PROGRAM} {name} --help)" for name, does in list_commands().items()]
+        self.epilog = "\n".join(["commands:", *listed, "", EXAMPLES])
+        return super().format_help()
+
+
+def _import_part(command: str, module: str) -> Any:
+    """Import a module of a command's package in `torchprof_tui.commands`."""
+    return importlib.import_module(f"torchprof_tui.commands.{command.replace('-', '_')}.{module}")
+
+
+def load_extensions() -> Any:
+    """Import what finds extensions: not needed where the command is one of the program's own."""
+    return importlib.import_module("torchprof_tui.trace.core.extensions")
+
+
+def _import_guarded(extension: CommandExtension, target: str) -> Any:
+    """Import a function of an extension, whose exceptions are reported as its own."""
+    return load_extensions().guard_function(extension, target, UsageError)
+
+
+def _find_extension(name: str) -> CommandExtension | None:
+    """Find the command of an extension; None where it is of the program itself. Raises ExtensionError, KeyError."""
+    if name in COMMANDS or name == "open":
+        return None
+    extension: CommandExtension | None = load_extensions().find_command(name)
+    if extension is None:
+        raise KeyError(name)
+    return extension
+
+
+def is_command(word: str) -> bool:
+    return word in COMMANDS or (word.replace("-", "").isalnum() and word in load_extensions().list_command_names())
+
+
+def list_commands() -> dict[str, str]:
+    """List all commands with one line of help. Of extensions that cannot be used a line on stderr says why."""
+    extensions, problems = load_extensions().list_commands()
+    for problem in problems:
+        print_error(problem)
+    return COMMANDS | {name: extension.help for name, extension in extensions.items() if name not in COMMANDS}
+
+
+def import_options(name: str) -> type[Options]:
+    """Import the dataclass of a command's options; "open" is the program without a command."""
+    extension = _find_extension(name)
+    if extension is not None:
+        options: type[Options] = load_extensions().import_target(extension, extension.options)
+    else:
+        options = getattr(_import_part(name, "options"), f"{''.join(map(str.capitalize, name.split('-')))}Options")
+    return options
+
+
+def import_command(name: str) -> Callable[[Options], int]:
+    """Import the function that runs a command with its options."""
+    extension = _find_extension(name)
+    run: Callable[[Options], int]
+    run = _import_part(name, "main").run if extension is None else _import_guarded(extension, extension.run)
+    return run
+
+
+def build_parser(name: str) -> argparse.ArgumentParser:
+    """Create the complete parser of a command; "open" is the program without a command."""
+    extension = _find_extension(name)
+    parser = _create_parser(name, extension)
+    # Options and command are separate modules: --help and a wrong call import nothing else.
+    options = import_options(name)
+    try:
+        options.add_arguments(parser)
+        options.add_shared_arguments(parser)
+    except argparse.ArgumentError as error:
+        if extension is None:
+            raise
+        raise ExtensionError(f"command {name} of {extension.package} cannot be used: {error}") from error
+    return parser
+
+
+def _create_parser(name: str, extension: CommandExtension | None) -> argparse.ArgumentParser:
+    if name != "open":
+        description = COMMANDS[name] if extension is None else extension.help
+        return _Parser(prog=f"{PROGRAM} {name}", description=description, allow_abbrev=False)
+    parser = _ProgramParser(
+        prog=PROGRAM,
+        description="Read a torch.profiler trace in the terminal where it was made.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    return parser
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    hint: str = importlib.import_module("torchprof_tui.commands.common.suggestions").suggest(word, known)
+    return hint
+
+
+def print_error(line: str) -> None:
+    # A file name or text from a file may hold control sequences.
+    shown = "".join(c if c.isprintable() else "·" for c in " ".join(line.split()))
+    with contextlib.suppress(OSError):  # where stderr is full or gone, the exit status has to do
+        print(f"{PROGRAM}: {shown}", file=sys.stderr)
