@@ -9,10 +9,9 @@ from msgspec import Meta
 from torchprof_fleet.answers import build_fleet
 from torchprof_fleet.command.comparison import compare_sources
 from torchprof_tui.answers.record import as_fields
-from torchprof_tui.commands.mcp.answers import Answerer, format_command
+from torchprof_tui.commands.mcp.answers import Answerer, ToolEntry, format_command
 from torchprof_tui.commands.mcp.bounded_text import clean_values, pack_records, write_bounded
 from torchprof_tui.commands.mcp.questions import DEFAULT_ROWS, Question, RowLimit
-from torchprof_tui.commands.mcp.server import ToolEntry
 
 _LISTS = ("faults", "what_if", "slowest_ranks", "slowest_hosts", "slowest_steps")
 

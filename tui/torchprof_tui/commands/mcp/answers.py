@@ -4,40 +4,60 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, get_type_hints
 
+import numpy as np
+
+from torchprof_tui.analysis.dispatch.chain import find_chain
+from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
+from torchprof_tui.analysis.flame.flame_export import iterate_folded_lines
+from torchprof_tui.analysis.memory.memory_history import build_memory_history, explain_missing_memory
+from torchprof_tui.analysis.patterns.engine import check_scope as scopes
+from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
 from torchprof_tui.analysis.slicing.slice_writer import OUTPUT_SUFFIXES, SliceError, SliceResult, write_slice
+from torchprof_tui.answers.chain import ChainQuestion, build_chain, find_place_in_time
+from torchprof_tui.answers.check import build_check
+from torchprof_tui.answers.critical_path import build_critical_path
 from torchprof_tui.answers.diff import build_diff
 from torchprof_tui.answers.files import build_slice
+from torchprof_tui.answers.info import build_info, measure_time
+from torchprof_tui.answers.losses import build_losses
 from torchprof_tui.answers.record import as_fields
+from torchprof_tui.commands.chain.main import find_event
 from torchprof_tui.commands.chain.options import ChainOptions
 from torchprof_tui.commands.check.options import CheckOptions
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import select_rank
 from torchprof_tui.commands.common.options import Options, parse_time_range
+from torchprof_tui.commands.critical_path.main import find_path
 from torchprof_tui.commands.critical_path.options import CriticalPathOptions
 from torchprof_tui.commands.diff.options import DiffOptions
 from torchprof_tui.commands.diff.sides import load_comparison
 from torchprof_tui.commands.export.options import ExportOptions
+from torchprof_tui.commands.export.writers import fold_chosen
 from torchprof_tui.commands.info.options import InfoOptions
-from torchprof_tui.commands.mcp import documents
 from torchprof_tui.commands.mcp import questions as asks
 from torchprof_tui.commands.mcp.allowed_folders import AllowedFolders, list_samples
 from torchprof_tui.commands.mcp.bounded_text import clean_values, pack_records, split_common_frames, write_bounded
-from torchprof_tui.commands.mcp.open_traces import OpenTraces
+from torchprof_tui.commands.mcp.open_traces import OpenTrace, OpenTraces
 from torchprof_tui.commands.mcp.screen_text import take_screen
+from torchprof_tui.commands.memory.main import answer_question as find_alive
 from torchprof_tui.commands.memory.options import MemoryOptions
 from torchprof_tui.commands.slice.options import SliceOptions
 from torchprof_tui.commands.snapshot.options import SnapshotOptions
+from torchprof_tui.commands.table.main import answer_question
 from torchprof_tui.commands.table.options import TableOptions
+from torchprof_tui.commands.what_if.main import answer_question as predict_step
 from torchprof_tui.commands.what_if.options import WhatIfOptions
 from torchprof_tui.trace.core.atomic_file import OutputError
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.model.trace import Trace
 
 Fields = dict[str, Any]
+Method = TypeVar("Method", bound=Callable[..., str])
 AnyOptions = TypeVar("AnyOptions", bound=Options)
 Given = ParamSpec("Given")
 
@@ -74,6 +94,30 @@ _MEMORY_LISTS = ("groups", "alive", "before_window")
 _FEWER_ROWS = "ask with a smaller limit or a larger max_tokens"
 
 
+@dataclass(frozen=True, slots=True)
+class ToolEntry:
+    """One tool: the class of its arguments, the function that answers it, and what it is good for."""
+
+    question: type[asks.Question]
+    answer: Callable[[Answerer, Any], str]
+    description: str
+    writes: bool = False
+
+
+TOOLS: dict[str, ToolEntry] = {}
+"""The tools of the program by name, in the order in which they are listed."""
+
+
+def _tool(description: str, writes: bool = False) -> Callable[[Method], Method]:
+    """Offer a method as the tool of its name; `description`: what an agent is told about it."""
+
+    def register(method: Method) -> Method:
+        TOOLS[method.__name__] = ToolEntry(get_type_hints(method)["asked"], method, description, writes)
+        return method
+
+    return register
+
+
 class Answerer:
     """Answer questions about traces in some `folders`. Not for several threads at once.
 
@@ -88,6 +132,10 @@ class Answerer:
     def close(self) -> None:
         self._traces.close_all()
 
+    @_tool(
+        "What a trace holds and what limits it: verdict, steps, devices, busiest kernels, what was not recorded. "
+        "Without a trace: which traces can be asked about."
+    )
     def overview(self, asked: asks.OverviewQuestion) -> str:
         if asked.trace is None:
             return self._list_traces(asked)
@@ -95,9 +143,9 @@ class Answerer:
         of_trace, info_command = build_options(InfoOptions, trace=opened.specs, json=True)
         of_check, check_command = build_options(CheckOptions, trace=opened.specs, json=True)
         of_kernels, kernels_command = build_options(TableOptions, trace=opened.specs, of="kernels", limit=5, json=True)
-        info = opened.recall(of_trace, documents.ask_info)
-        check = opened.recall(of_check, documents.ask_check)
-        kernels = opened.recall(of_kernels, documents.ask_table)
+        info = opened.recall(of_trace, ask_info)
+        check = opened.recall(of_check, ask_check)
+        kernels = opened.recall(of_kernels, ask_table)
         answer = {
             "commands": [info_command, check_command, kernels_command],
             "verdict": _summarize_verdict(check["verdict"]),
@@ -108,7 +156,7 @@ class Answerer:
                 for found in check["patterns"]
                 if found["state"] == "fired"
             ],
-            "kernels": pack_records(documents.list_rows_with_events(opened, None, kernels["rows"])),
+            "kernels": pack_records(list_rows_with_events(opened, None, kernels["rows"])),
             "not_recorded": [remark["kind"] for remark in info["doctor"] if remark["section"] == "not recorded"],
             "partial": check["partial"],
             "communication": [each["summary"] for each in info["communication"]],
@@ -119,10 +167,14 @@ class Answerer:
             answer["kernels"] = {"cannot_tell": kernels["cannot_tell"]}
         return _write(answer, asked, "overview has more with a larger max_tokens; findings and table have details")
 
+    @_tool(
+        "What is slow, why, and how to fix it: patterns that fired with evidence, idle time by cause, the longest "
+        "gaps, and what cannot be told."
+    )
     def findings(self, asked: asks.FindingsQuestion) -> str:
         opened = self._traces.open(asked.trace)
         options, command = build_options(CheckOptions, trace=opened.specs, range=asked.range, json=True)
-        check = opened.recall(options, documents.ask_check)
+        check = opened.recall(options, ask_check)
         if asked.pattern is not None:
             patterns = [*check["patterns"], *check["notes"]]
             found = next((each for each in patterns if each["id"] == asked.pattern), None)
@@ -152,6 +204,7 @@ class Answerer:
             answer["ranks"] = [{"rank": each["rank"], **_summarize_verdict(each["verdict"])} for each in check["ranks"]]
         return _write(answer, asked, "findings with pattern=ID has all about one; or a larger max_tokens")
 
+    @_tool("The profiler's table of calls (as key_averages()), of kernels, copies, collectives, or of late ranks.")
     def table(self, asked: asks.TableQuestion) -> str:
         opened = self._traces.open(asked.trace)
         sort = asked.sort
@@ -168,7 +221,7 @@ class Answerer:
             limit=asked.limit if asked.name is None and asked.of != "calls" else None,
             json=True,
         )
-        table = opened.recall(options, documents.ask_table)
+        table = opened.recall(options, ask_table)
         rows = table["rows"]
         answer = {"command": command, **_without(table, "schema", "rows")}
         if asked.name is not None:
@@ -178,75 +231,22 @@ class Answerer:
             rows = sorted(rows, key=lambda row: bool(row.get("annotation")))
         rows = rows[: asked.limit]
         if asked.of != "arrivals":
-            rows = documents.list_rows_with_events(opened, asked.rank, rows)
+            rows = list_rows_with_events(opened, asked.rank, rows)
         answer |= pack_records(rows)
         return _write(answer, asked, "ask with name=TEXT, a smaller limit, or a larger max_tokens")
 
-    def memory(self, asked: asks.MemoryQuestion) -> str:
-        opened = self._traces.open(asked.trace)
-        options, command = build_options(
-            TableOptions,
-            trace=opened.specs,
-            of="memory",
-            step=asked.step,
-            rank=asked.rank,
-            limit=asked.limit,
-            json=True,
-        )
-        table = opened.recall(options, documents.ask_table)
-        answer = {"command": command, **_without(table, "schema", "rows")}
-        answer |= pack_records(documents.list_rows_with_events(opened, asked.rank, table["rows"]))
-        return _write(answer, asked, _FEWER_ROWS)
-
-    def what_if(self, asked: asks.WhatIfQuestion) -> str:
-        opened = self._traces.open(asked.trace)
-        options, command = build_options(
-            WhatIfOptions, trace=opened.specs, set=tuple(asked.changes), step=asked.step, rank=asked.rank, json=True
-        )
-        fields = opened.recall(options, documents.ask_what_if)
-        answer = {"command": command, **_without(fields, "schema"), "path": pack_records(fields["path"])}
-        return _write(answer, asked, "ask with a larger max_tokens")
-
-    def critical_path(self, asked: asks.CriticalPathQuestion) -> str:
-        opened = self._traces.open(asked.trace)
-        options, command = build_options(
-            CriticalPathOptions,
-            trace=opened.specs,
-            step=asked.step,
-            range=asked.range,
-            rank=asked.rank,
-            top=asked.limit,
-            json=True,
-        )
-        fields = opened.recall(options, documents.ask_critical_path)
-        return _write(_pack_lists(command, fields, _PATH_LISTS), asked, _FEWER_ROWS)
-
-    def memory_at(self, asked: asks.MemoryAtQuestion) -> str:
-        opened = self._traces.open(asked.trace)
-        options, command = build_options(
-            MemoryOptions,
-            trace=opened.specs,
-            at=asked.at,
-            by=asked.by,
-            device=asked.device,
-            rank=asked.rank,
-            top=asked.limit,
-            json=True,
-        )
-        fields = opened.recall(options, documents.ask_memory_at)
-        return _write(_pack_lists(command, fields, _MEMORY_LISTS), asked, _FEWER_ROWS)
-
+    @_tool("The way of one event from the step over ops and the launch to its kernel: delays, source line, occupancy.")
     def chain(self, asked: asks.ChainQuestion) -> str:
         opened = self._traces.open(asked.trace)
         if (asked.event is None) == (asked.row is None):
             raise UsageError("chain needs either event (a name) or row")
         event, nth, rank = asked.event, asked.nth, asked.rank
         if asked.row is not None:
-            event, nth, rank = documents.name_event(opened, asked.row)
+            event, nth, rank = name_event(opened, asked.row)
         options, command = build_options(
             ChainOptions, trace=opened.specs, event=event or "", nth=nth, rank=rank, json=True
         )
-        fields = opened.recall(options, documents.ask_chain)
+        fields = opened.recall(options, ask_chain)
         work = {**fields["gpu_work"], "heaviest": _pack_events(fields["gpu_work"]["heaviest"])}
         answer = {
             "command": command,
@@ -256,6 +256,10 @@ class Answerer:
         }
         return _write(answer, asked, "ask with a larger max_tokens")
 
+    @_tool(
+        "What changed from trace a to trace b, part by part of a step (up to the start of the next), and whether "
+        "that is more than noise."
+    )
     def diff(self, asked: asks.DiffQuestion) -> str:
         sides = {"a": self._traces.open(asked.a), "b": self._traces.open(asked.b)}
         a, b = sides["a"], sides["b"]
@@ -267,7 +271,7 @@ class Answerer:
         def build(*_: object) -> Fields:
             comparison = load_comparison(options, lambda spec: by_spec[spec])
             fields = as_fields(build_diff(comparison, asked.by))
-            documents.add_diff_rows(fields, a, b)
+            add_diff_rows(fields, a, b)
             return fields
 
         fields = a.recall((options, b.identity), build)
@@ -281,6 +285,72 @@ class Answerer:
         }
         return _write(answer, asked, "ask with by=kernel, module, class or cause, or a larger max_tokens")
 
+    @_tool(
+        "How long a step would take with some changes (faster kernels, no .item(), a CUDA graph), and what limits "
+        "it then. Check replay_error first: predictions of a step whose replay is off are not to be trusted."
+    )
+    def what_if(self, asked: asks.WhatIfQuestion) -> str:
+        opened = self._traces.open(asked.trace)
+        options, command = build_options(
+            WhatIfOptions, trace=opened.specs, set=tuple(asked.changes), step=asked.step, rank=asked.rank, json=True
+        )
+        fields = opened.recall(options, ask_what_if)
+        answer = {"command": command, **_without(fields, "schema"), "path": pack_records(fields["path"])}
+        return _write(answer, asked, "ask with a larger max_tokens")
+
+    @_tool(
+        "The longest chain of dependencies of a step: its time by kind (dispatch, launch, kernels, waiting for a "
+        "rank), the events with most time on it, and how much later the work off it could end. Only a shorter path "
+        "makes the step shorter. Check replay_error, missing and advice first."
+    )
+    def critical_path(self, asked: asks.CriticalPathQuestion) -> str:
+        opened = self._traces.open(asked.trace)
+        options, command = build_options(
+            CriticalPathOptions,
+            trace=opened.specs,
+            step=asked.step,
+            range=asked.range,
+            rank=asked.rank,
+            top=asked.limit,
+            json=True,
+        )
+        fields = opened.recall(options, ask_critical_path)
+        return _write(_pack_lists(command, fields, _PATH_LISTS), asked, _FEWER_ROWS)
+
+    @_tool("What is allocated at the peak or at another time, by category, op, module or line; what could be saved.")
+    def memory_at(self, asked: asks.MemoryAtQuestion) -> str:
+        opened = self._traces.open(asked.trace)
+        options, command = build_options(
+            MemoryOptions,
+            trace=opened.specs,
+            at=asked.at,
+            by=asked.by,
+            device=asked.device,
+            rank=asked.rank,
+            top=asked.limit,
+            json=True,
+        )
+        fields = opened.recall(options, ask_memory_at)
+        return _write(_pack_lists(command, fields, _MEMORY_LISTS), asked, _FEWER_ROWS)
+
+    @_tool("Allocations by operator, and the peak of each device.")
+    def memory(self, asked: asks.MemoryQuestion) -> str:
+        opened = self._traces.open(asked.trace)
+        options, command = build_options(
+            TableOptions,
+            trace=opened.specs,
+            of="memory",
+            step=asked.step,
+            rank=asked.rank,
+            limit=asked.limit,
+            json=True,
+        )
+        table = opened.recall(options, ask_table)
+        answer = {"command": command, **_without(table, "schema", "rows")}
+        answer |= pack_records(list_rows_with_events(opened, asked.rank, table["rows"]))
+        return _write(answer, asked, _FEWER_ROWS)
+
+    @_tool("The stacks, modules or ops with the most self GPU or CPU time.")
     def flame(self, asked: asks.FlameQuestion) -> str:
         opened = self._traces.open(asked.trace)
         options, command = build_options(
@@ -293,11 +363,15 @@ class Answerer:
             step=asked.step,
             rank=asked.rank,
         )
-        fields = opened.recall(options, documents.ask_flame)
+        fields = opened.recall(options, ask_flame)
         outer, stacks = split_common_frames(fields["stacks"][: asked.limit])
         answer = {"command": command, **_without(fields, "stacks"), "outer_frames": outer, **pack_records(stacks)}
         return _write(answer, asked, "ask with by=op or module, a range or a step, or a larger max_tokens")
 
+    @_tool(
+        "Write a time range as a smaller trace file in a folder of this server; nothing is overwritten.",
+        writes=True,
+    )
     def slice(self, asked: asks.SliceQuestion) -> str:
         opened = self._traces.open(asked.trace)
         times = parse_time_range(asked.range)
@@ -310,6 +384,7 @@ class Answerer:
         )
         return _write({"command": command, **fields}, asked, "ask with a larger max_tokens")
 
+    @_tool("The program's screen as text, after some keys.")
     def snapshot(self, asked: asks.SnapshotQuestion) -> str:
         opened = self._traces.open(asked.trace)
         path = self.folders.find_trace(asked.trace).path
@@ -419,3 +494,158 @@ def write_new_slice(trace: Trace, times: tuple[int, int], output: Path) -> Slice
         if isinstance(error, OutputError | SliceError | LookupError):
             raise UsageError(f"slice: {error.args[0] if error.args else error}") from error
         raise
+
+
+def ask_info(asked: OpenTrace, options: InfoOptions) -> Fields:
+    tree, reason = measure_time(asked.trace)
+    fields = as_fields(build_info(asked.opened, tree, reason))
+    name_rows(fields["steps"])
+    return fields
+
+
+def ask_check(asked: OpenTrace, options: CheckOptions) -> Fields:
+    times = None if options.range is None else parse_time_range(options.range)
+    scope = scopes.default_scope(asked.trace) if times is None else scopes.range_scope(*times)
+    return as_fields(build_check(check_trace(asked.trace, scope)))
+
+
+def ask_table(asked: OpenTrace, options: TableOptions) -> Fields:
+    fields = as_fields(answer_question(asked.trace, options))
+    fields["partial"] = _list_losses(asked)
+    return fields
+
+
+def list_rows_with_events(asked: OpenTrace, rank: int | None, rows: list[Fields]) -> list[Fields]:
+    """Return rows of a table with the longest event of each name; rows of groups have none."""
+    trace, chosen = select_rank(asked.trace, rank)
+    first = 0 if chosen is None else chosen.first
+    longest = find_longest_events(trace, [row["name"] for row in rows])
+    found = [longest.get(row["name"]) for row in rows]
+    return [
+        {
+            **row,
+            "longest_row": None if event is None else event + first,
+            "longest_start_ns": None if event is None else int(trace.start[event]),
+        }
+        for row, event in zip(rows, found, strict=True)
+    ]
+
+
+def ask_chain(asked: OpenTrace, options: ChainOptions) -> Fields:
+    trace, rank = select_rank(asked.trace, options.rank)
+    event, count = find_event(trace, options.event, options.nth)
+    found = find_chain(trace, event)
+    line = SourceLineFinder(trace).find_chain_line(found)
+    fields = as_fields(build_chain(trace, found, line, ChainQuestion(options.event, options.nth, count), rank))
+    row = event + (0 if rank is None else rank.first)
+    return {"row": row, "start_ns": int(trace.start[event]), **fields}
+
+
+def ask_what_if(asked: OpenTrace, options: WhatIfOptions) -> Fields:
+    return as_fields(predict_step(asked.trace, options))
+
+
+def ask_critical_path(asked: OpenTrace, options: CriticalPathOptions) -> Fields:
+    """Build the document of `critical-path --json`, with the row of each event."""
+    times = None if options.range is None else parse_time_range(options.range)
+    trace, rank, path = find_path(asked.trace, options.step, times, options.rank)
+    number = trace.rank if rank is None else rank.number
+    fields = as_fields(build_critical_path(trace, path, options.top, number))
+    first = 0 if rank is None else rank.first
+    for each, told in zip(path.find_longest(options.top), fields["events"], strict=True):
+        told["row"] = each.event + first
+    return fields
+
+
+def ask_memory_at(asked: OpenTrace, options: MemoryOptions) -> Fields:
+    """Build the document of `memory --json`; of a trace without memory records only why it cannot be told."""
+    trace, _ = select_rank(asked.trace, options.rank)
+    if build_memory_history(trace) is None:
+        return {"cannot_tell": explain_missing_memory(trace), "partial": _list_losses(asked)}
+    fields = as_fields(find_alive(asked.trace, options))
+    name_rows(fields["alive"])
+    return fields
+
+
+def ask_flame(asked: OpenTrace, options: ExportOptions) -> Fields:
+    """Build the lines of `export --folded`, longest first, each with the first event of its stack."""
+    trace, rank = select_rank(asked.trace, options.rank) if options.rank is not None else (asked.trace, None)
+    tree = fold_chosen(trace, options)
+    nodes = np.flatnonzero(tree.value_ns[1:]) + 1
+    lines = [line.rstrip("\n") for line in iterate_folded_lines(tree)]
+    order = np.argsort(-tree.value_ns[nodes], kind="stable").tolist()
+    rows = tree.first_event[nodes].tolist()
+    first = 0 if rank is None else rank.first
+    return {
+        "by": tree.fold_by.value,
+        "time": tree.time.value,
+        "total_ns": tree.total,
+        "without_frames_ns": tree.missing_ns,
+        "stack_count": len(lines),
+        "stacks": [_build_stack(trace, lines[index], rows[index], first) for index in order],
+        "partial": _list_losses(asked),
+    }
+
+
+def _build_stack(trace: Any, line: str, row: int, first: int) -> Fields:
+    path, _, value = line.rpartition(" ")
+    known = row >= 0
+    return {
+        "self_ns": int(value),
+        "stack": path,
+        "row": row + first if known else None,
+        "start_ns": int(trace.start[row]) if known else None,
+    }
+
+
+def add_diff_rows(fields: Fields, a: OpenTrace, b: OpenTrace) -> None:
+    """Add the longest event of each op on both sides; not for runs of several ranks, of which one is compared."""
+    for side, opened in (("a", a), ("b", b)):
+        if opened.trace.merged_ranks is not None:
+            continue
+        longest = find_longest_events(opened.trace, [row.get(f"name_{side}") or "" for row in fields["ops"]])
+        for row in fields["ops"]:
+            row[f"longest_row_{side}"] = longest.get(row.get(f"name_{side}") or "")
+
+
+def name_event(asked: OpenTrace, row: int) -> tuple[str, int, int | None]:
+    """Return (name, nth, rank) that `chain` takes for an event. `rank`: None for a trace of one process."""
+    if row >= len(asked.trace):
+        raise UsageError(f"row {row}: {asked.spec} has {len(asked.trace):,} events")
+    trace, local, rank = split_row(asked.trace, row)
+    place = find_place_in_time(trace, local)
+    return place.event, place.nth, rank
+
+
+def name_rows(records: list[Fields]) -> None:
+    """Name the number of an event `row`, as all tools do."""
+    for record in records:
+        record["row"] = record.pop("event", None)
+
+
+def _list_losses(asked: OpenTrace) -> list[Fields]:
+    return [as_fields(problem) for problem in build_losses(asked.trace)]
+
+
+MAX_NAMES = 1000
+"""Names that are looked up for one answer: each reads the column of names."""
+
+
+def find_longest_events(trace: Trace, names: Iterable[str]) -> dict[str, int]:
+    """Find the longest event of each name; names that no event has, as those of groups, are left out."""
+    indexes = {name: index for index, name in enumerate(trace.names)}
+    found = {}
+    for name in list(dict.fromkeys(names))[:MAX_NAMES]:
+        if (index := indexes.get(name)) is not None:
+            rows = np.flatnonzero(trace.name == index)
+            if len(rows):
+                found[name] = int(rows[np.argmax(trace.duration[rows])])
+    return found
+
+
+def split_row(trace: Trace, row: int) -> tuple[Trace, int, int | None]:
+    """Return the trace that a row is of, its row there, and the number of its rank; None without several ranks."""
+    if trace.merged_ranks is None:
+        return trace, row, None
+    rank = next(each for each in trace.merged_ranks.all if each.first <= row < each.last)
+    return rank.trace, row - rank.first, rank.number

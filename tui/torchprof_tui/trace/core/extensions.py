@@ -41,7 +41,7 @@ class CommandExtension:
     `help`: one line. `options`: a subclass of `commands.common.options.Options`, of `TraceOptions` if it reads traces;
     `run`: a function that takes one of these, and returns the exit status.
     `answers`: a tuple of the records that its `--json` prints (`answers.record.Answer`). `tools`: a mapping of names to
-    MCP tools (`commands.mcp.server.ToolEntry`). `screens`: the package of its screens, whose keys can be remapped.
+    MCP tools (`commands.mcp.answers.ToolEntry`). `screens`: the package of its screens, whose keys can be remapped.
     """
 
     help: str
