@@ -12,7 +12,7 @@ from torchprof_tui.commands.chain.options import ChainOptions
 from torchprof_tui.commands.check.options import CheckOptions
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.options import Options
-from torchprof_tui.commands.common.parsers import build_parser, import_options, list_commands
+from torchprof_tui.commands.common.parsers import build_parser, import_options, list_commands, read_options
 from torchprof_tui.commands.critical_path.options import CriticalPathOptions
 from torchprof_tui.commands.diff.options import DiffOptions
 from torchprof_tui.commands.export.options import ExportOptions
@@ -28,7 +28,7 @@ ALL = ("open", *list_commands())
 def read(line: str) -> Options:
     """Read a command line as the program does."""
     command, *words = shlex.split(line)
-    return import_options(command).read(build_parser(command).parse_args(words), None)
+    return read_options(command, build_parser(command).parse_args(words), None)
 
 
 @pytest.mark.parametrize("command", ALL)

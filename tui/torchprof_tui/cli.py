@@ -20,10 +20,10 @@ from torchprof_tui.commands.common.parsers import (
     PROGRAM,
     build_parser,
     import_command,
-    import_options,
     is_command,
     load_extensions,
     print_error,
+    read_options,
     suggest,
 )
 from torchprof_tui.commands.common.standard_streams import (
@@ -104,7 +104,7 @@ def _run_command(words: list[str]) -> int:
         _reject_unknown_command(parsed.trace)  # the first check does not see words behind options
     elif hasattr(parsed, "unpack_all"):  # reads a trace; `open` may start a recording, which inherits it
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each thread takes 40 MB of address space for nothing
-    options = import_options(name).read(parsed, configuration)
+    options = read_options(name, parsed, configuration)
     run = import_command(name)
     freeze_imported_objects()
     status: int = run(options)

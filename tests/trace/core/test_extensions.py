@@ -89,6 +89,12 @@ def run_broken(packages: Path, code: str) -> subprocess.CompletedProcess[str]:
             CODE.replace("is_positional=True", 'short="-h"'),
             "cannot be used: argument -h/--trace: conflicting option",
         ),
+        (CODE.replace("Options(TraceOptions)", "Options"), "torchprof_ktimes:LongestOptions is no subclass of Options"),
+        (CODE.replace("trace: str", "trace: NoType"), "cannot be used: NameError: name 'NoType' is not defined"),
+        (
+            CODE.replace("def print_longest", "    def __post_init__(self):\n        1 / 0\n\n\ndef print_longest"),
+            "failed: ZeroDivisionError",
+        ),
         (CODE.replace("import torchprof_tui  #", "1 / 0  #"), "failed: ZeroDivisionError: "),
     ],
 )

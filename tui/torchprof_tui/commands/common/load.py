@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from torchprof_tui.analysis.completeness.data_loss import list_losses
 from torchprof_tui.analysis.completeness.private_metadata import PrivateValue, describe_private_values
@@ -21,13 +20,10 @@ from torchprof_tui.trace.loading.capture_files import CaptureFiles
 from torchprof_tui.trace.loading.load_resolved import load_resolved
 from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE, OpenedTrace
 from torchprof_tui.trace.loading.resolve import resolve_path, resolve_specs
+from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 from torchprof_tui.trace.storage.disk_cache import explain_refused_folder, prune_cache
-
-if TYPE_CHECKING:
-    from torchprof_tui.trace.model.ranks import Rank
-    from torchprof_tui.trace.model.trace import Trace
 
 
 def load_specs(specs: Sequence[str], cache: bool, list_folders: bool = False) -> OpenedTrace:

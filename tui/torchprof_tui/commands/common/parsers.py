@@ -18,6 +18,7 @@ from torchprof_tui.trace.core.errors import ExtensionError
 
 if TYPE_CHECKING:
     from torchprof_tui.commands.common.options import Options
+    from torchprof_tui.program.settings import Configuration
     from torchprof_tui.trace.core.extensions import CommandExtension
 
 PROGRAM = "torchprof-tui"
@@ -91,9 +92,11 @@ def load_extensions() -> Any:
     return importlib.import_module("torchprof_tui.trace.core.extensions")
 
 
-def _import_guarded(extension: CommandExtension, target: str) -> Any:
-    """Import a function of an extension, whose exceptions are reported as its own."""
-    return load_extensions().guard_function(extension, target, UsageError)
+def _guard(extension: CommandExtension | None, function: str | Callable[..., Any]) -> Any:
+    """Return a function, of an extension one whose exceptions are reported as its own; a text is imported."""
+    if extension is None:
+        return function
+    return load_extensions().guard_function(extension, function, UsageError, argparse.ArgumentError)
 
 
 def _find_extension(name: str) -> CommandExtension | None:
@@ -121,10 +124,23 @@ def list_commands() -> dict[str, str]:
 def import_options(name: str) -> type[Options]:
     """Import the dataclass of a command's options; "open" is the program without a command."""
     extension = _find_extension(name)
-    if extension is not None:
-        options: type[Options] = load_extensions().import_target(extension, extension.options)
-    else:
-        options = getattr(_import_part(name, "options"), f"{''.join(map(str.capitalize, name.split('-')))}Options")
+    if extension is None:
+        own: type[Options] = getattr(_import_part(name, "options"), f"{name.title().replace('-', '')}Options")
+        return own
+    found = load_extensions().import_target(extension, extension.options)
+    base = importlib.import_module("torchprof_tui.commands.common.options").Options
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise _refuse(extension, f"{extension.options} is no subclass of Options")
+    return found
+
+
+def _refuse(extension: CommandExtension, reason: object) -> ExtensionError:
+    return ExtensionError(f"command {extension.name} of {extension.package} cannot be used: {reason}")
+
+
+def read_options(name: str, parsed: argparse.Namespace, configuration: Configuration | None) -> Options:
+    """Build the options of a command from what its parser has parsed. Raises UsageError."""
+    options: Options = _guard(_find_extension(name), import_options(name).read)(parsed, configuration)
     return options
 
 
@@ -132,7 +148,7 @@ def import_command(name: str) -> Callable[[Options], int]:
     """Import the function that runs a command with its options."""
     extension = _find_extension(name)
     run: Callable[[Options], int]
-    run = _import_part(name, "main").run if extension is None else _import_guarded(extension, extension.run)
+    run = _import_part(name, "main").run if extension is None else _guard(extension, extension.run)
     return run
 
 
@@ -143,12 +159,12 @@ def build_parser(name: str) -> argparse.ArgumentParser:
     # Options and command are separate modules: --help and a wrong call import nothing else.
     options = import_options(name)
     try:
-        options.add_arguments(parser)
+        _guard(extension, options.add_arguments)(parser)
         options.add_shared_arguments(parser)
     except argparse.ArgumentError as error:
         if extension is None:
             raise
-        raise ExtensionError(f"command {name} of {extension.package} cannot be used: {error}") from error
+        raise _refuse(extension, error) from error
     return parser
 
 

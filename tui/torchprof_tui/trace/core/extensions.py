@@ -128,12 +128,12 @@ def import_target(extension: CommandExtension | SourceExtension, target: str) ->
 
 
 def guard_function(
-    extension: CommandExtension | SourceExtension, target: str, *allowed: type[Exception]
+    extension: CommandExtension | SourceExtension, target: str | Callable[..., Any], *allowed: type[Exception]
 ) -> Callable[..., Any]:
-    """Import a function of an extension. Of another package than the program's own, what it raises is ExtensionError,
-    but for errors about the input and those that are `allowed`. Raises ExtensionError.
+    """Guard a function of an extension, or one named `module:name`, which is imported. Of another package than the
+    program's own, what it raises is ExtensionError, but for errors about the input and those that are `allowed`.
     """
-    function: Callable[..., Any] = import_target(extension, target)
+    function: Callable[..., Any] = import_target(extension, target) if isinstance(target, str) else target
     if extension.package.partition(" ")[0] == OWN_PACKAGE:
         return function
 
