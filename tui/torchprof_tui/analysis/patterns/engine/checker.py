@@ -20,8 +20,9 @@ from torchprof_tui.analysis.patterns.engine import check_scope, largest_gaps
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
-from torchprof_tui.analysis.patterns.engine.pattern import Finding, Pattern, Section, Severity, State
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, Pattern, Remedy, Section, Severity, State
 from torchprof_tui.analysis.patterns.engine.registry import registered_patterns
+from torchprof_tui.analysis.patterns.engine.remedy_fit import fit_remedy
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext, TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import qualify_answer, reword_for_slice
@@ -152,7 +153,10 @@ def _evaluate_pattern(pattern: Pattern, view: ScopeView) -> Finding:
     if view.tables.is_slice and answer.reason:
         answer = replace(answer, reason=reword_for_slice(answer.reason))
     if answer.state is State.FIRED:
-        answer = replace(answer, events=_sort_by_time(view.trace, answer.events))
+        general = answer.remedy or Remedy(pattern.action, pattern.code)
+        fitted = fit_remedy(view.tables.practices, general)
+        remedy = answer.remedy if fitted == general else fitted
+        answer = replace(answer, events=_sort_by_time(view.trace, answer.events), remedy=remedy)
     line = None
     if answer.state is State.FIRED and pattern.severity is Severity.PROBLEM:
         line = view.tables.line_finder.find_common_line(answer.events, _MAX_LINE_EVENTS)

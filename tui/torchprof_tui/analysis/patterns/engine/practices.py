@@ -41,6 +41,41 @@ class OptimizerKind(str, Enum):
     PER_PARAMETER = "per parameter"  # a few kernels for each
 
 
+class Vendor(str, Enum):
+    """Who made the GPU, by the runtime that the program calls."""
+
+    NVIDIA = "NVIDIA"
+    AMD = "AMD"
+    OTHER = "other"  # Ascend, MTIA, Intel: their runtimes have names of their own
+
+
+class Engine(str, Enum):
+    """Who runs the model, if not the user's own loop: advice about the loop is then a flag of the engine."""
+
+    VLLM = "vLLM"
+    SGLANG = "SGLang"
+    TRAINER = "transformers.Trainer"
+    LIGHTNING = "Lightning"
+
+
+_ENGINE_REGEXES = {
+    Engine.VLLM: r"vllm::|.*\bvllm[/\\]|execute_(new_)?\w*context_\d",
+    Engine.SGLANG: r"sgl(ang|_kernel)::|.*\bsglang[/\\]|step\[(EXTEND|DECODE|MIXED|IDLE)\b",
+    Engine.TRAINER: r".*\btransformers[/\\]trainer\.py",
+    Engine.LIGHTNING: r".*\b(pytorch_lightning|lightning[/\\]pytorch)[/\\]|\[pl\]\[profile\]",
+}
+"""Ops, annotations and frames of each, at the start of a name."""
+
+_VENDOR_REGEXES = {
+    Vendor.NVIDIA: r"cuda[A-Z]|cu[A-Z]\w",
+    Vendor.AMD: r"hip[A-Z]",
+    Vendor.OTHER: r"AscendCL@|acl(rt|op|nn)|enqueueCommand|predictor_executor|ur[A-Z]|ze[A-Z]",
+}
+
+_OLD_CATEGORY, _OLD_VERSION = "Operator", (1, 9)
+"""Category of ops in torch up to 1.9, which writes no version."""
+
+
 class Practices:
     """What the program of one trace does; `TraceTables.practices` keeps it. All answers are of the whole trace."""
 
@@ -127,6 +162,31 @@ class Practices:
         work = self._tables.work
         device = find_device(self._tables.trace, int(work.events.row[0])) if len(work) else None
         return None if device is None else device.capability
+
+    @cached_property
+    def vendor(self) -> Vendor | None:
+        """Who made the GPU; None where no runtime call says so."""
+        names = self._tables.trace.names
+        called = [names[number] for number in np.unique(self._tables.calls.name).tolist()]
+        found = {
+            vendor: sum(re.match(pattern, name) is not None for name in called)
+            for vendor, pattern in _VENDOR_REGEXES.items()
+        }
+        most = max(found, key=lambda vendor: found[vendor])
+        return most if found[most] else None
+
+    @cached_property
+    def engine(self) -> Engine | None:
+        """Who runs the model; None for a loop of the user's."""
+        return next((engine for engine, pattern in _ENGINE_REGEXES.items() if self.has_name(pattern)), None)
+
+    @cached_property
+    def torch_version(self) -> tuple[int, int] | None:
+        """The version of torch (major, minor), or the newest that it can be; None where the trace does not say."""
+        trace = self._tables.trace
+        if match := re.match(r"(\d{1,3})\.(\d{1,3})", trace.metadata.torch_version):
+            return int(match[1]), int(match[2])
+        return _OLD_VERSION if _OLD_CATEGORY in trace.categories else None
 
     @cached_property
     def python_frames(self) -> EventTable:

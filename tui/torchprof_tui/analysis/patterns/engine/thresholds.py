@@ -135,6 +135,9 @@ INPUT_SHARE = _threshold(
 HOST_CODE_SHARE = _threshold(
     "code outside any op", 0.10, "share", "the Python between the ops of a plain loop takes some percent"
 )
+OPTIMIZER_SHARE = _threshold(
+    "optimizer's share for a fused one", 0.10, "share", "one kernel instead of many saves a part of this share only"
+)
 RECURRING_RATE = _threshold(
     "fewest calls in a step over most", 0.5, "share", "what is loaded or created once does not come again in each step"
 )

@@ -236,7 +236,7 @@ def gemm_kernel(view: ScopeView) -> Answer:
     "A copy right before a GEMM",
     meaning="the bias is first copied into the output, and the GEMM then adds to it: the kernel does not fuse the bias",
     action="for a linear layer use nn.Linear: the GEMM can add a bias of one dimension itself",
-    code="torch.nn.functional.linear(x, w, b)",
+    code="torch.nn.functional.linear(x, w.T, b)  # instead of x @ w + b",
     decided="A device-to-device copy followed by a GEMM on the same stream (fills in between do not count), launched "
     "by the same op.",
     severity=Severity.PROBLEM,

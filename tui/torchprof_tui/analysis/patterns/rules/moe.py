@@ -69,7 +69,7 @@ def find_experts(tables: TraceTables) -> EventTable:
     meaning="for each expert the code finds its tokens (nonzero waits for the GPU), gathers, multiplies and adds "
     "them back: many small kernels, and one wait per expert",
     action="sort the tokens by expert once, and multiply all of them in a grouped GEMM",
-    code="torch._grouped_mm(x[order], weights, offs=offsets)  # order = expert.argsort(); offsets = counts.cumsum(0)",
+    code="y[order] = torch._grouped_mm(x[order], weights, offs=offsets)  # order = expert.argsort()",
     decided="On one thread, as often as the limit: nonzero, then a gather, a matrix product and a scatter or "
     "index_add before the next nonzero. Time at stake: the GPU's idle time in them.",
     thresholds=(thresholds.EXPERT_LOOP_MIN,),

@@ -123,6 +123,11 @@ def _find_batched_steps(tables: TraceTables) -> I64:
     return batched
 
 
+def measure_optimizer_share(view: ScopeView) -> float:
+    """Return the share of the scope in which an optimizer step runs on the CPU, 0..1."""
+    return view.covered_time(view.match_names(OPTIMIZER_NAME_REGEX)) / max(view.scope.length, 1)
+
+
 def choose_optimizer_remedy(step_name: str, kind: OptimizerKind | None = None) -> Remedy:
     """Choose the remedy by the optimizer's class, which its step is named after, and by the form that is in use."""
     if kind is OptimizerKind.FUSED:

@@ -79,7 +79,7 @@ def _choose_mask_remedy(view: ScopeView) -> Remedy:
     if len(view.select_in_scope(view.tables.compute_once(find_experts))):
         return Remedy(
             "the CPU reads the size of each expert's batch: sort the tokens by expert once, and use a grouped GEMM",
-            "torch._grouped_mm(x[order], weights, offs=offsets)  # order = expert.argsort()",
+            "y[order] = torch._grouped_mm(x[order], weights, offs=offsets)  # order = expert.argsort()",
         )
     return Remedy(
         "nonzero and boolean masks read the size of their result: keep the shape fixed",

@@ -135,8 +135,9 @@ def fxgraph_hash(view: ScopeView) -> Answer:
     "Compiled code costs CPU time of its own",
     meaning="guards and wrappers run in every call: a large share is normal for tiny work, and becomes small with "
     "many ops",
-    action="compile larger regions, or replay them as CUDA graphs; do not compile tiny work",
-    code='model = torch.compile(model, mode="reduce-overhead")',
+    action="compile larger regions, and leave tiny work eager; measure CUDA graphs before you use them: the copies of "
+    "their inputs may cost more than they save",
+    code="model = torch.compile(model)  # once, around the whole model",
     decided="Cache lookups, prologues, pregraph bytecode and the regions' self time, over the steps' CPU time in the "
     "scope. (A comparison with eager needs a second trace.)",
     thresholds=(thresholds.WRAPPER_SHARE,),

@@ -11,7 +11,8 @@ from torchprof_tui.analysis.dispatch.line_model import SourceLine
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.device_time import DeviceTimeShares, measure_shares
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.pattern import Finding
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy
+from torchprof_tui.analysis.patterns.engine.remedy_fit import fit_remedy
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import (
     PARTIAL_INPUT_NOTE,
@@ -101,6 +102,8 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
         return Verdict(Regime.UNKNOWN, shares.busy, unknown, tree=tree, busy_base=base)
     evidence = Evidence(view, findings, shares, tree)
     diagnosis = _choose_diagnosis(evidence, regime)
+    fitted = fit_remedy(view.tables.practices, Remedy(diagnosis.remedy)).action if diagnosis.remedy else ""
+    diagnosis = replace(diagnosis, remedy=fitted)
     fault = find_recording_fault(evidence)
     first = diagnosis.sentence if not fault or diagnosis.is_recording_fault else f"{fault}; {diagnosis.sentence}"
     if data_loss:

@@ -29,6 +29,7 @@ from torchprof_tui.analysis.patterns.rules.multi_gpu import (
     find_late_rank,
 )
 from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
+from torchprof_tui.analysis.patterns.rules.optimizer import measure_optimizer_share
 from torchprof_tui.analysis.patterns.rules.serving_schedule import SCHEDULER_BOUND_ID
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
 from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED
@@ -380,7 +381,8 @@ def choose_launch_remedy(evidence: Evidence, kernels_per_step: float) -> str:
         return 'torch.compile is used already: add mode="reduce-overhead" (CUDA graphs), or use larger batches'
     if practices.has_backward or practices.optimizer_kind:
         is_fused = practices.optimizer_kind is None or practices.optimizer_kind is OptimizerKind.FUSED
-        return "try a larger batch, torch.compile" + ("" if is_fused else ", a fused optimizer")
+        is_short = evidence.view.compute_once(measure_optimizer_share) < thresholds.OPTIMIZER_SHARE.value
+        return "try a larger batch, torch.compile" + ("" if is_fused or is_short else ", a fused optimizer")
     if kernels_per_step <= thresholds.FEW_KERNELS.value:
         return "too little work for a GPU: use larger inputs, or many such calls in one CUDA graph"
     if "decode-without-graphs" in evidence.fired:
