@@ -46,8 +46,8 @@ def test_no_advice_names_what_another_vendor_does_not_have() -> None:
 
 
 ENGINES = {
-    Engine.VLLM: annotation("execute_context_0(0)_generation_8(8)", 0, 50),
-    Engine.SGLANG: annotation("step[DECODE bs=8]", 0, 50),
+    Engine.VLLM: python("vllm/v1/worker/gpu_model_runner.py(9): execute_model", 0, 50),
+    Engine.SGLANG: python("/w/sglang/python/sglang/srt/managers/scheduler.py(9): run_batch", 0, 50),
     Engine.TRAINER: python("transformers/trainer.py(2000): train", 0, 50),
     Engine.LIGHTNING: python("lightning/pytorch/loops/fit_loop.py(3): run", 0, 50),
 }
@@ -73,7 +73,7 @@ def test_who_runs_an_engine_gets_its_flag(engine: Engine, remedy: Remedy, flag: 
 
 
 def test_the_verdict_gives_the_flag_as_well() -> None:
-    checker = Checker(trace(*waiting(), annotation("execute_context_0(0)_generation_8(8)", 10, 50)))
+    checker = Checker(trace(*waiting(), ENGINES[Engine.VLLM]))
     assert "without --enforce-eager" in checker.decide_verdict(findings=checker.check()).first
 
 

@@ -59,12 +59,12 @@ class Engine(str, Enum):
 
 
 _ENGINE_REGEXES = {
-    Engine.VLLM: r"vllm::|.*\bvllm[/\\]|execute_(new_)?\w*context_\d",
-    Engine.SGLANG: r"sgl(ang|_kernel)::|.*\bsglang[/\\]|step\[(EXTEND|DECODE|MIXED|IDLE)\b",
+    Engine.SGLANG: r"(sgl_kernel|sglang)::|.*\bsglang[/\\]",  # first: it calls ops of vLLM
+    Engine.VLLM: r"vllm::|.*\bvllm[/\\]",
     Engine.TRAINER: r".*\btransformers[/\\]trainer\.py",
     Engine.LIGHTNING: r".*\b(pytorch_lightning|lightning[/\\]pytorch)[/\\]|\[pl\]\[profile\]",
 }
-"""Ops, annotations and frames of each, at the start of a name."""
+"""Ops and frames of each, at the start of a name. Names of steps prove nothing: others write them as well."""
 
 _VENDOR_REGEXES = {
     Vendor.NVIDIA: r"cuda[A-Z]|cu[A-Z]\w",
