@@ -33,8 +33,7 @@ from torchprof_tui.analysis.kernel.footprint import compute_footprint
 from torchprof_tui.cli import main
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import DAMAGED_TABLE, UNREADABLE_ENTRY
-from torchprof_tui.trace.loading.load_in_process import load_trace
-from torchprof_tui.trace.loading.load_resolved import load_resolved
+from torchprof_tui.trace.loading.load_in_process import load_resolved, load_trace
 from torchprof_tui.trace.loading.progress import ignore_progress
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.model.event_kind import Kind

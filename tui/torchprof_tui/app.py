@@ -25,7 +25,6 @@ from torchprof_tui.program.config_file import summarize_problems
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.errors import UnreadableFileError, format_error
 from torchprof_tui.trace.core.process_state import use_switch_interval
-from torchprof_tui.trace.loading.named_captures import set_captures
 from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.common import keys
@@ -184,7 +183,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         opener = resolve_specs(specs, list_folders=True).create_opener(
             cache=self._use_cache, defer_blocks=True, connections=self._connections
         )
-        set_captures(opener, captures)
+        opener.set_captures(captures)
         opener.start()
         return opener
 

@@ -16,16 +16,14 @@ from typing import Any
 import pytest
 
 from tests.trace.decode.test_early_decoder import make_sections, write_kineto
-from torchprof_tui.trace.loading import early_build
-from torchprof_tui.trace.loading.early_build import FIRST_BYTES, build_early_parts, choose_early_sizes
-from torchprof_tui.trace.loading.early_trace import map_early
-from torchprof_tui.trace.loading.worker_process import WorkerProcess
-from torchprof_tui.trace.loading.worker_protocol import Task
+from torchprof_tui.trace.loading import early_trace
+from torchprof_tui.trace.loading.early_trace import FIRST_BYTES, build_early_parts, choose_early_sizes, map_early
+from torchprof_tui.trace.loading.worker_process import Task, WorkerProcess
 
 PROGRAM = """
 import json, os, sys
 from pathlib import Path
-from torchprof_tui.trace.loading.early_build import EarlyBuild
+from torchprof_tui.trace.loading.early_trace import EarlyBuild
 def send(message):
     os.write(1, json.dumps(message).encode() + b"\\n")
 early = EarlyBuild(sys.argv[1], Path(sys.argv[2]), send, json.loads(sys.argv[3]))
@@ -134,7 +132,7 @@ def test_small_files_pipes_and_remote_names_have_no_early_part(
     large = tmp_path / "large.json"
     with large.open("wb") as file:
         file.truncate(2 << 30)
-    monkeypatch.setattr(early_build, "count_cores", lambda: 2)
+    monkeypatch.setattr(early_trace, "count_cores", lambda: 2)
     assert choose_early_sizes(str(large)) == [FIRST_BYTES]
     with large.open("wb") as file:
         file.truncate(16 << 30)

@@ -7,8 +7,7 @@ import sys
 import pytest
 
 from torchprof_tui.trace.loading import worker_process
-from torchprof_tui.trace.loading.worker_process import WorkerProcess
-from torchprof_tui.trace.loading.worker_protocol import Task
+from torchprof_tui.trace.loading.worker_process import Task, WorkerProcess
 
 FREE_COLUMNS = """\
 import json, sys

@@ -9,7 +9,7 @@ from torchprof_tui.answers.arguments import check_flag, check_number, check_opti
 from torchprof_tui.api.errors import translate_errors
 from torchprof_tui.api.trace import Trace
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.loading.load_resolved import load_resolved
+from torchprof_tui.trace.loading.load_in_process import load_resolved
 from torchprof_tui.trace.loading.progress import ignore_progress
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.sources.ssh_connections import SshConnections

@@ -17,7 +17,7 @@ from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.problems import CUT_CONNECTION, UNRELATED_RANKS, excerpt
 from torchprof_tui.trace.loading.capture_files import CaptureFiles
-from torchprof_tui.trace.loading.load_resolved import load_resolved
+from torchprof_tui.trace.loading.load_in_process import load_resolved
 from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE, OpenedTrace
 from torchprof_tui.trace.loading.resolve import resolve_path, resolve_specs
 from torchprof_tui.trace.model.ranks import Rank

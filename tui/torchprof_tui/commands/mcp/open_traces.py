@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from torchprof_tui.commands.mcp.allowed_folders import AllowedFolders, AllowedPath
-from torchprof_tui.trace.loading.load_resolved import load_resolved
+from torchprof_tui.trace.loading.load_in_process import load_resolved
 from torchprof_tui.trace.loading.open_or_build import OpenedTrace
 from torchprof_tui.trace.loading.progress import ignore_progress
 from torchprof_tui.trace.loading.resolve import resolve_specs

@@ -12,7 +12,6 @@ from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.open.options import COLOR_SYSTEMS, OpenOptions
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.printable import clean
-from torchprof_tui.trace.loading.named_captures import set_captures
 from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_path, resolve_specs
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
@@ -93,7 +92,7 @@ def name_captures(opening: TraceOpener, names: Sequence[str]) -> None:
     missing = next((name for name in paths if not os.path.exists(name)), None)
     if missing is not None:
         raise UsageError(f"--capture: {missing}: no such file or folder")
-    if not set_captures(opening, paths):
+    if not opening.set_captures(paths):
         raise UsageError("--capture works with traces on this machine, not with those of other hosts")
 
 

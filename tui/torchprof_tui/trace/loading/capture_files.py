@@ -12,10 +12,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from torchprof_tui.trace.core.errors import TraceError, UnreadableFileError
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.printable import clean
-from torchprof_tui.trace.loading.capture_details import read_capture_details
+from torchprof_tui.trace.core.typed_json import Count, Text, read_typed_file
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, is_key_averages_file, is_remote
 from torchprof_tui.trace.specs.rank_files import rank_of
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 CAPTURE_FOLDER = "capture_traces"
 DETAILS_FILE = "execution_details.json"
+
+MAX_DETAILS_BYTES = 1 << 20
 
 MAX_LISTED = 1000
 """Entries of a capture folder that are looked at."""
@@ -41,6 +45,19 @@ MAX_BYTES = 512 << 20
 
 _BATCH_OF_STEP = compile_later(r"generation_(\d+)|\bbs=(\d+)")
 _BATCH_IN_NAME = compile_later(r"(?:^|_)bs_?(\d+)(?:_|\.|$)")
+
+
+class CaptureDetails(msgspec.Struct, frozen=True):
+    """One capture: its file, batch size and mode (`FULL`, `PIECEWISE`)."""
+
+    file: Text
+    batch_size: Count
+    mode: Text = ""
+
+
+def read_capture_details(path: str) -> tuple[CaptureDetails, ...]:
+    """Read the list. Raises UnreadableFileError with a reason of one line."""
+    return read_typed_file(path, tuple[CaptureDetails, ...], MAX_DETAILS_BYTES)
 
 
 class CaptureFiles:

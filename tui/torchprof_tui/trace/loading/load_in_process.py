@@ -1,19 +1,102 @@
-"""Load a trace in this process, for the commands without a screen: map it from the cache, or decode and store it."""
+"""Load a trace for callers without a screen: from the cache, or decoded now, in this process or in workers.
+
+Prints nothing: what went wrong with ranks is in the trace (`merged_ranks.lost`, `problems`).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_or_build import BuildResult, OpenedTrace, OpeningState, open_or_build
 from torchprof_tui.trace.loading.progress import Report, ignore_progress
+from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_specs
+from torchprof_tui.trace.sources.ssh_errors import LoginNeededError
+from torchprof_tui.trace.specs.runs_by_name import FolderError, Recordings, group_recordings
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
 from torchprof_tui.trace.text.gzip_text import GzipText
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace
+    from torchprof_tui.trace.sources.ssh_connections import SshConnections
+
+
+def load_resolved(
+    resolved: ResolvedInput,
+    connections: SshConnections,
+    report: Report,
+    cache: bool = True,
+    list_folders: bool = False,
+    allow_prompt: bool = False,
+) -> OpenedTrace:
+    """Load from the cache, or decode now, over these connections.
+
+    A remote folder that holds the ranks of one run, and no other ranks, is that run; with `list_folders` it raises
+    FolderError, as every other remote folder does. `allow_prompt`: ssh may ask on the terminal. Raises TraceError.
+    """
+    _connect_hosts(resolved, connections, allow_prompt)
+    try:
+        if resolved.rank_files or resolved.remote_names:
+            return _load_in_workers(resolved, report, cache)
+        return replace(load_opened_trace(resolved.path, report, cache), left_out=resolved.left_out)
+    except FolderError as folder:
+        recordings = group_recordings(folder.traces)
+        if list_folders or not _is_one_run(recordings):
+            raise
+    opened = load_resolved(
+        resolve_specs(recordings.all[0].specs), connections, report, cache, list_folders, allow_prompt
+    )
+    return replace(opened, left_out=(*recordings.left_out, *opened.left_out))
+
+
+def _connect_hosts(resolved: ResolvedInput, connections: SshConnections, allow_prompt: bool) -> None:
+    """Connect to the hosts that are named. Of several, one that fails is reported later."""
+    hosts = resolved.ssh_hosts()
+    try:
+        connections.connect_all(hosts, allow_prompt=allow_prompt)
+    except LoginNeededError:
+        if len(hosts) == 1:
+            raise
+
+
+def _is_one_run(recordings: Recordings) -> bool:
+    """Tell whether the ranks of one run are all that a folder holds, besides traces that say no rank."""
+    return len(recordings.all) == 1 and bool(recordings.all[0].ranks)
+
+
+def _load_in_workers(resolved: ResolvedInput, report: Report, cache: bool) -> OpenedTrace:
+    """Load in worker processes, watched by an event loop."""
+    import asyncio  # deferred: one trace is loaded without an event loop
+
+    began = time.perf_counter()
+    opener = resolved.create_opener(cache)
+
+    def load() -> Trace:
+        return asyncio.run(opener.load_trace(report))
+
+    try:
+        is_in_loop = asyncio.get_running_loop() is not None
+    except RuntimeError:
+        is_in_loop = False
+    try:
+        opener.start()
+        if is_in_loop:  # in a notebook, whose thread runs a loop already
+            with importlib.import_module("concurrent.futures").ThreadPoolExecutor(1) as pool:  # imports logging
+                trace = pool.submit(load).result()
+        else:
+            trace = load()
+    except LoadError as error:
+        raise TraceError(str(error)) from error
+    except BaseException:  # Ctrl-C may come before the event loop runs, which cleans up otherwise
+        opener.cancel()
+        raise
+    seconds = time.perf_counter() - began
+    return OpenedTrace(trace, None, opener.cached, seconds, opener.cache_was_damaged, opener.left_out)
 
 
 def load_trace(spec: str, report: Report | None = None, cache: bool = True) -> Trace:

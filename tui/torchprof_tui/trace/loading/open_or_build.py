@@ -2,7 +2,7 @@
 
 Every way to open a trace takes the same steps: look in the cache; else build into a draft entry; where the source turns
 out to be cached already, map that entry; where that fails, or the cache has no room, build once more without the cache.
-`OpeningState` makes the decisions; `open_or_build` runs it in this process, `open_or_build_async` from an event loop.
+`OpeningState` makes the decisions; `open_or_build_async` runs it from an event loop, `open_or_build` without one.
 
 An entry from the cache is verified as a whole before any of it is used: no later stage meets a damaged value. For the
 91 MB of a trace of 338 MB this takes 7 to 20 ms, in the app beside the import of the explorer.
@@ -15,8 +15,8 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torchprof_tui.trace.loading.errors import LoadError, StorageFullError
 from torchprof_tui.trace.storage.disk_cache import (
@@ -30,6 +30,8 @@ from torchprof_tui.trace.storage.disk_cache import (
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace
 
+
+T = TypeVar("T")
 
 DAMAGED_CACHE_MESSAGE = "the cache entry was damaged; the trace was read again"
 
@@ -101,10 +103,8 @@ class OpeningState:
         """Publish and map what was built into `entry`; None where it must be built again, into the new `entry`."""
         if not result.already_cached:
             self.cached = False
-            from torchprof_tui.trace.loading.map_stored import map_stored  # deferred: imports numpy
-
             self.entry.publish(result.identity)
-            return map_stored(self.entry, self.label, self.spec, self._captures)
+            return self._map_stored(self.entry)
         self.entry.discard()
         stored = find_by_identity(self.spec, result.identity or "")
         trace = None if stored is None else self._try_map_stored(stored)
@@ -127,12 +127,12 @@ class OpeningState:
 
     def _try_map_stored(self, entry: CacheEntry) -> Trace | None:
         """Verify and map stored columns; discard the entry and return None where they cannot be used."""
-        from torchprof_tui.trace.loading.map_stored import OtherVersionError, map_stored  # deferred: imports numpy
+        from torchprof_tui.trace.storage.trace_store import OtherVersionError  # deferred: imports numpy
 
         try:
             if not entry.is_sealed:
                 raise ValueError("the entry of another trace")
-            return map_stored(entry, self.label, self.spec, self._captures, verify=True)
+            return self._map_stored(entry, verify=True)
         except MemoryError:
             raise
         except Exception as error:
@@ -143,52 +143,69 @@ class OpeningState:
             entry.discard()
             return None
 
+    def _map_stored(self, entry: CacheEntry, verify: bool = False) -> Trace:
+        """Map the columns in an entry's folder, under the user's name; `verify` as in `trace_store.open_trace`.
+
+        A trace that is not kept in the cache has captures that are not kept there either.
+        """
+        # deferred: imports numpy
+        from torchprof_tui.trace.loading.capture_files import CaptureFiles
+        from torchprof_tui.trace.storage.trace_store import open_trace
+
+        files = CaptureFiles(self.spec, self._captures, cache=entry.key is not None)
+        return replace(open_trace(entry.folder, verify), label=self.label, captures=files)
+
     def close(self) -> None:
         """Release the entry; a draft is removed. May be called again."""
         self.entry.close()
 
 
-def open_or_build(state: OpeningState, build: Callable[[CacheEntry], BuildResult]) -> OpenedTrace:
-    """Map a trace from the cache, or build it with `build`, which fills the folder of an entry."""
-    began = time.perf_counter()
-    try:
-        trace = state.map_cached()
-        while trace is None:
-            try:
-                result = build(state.entry)
-            except StorageFullError:
-                if not state.leave_full_cache():
-                    raise
-                continue
-            trace = state.map_built(result)
-    except BaseException:
-        state.close()
-        raise
-    return OpenedTrace(trace, state.entry, state.cached, time.perf_counter() - began, state.was_damaged)
-
-
 async def open_or_build_async(
-    state: OpeningState, build: Callable[[CacheEntry], Awaitable[BuildResult]]
+    state: OpeningState, build: Callable[[CacheEntry], Awaitable[BuildResult]], *, is_in_loop: bool = True
 ) -> OpenedTrace:
-    """Do the same as `open_or_build` from an event loop, which is never blocked.
+    """Map a trace from the cache, or build it with `build`, which fills the folder of an entry.
 
+    The event loop is never blocked. `is_in_loop` off: nothing is done on threads, so that no loop is needed.
     `build` must have ended its worker before it raises, also where it is cancelled: the entry is removed then.
     """
-    # deferred: importing asyncio takes as long as starting a worker, which comes first
-    from torchprof_tui.trace.loading.cleanup import clean_up_in_thread, run_in_thread
 
+    async def call_here(function: Callable[..., T], *arguments: object) -> T:
+        return function(*arguments)
+
+    call: Callable[..., Awaitable[Any]] = call_here
+    clean_up: Callable[..., Awaitable[Any]] = call_here
+    if is_in_loop:
+        # deferred: importing asyncio takes as long as starting a worker, which comes first
+        from torchprof_tui.trace.loading.cleanup import clean_up_in_thread, run_in_thread
+
+        call, clean_up = run_in_thread, clean_up_in_thread
     began = time.perf_counter()
     try:
-        trace = await run_in_thread(state.map_cached) if state.entry.ready else None
+        trace = await call(state.map_cached) if state.entry.ready else None
         while trace is None:
             try:
                 result = await build(state.entry)
-            except LoadError as error:
-                if not (error.storage_full and await run_in_thread(state.leave_full_cache)):
+            except (StorageFullError, LoadError) as error:
+                is_full = isinstance(error, StorageFullError) or error.storage_full
+                if not (is_full and await call(state.leave_full_cache)):
                     raise
                 continue
-            trace = await run_in_thread(state.map_built, result)
+            trace = await call(state.map_built, result)
     except BaseException:
-        await clean_up_in_thread(state.close)
+        await clean_up(state.close)
         raise
     return OpenedTrace(trace, state.entry, state.cached, time.perf_counter() - began, state.was_damaged)
+
+
+def open_or_build(state: OpeningState, build: Callable[[CacheEntry], BuildResult]) -> OpenedTrace:
+    """Do the same as `open_or_build_async` without an event loop, on this thread."""
+
+    async def build_here(entry: CacheEntry) -> BuildResult:
+        return build(entry)
+
+    try:
+        open_or_build_async(state, build_here, is_in_loop=False).send(None)
+    except StopIteration as ended:
+        opened: OpenedTrace = ended.value
+        return opened
+    raise AssertionError("nothing waits for an event loop")

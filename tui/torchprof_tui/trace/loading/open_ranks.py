@@ -15,8 +15,9 @@ from torchprof_tui.trace.core.errors import TraceError, format_error
 from torchprof_tui.trace.loading.cleanup import clean_up_in_thread
 from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_or_build import BuildResult, OpeningState, open_or_build_async
+from torchprof_tui.trace.loading.opener import TraceOpener
 from torchprof_tui.trace.loading.progress import FAILED_SHARE, Phase, Progress, RanksProgress, Report
-from torchprof_tui.trace.loading.worker_pool import WorkerPool
+from torchprof_tui.trace.loading.worker_process import WorkerPool
 from torchprof_tui.trace.model.ranks import LostRank
 from torchprof_tui.trace.specs.address import host_of, is_remote
 from torchprof_tui.trace.specs.rank_files import RankFile, rank_of
@@ -49,15 +50,15 @@ def raise_descriptor_limit(ranks: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed, hard), hard))
 
 
-class RanksOpener:
-    """Open several ranks as one trace; a `TraceOpener`.
+class RanksOpener(TraceOpener):
+    """Open several ranks as one trace.
 
     `files`: the traces, by rank; `label`: what the user called them; `spec`: the name that opens them again; `lost`:
     ranks that are known to be missing. A rank that cannot be opened is left out and listed in `Ranks.lost`; at least
-    one must open. `cached`: whether nothing had to be decoded; final when `load_trace` has returned. `captures`: set
-    before `load_trace` to files or folders with captures of their graphs, instead of those beside each trace; each rank
-    uses those of its own.
+    one must open. Each rank uses those `captures` that are of its own.
     """
+
+    takes_captures = True
 
     def __init__(
         self,
@@ -68,13 +69,9 @@ class RanksOpener:
         lost: Sequence[LostRank] = (),
         left_out: tuple[str, ...] = (),
     ) -> None:
-        self.left_out = left_out
+        super().__init__(label, spec, files[0].spec, left_out)
         self.files = list(files)
-        self.label = label
-        self.spec = spec
         self.cached = True
-        self.cache_was_damaged = False
-        self.captures: tuple[str, ...] = ()
         self._use_cache = cache
         self._lost = list(lost)
         self._cache_entries: list[CacheEntry] = []
@@ -83,19 +80,8 @@ class RanksOpener:
         self._shares = [0.0] * len(self.files)
         self._host_limits: dict[str, asyncio.Semaphore] = {}
 
-    @property
-    def path(self) -> str:
-        """The first rank's file."""
-        return self.files[0].spec
-
-    def start(self) -> None:
-        """Do nothing: the workers start when the event loop runs, which watches them."""
-
-    def wait_until_connected(self) -> None:
-        """Do nothing: this opener asks nothing."""
-
-    async def load_trace(self, report: Report) -> Trace:
-        """Load all ranks as one trace. Raises LoadError; on failure or cancellation, nothing is left behind."""
+    async def _load(self, report: Report) -> Trace:
+        """Load all ranks as one trace."""
         raise_descriptor_limit(len(self.files))
         any_remote = any(is_remote(file.spec) for file in self.files)
         max_workers = max(MAX_WORKERS, MAX_WORKERS_PER_HOST if any_remote else 1)
@@ -207,18 +193,12 @@ class RanksOpener:
             raise TraceError(f"ranks of different runs: {file} is of {size} ranks, {other_file} of {other_size}")
         return merge_ranks(opened, self.label, lost)
 
-    def split_into_blocks(self, trace: Trace) -> None:
-        """Do nothing: the workers of a pool defer no blocks."""
-
-    def cancel(self) -> None:
-        """Stop decoding and close. Blocks until the workers have ended: not for the event loop."""
+    def _stop(self) -> None:
         if self._pool is not None:
             self._pool.close()
             self._pool = None
-        self.close()
 
     def close(self) -> None:
-        """Release the cache entries; call it when the trace is no longer used."""
         entries, self._cache_entries = self._cache_entries, []
         for entry in entries:
             entry.close()

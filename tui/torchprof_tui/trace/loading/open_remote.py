@@ -11,9 +11,9 @@ from torchprof_tui.trace.loading.cleanup import clean_up_in_thread
 from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_ranks import RanksOpener
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.loading.opener import TraceOpener
 from torchprof_tui.trace.loading.progress import Phase, Progress, Report
-from torchprof_tui.trace.loading.worker_process import WorkerProcess
-from torchprof_tui.trace.loading.worker_protocol import Task
+from torchprof_tui.trace.loading.worker_process import Task, WorkerProcess
 from torchprof_tui.trace.model.ranks import LostRank
 from torchprof_tui.trace.sources.listing import Listing, listing_from_json
 from torchprof_tui.trace.specs.address import ListedTrace
@@ -21,15 +21,14 @@ from torchprof_tui.trace.specs.rank_files import NotRanksError, RankFile, rank_o
 from torchprof_tui.trace.specs.runs_by_name import group_recordings
 
 if TYPE_CHECKING:
-    from torchprof_tui.trace.loading.opener import TraceOpener
     from torchprof_tui.trace.model.trace import Trace
 
 MAX_UNNUMBERED_FILES = 64
 """Remote traces whose names say no rank, at most: each must be fetched whole before its rank is known."""
 
 
-class RemoteOpener:
-    """Open several names of which some are remote; a `TraceOpener`.
+class RemoteOpener(TraceOpener):
+    """Open several names of which some are remote.
 
     `names`: what the user named; `label`: what they called it together; `spec`: the name that opens it again.
     Each host lists over one connection, by a worker that `start` starts without an event loop, before the screen is
@@ -37,31 +36,14 @@ class RemoteOpener:
     """
 
     def __init__(self, names: Sequence[str], label: str, spec: str, cache: bool = True) -> None:
+        super().__init__(label, spec, names[0])
         self.names = list(names)
-        self.label = label
-        self.spec = spec
-        self.left_out: tuple[str, ...] = ()
         self._use_cache = cache
         self._listing_worker: WorkerProcess | None = None
         self._release_fd: int | None = None
         self._opener: TraceOpener | None = None
 
-    @property
-    def path(self) -> str:
-        """The trace, or the first of several ranks' files."""
-        return self.names[0] if self._opener is None else self._opener.path
-
-    @property
-    def cached(self) -> bool:
-        """Whether nothing had to be decoded; final when `load_trace` has returned."""
-        return self._opener is not None and self._opener.cached
-
-    @property
-    def cache_was_damaged(self) -> bool:
-        """Whether a damaged cache entry had to be built again; final when `load_trace` has returned."""
-        return self._opener is not None and self._opener.cache_was_damaged
-
-    def start(self) -> None:
+    def _start(self) -> None:
         """Start the worker that asks the hosts. Raises OSError where no process can be started."""
         # The worker holds shared connections until this pipe is closed, by `_release_connections` or our end.
         stdin, self._release_fd = os.pipe()
@@ -75,17 +57,16 @@ class RemoteOpener:
         finally:
             os.close(stdin)
 
-    def wait_until_connected(self) -> None:
-        """Do nothing: this opener asks nothing."""
-
-    async def load_trace(self, report: Report) -> Trace:
-        """Load the trace, or all ranks as one. Raises LoadError; on failure or cancellation, nothing is left behind."""
+    async def _load(self, report: Report) -> Trace:
+        """Load the trace, or all ranks as one."""
         succeeded = False
         try:
             listings = await self._read_listings(report)
-            self._opener = self._select_opener(listings)
-            self._opener.start()
-            trace = await self._opener.load_trace(report)
+            opener = self._opener = self._select_opener(listings)
+            self.path = opener.path
+            opener.start()
+            trace = await opener.load_trace(report)
+            self.cached, self.cache_was_damaged = opener.cached, opener.cache_was_damaged
             succeeded = True
             return trace
         finally:
@@ -145,12 +126,10 @@ class RemoteOpener:
         return {trace.spec: trace for trace in recordings.all[0].traces}
 
     def split_into_blocks(self, trace: Trace) -> None:
-        """Write the text blocks that loading deferred, as the opener of the listed traces does."""
         if self._opener is not None:
             self._opener.split_into_blocks(trace)
 
-    def cancel(self) -> None:
-        """Stop and close. Blocks until the workers have ended: not for the event loop."""
+    def _stop(self) -> None:
         worker, self._listing_worker = self._listing_worker, None
         self._release_connections()
         if worker is not None:
@@ -159,7 +138,6 @@ class RemoteOpener:
             self._opener.cancel()
 
     def close(self) -> None:
-        """Release the connections and the cache entries; call it when the trace is no longer used."""
         self._release_connections()
         if self._opener is not None:
             self._opener.close()

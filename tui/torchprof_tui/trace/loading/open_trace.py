@@ -6,32 +6,30 @@ import os
 import stat
 import threading
 import traceback
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.trace.core.errors import format_error
-from torchprof_tui.trace.loading.early_trace import EarlyTrace, map_early
+from torchprof_tui.trace.loading.early_trace import map_early
 from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_or_build import BuildResult, OpeningState, open_or_build_async
+from torchprof_tui.trace.loading.opener import TraceOpener
 from torchprof_tui.trace.loading.progress import Report
-from torchprof_tui.trace.loading.worker_process import WorkerProcess
-from torchprof_tui.trace.loading.worker_protocol import DEFER_BLOCKS_OPTION, EARLY_OPTION, Task
+from torchprof_tui.trace.loading.worker_process import DEFER_BLOCKS_OPTION, EARLY_OPTION, Task, WorkerProcess
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace
 
 
-class SingleTraceOpener:
-    """Open one trace; a `TraceOpener`. `spec` is what is read, `label` what the user called it.
+class SingleTraceOpener(TraceOpener):
+    """Open one trace. `spec` is what is read, `label` what the user called it.
 
-    `captures`: set before `start` to files or folders with captures of its graphs, instead of those beside the trace.
     `stdin`: the pipe to read, where `spec` is `-`. `defer_blocks`: `split_into_blocks` is called when the trace is on
-    screen.
-    `receive_early`: set before `load_trace` to be called with the beginning of a large trace, on the event loop.
-    `cached`: after `start`, whether the cache has the trace; after `load_trace`, whether it came from there.
+    screen. `cached`: after `start`, whether the cache has the trace; after `load_trace`, whether it came from there.
     """
+
+    takes_captures = True
 
     def __init__(
         self,
@@ -40,14 +38,9 @@ class SingleTraceOpener:
         cache: bool = True,
         stdin: int | None = None,
         defer_blocks: bool = False,
+        left_out: tuple[str, ...] = (),
     ) -> None:
-        self.spec = spec
-        self.label = label or spec
-        self.cached = False
-        self.cache_was_damaged = False
-        self.captures: tuple[str, ...] = ()
-        self.left_out: tuple[str, ...] = ()
-        self.receive_early: Callable[[EarlyTrace], None] | None = None
+        super().__init__(label or spec, spec, spec, left_out)
         self._use_cache = cache
         self._stdin = stdin
         self._defer_blocks = defer_blocks
@@ -57,12 +50,7 @@ class SingleTraceOpener:
         self._splitter: WorkerProcess | None = None
         self._closed = False
 
-    @property
-    def path(self) -> str:
-        """The file."""
-        return self.spec
-
-    def start(self) -> None:
+    def _start(self) -> None:
         """Look in the cache, and start a worker where the trace is not there. Raises OSError where that fails."""
         self._state = OpeningState(self.spec, self.label, self._use_cache, captures=self.captures)
         self.cached = self._state.cached
@@ -73,11 +61,7 @@ class SingleTraceOpener:
                 self.close()
                 raise
 
-    def wait_until_connected(self) -> None:
-        """Do nothing: this opener asks nothing."""
-
-    async def load_trace(self, report: Report) -> Trace:
-        """Load the trace. Raises LoadError; on failure or cancellation, neither process nor folder is left behind."""
+    async def _load(self, report: Report) -> Trace:
         assert self._state is not None, "start() comes first"
         try:
             opened = await open_or_build_async(self._state, partial(self._build, report))
@@ -114,10 +98,7 @@ class SingleTraceOpener:
         return result
 
     def split_into_blocks(self, trace: Trace) -> None:
-        """Have a worker write the text blocks that loading deferred, and block until it has: call it in a thread.
-
-        Where no process can be started, reading args stays slower.
-        """
+        """Have a worker write them. Where no process can be started, reading args stays slower."""
         from torchprof_tui.trace.loading.load_in_process import (
             find_deferred_text,  # deferred: not needed before the first frame
         )
@@ -139,15 +120,12 @@ class SingleTraceOpener:
         text.wait_for_blocks = None
         worker.cancel()
 
-    def cancel(self) -> None:
-        """Stop loading and remove what was written. Blocks until the worker has ended: not for the event loop."""
+    def _stop(self) -> None:
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.cancel()
-        self.close()
 
     def close(self) -> None:
-        """Release the cache entry; call it when the trace is no longer used."""
         with self._lock:
             self._closed = True
             if self._splitter is not None:

@@ -1,4 +1,4 @@
-"""A worker process seen from the app: start it, read its messages, cancel it, explain how it ended.
+"""Worker processes seen from the app: start them, read their messages, cancel them, explain how they ended.
 
 Started before textual is imported, so that decoding and importing overlap; watched from the event loop, which is never
 blocked; cancelled by a signal at any time. `worker_main.py` is the program that it runs, with the messages.
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
+from enum import Enum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -21,11 +22,30 @@ from torchprof_tui.trace.core.readable import wait_until_readable
 from torchprof_tui.trace.loading.errors import LoadError, WorkerExitError
 from torchprof_tui.trace.loading.open_or_build import BuildResult
 from torchprof_tui.trace.loading.progress import Phase, Progress, Report
-from torchprof_tui.trace.loading.worker_protocol import MAX_MESSAGE_BYTES, Task
 from torchprof_tui.trace.specs.address import ListedTrace
 
 if TYPE_CHECKING:
     import asyncio
+
+
+class Task(str, Enum):
+    """Name what a worker does: the first argument of the program."""
+
+    DECODE = "decode"
+    SERVE = "serve"
+    LIST = "list"
+    SPLIT = "split"
+
+
+DEFER_BLOCKS_OPTION = "--defer-blocks"
+"""Leave the text of a local gzip file whole; `split` writes its blocks later."""
+
+
+EARLY_OPTION = "--early"
+"""Build the beginning of a large file first, and announce it."""
+
+MAX_MESSAGE_BYTES = 8 << 20
+"""Bytes of a message, at most: a listing has thousands of names."""
 
 # The user's folder may hold a `random.py`: isolated mode keeps it off `sys.path`, and this process's path is passed on.
 _START_CODE = (
@@ -172,6 +192,64 @@ class WorkerProcess:
         self._stderr_file.seek(0)
         printed = self._stderr_file.read().decode(errors="replace")
         return WorkerExitError(_explain_exit(status, printed), printed)
+
+
+class WorkerPool:
+    """At most `size` workers that decode many traces: starting Python takes longer than a short trace does.
+
+    Any number of tasks may call `decode_trace`; they wait for a free worker.
+    """
+
+    def __init__(self, size: int) -> None:
+        import asyncio  # deferred: takes as long as starting a worker, which comes first
+
+        self._idle: list[WorkerProcess] = []
+        self._workers: list[WorkerProcess] = []
+        self._free_slots = asyncio.Semaphore(max(size, 1))
+
+    async def decode_trace(self, spec: str, folder: Path, report: Report) -> BuildResult:
+        """Decode a trace and its collectives into a folder. Raises LoadError, and OSError where no worker starts.
+
+        A worker is used again after an error that it reports. A cancelled one has ended when this returns.
+        """
+        from torchprof_tui.trace.loading.cleanup import clean_up_in_thread  # deferred: imports asyncio
+
+        async with self._free_slots:
+            worker = self._idle.pop() if self._idle else self._start_worker()
+            try:
+                worker.send_job(spec, folder)
+                result = await worker.read_build(report)
+            except WorkerExitError as error:
+                raise LoadError(f"{spec}: {error}", error.detail) from error
+            except LoadError:
+                self._idle.append(worker)
+                raise
+            except BaseException:
+                worker.detach()
+                await clean_up_in_thread(worker.cancel)
+                raise
+            self._idle.append(worker)
+            return result
+
+    def _start_worker(self) -> WorkerProcess:
+        worker = WorkerProcess(Task.SERVE, stdin=subprocess.PIPE)
+        worker.start()
+        self._workers.append(worker)
+        return worker
+
+    def detach(self) -> None:
+        """Stop reading messages. Call it on the event loop, before `close`."""
+        for worker in self._workers:
+            worker.detach()
+
+    def close(self) -> None:
+        """End all workers and block until they have ended: not for the event loop."""
+        for worker in self._workers:
+            worker.terminate()
+        for worker in self._workers:
+            worker.cancel()
+        self._workers.clear()
+        self._idle.clear()
 
 
 def _explain_exit(status: int, printed: str) -> str:

@@ -19,7 +19,7 @@ from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.errors import NOT_A_TRACE
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.cleanup import clean_up_in_thread
-from torchprof_tui.trace.loading.early_trace import EarlyTrace, ShowsEarly
+from torchprof_tui.trace.loading.early_trace import EarlyTrace
 from torchprof_tui.trace.loading.errors import LoadError, LoginNeededLoadError
 from torchprof_tui.trace.loading.progress import FAILED_SHARE, Phase, Progress, RanksProgress
 from torchprof_tui.trace.specs.address import ListedTrace
@@ -160,7 +160,7 @@ class LoadingScreen(GuardedScreen[None]):
         await asyncio.sleep(FIRST_WRITE_SECONDS)
         self._has_begun = True
         preparation = None if self._prepare is None else asyncio.create_task(asyncio.to_thread(self._prepare))
-        if preparation is not None and isinstance(self.opener, ShowsEarly):
+        if preparation is not None:
             self.opener.receive_early = partial(self._receive_early, preparation)
         try:
             trace = await self._load_after_login()
