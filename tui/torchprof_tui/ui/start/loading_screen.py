@@ -201,13 +201,13 @@ class LoadingScreen(GuardedScreen[None]):
     def _store_progress(self, progress: Progress) -> None:
         if progress.phase != self._progress.phase:
             note_phase(f"load: {progress.phase}", bytes=progress.bytes, events=progress.events)
-        if progress.phase in (Phase.ARRANGING, Phase.MERGING) and self._prepare_checks is not None:
-            asyncio.get_running_loop().run_in_executor(None, self._prepare_checks)
-            self._prepare_checks = None
         self._progress = progress
 
     def _show_progress(self) -> None:
         progress = self._progress
+        if progress.phase in (*STAGES, Phase.MERGING) and self._prepare_checks is not None:
+            asyncio.get_running_loop().run_in_executor(None, self._prepare_checks)
+            self._prepare_checks = None
         self._update_text("#loading-bar", format_bar(progress))
         rank_bars = format_rank_bars(progress)
         self.query_one("#loading-ranks", Static).display = bool(rank_bars)
