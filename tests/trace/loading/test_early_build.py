@@ -130,9 +130,12 @@ def test_small_files_pipes_and_remote_names_have_no_early_part(
     for spec in (str(path), str(tmp_path / "pipe"), "host:/trace.json", "-", "\0"):
         assert choose_early_sizes(spec) == []
     large = tmp_path / "large.json"
+    monkeypatch.setattr(early_trace, "count_cores", lambda: 2)
+    with large.open("wb") as file:
+        file.truncate(700 << 20)
+    assert choose_early_sizes(str(large)) == []  # the whole trace would be on screen much later
     with large.open("wb") as file:
         file.truncate(2 << 30)
-    monkeypatch.setattr(early_trace, "count_cores", lambda: 2)
     assert choose_early_sizes(str(large)) == [FIRST_BYTES]
     with large.open("wb") as file:
         file.truncate(16 << 30)
