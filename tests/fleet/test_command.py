@@ -193,7 +193,9 @@ def test_text_names_the_finding(run_folder: Path, sketched: list[str], capsys: p
     status, text, _ = call_main(capsys, "fleet", str(run_folder))
     assert status == 0
     assert text.startswith("6 of 6 ranks, 3 hosts")
-    assert "● rank 3 (node001): comes late" in text
+    shown = " ".join(text.split())
+    assert "● rank 3 (node001): arrives " in shown
+    assert " of a step) after the median rank, last in " in shown
     assert "slowest hosts" in text
 
 

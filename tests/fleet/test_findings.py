@@ -44,7 +44,7 @@ def test_every_fault_of_64_ranks_is_named_and_nothing_else(faulty_report: FleetR
     assert name_findings(faulty_report) == {
         ("slow_host", tuple(range(32, 40)), None),
         ("slow_gpu", (21,), None),
-        ("late_rank", (61,), None),
+        ("late", (61,), None),
         ("stall", (1,), 3),
     }
     assert not faulty_report.lost
@@ -106,7 +106,7 @@ def test_two_files_of_one_rank_are_named() -> None:
     ]
     report = compare_fleet(sketches)
     assert len(report.fleet) == 1
-    assert [line.split(":")[0] for line in report.lost] == ["b.json", "c.json"]
+    assert [each.source for each in report.lost] == ["b.json", "c.json"]
 
 
 def make_networked_job(time_between: dict[int, int], time_inside: int = 1_000_000) -> FleetReport:

@@ -93,10 +93,13 @@ async def test_the_map_has_a_cell_for_each_rank_and_step_at_any_zoom() -> None:
         for _ in range(3):
             drawn.append(text_on_screen(screen))
             await press(pilot, "w")
-        row = next(line for line in drawn[0].splitlines() if "rank 4 " in line)
-        cells = row.partition("│")[2].strip()
+
+        def read_cells(text: str) -> str:
+            rows = (line.partition("│") for line in text.splitlines())
+            return next(cells for name, bar, cells in rows if bar and "rank 4 " in name).strip()
+
+        cells, wide = map(read_cells, drawn[:2])
         assert len(cells) == 8
-        wide = next(line for line in drawn[1].splitlines() if "rank 4 " in line).partition("│")[2].strip()
         assert wide == "".join(sign * 2 for sign in cells)
         await press(pilot, "w")
         assert status(screen) == "the widest cells"

@@ -15,6 +15,7 @@ from textual.pilot import Pilot
 from tests.helpers.explorer_app import settled, until
 from tests.helpers.fleet_runs import Faults, write_fleet
 from tests.helpers.paths import SAMPLES
+from torchprof_fleet.analysis.members import LeftOut
 from torchprof_fleet.analysis.rank_sketch import RankSketch
 from torchprof_fleet.analysis.sketch_trace import sketch_trace
 from torchprof_fleet.ui.fleet_screen import FleetScreen
@@ -46,17 +47,22 @@ def sketch_job() -> tuple[RankSketch, ...]:
 def make_source(
     sketches: Sequence[RankSketch], lost: Sequence[str] = (), gate: threading.Event | None = None
 ) -> FleetSource:
-    """Make a source of sketches; with a `gate` those after the first half come once it is set, or are cancelled."""
+    """Make a source of sketches, and lines about files that were lost.
+
+    With a `gate` those after the first half come once it is set, or are cancelled.
+    """
+
+    left_out = tuple(LeftOut(*line.split(": ", 1)) for line in lost)
 
     def sketch(
         report: Callable[[RankSketch | None, int, int], None], is_cancelled: Callable[[], bool]
-    ) -> tuple[str, ...]:
+    ) -> tuple[LeftOut, ...]:
         for done, each in enumerate(sketches):
             while gate is not None and done * 2 >= len(sketches) and not gate.wait(0.01):
                 if is_cancelled():
-                    return tuple(lost)
+                    return left_out
             report(each, done + 1, len(sketches))
-        return tuple(lost)
+        return left_out
 
     return FleetSource("runs/job", len(sketches), sketch)
 

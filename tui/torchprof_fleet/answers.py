@@ -12,6 +12,7 @@ from torchprof_fleet.analysis.comparison_rows import (
     list_step_rows,
     list_what_if_rows,
 )
+from torchprof_fleet.analysis.findings import Arrival
 from torchprof_fleet.analysis.rank_sketch import UNKNOWN_BYTES
 from torchprof_fleet.analysis.report import FleetReport
 from torchprof_tui.answers.record import Answer, Record, about
@@ -55,13 +56,23 @@ class FleetHost(Record, frozen=True, kw_only=True):
     cpu_factor: Annotated[float | None, about("as of a rank", "")]
 
 
+class FleetArrival(Record, frozen=True, kw_only=True):
+    """How ranks that others wait for come to the collectives, against the median rank."""
+
+    late_us: Annotated[float, about("later, in the median step, or in the one of a stall")]
+    late_share: Annotated[float, about("the same, of a step")]
+    last: Annotated[int, about("collectives to which one of them came last", "")]
+    collectives: Annotated[int, about("that they are in, without the first of each group")]
+    steps: Annotated[list[int], about("numbers of the steps in which they are late")]
+
+
 class FleetFault(Record, frozen=True, kw_only=True):
     """Something that is wrong."""
 
     kind: Annotated[
         str,
         about(
-            "slow_host, slow_gpu, slow_cpu, late_rank, stall, growing_steps, unbalanced_stages, unbalanced_experts or "
+            "late, slow_host, slow_gpu, slow_cpu, stall, growing_steps, unbalanced_stages, unbalanced_experts or "
             "slow_network"
         ),
     ]
@@ -69,7 +80,9 @@ class FleetFault(Record, frozen=True, kw_only=True):
     ranks: Annotated[list[int], about("their numbers; []: the whole job")]
     host: Annotated[str | None, about("null: unknown, or several")]
     step: Annotated[int | None, about("of a stall; null: in most steps", "")]
-    size: Annotated[float, about("a factor against the median rank; of late_rank and stall the share of a step", "")]
+    size: Annotated[float, about("a factor against the median rank; of late and stall the share of a step", "")]
+    arrival: Annotated[FleetArrival | None, about("of ranks that others wait for; null: nobody does")]
+    cause: Annotated[str, about("why they are late: slow_cpu, slow_gpu, or what their GPU waits for; empty: unknown")]
     why: Annotated[str, about("one line")]
     action: Annotated[str, about("what to do")]
     us: Annotated[float | None, about("what a step of the job takes less without it; null: cannot be told")]
@@ -86,9 +99,9 @@ class FleetWithout(Record, frozen=True, kw_only=True):
 
 
 class FailedSource(Record, frozen=True, kw_only=True):
-    """A file or a name that could not be used."""
+    """A file or a name that could not be used, or is of another run."""
 
-    source: Annotated[str, about("as named; empty for all of them")]
+    source: Annotated[str, about("as named")]
     reason: Annotated[str, about("why, one line")]
 
 
@@ -107,14 +120,14 @@ class Fleet(Answer, frozen=True, kw_only=True, tag="torchprof-tui/fleet/2"):
 
     ranks: Annotated[int, about("that are compared", "")]
     world_size: Annotated[int | None, about("of the job, as recorded; null: unknown", "")]
-    missing_ranks: Annotated[list[int], about("of the job, without a trace")]
+    missing_ranks: Annotated[list[int], about("of the job, of which no trace is compared")]
     hosts: Annotated[int, about("that are known", "")]
     steps: Annotated[int, about("that are compared", "")]
     sketched: Annotated[int, about("traces that were read now", "")]
     kept: Annotated[int, about("traces whose sketch was kept from an earlier time", "")]
     step_us: Annotated[FleetStepTime, about("time of a step of the job", "")]
     matched_collectives: Annotated[int, about("that at least two ranks have", "")]
-    faults: Annotated[list[FleetFault], about("what is wrong, slow machines first")]
+    faults: Annotated[list[FleetFault], about("what is wrong: late ranks, slow machines, then the rest")]
     what_if: Annotated[list[FleetWithout], about("without the slowest rank, host and pipeline stage")]
     slowest_ranks: Annotated[list[FleetRank], about("latest first, as many as --top")]
     slowest_hosts: Annotated[list[FleetHost], about("latest first, as many as --top")]
@@ -153,7 +166,7 @@ def build_fleet(report: FleetReport, limit: int, kept: int = 0) -> Fleet:
         slowest_ranks=_build_ranks(report, limit),
         slowest_hosts=_build_hosts(report, limit),
         slowest_steps=_build_steps(report, limit),
-        failed=[_build_failed(line) for line in report.lost],
+        failed=[FailedSource(source=each.source, reason=each.reason) for each in report.lost],
     )
 
 
@@ -169,6 +182,8 @@ def _build_faults(report: FleetReport) -> list[FleetFault]:
                 host=finding.host or None,
                 step=finding.step,
                 size=round(finding.size, DIGITS),
+                arrival=_build_arrival(finding.arrival),
+                cause=finding.cause,
                 why=finding.text,
                 action=finding.action,
                 us=None if removed is None else round(removed.saved_share * report.fleet.step_time / 1000, 3),
@@ -178,10 +193,16 @@ def _build_faults(report: FleetReport) -> list[FleetFault]:
     return records
 
 
-def _build_failed(line: str) -> FailedSource:
-    """Divide a line "SOURCE: reason" of what could not be used."""
-    source, colon, reason = line.partition(": ")
-    return FailedSource(source=source, reason=reason) if colon else FailedSource(source="", reason=line)
+def _build_arrival(arrival: Arrival | None) -> FleetArrival | None:
+    if arrival is None:
+        return None
+    return FleetArrival(
+        late_us=round(arrival.late / 1000, 3),
+        late_share=round(arrival.late_share, DIGITS),
+        last=arrival.last,
+        collectives=arrival.collectives,
+        steps=list(arrival.steps),
+    )
 
 
 def _build_what_if(report: FleetReport) -> list[FleetWithout]:

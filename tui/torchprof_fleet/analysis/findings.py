@@ -19,6 +19,7 @@ from torchprof_fleet.analysis.rank_sketch import DurationQuantiles
 from torchprof_fleet.analysis.waits import MatchedSketches, measure_groups
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
+from torchprof_tui.trace.core.time_format import format_duration
 
 MIN_RUNS = 10
 """Runs of an op on a rank: fewer have no steady median."""
@@ -141,6 +142,11 @@ MIN_RANKS_FOR_SPEED = 4
 MIN_IDLE_SHARE = 0.02
 """Share of a step from which more idle time than the median rank's is named as the cause of a late rank."""
 
+MAX_NAMED_STEPS = 6
+
+MAX_EXPLAINED = 1.5
+"""Lateness over what a slow CPU or GPU can account for, from which a rank is late for another reason as well."""
+
 _OWN_CAUSES = (
     IdleCause.INPUT,
     IdleCause.SYNC,
@@ -185,7 +191,7 @@ class FindingKind(str, Enum):
     SLOW_HOST = "slow_host"
     SLOW_GPU = "slow_gpu"
     SLOW_CPU = "slow_cpu"
-    LATE_RANK = "late_rank"
+    LATE = "late"
     STALL = "stall"
     GROWING_STEPS = "growing_steps"
     UNBALANCED_STAGES = "unbalanced_stages"
@@ -197,7 +203,7 @@ ACTIONS = {
     FindingKind.SLOW_HOST: "run nvidia-smi -q -d PERFORMANCE and top there; take the host out of the job",
     FindingKind.SLOW_GPU: "run nvidia-smi -q -d PERFORMANCE,TEMPERATURE there; replace it if it stays slow",
     FindingKind.SLOW_CPU: "look at what else runs there, at CPU affinity and clocks",
-    FindingKind.LATE_RANK: "open its trace: check says what its GPU waits for",
+    FindingKind.LATE: "open its trace: check says what its GPU waits for",
     FindingKind.STALL: "open its trace at that step: garbage collection, a checkpoint, an input file, another process",
     FindingKind.GROWING_STEPS: "compare an early step with a late one: torchprof-tui diff; look for what accumulates",
     FindingKind.UNBALANCED_STAGES: "move layers from the slowest stage to the others",
@@ -207,10 +213,35 @@ ACTIONS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Arrival:
+    """How ranks come to the collectives: ns and share of a step later than the median rank (`late`, `late_share`), in
+    the median step or in the one of a stall. To `last` of `collectives` one of them came last. `steps`: the numbers of
+    those in which they are late.
+    """
+
+    late: float
+    late_share: float
+    last: int
+    collectives: int
+    steps: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        """The same for a line of text."""
+        steps = ", ".join(map(str, self.steps[:MAX_NAMED_STEPS])) + (", …" if len(self.steps) > MAX_NAMED_STEPS else "")
+        named = f" (steps {steps})" if len(self.steps) > 1 else ""
+        return (
+            f"arrives {format_duration(self.late)} ({self.late_share:.0%} of a step) after the median rank, "
+            f"last in {self.last:,} of {self.collectives:,} collectives{named}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class FleetFinding:
     """Something that is wrong. `ranks`: indexes, () for the whole job; `host`: "" for none; `step`: its number or None.
 
-    `size`: how much slower or later than the median: a factor, or the share of a step; see `text`.
+    `size`: how much slower or later than the median: a factor, or the share of a step; see `text`. `arrival`: of ranks
+    that others wait for; `cause`: why they are late: `slow_cpu`, `slow_gpu` or the label of an idle cause, "" unknown.
     """
 
     kind: FindingKind
@@ -219,6 +250,8 @@ class FleetFinding:
     step: int | None
     size: float
     text: str
+    arrival: Arrival | None = None
+    cause: str = ""
 
     @property
     def action(self) -> str:
@@ -247,21 +280,52 @@ class FleetChecker:
         """bool[r]: whose ops take far longer than those of the others."""
         return _find_outliers(self.cpu.factor, SLOW_CPU, MIN_RANKS_FOR_SPEED)
 
+    @cached_property
+    def slow_excess(self) -> F64:
+        """float64[r]: share of a step by which a slow CPU or GPU makes a rank late, if it has work all of the step."""
+        factor = np.where(self.slow_gpus, self.gpu.factor, 1.0)
+        factor = np.maximum(factor, np.where(self.slow_cpus, self.cpu.factor, 1.0))
+        excess: F64 = factor - 1
+        return excess
+
     def find_all(self) -> list[FleetFinding]:
-        """Find everything, slow machines first."""
-        explained = self.slow_gpus | self.slow_cpus
-        late = (self.usual_late_share >= LATE_SHARE) & ~explained
+        """Find everything: late ranks of which the machine is not the reason, slow machines, then the rest."""
+        slow = self.slow_gpus | self.slow_cpus
+        share = np.nan_to_num(self.usual_late_share)
+        explained = slow & (share <= np.maximum(MAX_EXPLAINED * self.slow_excess, LATE_SHARE))
+        late = (share >= LATE_SHARE) & ~explained
         late &= _find_outliers(np.where(explained, np.nan, self.usual_late_share), LATE_SHARE)
+        slow_cpus, slow_gpus = self.slow_cpus & ~late, self.slow_gpus & ~late
         return [
-            *self._name_machines(self.slow_cpus, FindingKind.SLOW_CPU, self._describe_cpu),
-            *self._name_machines(self.slow_gpus, FindingKind.SLOW_GPU, self._describe_gpu),
-            *self._name_machines(late, FindingKind.LATE_RANK, self._describe_late),
-            *self._find_stalls(explained | late),
+            *self._name_machines(late, FindingKind.LATE, self._describe_late),
+            *self._name_machines(slow_cpus, FindingKind.SLOW_CPU, self._describe_cpu),
+            *self._name_machines(slow_gpus, FindingKind.SLOW_GPU, self._describe_gpu),
+            *self._find_stalls(slow | late),
             *self._find_growth(),
             *self._find_unbalanced(STAGE_WORDS, FindingKind.UNBALANCED_STAGES, "pipeline stage"),
             *self._find_unbalanced(EXPERT_WORDS, FindingKind.UNBALANCED_EXPERTS, "experts at position"),
             *self._find_slow_network(),
         ]
+
+    def measure_arrival(self, members: I64, column: int | None = None) -> Arrival | None:
+        """Measure how ranks (indexes) come to the collectives of all steps, or of one (index); None without any.
+
+        The first collective of each group does not count: it also waits for the recordings to begin.
+        """
+        matched = self.matched
+        counted = ~matched.is_first if column is None else ~matched.is_first & (matched.step == column)
+        of_members = np.unique(matched.collective[np.isin(matched.rank, members)])
+        used = of_members[counted[of_members]]
+        if not len(used):
+            return None
+        late_share = np.nan_to_num(self.late_share[members])
+        usual = np.median(np.nan_to_num(self.usual_late_share[members]))
+        share = float(usual if column is None else late_share[:, column].max())
+        times = np.nanmedian(self.fleet.durations, axis=0)
+        late = share * float(np.median(times) if column is None else times[column])
+        columns = np.flatnonzero((late_share >= LATE_SHARE).any(axis=0)) if column is None else np.array([column])
+        last = int(np.isin(matched.last_rank[used], members).sum())
+        return Arrival(late, share, last, len(used), tuple(self.fleet.steps[columns].tolist()))
 
     def _compare_peers(self, speed: Speed) -> Speed:
         """Compare GPUs with those of the same stage or experts, whose kernels have other sizes than the others'."""
@@ -285,7 +349,7 @@ class FleetChecker:
         return position
 
     def _name_machines(
-        self, faulty: Bool, kind: FindingKind, describe: Callable[[I64], tuple[float, str]]
+        self, faulty: Bool, kind: FindingKind, describe: Callable[[I64], tuple[float, str, str]]
     ) -> Iterator[FleetFinding]:
         """Name whole hosts where nearly all of their ranks are faulty, then single ranks."""
         rest = faulty.copy()
@@ -293,36 +357,52 @@ class FleetChecker:
             hit = members[faulty[members]]
             if len(members) > 1 and len(hit) >= HOST_SHARE * len(members):
                 rest[members] = False
-                size, text = describe(hit)
-                text = f"host {host} ({len(hit)} of its {len(members)} ranks): {text}"
-                yield FleetFinding(FindingKind.SLOW_HOST, tuple(hit.tolist()), host, None, size, text)
+                who = f"host {host} ({len(hit)} of its {len(members)} ranks)"
+                host_kind = kind if kind is FindingKind.LATE else FindingKind.SLOW_HOST
+                yield self._name_late(host_kind, hit, host, who, *describe(hit))
         for index in np.flatnonzero(rest).tolist():
-            size, text = describe(np.array([index]))
-            text = f"{self.fleet.label_rank(index)}: {text}"
-            yield FleetFinding(kind, (index,), self.fleet.hosts[index], None, size, text)
+            members = np.array([index])
+            who = self.fleet.label_rank(index)
+            yield self._name_late(kind, members, self.fleet.hosts[index], who, *describe(members))
 
-    def _describe_cpu(self, members: I64) -> tuple[float, str]:
+    def _name_late(
+        self, kind: FindingKind, members: I64, host: str, who: str, size: float, text: str, cause: str
+    ) -> FleetFinding:
+        arrival = self.measure_arrival(members)
+        if arrival is not None and arrival.late_share < LATE_SHARE:
+            arrival = None  # slow, and nobody waits
+        told = f"{who}: {text}" if arrival is None else f"{who}: {arrival.text}; {text}"
+        return FleetFinding(kind, tuple(members.tolist()), host, None, size, told, arrival, cause)
+
+    def _describe_cpu(self, members: I64) -> tuple[float, str, str]:
         factor = float(np.median(self.cpu.factor[members]))
-        return (
-            factor,
-            f"its CPU takes {factor:.2f} times as long for the same {len(self.cpu.names)} ops as the median rank",
-        )
+        text = f"its CPU takes {factor:.2f} times as long for the same {len(self.cpu.names)} ops as the median rank"
+        return factor, text, FindingKind.SLOW_CPU.value
 
-    def _describe_gpu(self, members: I64) -> tuple[float, str]:
+    def _describe_gpu(self, members: I64) -> tuple[float, str, str]:
         factor = float(np.median(self.gpu.factor[members]))
         slowest = ", ".join(f"{name} {ratio:.2f}" for name, ratio in self.gpu.slowest_names(int(members[0])))
-        return factor, f"its GPU takes {factor:.2f} times as long for the same kernels as the median rank ({slowest})"
+        text = f"its GPU takes {factor:.2f} times as long for the same kernels as the median rank ({slowest})"
+        return factor, text, FindingKind.SLOW_GPU.value
 
-    def _describe_late(self, members: I64) -> tuple[float, str]:
+    def _describe_late(self, members: I64) -> tuple[float, str, str]:
         share = float(np.median(self.usual_late_share[members]))
-        cause = self._find_idle_cause(members, None)
-        return share, (
-            f"comes late to the collectives by {share:.0%} of a step, in most steps, with a CPU and a GPU as fast as "
-            f"the others{cause}"
+        slow = [name for name, found in (("CPU", self.slow_cpus), ("GPU", self.slow_gpus)) if found[members].any()]
+        part = float(np.median(self.slow_excess[members]))
+        machine = (
+            f"its {' and '.join(slow)} explain{'' if len(slow) > 1 else 's'} {part:.0%} of a step"
+            if slow
+            else ("its CPU and GPU are as fast as the others'")
         )
+        cause = self._find_idle_cause(members, None)
+        return share, f"{machine}{self._format_cause(cause)}", cause.label if cause is not None else ""
 
-    def _find_idle_cause(self, members: I64, step: int | None) -> str:
-        """Name the cause of which the ranks' GPUs were idle most beyond the median rank: `; its GPU waits: …` or ""."""
+    @staticmethod
+    def _format_cause(cause: IdleCause | None) -> str:
+        return "" if cause is None else f"; its GPU is idle longer than the others': {cause.label}"
+
+    def _find_idle_cause(self, members: I64, step: int | None) -> IdleCause | None:
+        """Find the cause of which the ranks' GPUs were idle most beyond the median rank; None for too little."""
         if step is None:
             idle = np.stack([sketch.steps.idle.sum(axis=0) for sketch in self.fleet.sketches])
         else:
@@ -333,7 +413,7 @@ class FleetChecker:
         excess = np.median(idle[members], axis=0) - np.median(idle, axis=0)
         cause = max(_OWN_CAUSES, key=lambda each: excess[each])
         least = MIN_IDLE_SHARE * self.fleet.step_time * (len(self.fleet.steps) if step is None else 1)
-        return f"; its GPU is idle longer than the others': {cause.label}" if excess[cause] > least else ""
+        return cause if excess[cause] > least else None
 
     def _find_stalls(self, is_slow: Bool) -> Iterator[FleetFinding]:
         """Find steps in which single ranks, or the ranks of one host, came far later than they usually do."""
@@ -353,9 +433,13 @@ class FleetChecker:
                 size = float(excess[members, column].max())
                 who = f"host {host}" if host else self.fleet.label_rank(int(members[0]))
                 cause = self._find_idle_cause(members, number)
-                text = f"{who}: stalls once, in step {number}, by {size:.0%} of a step{cause}"
+                arrival = self.measure_arrival(members, column)
+                how = f", by {size:.0%} of a step" if arrival is None else f": it {arrival.text}"
+                text = f"{who}: stalls once, in step {number}{how}{self._format_cause(cause)}"
                 name = host or self.fleet.hosts[int(members[0])]
-                yield FleetFinding(FindingKind.STALL, tuple(members.tolist()), name, number, size, text)
+                label = cause.label if cause is not None else ""
+                indexes = tuple(members.tolist())
+                yield FleetFinding(FindingKind.STALL, indexes, name, number, size, text, arrival, label)
 
     def _holds_up(self, members: I64, step: int) -> bool:
         """Whether others waited for these ranks in a step (index), not for another that came later still."""

@@ -8,19 +8,33 @@ from functools import cached_property
 
 import numpy as np
 
+from torchprof_fleet.analysis.members import LeftOut, select_members
 from torchprof_fleet.analysis.rank_sketch import RankSketch
 from torchprof_tui.trace.core.arrays import F64, I64
+
+MAX_REASONS = 3
+"""Files that the line about a fleet without ranks names."""
+
+
+class NoRanksError(ValueError):
+    """No file is of a rank that can be compared. `str()` is one line for the user."""
+
+    def __init__(self, left_out: Sequence[LeftOut]) -> None:
+        shown = "; ".join(each.line for each in left_out[:MAX_REASONS]) or "no traces"
+        more = f"; and {len(left_out) - MAX_REASONS:,} more" if len(left_out) > MAX_REASONS else ""
+        self.left_out = tuple(left_out)
+        super().__init__(f"no rank can be compared: {shown}{more}")
 
 
 @dataclass(frozen=True)
 class Fleet:
     """r ranks by number, and the s numbers of steps that any of them has. `hosts`: "" where unknown.
 
-    `left_out`: one line for each file that is not of the fleet, such as a second one of the same rank.
+    `left_out`: the files that are not of it.
     """
 
     sketches: tuple[RankSketch, ...]
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
     def __len__(self) -> int:
         return len(self.sketches)
@@ -38,7 +52,7 @@ class Fleet:
 
     @cached_property
     def missing_ranks(self) -> tuple[int, ...]:
-        """Numbers below the world size that no trace is of."""
+        """Numbers below the world size of which no trace is compared."""
         return tuple(sorted(set(range(self.world_size)) - set(self.ranks.tolist())))
 
     @cached_property
@@ -93,14 +107,8 @@ class Fleet:
 
 
 def build_fleet(sketches: Sequence[RankSketch]) -> Fleet:
-    """Build the fleet, by rank. A file without a rank, or of a rank that another file is of, is left out."""
-    by_rank: dict[int, RankSketch] = {}
-    left_out = []
-    for sketch in sorted(sketches, key=lambda each: each.file):
-        if sketch.rank < 0:
-            left_out.append(f"{sketch.file}: no rank number, neither in distributedInfo nor in its name")
-        elif sketch.rank in by_rank:
-            left_out.append(f"{sketch.file}: of rank {sketch.rank}, as {by_rank[sketch.rank].file} is")
-        else:
-            by_rank[sketch.rank] = sketch
-    return Fleet(tuple(by_rank[rank] for rank in sorted(by_rank)), tuple(left_out))
+    """Build the fleet of the ranks of one job. Raises NoRanksError where no file is of it."""
+    members, left_out = select_members(sketches)
+    if not members:
+        raise NoRanksError(tuple(left_out))
+    return Fleet(tuple(members), tuple(left_out))

@@ -16,6 +16,7 @@ import numpy as np
 
 from torchprof_fleet.analysis.findings import FleetChecker, FleetFinding
 from torchprof_fleet.analysis.fleet import Fleet, build_fleet
+from torchprof_fleet.analysis.members import LeftOut
 from torchprof_fleet.analysis.rank_sketch import RankSketch
 from torchprof_fleet.analysis.waits import MatchedSketches, WaitedFor, match_sketches, rank_waits
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
@@ -121,12 +122,12 @@ def replay_parts(first: I64, rank: I64, gaps: F64, transfer: F64 | I64, clock: F
 
 @dataclass(frozen=True)
 class FleetReport:
-    """A compared fleet. `lost`: one line for each file that could not be used."""
+    """A compared fleet. `lost`: the files and names that could not be used."""
 
     fleet: Fleet
     checker: FleetChecker
     findings: tuple[FleetFinding, ...]
-    lost: tuple[str, ...]
+    lost: tuple[LeftOut, ...]
 
     @cached_property
     def replay(self) -> Replay:
@@ -168,8 +169,8 @@ class FleetReport:
         return self.replay.without(ranks)
 
 
-def compare_fleet(sketches: Sequence[RankSketch], lost: Sequence[str] = ()) -> FleetReport:
-    """Compare the sketches of the ranks of a job; there must be at least one with a rank number."""
+def compare_fleet(sketches: Sequence[RankSketch], lost: Sequence[LeftOut] = ()) -> FleetReport:
+    """Compare the sketches of the ranks of a job. Raises NoRanksError where there is none."""
     fleet = build_fleet(sketches)
     checker = FleetChecker(match_sketches(fleet))
     return FleetReport(fleet, checker, tuple(checker.find_all()), (*lost, *fleet.left_out))

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from functools import partial
 
+from torchprof_fleet.analysis.fleet import NoRanksError
 from torchprof_fleet.analysis.report import FleetReport, compare_fleet
 from torchprof_fleet.analysis.sketch_parquet import EXTRA
 from torchprof_fleet.command.local_pool import sketch_locally
@@ -25,17 +26,15 @@ def compare_sources(paths: Sequence[str]) -> tuple[FleetReport, int]:
     with contextlib.ExitStack() as stack:
         traces, lost = list_sources(paths, stack)
     if not traces:
-        raise UsageError(lost[0] if lost else "no traces")
+        raise UsageError(lost[0].line if lost else "no traces")
     sketched = sketch_all(traces, partial(sketch_locally, jobs=count_cores()))
     everything = SketchedFleet(sketched.sketches, (*lost, *sketched.lost), sketched.reused)
     return compare_sketched(everything), sketched.reused
 
 
 def compare_sketched(sketched: SketchedFleet) -> FleetReport:
-    """Compare sketched ranks. Raises UsageError where no file has a rank number."""
-    if all(sketch.rank < 0 for sketch in sketched.sketches):
-        unnumbered = [f"{sketch.file}: no rank number" for sketch in sketched.sketches]
-        lines = [*sketched.lost, *unnumbered]
-        more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
-        raise UsageError(f"{lines[0] if lines else 'no traces'}{more}")
-    return compare_fleet(sketched.sketches, sketched.lost)
+    """Compare sketched ranks. Raises UsageError where no file is of a rank that can be compared."""
+    try:
+        return compare_fleet(sketched.sketches, sketched.lost)
+    except NoRanksError as error:
+        raise UsageError(str(NoRanksError((*sketched.lost, *error.left_out)))) from error

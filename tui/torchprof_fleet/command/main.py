@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from torchprof_fleet.analysis.members import LeftOut
 from torchprof_fleet.analysis.rank_sketch import RankSketch
 from torchprof_fleet.analysis.sketch_parquet import EXTRA, encode_sketches
 from torchprof_fleet.answers import build_fleet
@@ -40,7 +41,7 @@ def run(options: FleetOptions) -> int:
         connections.connect_all(hosts, allow_prompt=sys.stderr.isatty())
         traces, lost = list_sources(options.source, stack)
         if not traces:
-            raise UsageError(lost[0] if lost else "no traces")
+            raise UsageError(lost[0].line if lost else "no traces")
         sketch_many = _choose_workers(options)
         if _shows_screen(options):
             # imports textual, which the text does not need
@@ -74,7 +75,7 @@ def _print(options: FleetOptions, sketched: SketchedFleet) -> int:
 
 
 def _sketch(
-    options: FleetOptions, traces: Sequence[ListedTrace], lost: Sequence[str], sketch_many: SketchMany
+    options: FleetOptions, traces: Sequence[ListedTrace], lost: Sequence[LeftOut], sketch_many: SketchMany
 ) -> SketchedFleet:
     try:
         if options.parquet is not None:
@@ -89,8 +90,6 @@ def _sketch(
     note_phase("sketched", ranks=len(sketched.sketches), reused=sketched.reused)
     if not options.no_cache:
         report_refused_cache()
-    if not sketched.sketches and lost:
-        raise UsageError(lost[0])
     return SketchedFleet(sketched.sketches, (*lost, *sketched.lost), sketched.reused)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from multiprocessing import resource_tracker
 
+from torchprof_fleet.analysis.members import LeftOut
 from torchprof_fleet.analysis.rank_sketch import RankSketch
 from torchprof_fleet.command.fleet_app import FleetApp
 from torchprof_fleet.command.options import FleetOptions
@@ -19,15 +20,15 @@ from torchprof_tui.trace.specs.address import ListedTrace
 def open_screen(
     options: FleetOptions,
     traces: Sequence[ListedTrace],
-    lost: Sequence[str],
+    lost: Sequence[LeftOut],
     sketch_many: SketchMany,
     connections: SshConnections,
 ) -> int:
-    """Show the fleet of these traces while they are sketched. `lost`: a line for each name without a trace."""
+    """Show the fleet of these traces while they are sketched. `lost`: the names without a trace."""
 
     def sketch(
         report: Callable[[RankSketch | None, int, int], None], is_cancelled: Callable[[], bool]
-    ) -> tuple[str, ...]:
+    ) -> tuple[LeftOut, ...]:
         return (*lost, *sketch_all(traces, sketch_many, not options.no_cache, report, is_cancelled).lost)
 
     set_color_environment(options.color)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from torchprof_fleet.analysis.members import LeftOut
 from torchprof_fleet.analysis.rank_sketch import SKETCH_VERSION, RankSketch
 from torchprof_fleet.analysis.sketch_parquet import decode_sketches
 from torchprof_fleet.analysis.sketch_task import SketchResult
@@ -33,10 +34,10 @@ def _never() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SketchedFleet:
-    """The sketches by file, one line for each file without, and how many came from the cache."""
+    """The sketches by file, the files without one, and how many came from the cache."""
 
     sketches: tuple[RankSketch, ...]
-    lost: tuple[str, ...]
+    lost: tuple[LeftOut, ...]
     reused: int
 
 
@@ -61,7 +62,8 @@ def sketch_all(
     for result in sketch_many(missing, is_cancelled) if missing else ():
         made = _decode(by_spec[result.spec], result.data)
         if made is None:
-            lost[result.spec] = result.reason or f"{result.spec}: its sketch was lost on the way"
+            reason = result.reason or "its sketch was lost on the way"
+            lost[result.spec] = LeftOut.from_line(result.spec, reason)
         else:
             sketches[result.spec] = made
             if cache:

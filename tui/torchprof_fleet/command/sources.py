@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 
+from torchprof_fleet.analysis.members import LeftOut
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.trace.loading.resolve import resolve_path
 from torchprof_tui.trace.sources.listing import list_remote_traces
@@ -19,24 +20,24 @@ from torchprof_tui.trace.specs.rank_files import (
 )
 
 
-def list_sources(names: Sequence[str], connections: contextlib.ExitStack) -> tuple[list[ListedTrace], list[str]]:
-    """List the traces, each once; also returns one line for each name that there are none of. Raises UsageError."""
+def list_sources(names: Sequence[str], connections: contextlib.ExitStack) -> tuple[list[ListedTrace], list[LeftOut]]:
+    """List the traces, each once; also returns the names that there are none of. Raises UsageError."""
     expanded = [resolve_path(name) for name in names]
     if "-" in expanded:
         raise UsageError("-: a fleet is files; stdin is one trace")
     remote = [name for name in expanded if is_remote(name)]
     listings = {listing.name: listing for listing in list_remote_traces(remote, connections)} if remote else {}
     found: dict[str, ListedTrace] = {}
-    lost = []
+    lost: list[LeftOut] = []
     for name in expanded:
         if name in listings:
-            lost += [listings[name].error] if listings[name].error else []
+            lost += [LeftOut.from_line(name, listings[name].error)] if listings[name].error else []
             traces: Sequence[ListedTrace] = listings[name].traces
         elif os.path.isdir(name):
             traces = list_local_traces(name)
             reasons = explain_unreadable_ranks(name, {trace.spec for trace in traces})
-            unreadable = [os.path.join(name, line) for line in reasons]
-            lost += unreadable if traces or unreadable else [f"{name}: {NO_TRACE_IN_FOLDER}"]
+            unreadable = [LeftOut(os.path.join(name, file), reason) for file, reason in reasons]
+            lost += unreadable if traces or unreadable else [LeftOut(name, NO_TRACE_IN_FOLDER)]
         else:
             traces = [ListedTrace(path, None, 0.0) for path in _expand_pattern(name)]
         for trace in traces:

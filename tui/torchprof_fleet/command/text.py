@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from torchprof_fleet.answers import FailedSource, Fleet
+from torchprof_fleet.answers import Fleet
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean
@@ -20,6 +20,10 @@ def print_fleet(document: Fleet) -> None:
     """Print the findings, the what-ifs and the slowest ranks, hosts and steps."""
     console = create_console()
     _print_summary(console, document)
+    for failed in document.failed[:MAX_LISTED]:
+        console.print(Text(f"left out: {clean(failed.source)}: {clean(failed.reason)}", style="yellow"))
+    if len(document.failed) > MAX_LISTED:
+        console.print(Text(f"left out: {len(document.failed) - MAX_LISTED:,} more (--json lists all)", style="yellow"))
     console.print()
     if not document.faults:
         console.print("Nothing stands out: no rank, host or step differs from the others by more than they vary.")
@@ -33,10 +37,6 @@ def print_fleet(document: Fleet) -> None:
     _print_ranks(console, document)
     _print_hosts(console, document)
     _print_steps(console, document)
-    for line in document.failed[:MAX_LISTED]:
-        console.print(Text(f"left out: {clean(_format_failed(line))}", style="dim"))
-    if len(document.failed) > MAX_LISTED:
-        console.print(Text(f"left out: {len(document.failed) - MAX_LISTED} more (--json lists all)", style="dim"))
 
 
 def _print_summary(console: Console, document: Fleet) -> None:
@@ -49,7 +49,7 @@ def _print_summary(console: Console, document: Fleet) -> None:
     if document.missing_ranks:
         shown = ", ".join(map(str, document.missing_ranks[:MAX_LISTED]))
         more = ", …" if len(document.missing_ranks) > MAX_LISTED else ""
-        console.print(f"no trace of {len(document.missing_ranks):,} ranks: {shown}{more}")
+        console.print(f"missing ranks ({len(document.missing_ranks):,}): {shown}{more}")
 
 
 def _print_ranks(console: Console, document: Fleet) -> None:
@@ -111,10 +111,6 @@ def _print_steps(console: Console, document: Fleet) -> None:
         )
     console.print()
     console.print(table)
-
-
-def _format_failed(failed: FailedSource) -> str:
-    return f"{failed.source}: {failed.reason}" if failed.source else failed.reason
 
 
 def _format_factor(factor: float | None) -> str:

@@ -82,12 +82,13 @@ def _build_findings(report: FleetReport, width: int) -> ListContent:
         step = None if finding.step is None else steps.get(finding.step)
         lines = [*_wrap(f"● {finding.text}{saved}", width - 2, "  "), *_wrap(f"  {finding.action}", width - 2, "  ")]
         rows += [ListRow(line, finding.ranks, step, not at) for at, line in enumerate(lines)]
-    for line in report.lost:
-        rows += [ListRow(part, (), None, not at) for at, part in enumerate(_wrap(f"left out: {line}", width - 2, "  "))]
+    for each in report.lost:
+        lines = _wrap(f"left out: {each.line}", width - 2, "  ")
+        rows += [ListRow(line, (), None, not at) for at, line in enumerate(lines)]
     if not report.findings:
         rows = [ListRow(line) for line in _wrap(NOTHING_FOUND, width - 2, "")] + rows
     count = len(report.findings)
-    return ListContent(f"{count} finding{'' if count == 1 else 's'}, slow machines first", tuple(rows))
+    return ListContent(f"{count} finding{'' if count == 1 else 's'}, late ranks and slow machines first", tuple(rows))
 
 
 def _wrap(text: str, width: int, indent: str) -> list[str]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from textual.message import Message
 
+from torchprof_fleet.analysis.fleet import NoRanksError
+from torchprof_fleet.analysis.members import LeftOut
 from torchprof_fleet.analysis.rank_sketch import RankSketch
 from torchprof_fleet.analysis.report import FleetReport, compare_fleet
 from torchprof_tui.trace.core.errors import format_error, is_expected
@@ -20,9 +22,9 @@ MIN_COMPARE_SECONDS, COMPARE_FACTOR = 0.5, 8.0
 """Ranks that are there are compared after this time at the earliest, and after so many times what the last comparison
 took: comparing takes an eighth of the time that sketching takes, at most."""
 
-Sketch = Callable[[Callable[[RankSketch | None, int, int], None], Callable[[], bool]], Sequence[str]]
+Sketch = Callable[[Callable[[RankSketch | None, int, int], None], Callable[[], bool]], Sequence[LeftOut]]
 """Sketches all ranks, or until the second function returns True. Calls the first with each sketch (None for a file
-without), the number of files so far and of all. Returns one line for each file that could not be used."""
+without), the number of files so far and of all. Returns the files that could not be used."""
 
 
 @dataclass(frozen=True)
@@ -103,14 +105,14 @@ class FleetSketcher:
         new = done - self._done_at_start
         return passed * (total - done) / new if new > 0 else None
 
-    def _compare(self, lost: Sequence[str], is_last: bool) -> None:
+    def _compare(self, lost: Sequence[LeftOut], is_last: bool) -> None:
         begin = time.monotonic()
         is_cancelled = self._cancelled.is_set()
-        if any(sketch.rank >= 0 for sketch in self._sketches):
+        try:
             self.post(FleetCompared(compare_fleet(self._sketches, lost), is_last, is_cancelled))
-        elif is_last:
-            unnumbered = [f"{sketch.file}: no rank number" for sketch in self._sketches]
-            problem = "cancelled" if is_cancelled else [*lost, *unnumbered, "no traces"][0]
-            self.post(FleetCompared(None, True, is_cancelled, problem))
+        except NoRanksError as error:
+            problem = "cancelled" if is_cancelled else str(NoRanksError((*lost, *error.left_out)))
+            if is_last:
+                self.post(FleetCompared(None, True, is_cancelled, problem))
         self._compared = time.monotonic()
         self._compare_seconds = self._compared - begin

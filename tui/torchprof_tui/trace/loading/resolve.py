@@ -196,7 +196,8 @@ def _resolve_folder(spec: str, folder: str, list_folders: bool) -> ResolvedInput
         raise error
     (recording,) = recordings.all
     paths = [trace.spec for trace in recording.traces]
-    left_out = (*recordings.left_out, *explain_unreadable_ranks(folder, {trace.spec for trace in traces}))
+    reasons = explain_unreadable_ranks(folder, {trace.spec for trace in traces})
+    left_out = (*recordings.left_out, *(f"{name}: {reason}" for name, reason in reasons))
     for path in paths:
         check_readable(path)
     if len(paths) == 1:

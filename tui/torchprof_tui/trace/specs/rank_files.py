@@ -198,8 +198,8 @@ def _parse_number(text: bytes, key: bytes) -> int | None:
     return int(match[1]) if match else None
 
 
-def explain_unreadable_ranks(folder: str, listed: Set[str]) -> Iterator[str]:
-    """Yield a line for each file that is named as the trace of a rank, and is none."""
+def explain_unreadable_ranks(folder: str, listed: Set[str]) -> Iterator[tuple[str, str]]:
+    """Yield the name of each file that is named as the trace of a rank, and why it is none."""
     suffixes = list_local_suffixes()
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
@@ -208,7 +208,7 @@ def explain_unreadable_ranks(folder: str, listed: Set[str]) -> Iterator[str]:
         if rank_in_name(name) is not None and not is_key_averages_file(name):
             reason = _find_reason(path)
             if reason:
-                yield f"{name}: {reason}"
+                yield name, reason
 
 
 def _find_reason(path: str) -> str:
