@@ -17,6 +17,7 @@ from torchprof_tui.commands.diff import main as diff_command
 from torchprof_tui.commands.diff.options import DiffOptions
 from torchprof_tui.commands.open import main as open_command
 from torchprof_tui.commands.open.options import OpenOptions
+from torchprof_tui.program.settings import Configuration
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.common.comparison_request import ComparisonRequest, parse_request
 from torchprof_tui.ui.diff.diff_screen import DiffScreen
@@ -171,10 +172,12 @@ def test_diff_with_screen_opens_the_app(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(open_command, "run", run)
     monkeypatch.setattr("os.isatty", lambda descriptor: has_terminal)
-    options = DiffOptions(a="a.json", b="b.json", screen=True, rank="0/3", no_cache=True)
+    file = Configuration(Path("config.toml"), {"theme": "light", "mouse": False}, {}, ())
+    options = DiffOptions(a="a.json", b="b.json", screen=True, rank="0/3", no_cache=True, configuration=file)
     assert diff_command.run(options) == 0
     ((app_options, request),) = calls
     assert (app_options.trace, app_options.no_cache) == (("a.json",), True)
+    assert (app_options.theme, app_options.no_mouse, app_options.configuration) == ("light", True, file)
     assert request == ComparisonRequest("b.json", ranks=(0, 3))
     with pytest.raises(UsageError, match="the screen has no exit status"):
         diff_command.run(replace(options, fail_on="+5%"))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TextIO
 
 from torchprof_tui.analysis.completeness.data_loss import list_losses
 from torchprof_tui.analysis.completeness.private_metadata import PrivateValue, describe_private_values
 from torchprof_tui.analysis.doctor.read_problems import summarize_problem
 from torchprof_tui.commands.common.cut_file_guard import guard_mapped_files
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.progress_line import ProgressLine
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.printable import clean
@@ -19,6 +20,7 @@ from torchprof_tui.trace.core.problems import CUT_CONNECTION, UNRELATED_RANKS, e
 from torchprof_tui.trace.loading.capture_files import CaptureFiles
 from torchprof_tui.trace.loading.load_in_process import load_resolved
 from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE, OpenedTrace
+from torchprof_tui.trace.loading.progress import Phase, Progress, RanksProgress
 from torchprof_tui.trace.loading.resolve import resolve_path, resolve_specs
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
@@ -159,3 +161,44 @@ def report_private_values(left_out: Sequence[PrivateValue], kept: Sequence[str])
         keys = ", ".join(map(excerpt, kept[:MAX_KEPT]))
         line = f"torchprof-tui: kept: {keys}{more}; nothing private was found there, which is no guarantee"
         print(clean(line), file=sys.stderr)
+
+
+DELAY_SECONDS = 0.5
+"""Shorter loads show no progress."""
+
+REDRAW_SECONDS = 0.1
+
+
+class ProgressLine:
+    """Print each Progress that it is called with; print nothing if the stream is no terminal."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._is_terminal = out.isatty()
+        self._next_redraw = time.monotonic() + DELAY_SECONDS
+        self._shown = False
+        self._phase: Phase | None = None
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if progress.phase != self._phase:
+            self._phase = progress.phase
+            note_phase(f"load: {progress.phase}", bytes=progress.bytes, events=progress.events)
+        if not self._is_terminal or now < self._next_redraw or progress.phase == Phase.CONNECTING:
+            return
+        self._next_redraw = now + REDRAW_SECONDS
+        self._shown = True
+        share = f"{progress.bytes / progress.total:4.0%}" if progress.total else f"{progress.bytes / 1e6:,.0f} MB"
+        ranks = (
+            f", {progress.finished_count} of {len(progress.shares)} ranks"
+            if isinstance(progress, RanksProgress)
+            else ""
+        )
+        self._out.write(f"\r{progress.phase} {share}, {progress.events:,} events{ranks}\x1b[K")
+        self._out.flush()
+
+    def clear(self) -> None:
+        """Clear the line."""
+        if self._shown:
+            self._out.write("\r\x1b[K")
+            self._out.flush()

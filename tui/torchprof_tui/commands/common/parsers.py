@@ -182,13 +182,15 @@ def _create_parser(name: str, extension: CommandExtension | None) -> argparse.Ar
     return parser
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
-    hint: str = importlib.import_module("torchprof_tui.commands.common.suggestions").suggest(word, known)
-    return hint
-
-
 def print_error(line: str) -> None:
     # A file name or text from a file may hold control sequences.
     shown = "".join(c if c.isprintable() else "·" for c in " ".join(line.split()))
     with contextlib.suppress(OSError):  # where stderr is full or gone, the exit status has to do
         print(f"{PROGRAM}: {shown}", file=sys.stderr)
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Return `did you mean X?` for the closest known word; "" where none is close."""
+    difflib = importlib.import_module("difflib")  # imported only for a mistake
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"did you mean {close[0]}?" if close else ""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from dataclasses import dataclass
 
 from msgspec import UNSET
 
+from torchprof_tui.analysis.compare.account import Account
 from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.answers.diff import build_diff
 from torchprof_tui.commands.common.errors import UsageError
@@ -15,10 +18,10 @@ from torchprof_tui.commands.diff.markdown import format_report
 from torchprof_tui.commands.diff.options import DiffOptions
 from torchprof_tui.commands.diff.sides import load_comparison, parse_ranks, parse_selections
 from torchprof_tui.commands.diff.text import format_comparison
-from torchprof_tui.commands.diff.time_limit import TimeLimit, parse_time_limit
 from torchprof_tui.commands.open import main as open_command
 from torchprof_tui.commands.open.options import OpenOptions
 from torchprof_tui.program.config_file import find_appearance
+from torchprof_tui.trace.core.time_format import parse_time
 from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 
 
@@ -70,3 +73,36 @@ def open_screen(options: DiffOptions) -> int:
         **({} if configuration is None else find_appearance(configuration)),
     )
     return open_command.run(app_options, request)
+
+
+_PERCENT = re.compile(r"\+?(\d+(?:\.\d*)?|\.\d+)\s*%")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """How much longer a step of B may take: a share of a step of A, or ns."""
+
+    share: float | None
+    time: int
+
+    def is_exceeded(self, account: Account) -> bool | None:
+        """Return whether B is slower by more than the limit beyond the noise; None where that cannot be told."""
+        beyond = account.delta_beyond_noise
+        limit = self.time if self.share is None else self.share * account.a
+        if beyond is None:
+            return False if account.delta <= limit else None
+        return beyond > limit
+
+
+def parse_time_limit(text: str) -> TimeLimit:
+    """Parse "+5%", "5 %" or "+200us". Raises UsageError."""
+    match = _PERCENT.fullmatch(text.strip())
+    if match is not None:
+        return TimeLimit(float(match[1]) / 100, 0)
+    try:
+        time = parse_time(text)
+    except ValueError:
+        time = -1
+    if time < 0 or not re.search(r"[a-zµμ]", text.lower()):
+        raise UsageError(f"--fail-on {text}: how much longer a step may take is written +5% or +200us")
+    return TimeLimit(None, time)

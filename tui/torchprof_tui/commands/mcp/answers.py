@@ -187,7 +187,9 @@ class Answerer:
             "command": command,
             "scope": check["scope"],
             "verdict": _summarize_verdict(check["verdict"]),
-            "causes": pack_records([{key: cause[key] for key in ("cause", "us", "share")} for cause in _causes(check)]),
+            "causes": pack_records(
+                [{key: cause[key] for key in ("cause", "us", "share")} for cause in check["verdict"]["causes"]]
+            ),
             **_list_undecided(check),
             "partial": check["partial"],
             "fired": [_summarize_finding(found) for found in check["patterns"] if found["state"] == "fired"],
@@ -446,11 +448,6 @@ def _write(answer: Fields, asked: asks.Question, more: str) -> str:
 
 def _without(fields: Fields, *names: str) -> Fields:
     return {name: value for name, value in fields.items() if name not in names}
-
-
-def _causes(check: Fields) -> list[Fields]:
-    causes: list[Fields] = check["verdict"]["causes"]
-    return causes
 
 
 def _summarize_verdict(verdict: Fields) -> Fields:
