@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.helpers.trace_builder import Entry, annotation, cpu, python, step, trace
+import pytest
+
+from tests.helpers.trace_builder import Entry, annotation, cpu, python, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime, Verdict
 
@@ -178,3 +180,36 @@ def test_a_loop_of_small_ops_is_named_where_it_takes_a_good_part() -> None:
     verdict = decide(step(1, 0, 2500), *loops)
     assert "; 2.40 ms, 96 % of the steps: the same 3 ops (aten::select → aten::eq → aten::item) run 80" in verdict.first
     assert verdict.remedy.startswith("call these ops once on whole tensors")
+
+
+@pytest.mark.parametrize(
+    ("op", "words"),
+    [
+        ("aten::_slow_conv2d_forward", "fallback without oneDNN"),
+        ("aten::mkldnn_convolution", "channels_last"),
+        ("aten::mm", "torch.get_num_threads()"),
+        ("aten::mkldnn_rnn_layer", "torch.bfloat16"),
+        ("aten::normal_", "create these values once"),
+        ("aten::_foreach_add_", "fused=True"),
+        ("aten::copy_", "keep one data type and layout"),
+        ("aten::native_layer_norm", "a larger batch"),
+    ],
+)
+def test_each_class_of_ops_has_an_action(op: str, words: str) -> None:
+    verdict = decide(step(1, 0, 1000), cpu(op, 10, 900), step(2, 1000, 1000), cpu(op, 1010, 900))
+    assert verdict.regime is Regime.CPU_ONLY
+    assert f"{op} 90 %: " in verdict.first
+    assert words in verdict.first
+
+
+def test_launches_without_kernels_say_why() -> None:
+    calls = [runtime(name, 900 + 10 * k, 5, k) for k, name in enumerate(["cudaLaunchKernel", "cudaMemcpyAsync"])]
+    verdict = decide(cpu("aten::randn", 0, 800), *calls, runtime("cudaGetDevice", 950, 5, 9))
+    assert verdict.text.startswith(
+        "2 calls that launch or copy, but no GPU work was recorded: CUPTI delivered none (no permission, another "
+        "profiler, or WSL); ops take"
+    )
+    assert verdict.first.endswith("create these tensors on the GPU (device=…), not on the CPU")
+    amd = decide(cpu("aten::randn", 0, 800), runtime("hipLaunchKernel", 900, 5, 1))
+    assert "roctracer delivered none (no permission, another profiler);" in amd.text
+    assert decide(cpu("aten::mm", 0, 800), runtime("cudaGetDevice", 950, 5, 9)).text.startswith("no GPU activity was")

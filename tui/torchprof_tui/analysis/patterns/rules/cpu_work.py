@@ -30,7 +30,7 @@ from torchprof_tui.trace.core.time_format import format_duration
 
 CPU_WORK_ID = "cpu-work"
 
-_CREATING = re.compile(
+CREATING_OP = re.compile(
     r"aten::(rand|randn|randint|randperm|normal|uniform|log_normal|bernoulli|exponential|random|trunc_normal|zeros?|ones?"
     r"|full|fill|arange|linspace|eye|tril|triu)(_like|_)?$"
 )
@@ -79,7 +79,7 @@ def measure_cpu_work(view: ScopeView) -> CpuWork:
     total = float(time.sum())
     first_work = int(view.tables.work.events.start.min())
     creating = sum(
-        float(time[name]) for name in np.flatnonzero(time).tolist() if _CREATING.match(view.trace.names[name])
+        float(time[name]) for name in np.flatnonzero(time).tolist() if CREATING_OP.match(view.trace.names[name])
     )
     before = union(ops.start, ops.end).measure_between(view.scope.t0, max(first_work, view.scope.t0))
     return CpuWork(ops, idle, text, 2 * before > total, 2 * creating > total)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +14,7 @@ from torchprof_tui.analysis.patterns.engine.host_code_time import find_host_code
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.analysis.patterns.rules.cpu_contention import CPU_CONTENTION_ID
+from torchprof_tui.analysis.patterns.rules.cpu_work import CREATING_OP
 from torchprof_tui.analysis.patterns.rules.op_loop import OP_LOOP_ID
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis
 from torchprof_tui.analysis.patterns.verdict.tree_lines import part_sort_key
@@ -92,7 +94,8 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
     if worst.id == OPS and worst.parts:
         return _diagnose_ops(view, worst, measured, findings)
     if worst.id == COMMUNICATION:
-        return Diagnosis(COMMUNICATION, share, f"communication takes {percent} of the CPU's time")
+        remedy = "send less often and more at once: larger buckets, or gradients that are accumulated over batches"
+        return Diagnosis(COMMUNICATION, share, f"communication takes {percent} of the CPU's time", remedy)
     return _diagnose_host_code(view, share)
 
 
@@ -112,7 +115,40 @@ def _diagnose_ops(view: ScopeView, ops_part: TimePart, measured: int, findings: 
     if calls is not None and np.isin(calls.answer.events, events).any():
         what = f"ops take {percent} of the CPU's time; {calls.answer.seen}"
         return Diagnosis(OPS, share, what, calls.remedy.action, "", events)
-    return Diagnosis(OPS, share, what, "", "", events)
+    return Diagnosis(OPS, share, what, choose_op_remedy(op.id, uses_gpu=len(view.tables.calls) > 0), "", events)
+
+
+def choose_op_remedy(op: str, *, uses_gpu: bool = False) -> str:
+    """Choose what to do about an op that takes most of a CPU's time, by its class."""
+    if uses_gpu and CREATING_OP.match(op):
+        return "create these tensors on the GPU (device=…), not on the CPU"
+    remedies = (remedy for pattern, remedy in _OP_REMEDIES if pattern.match(op))
+    return next(remedies, "process more at once (a larger batch), or compile the code around it (torch.compile)")
+
+
+_OP_REMEDIES = (
+    (
+        re.compile(r"aten::(_?slow_conv|thnn_conv)"),
+        "this is the fallback without oneDNN: enable it (torch.backends.mkldnn.enabled), or install a build with it",
+    ),
+    (
+        re.compile(r"(aten|mkldnn)::.*conv"),
+        "use channels_last, and bf16 where the CPU has it (torch.autocast('cpu', torch.bfloat16)); check that all "
+        "cores are used (torch.get_num_threads())",
+    ),
+    (
+        re.compile(r"(aten|mkldnn|mkl|quantized)::.*(mm|linear|matmul|einsum|dot|lstm|gru|rnn|attention)"),
+        "check that all cores are used (torch.get_num_threads()), and use bf16 where the CPU has it "
+        "(torch.autocast('cpu', torch.bfloat16))",
+    ),
+    (CREATING_OP, "create these values once, outside the loop"),
+    (re.compile(r"aten::_foreach|aten::_fused_|Optimizer\.step"), "update all parameters at once (fused=True)"),
+    (
+        re.compile(r"aten::(copy_|_to_copy|to|clone|contiguous|cat|stack|index|gather|embedding)"),
+        "copy less: keep one data type and layout, and take all rows with one index",
+    ),
+)
+"""By class of op, first match: what helps on a CPU."""
 
 
 def _diagnose_host_code(view: ScopeView, share: float) -> Diagnosis:

@@ -12,8 +12,9 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.device_time import DeviceTimeShares, measure_shares
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy
+from torchprof_tui.analysis.patterns.engine.practices import Vendor
 from torchprof_tui.analysis.patterns.engine.remedy_fit import fit_remedy
-from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import (
     PARTIAL_INPUT_NOTE,
     format_missing_reason,
@@ -31,6 +32,7 @@ from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
 from torchprof_tui.analysis.patterns.verdict.waiting import diagnose_waiting, measure_turn_taking
 from torchprof_tui.trace.core.text_enum import TextEnum
+from torchprof_tui.trace.model.event_kind import Kind
 
 
 class Regime(TextEnum):
@@ -172,7 +174,7 @@ def _decide_without_gpu(view: ScopeView, missing_reason: str, findings: Sequence
     line = view.tables.line_finder.find_common_line(diagnosis.events)
     # Runtime calls without GPU work: the program uses a GPU, and the recording lacks it.
     is_cpu_only = not view.tables.is_slice and not len(view.tables.calls)
-    prefix = "CPU-only trace:" if is_cpu_only else f"{missing_reason};"
+    prefix = "CPU-only trace:" if is_cpu_only else f"{_describe_lost_work(view) or missing_reason};"
     return Verdict(
         Regime.CPU_ONLY,
         None,
@@ -183,6 +185,19 @@ def _decide_without_gpu(view: ScopeView, missing_reason: str, findings: Sequence
         tree=tree,
         cause=diagnosis.cause,
         remedy=diagnosis.remedy,
+    )
+
+
+def _describe_lost_work(view: ScopeView) -> str:
+    """Describe calls that launched work of which none was recorded, and why that happens; "" without such calls."""
+    calls = view.match_names(r".*(Launch|Memcpy|Memset)", Kind.RUNTIME)
+    if not len(calls) or len(view.tables.work):
+        return ""
+    amd = view.tables.practices.vendor is Vendor.AMD
+    count = format_count(len(calls), "call that launches or copies", "calls that launch or copy")
+    return (
+        f"{count}, but no GPU work was recorded: {'roctracer' if amd else 'CUPTI'} delivered none (no permission, "
+        f"another profiler{'' if amd else ', or WSL'})"
     )
 
 
