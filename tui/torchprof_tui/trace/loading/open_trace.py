@@ -99,9 +99,8 @@ class SingleTraceOpener(TraceOpener):
 
     def split_into_blocks(self, trace: Trace) -> None:
         """Have a worker write them. Where no process can be started, reading args stays slower."""
-        from torchprof_tui.trace.loading.load_in_process import (
-            find_deferred_text,  # deferred: not needed before the first frame
-        )
+        # deferred: not needed before the first frame
+        from torchprof_tui.trace.loading.load_in_process import find_deferred_text
 
         text = find_deferred_text(trace)
         if text is None:

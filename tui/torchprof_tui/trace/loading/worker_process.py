@@ -18,6 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from torchprof_tui.trace.core.core_count import count_cores
 from torchprof_tui.trace.core.readable import wait_until_readable
 from torchprof_tui.trace.loading.errors import LoadError, WorkerExitError
 from torchprof_tui.trace.loading.open_or_build import BuildResult
@@ -53,17 +54,6 @@ _START_CODE = (
     "from torchprof_tui.trace.loading.worker_main import main; main()"
 )
 
-_MEMORY_OPTIONS = {
-    # Nothing here multiplies matrices, and the threads of BLAS cost memory.
-    "OPENBLAS_NUM_THREADS": "1",
-    # glibc keeps what is freed between blocks that live longer, in a heap for each thread: 110 of 150 MB in the end.
-    # Columns are outside of the heap; blocks of text are smaller, because mapping each anew would take 0.5 s.
-    "MALLOC_ARENA_MAX": "1",
-    "MALLOC_MMAP_THRESHOLD_": str(2 << 20),
-    "MALLOC_TRIM_THRESHOLD_": str(8 << 20),
-}
-"""Environment of the process, so that it gives back what it has freed: raw columns while it builds a trace."""
-
 ReceiveEarly = Callable[[dict[str, Any]], Awaitable[None]]
 
 TERMINATE_SECONDS = 2.0
@@ -92,7 +82,7 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL if self._stdin is None else self._stdin,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr_file,
-                env={**os.environ, **_MEMORY_OPTIONS},
+                env={**os.environ, **_list_memory_options()},
                 pass_fds=[inherited],
             )
         except OSError:
@@ -250,6 +240,22 @@ class WorkerPool:
             worker.cancel()
         self._workers.clear()
         self._idle.clear()
+
+
+def _list_memory_options() -> dict[str, str]:
+    """List the variables with which a process gives back what it has freed: raw columns while it builds a trace.
+
+    glibc keeps what is freed between blocks that live longer, in a heap for each thread: 110 of 150 MB in the end.
+    Columns are outside of the heaps; blocks of text are smaller, because mapping each anew would take 0.5 s. Two cores
+    share a heap: with one for many, their threads would wait for each other.
+    """
+    cores = count_cores()
+    return {
+        "OPENBLAS_NUM_THREADS": "1",  # nothing here multiplies matrices, and the threads of BLAS cost memory
+        "MALLOC_ARENA_MAX": str(max(cores // 2, 1)),
+        "MALLOC_MMAP_THRESHOLD_": str(2 << 20),
+        "MALLOC_TRIM_THRESHOLD_": str(cores * (4 << 20)),
+    }
 
 
 def _explain_exit(status: int, printed: str) -> str:
