@@ -45,7 +45,7 @@ def test_lanes_do_not_wait_for_what_only_the_panels_will_ask() -> None:
         "patterns = 'torchprof_tui.analysis.patterns.'\n"
         "later |= {name for name in sys.modules if name.startswith(patterns) and name.count('.') > 3}\n"
         "later -= {f'{patterns}engine.{name}' for name in light}\n"
-        "later -= {f'{patterns}verdict.{name}' for name in ('tree_lines', 'tree_model', 'own_time')}\n"
+        "later -= {f'{patterns}verdict.{name}' for name in ('tree_lines', 'tree_model')}\n"
         "print(sorted(later & sys.modules.keys()))"
     )
     assert output_of(code) == "[]\n"

@@ -146,7 +146,7 @@ async def test_few_traces_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("table", {"trace": "sample:linear_eager", "more": 1}, "more"),
         ("table", {"trace": "sample:linear_eager", "max_tokens": 1}, "200"),
         ("table", {"trace": "sample:linear_eager", "of": "arrivals"}, "ranks"),
-        ("findings", {"trace": "sample:linear_eager", "pattern": "x"}, "idle-gap"),
+        ("findings", {"trace": "sample:linear_eager", "pattern": "x"}, "overhead-bound"),
         ("findings", {"trace": "sample:linear_eager", "range": "x"}, "--range"),
         ("chain", {"trace": "sample:linear_eager"}, "either"),
         ("chain", {"trace": "sample:linear_eager", "row": 10**9}, "events"),

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
 from torchprof_tui.analysis.patterns.engine.code_location import find_code_location
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.pattern import Finding as CheckedPattern
 from torchprof_tui.analysis.patterns.engine.pattern import Pattern, Section, Severity, State
 from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport
-from torchprof_tui.analysis.patterns.verdict.own_time import NO_TIME, OwnTime
-from torchprof_tui.analysis.patterns.verdict.tree_model import GENERAL_PATTERN_IDS
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict as DecidedVerdict
 from torchprof_tui.answers.arguments import check_choice
@@ -22,13 +20,10 @@ from torchprof_tui.answers.time_parts import TimePart, build_time_parts
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.trace import Trace
 
-SCHEMA = "torchprof-tui/check/2"
+SCHEMA = "torchprof-tui/check/3"
 
 MAX_EVIDENCE = 50
 """Events listed as evidence of a pattern; `evidence_count` has the total."""
-
-SUMMARY: Literal["summary"] = "summary"
-"""Stands for the causes of a pattern that sums up what others explain: no time is its own."""
 
 
 class Scope(Record, frozen=True, kw_only=True):
@@ -75,13 +70,6 @@ class EvidenceEvent(Record, frozen=True, kw_only=True):
     event: Annotated[int, about("number of the event in the trace, from 0")]
 
 
-class OwnCause(Record, frozen=True, kw_only=True):
-    """A part of the time that a pattern alone explains."""
-
-    cause: Annotated[str, about("id of the cause in `verdict.causes`")]
-    us: Annotated[float, about("of the pattern's own time in it")]
-
-
 class Finding(Record, frozen=True, kw_only=True, dict=True):
     """A pattern and whether it occurs in the scope."""
 
@@ -98,18 +86,11 @@ class Finding(Record, frozen=True, kw_only=True, dict=True):
     line: Annotated[str | None, about("file:lineno of the code behind it; null if not recorded")]
     reason: Annotated[str, about("what is missing, where the state is cannot_tell; else empty")]
     cannot_tell: Annotated[str | None, about("the same reason; only where the state is cannot_tell")] = None
-    at_stake_us: Annotated[float, about("what a fix could save at most")]
-    share: Annotated[float, about("time at stake of the scope")]
+    at_stake_us: Annotated[float, about("what it costs of `base`: at most what its evidence takes, without others'")]
+    share: Annotated[float, about("the same, of `base`")]
+    leading: Annotated[bool, about("the verdict is about it")]
     won_share: Annotated[
-        float | None, about("of a step, predicted by what-if; only of problems whose fix can be predicted")
-    ] = None
-    own_us: Annotated[
-        float | None, about("time that no other pattern explains; only if it fired and the time is divided by pattern")
-    ] = None
-    own_share: Annotated[float | None, about("the same, of the scope")] = None
-    within: Annotated[
-        list[OwnCause] | Literal["summary"] | None,
-        about('where its own time lies; "summary" for a pattern that sums up others; only if fired'),
+        float | None, about("what a fix saves at most, of `base`; only of problems whose fix can be replayed")
     ] = None
     decided: Annotated[str, about("how the pattern is decided")]
     thresholds: Annotated[list[Threshold], about("the numbers that it is decided by")]
@@ -149,6 +130,15 @@ class Gap(Record, frozen=True, kw_only=True):
     next_event: Annotated[NextEvent | None, about("the work that ended it")]
 
 
+class Base(Record, frozen=True, kw_only=True):
+    """The time that costs are shares of."""
+
+    label: Annotated[str, about("in words: a step, all 3 steps, the recording, the range")]
+    duration_ns: Annotated[int, about("of it, without the profiler's own time")]
+    steps: Annotated[int, about("steps whose mean or sum it is; 0 without steps")]
+    replayed: Annotated[list[str], about("names of the steps that were replayed for what fixes save; [] for none")]
+
+
 class RankVerdict(Record, frozen=True, kw_only=True):
     """The verdict of one rank."""
 
@@ -161,11 +151,10 @@ class Check(Answer, frozen=True, kw_only=True, tag=SCHEMA):
 
     scope: Annotated[Scope, about("what was checked")]
     verdict: Annotated[Verdict, about("the answer to read first; with several ranks that of the first one")]
-    patterns: Annotated[list[Finding], about("all patterns but the notes, worst first")]
+    base: Annotated[Base, about("what costs are shares of")]
+    patterns: Annotated[list[Finding], about("all patterns but the notes; problems by what they cost")]
     notes: Annotated[list[Finding], about("patterns that only help to read the trace; those that fired first")]
-    not_predicted: Annotated[
-        str | None, about("why what fixes save could not be predicted, and problems are ranked by share; else null")
-    ]
+    not_predicted: Annotated[str | None, about("why what fixes save could not be predicted; else null")]
     gaps: Annotated[list[Gap], about("the longest gaps of the GPUs, longest first, at most 10")]
     serving: Annotated[list[Serving], about("steps of a serving engine that start in the scope, of each rank")]
     partial: Annotated[list[Problem], about("what was lost of the trace; [] for nothing")]
@@ -223,6 +212,7 @@ def build_check(report: CheckReport, failed_on: Sequence[str] | None = None, und
     return Check(
         scope=Scope(label=scope.label, start_ns=scope.t0, duration_ns=scope.length),
         verdict=verdicts[0],
+        base=_build_base(report),
         patterns=[_build_finding(report, found) for found in report.findings if not found.is_note],
         notes=[_build_finding(report, found) for found in report.findings if found.is_note],
         not_predicted=report.wins.problem or None,
@@ -238,6 +228,11 @@ def build_check(report: CheckReport, failed_on: Sequence[str] | None = None, und
         failed_on=None if failed_on is None else list(failed_on),
         undetermined=None if failed_on is None else list(undetermined),
     )
+
+
+def _build_base(report: CheckReport) -> Base:
+    base = report.base
+    return Base(label=base.label, duration_ns=base.unit, steps=base.steps, replayed=list(report.wins.steps))
 
 
 def build_pattern_list(patterns: Iterable[Pattern]) -> PatternList:
@@ -278,12 +273,7 @@ def _build_verdict(verdict: DecidedVerdict) -> Verdict:
 
 
 def _build_finding(report: CheckReport, checked: CheckedPattern) -> Finding:
-    pattern, said, tree = checked.pattern, checked.answer, report.divided_tree
-    own: OwnTime | None = None
-    if checked.has_fired and tree is not None:
-        own = report.own_times.get(checked.id, NO_TIME)
-    unit = 1 if tree is None else 1000 * tree.device_count
-    within = [OwnCause(cause=part.id, us=part.time / unit) for part in own.within] if own else []
+    pattern, said = checked.pattern, checked.answer
     finding = Finding(
         id=pattern.id,
         section=pattern.section,
@@ -298,12 +288,10 @@ def _build_finding(report: CheckReport, checked: CheckedPattern) -> Finding:
         line=find_code_location(checked),
         reason=said.reason,
         cannot_tell=said.reason if said.state is State.CANNOT_TELL else None,
-        at_stake_us=said.at_stake / 1000,
-        share=round(checked.share, 6),
+        at_stake_us=round(checked.share * report.base.unit) / 1000 if checked.is_problem else 0.0,
+        share=round(checked.share, 6) if checked.is_problem else 0.0,
         won_share=None if checked.won is None else round(checked.won, 6),
-        own_us=None if own is None else own.time / unit,
-        own_share=None if own is None else round(own.share, 6),
-        within=None if own is None else SUMMARY if checked.id in GENERAL_PATTERN_IDS else within,
+        leading=checked.is_leading,
         decided=pattern.decided,
         thresholds=_build_thresholds(pattern),
         evidence_count=len(said.events),

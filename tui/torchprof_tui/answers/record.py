@@ -30,7 +30,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Answer(Record, frozen=True, tag_field="schema"):
-    """The whole answer of a command. `schema`, its first field, is the tag of the class: "torchprof-tui/check/2"."""
+    """The whole answer of a command. `schema`, its first field, is the tag of the class: "torchprof-tui/check/3"."""
 
 
 def about(meaning: str, unit: str = "") -> Meta:

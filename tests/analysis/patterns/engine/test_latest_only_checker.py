@@ -10,10 +10,12 @@ from tests.helpers.pattern_traces import healthy
 from tests.helpers.trace_builder import trace
 from torchprof_tui.analysis.patterns.engine import latest_only_checker
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, range_scope
-from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
+from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker, check_view
 from torchprof_tui.analysis.patterns.engine.latest_only_checker import FIRST_VERDICT_NOTE, LatestOnlyChecker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.patterns.verdict.costs import price_findings
+from torchprof_tui.analysis.patterns.verdict.verdict import decide_verdict
 
 
 def test_the_latest_scope_is_checked_as_by_the_checker() -> None:
@@ -21,9 +23,10 @@ def test_the_latest_scope_is_checked_as_by_the_checker() -> None:
     scope = range_scope(0, 40_000)
     result = LatestOnlyChecker(healthy_trace).check(scope)
     assert result is not None
-    assert [finding.id for finding in result.findings] == [
-        finding.id for finding in Checker(healthy_trace).check(scope)
-    ]
+    view = Checker(healthy_trace).view(scope)
+    findings = check_view(view)
+    expected = price_findings(view, findings, decide_verdict(view, findings))
+    assert [(found.id, found.cost) for found in result.findings] == [(found.id, found.cost) for found in expected]
 
 
 def cancel_at(checker: LatestOnlyChecker, call: int, monkeypatch: pytest.MonkeyPatch) -> list[Scope]:

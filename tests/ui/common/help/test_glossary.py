@@ -62,7 +62,7 @@ def test_every_verdict_has_a_word() -> None:
     [
         ("overhead-bound", f"{thresholds.GPU_BUSY_LOW.value:.0%}"),
         ("compute-bound", f"{thresholds.GPU_BUSY_HIGH.value:.0%}"),
-        ("problem", f"{thresholds.SIGNIFICANT_SHARE.value:.1%}"),
+        ("problem", f"{thresholds.LISTED_SHARE.value:.0%}"),
         ("cold call", f"{thresholds.COLD_CALL_MIN.value / 1e6:.0f} ms"),
     ],
 )

@@ -70,10 +70,17 @@ _IN_OPS = (SegmentKind.DISPATCH, SegmentKind.LAUNCH, SegmentKind.RUNTIME)
 OFF_CPU = (*_IN_OPS, SegmentKind.HOST, SegmentKind.PROFILER)
 
 
-def launch_as_graph(changes: RankChanges) -> bool:
-    """Let one launch stand for all between two blocking calls. Cold calls stay: they come before a capture."""
+def launch_as_graph(changes: RankChanges, rows: I64 | None = None) -> bool:
+    """Let one launch stand for all between two blocking calls, or for all inside these events of the rank.
+
+    Cold calls stay: they come before a capture.
+    """
     rank = changes.rank
     inside = find_launch_region(rank) & np.isin(rank.pieces.kind, OFF_CPU) & ~_select_cold_calls(rank)
+    launched = rank.is_own
+    if rows is not None:
+        pieces, work = select_inside(rank, rows)
+        inside, launched = inside & pieces, launched & work
     if not inside.any():
         return False
     changes.scale(inside, np.zeros(0, np.bool_), 0.0)
@@ -82,10 +89,10 @@ def launch_as_graph(changes: RankChanges) -> bool:
         if lane == rank.window.lane:
             own = np.flatnonzero(rank.pieces.lane == lane)
             stretch = np.cumsum(blocking[own])
-            launched = own[inside[own]]
+            kept = own[inside[own]]
             _, first = np.unique(stretch[inside[own]], return_index=True)
-            np.add.at(changes.added, rank.pieces.edge[launched[first]], GRAPH_LAUNCH)
-    cap_gaps(changes, rank.is_own, GRAPH_GAP)
+            np.add.at(changes.added, rank.pieces.edge[kept[first]], GRAPH_LAUNCH)
+    cap_gaps(changes, launched, GRAPH_GAP)
     return True
 
 
@@ -176,17 +183,20 @@ COMPILED_REGION = 100_000
 """ns of guards and wrappers for each thread that runs compiled code, as measured in one recording with torch 2.11."""
 
 
-def compile_step(changes: RankChanges) -> bool:
+def compile_step(changes: RankChanges, rows: I64 | None = None) -> bool:
     """Merge neighbouring small kernels, and leave of the dispatch what compiled code pays for each launch.
 
     A group of kernels that can be merged takes as long as its longest. A reduction that is split stays alone, in two
     kernels. The op that launches another kernel is called as before, by generated Python instead of that of the
-    modules. The optimizer is left as it is.
+    modules. The optimizer is left as it is. `rows`: only what these events of the rank call and launch.
     """
     rank = changes.rank
     optimizer_pieces, optimizer_work = select_optimizer(rank)
     inside = find_launch_region(rank) & ~optimizer_pieces & np.isin(rank.pieces.kind, OFF_CPU)
     model_work = rank.is_own & ~optimizer_work & rank.window.work.is_launched
+    if rows is not None:
+        pieces, launched = select_inside(rank, rows)
+        inside, model_work = inside & pieces, model_work & launched
     if not inside.any() or not model_work.any():
         return False
     fusible = model_work & select_fusible(rank)
@@ -290,13 +300,6 @@ def _keep_launches(changes: RankChanges, inside: Bool, extern: Bool, head: Bool,
         np.add.at(changes.added, pieces.edge[merged[first]], round(takes * unit))
 
 
-_MERGED = {
-    ScenarioKind.LAUNCH: launch_as_graph,
-    ScenarioKind.COMPILE: compile_step,
-    ScenarioKind.OPTIMIZER: fuse_optimizer,
-}
-
-
 def apply_scenarios(model: StepModel, scenarios: Sequence[Scenario]) -> tuple[list[RankChanges], I64, int | None]:
     """Apply scenarios: what they change, the delays int64[e], and the index of a rank that no other waits for.
 
@@ -325,10 +328,17 @@ def apply_scenarios(model: StepModel, scenarios: Sequence[Scenario]) -> tuple[li
 def _change_rank(changes: RankChanges, scenario: Scenario) -> bool:
     """Apply one scenario to one rank; return whether it changes anything there."""
     rank, kind, factor = changes.rank, scenario.kind, scenario.factor
-    if kind in _MERGED:
-        return _MERGED[kind](changes)
+    rows = _find_own_rows(rank, scenario.rows) if scenario.rows else None
+    if rows is not None and not len(rows):
+        return False
+    if kind is ScenarioKind.OPTIMIZER:
+        return fuse_optimizer(changes)
+    if kind is ScenarioKind.LAUNCH:
+        return launch_as_graph(changes, rows)
+    if kind is ScenarioKind.COMPILE:
+        return compile_step(changes, rows)
     if kind is ScenarioKind.SYNC:
-        return _drop_blocking(changes)
+        return _drop_blocking(changes, rows)
     if kind is ScenarioKind.COLLECTIVES and scenario.subject == OVERLAPPED:
         return _overlap_collectives(changes)
     pieces, work = _select(rank, scenario)
@@ -360,11 +370,16 @@ def _select(rank: RankModel, scenario: Scenario) -> tuple[Bool, Bool]:
     elif kind is ScenarioKind.OP:
         pieces, work = select_inside(rank, _find_rows(rank, subject))
     elif kind is ScenarioKind.EVENT:
-        rows = np.array(scenario.rows or (int(subject),), np.int64) - rank.first_row
-        rows = rows[(rows >= 0) & (rows < len(rank.trace))]
+        rows = _find_own_rows(rank, scenario.rows or (int(subject),))
         pieces, work = select_inside(rank, rows)
         work |= np.isin(rank.window.work.event, rows)
     return pieces, work
+
+
+def _find_own_rows(rank: RankModel, rows: Sequence[int]) -> I64:
+    """Find which rows of the merged trace are events of this rank, as rows of its own trace: int64[k]."""
+    own: I64 = np.array(rows, np.int64) - rank.first_row
+    return own[(own >= 0) & (own < len(rank.trace))]
 
 
 def _find_rows(rank: RankModel, name: str) -> I64:
@@ -384,14 +399,31 @@ def _select_named_work(rank: RankModel, text: str) -> Bool:
     return np.array(wanted, np.bool_)[index] if names else np.zeros(0, np.bool_)
 
 
-def _drop_blocking(changes: RankChanges) -> bool:
-    """Let no call wait for the GPU."""
-    graph = changes.rank.graph
+def _drop_blocking(changes: RankChanges, rows: I64 | None = None) -> bool:
+    """Let no call wait for the GPU, or none inside these events of the rank; a copy that blocks is a launch then."""
+    rank, graph = changes.rank, changes.rank.graph
     gone = np.isin(graph.edge_kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER))
+    waits: Bool = rank.pieces.kind == SegmentKind.BLOCKING
+    if rows is not None:
+        inside, _ = select_inside(rank, rows)
+        waits = inside & np.isin(rank.pieces.kind, (SegmentKind.BLOCKING, SegmentKind.LAUNCH, SegmentKind.RUNTIME))
+        gone &= _is_inside(rank, graph.event, rows)
     changes.gone |= gone
-    waits = changes.rank.pieces.kind == SegmentKind.BLOCKING
     changes.scale(waits, np.zeros(0, np.bool_), 0.0)
     return bool(gone.any() or waits.any())
+
+
+def _is_inside(rank: RankModel, events: I32, rows: I64) -> Bool:
+    """Select the events, int32[k] or -1, that are or begin inside other events of their thread: bool[k]."""
+    trace, found = rank.trace, np.zeros(len(events), np.bool_)
+    known = np.flatnonzero(events >= 0)
+    lanes, times = trace.lane[events[known]], trace.start[events[known]]
+    for lane in np.unique(trace.lane[rows]).tolist():
+        own = rows[trace.lane[rows] == lane]
+        inside = union(trace.start[own], trace.start[own] + np.maximum(trace.duration[own], 1))
+        index = np.searchsorted(inside.starts, times, side="right") - 1
+        found[known] |= (lanes == lane) & (index >= 0) & (times < inside.ends[np.maximum(index, 0)])
+    return found
 
 
 def _overlap_collectives(changes: RankChanges) -> bool:

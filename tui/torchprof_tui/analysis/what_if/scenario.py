@@ -52,7 +52,8 @@ OVERLAPPED = "overlapped"
 class Scenario:
     """One change. `subject`: the class, op, name, row, rank or pattern; `factor`: of its time, 1 for no change.
 
-    `rows`: of EVENT, instead of a subject, where several events are meant.
+    `rows`: of EVENT, instead of a subject, where several events are meant; of the others, the events to which the
+    change is restricted, with what they call and launch.
     """
 
     text: str

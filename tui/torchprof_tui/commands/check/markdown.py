@@ -28,8 +28,8 @@ from torchprof_tui.commands.common.time_tree import format_device_count
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.cost_label import describe_cost, list_reasons
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.own_time_label import describe_own_time
 
 CAUSE_COUNT = 3
 """Causes that a report lists; the rest is one row."""
@@ -145,25 +145,24 @@ def _problem_lines(report: CheckReport) -> Iterator[str]:
     yield f"## Problems ({len(report.problems)})"
     yield ""
     if not report.problems:
-        yield "None that takes half a percent of the time or more."
+        yield "None that costs two percent of the time or more."
+        yield ""
+    if report.problems:
+        yield f"Shares of {report.base.describe()}."
         yield ""
     if report.problems and report.wins.problem:
-        yield f"Ranked by time at stake: {escape_markdown(report.wins.problem)}."
+        yield f"What fixes save is not known: {escape_markdown(report.wins.problem)}."
         yield ""
     for number, found in enumerate(report.problems, 1):
         yield from _problem_item(number, found, report)
 
 
 def _problem_item(number: int, found: Finding, report: CheckReport) -> Iterator[str]:
-    stake = f"{format_duration(found.answer.at_stake)}, {format_share(found.share)} of {report.share_base}"
-    if found.won is not None:
-        stake = f"a fix saves {format_share(found.won)} of {report.wins.base}; at stake: {stake}"
-    if own := describe_own_time(found, report.divided_tree):
-        stake += f" ({escape_markdown(own)})"
     title = f"{escape_markdown(found.pattern.title)} (`{found.id}`)"
-    yield f"{number}. **{title}: {stake}.** {escape_markdown(found.answer.seen)}"
+    yield f"{number}. **{title}: {describe_cost(found, report.base)}.** {escape_markdown(found.answer.seen)}"
     yield ""
-    yield f"   {escape_markdown(found.pattern.meaning)} → {escape_markdown(found.remedy.action)}"
+    for word, text in list_reasons(found):
+        yield f"   - {word}: {escape_markdown(text)}"
     yield ""
     if location := describe_code_line(found):
         yield f"   {_label_line(found)}: {escape_markdown(location)}"

@@ -23,8 +23,7 @@ from torchprof_tui.commands.common.tables import create_console
 from torchprof_tui.commands.common.time_tree import format_device_count, format_time_tree
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.own_time_label import describe_own_time
+from torchprof_tui.ui.common.cost_label import describe_cost, list_reasons
 
 _INDENT = 2
 _ID_CELLS = 24
@@ -41,19 +40,20 @@ def print_report(report: CheckReport, only_problems: bool = False, with_notes: b
     if not only_problems and report.tree is not None:
         console.print()
         length = format_duration(report.scope.length)
-        console.print(Text(f"time of {report.share_base}: {length}{format_device_count(report.tree)}", style="bold"))
+        scope = "the trace" if report.scope.is_whole_trace else "the range"
+        console.print(Text(f"time of {scope}: {length}{format_device_count(report.tree)}", style="bold"))
         for line in format_time_tree(report.tree):
             console.print(_indent(Text(line)))
     if not only_problems:
         _print_gaps(console, report)
     console.print()
     if report.problems:
-        console.print(Text("problems", style="bold"))
+        console.print(Text(f"problems (shares of {report.base.describe()})", style="bold"))
         for found in report.problems:
             for part in _problem_lines(found, report):
                 console.print(part)
         if report.wins.problem:
-            console.print(Text(f"ranked by time at stake: {report.wins.problem}", style="dim"))
+            console.print(Text(f"what fixes save is not known: {report.wins.problem}", style="dim"))
     else:
         console.print(Text("no problems", style="bold"))
     if only_problems:
@@ -72,7 +72,7 @@ def _print_lines(console: Console, heading: str, findings: list[Finding], report
         console.print()
         console.print(Text(heading, style="bold"))
     for found in findings:
-        console.print(_note_line(found, report.share_base))
+        console.print(_note_line(found, report))
 
 
 def _print_verdicts(console: Console, report: CheckReport) -> None:
@@ -109,22 +109,11 @@ def _print_undecidable(console: Console, report: CheckReport) -> None:
 
 
 def _problem_lines(found: Finding, report: CheckReport) -> list[RenderableType]:
-    """Format one problem: what a fix saves, its time, what was seen, what it means and what to do."""
+    """Format one problem: its cost, what was seen, why it costs time, and what to do."""
     line = Text("● ", style="bold red")
-    if found.won is None:
-        line.append(f"{found.id:<{_ID_CELLS}}{_format_stake(found, report.share_base)}", style="bold")
-    else:
-        line.append(
-            f"{found.id:<{_ID_CELLS}} a fix saves {format_share(found.won)} of {report.wins.base}", style="bold"
-        )
-        line.append(f"; at stake:{_format_stake(found, report.share_base)}", style="not bold default")
-    if own := describe_own_time(found, report.divided_tree):
-        line.append(f" ({clean(own)})", style="not bold default")
-    line.append(f"  {clean(found.answer.seen)}", style="not bold default")
-    parts: list[RenderableType] = [
-        line,
-        _indent(Text(f"{clean(found.pattern.meaning)} → {clean(found.remedy.action)}", style="dim")),
-    ]
+    line.append(f"{found.id:<{_ID_CELLS}} {describe_cost(found, report.base)}", style="bold")
+    parts: list[RenderableType] = [line, _indent(Text(clean(found.answer.seen)))]
+    parts += [_indent(Text(clean(f"{word}: {text}"), style="dim")) for word, text in list_reasons(found)]
     details = [text for text in (_format_line(found), found.remedy.code) if text]
     parts += [_indent(Text("\n".join(map(clean, text.split("\n"))), style="green")) for text in details]
     return parts
@@ -136,18 +125,14 @@ def _format_line(answer: Verdict | Finding) -> str:
     return f"event: {text}" if text and not find_code_location(answer) else text
 
 
-def _note_line(found: Finding, share_base: str) -> Text:
-    """Format a note; a problem that costs next to nothing is one, with its time."""
+def _note_line(found: Finding, report: CheckReport) -> Text:
+    """Format a note; a problem that costs next to nothing is one, with its cost."""
     is_artefact = found.pattern.severity is Severity.ARTEFACT
     line = Text("· " if is_artefact else "○ ", style="dim" if is_artefact else "cyan")
-    line.append(f"{found.id:<{_ID_CELLS}}{_format_stake(found, share_base)}", style="bold")
+    cost = describe_cost(found, report.base)
+    line.append(f"{found.id:<{_ID_CELLS}}{f' {cost}' if cost else ''}", style="bold")
     line.append(f"  {clean(found.answer.seen)}", style="not bold default")
     return line
-
-
-def _format_stake(found: Finding, share_base: str) -> str:
-    stake = found.answer.at_stake
-    return f" {format_duration(stake)}, {format_share(found.share)} of {share_base}" if stake else ""
 
 
 def _indent(text: Text) -> Padding:

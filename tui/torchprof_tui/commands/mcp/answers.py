@@ -72,7 +72,7 @@ _FINDING_KEYS = (
     "at_stake_us",
     "share",
     "won_share",
-    "own_us",
+    "leading",
     "action",
     "line",
     "evidence_count",

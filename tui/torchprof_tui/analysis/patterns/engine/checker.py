@@ -59,7 +59,6 @@ from torchprof_tui.analysis.patterns.rules import (
     torch_compile,
     warmup,
 )
-from torchprof_tui.analysis.patterns.verdict.tree_model import GENERAL_PATTERN_IDS
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
@@ -173,18 +172,14 @@ def _sort_by_time(trace: Trace, rows: I64) -> I64:
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
-_SUMMARY_IDS = GENERAL_PATTERN_IDS | {"call-count"}
-"""Patterns that add up what others explain: the calls of all ops, the gaps of the whole scope."""
-
-
-def severity_sort_key(finding: Finding) -> tuple[int, int, int, float, bool, int]:
-    """Return the sort key of a finding: state, severity, how much it explains, what its fix saves, the time at stake.
-
-    Of the patterns that cost enough time, those with one cause, or a known win, come before the summaries of a whole
-    scope, and with the same win as well. Where the win of a fix is not known, the share of time at stake stands for it.
-    """
+def severity_sort_key(finding: Finding) -> tuple[int, int, bool, bool, float, int]:
+    """Return the sort key of a finding: state, severity, the one that the verdict is about, then what each costs."""
     weight = _SEVERITY_ORDER.index(finding.pattern.severity) if finding.has_fired else 0
-    is_summary = finding.id in _SUMMARY_IDS
-    tier = 2 if not finding.is_significant else 1 if is_summary and finding.won is None else 0
-    worth = finding.share if finding.won is None else finding.won
-    return _STATE_ORDER.index(finding.state), weight, tier, -worth, is_summary, -finding.answer.at_stake
+    return (
+        _STATE_ORDER.index(finding.state),
+        weight,
+        not finding.is_significant,
+        not finding.is_leading,
+        -finding.share,
+        -finding.answer.at_stake,
+    )

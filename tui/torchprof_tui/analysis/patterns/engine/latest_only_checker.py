@@ -14,6 +14,7 @@ from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import build_rank_checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
+from torchprof_tui.analysis.patterns.verdict.costs import CostBase, find_base, price_findings
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
 from torchprof_tui.analysis.patterns.verdict.wins import predict_wins, rank_by_wins
 from torchprof_tui.trace.model.trace import Trace
@@ -24,11 +25,12 @@ FIRST_VERDICT_NOTE = "checking the patterns …"
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """All findings in a scope, worst first, and its verdict."""
+    """All findings in a scope, worst first, and its verdict; `base`: what costs are shares of."""
 
     scope: Scope
     findings: Sequence[Finding]
     verdict: Verdict
+    base: CostBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ class LatestOnlyChecker:
             if self._ranked_result is None:
                 assert self._default_result is not None
                 result = self._default_result
-                wins = predict_wins(self._trace, result.findings)
+                wins = predict_wins(self._trace, result.findings, result.base)
                 self._ranked_result = replace(result, findings=rank_by_wins(result.findings, wins))
             return self._ranked_result
 
@@ -127,4 +129,5 @@ class LatestOnlyChecker:
         findings = check_view(view)
         view.raise_if_cancelled()
         verdict = decide_verdict(view, findings)
-        return CheckResult(scope, [finding.with_event_offset(self._offset) for finding in findings], verdict)
+        priced = price_findings(view, findings, verdict)
+        return CheckResult(scope, [each.with_event_offset(self._offset) for each in priced], verdict, find_base(view))

@@ -10,12 +10,13 @@ import numpy as np
 
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, compute_arrivals
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, whole_trace_scope
-from torchprof_tui.analysis.patterns.engine.checker import Checker, severity_sort_key
+from torchprof_tui.analysis.patterns.engine.checker import Checker, check_view, severity_sort_key
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap, list_largest_gaps_of_ranks
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State, merge_places
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
+from torchprof_tui.analysis.patterns.verdict.costs import CostBase, find_base, price_findings
 from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED
-from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 
@@ -45,22 +46,26 @@ class MultiRankChecker:
     def check(self, scope: Scope, ids: Iterable[str] | None = None) -> tuple[list[Finding], list[Verdict]]:
         """Check a scope on all ranks: (findings, worst first; one verdict per rank).
 
-        The text of each finding is that of the rank with most at stake.
+        The text of each finding is that of the rank where it costs most.
         """
         pattern_ids = None if ids is None else list(ids)
-        findings_by_rank = [checker.check(scope, pattern_ids) for checker in self._checkers]
-        verdicts = [
-            checker.decide_verdict(scope, findings)
-            for checker, findings in zip(self._checkers, findings_by_rank, strict=True)
-        ]
+        findings_by_rank, verdicts = [], []
+        for checker in self._checkers:
+            view = checker.view(scope)
+            findings = check_view(view, pattern_ids)
+            verdicts.append(decide_verdict(view, findings))
+            findings_by_rank.append(price_findings(view, findings, verdicts[-1], with_cause=ids is None))
         verdicts = [_explain_late_rank(verdict, index, verdicts) for index, verdict in enumerate(verdicts)]
         by_id: dict[str, list[tuple[Rank, Finding]]] = {}
         for rank, findings in zip(self.ranks, findings_by_rank, strict=True):
             for finding in findings:
                 by_id.setdefault(finding.id, []).append((rank, finding.with_event_offset(rank.first)))
-        return sorted(
-            (merge_findings(rank_findings) for rank_findings in by_id.values()), key=severity_sort_key
-        ), verdicts
+        merged = [merge_findings(rank_findings) for rank_findings in by_id.values()]
+        return sorted(keep_one_leading(merged), key=severity_sort_key), verdicts
+
+    def find_base(self, scope: Scope) -> CostBase:
+        """Find what the costs of a scope are shares of: on the rank that takes longest."""
+        return max((find_base(checker.view(scope)) for checker in self._checkers), key=lambda base: base.time)
 
     def list_largest_gaps(self, scope: Scope, count: int) -> list[LargestGap]:
         """List the longest idle gaps of all ranks, each with the line of its rank, longest first."""
@@ -81,14 +86,14 @@ def _explain_late_rank(verdict: Verdict, rank_index: int, verdicts: Sequence[Ver
 def merge_findings(rank_findings: Sequence[tuple[Rank, Finding]]) -> Finding:
     """Merge one pattern's findings on several ranks into one.
 
-    It fired if it fired on any rank, and is absent if it is absent on all ranks that can decide it. The time at stake
-    is the largest of any rank, because the ranks run at the same time; the evidence is that of all ranks.
+    It fired if it fired on any rank, and is absent if it is absent on all ranks that can decide it. The cost is the
+    largest of any rank, because the ranks run at the same time; the evidence is that of all ranks.
     """
     fired = [(rank, finding) for rank, finding in rank_findings if finding.has_fired]
     if not fired:
         absent = [finding for _, finding in rank_findings if finding.state is State.ABSENT]
         return absent[0] if absent else rank_findings[0][1]
-    rank, worst = max(fired, key=lambda item: item[1].answer.at_stake)
+    rank, worst = max(fired, key=lambda item: (item[1].share, item[1].answer.at_stake))
     if worst.pattern.applies_to_all_ranks:
         prefix = ""
     elif len({finding.answer.seen for _, finding in fired}) == 1 and len(fired) == len(rank_findings):
@@ -100,7 +105,15 @@ def merge_findings(rank_findings: Sequence[tuple[Rank, Finding]]) -> Finding:
     events = np.concatenate([finding.answer.events for _, finding in fired])
     places = [finding.answer.places for _, finding in fired if finding.answer.places is not None]
     merged = merge_places(places) if places else None
+    is_leading = any(finding.is_leading for _, finding in fired)
+    worst = replace(worst, is_leading=is_leading)
     return replace(worst, answer=replace(worst.answer, seen=prefix + worst.answer.seen, events=events, places=merged))
+
+
+def keep_one_leading(findings: Sequence[Finding]) -> list[Finding]:
+    """Let only one finding be what a verdict is about: of those that ranks' verdicts name, the one that costs most."""
+    leading = max((each for each in findings if each.is_leading), key=lambda each: each.share, default=None)
+    return [replace(each, is_leading=each is leading) for each in findings]
 
 
 def _format_other_ranks(rank: Rank, fired: Sequence[Rank], rank_count: int) -> str:

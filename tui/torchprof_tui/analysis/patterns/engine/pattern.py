@@ -185,10 +185,11 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A pattern's answer in a scope; `share` is the time at stake over the scope's length, 0..1.
+    """A pattern's answer in a scope; `share` is what it costs of the scope, 0..1.
 
-    `line`: where in the user's code a problem comes from, if it is known. `won`: what its fix saves, as a share of a
-    step, 0..1; None where that was not predicted.
+    Until costs are measured that is the time at stake over the scope's length. `cost`: ns, None until then. `line`:
+    where in the user's code a problem comes from, if it is known. `won`: what its fix saves at most, as a share of the
+    same time; None where that was not predicted. `is_leading`: whether the verdict is about it.
     """
 
     pattern: Pattern
@@ -196,6 +197,8 @@ class Finding:
     share: float
     line: SourceLine | None = None
     won: float | None = None
+    cost: int | None = None
+    is_leading: bool = False
 
     @property
     def id(self) -> str:
@@ -213,6 +216,10 @@ class Finding:
     def remedy(self) -> Remedy:
         """What to do: chosen for this trace, else the pattern's own."""
         return self.answer.remedy or Remedy(self.pattern.action, self.pattern.code)
+
+    def with_cost(self, cost: int, base: int) -> Finding:
+        """Return the finding with what it costs of a time of `base` ns."""
+        return replace(self, cost=cost, share=min(cost / base, 1.0) if base else 0.0)
 
     def with_event_offset(self, offset: int) -> Finding:
         """Return the finding with `offset` added to its events: from one rank's numbers to the merged trace's."""
@@ -239,5 +246,10 @@ class Finding:
 
     @property
     def is_significant(self) -> bool:
-        """Whether this is a problem that costs enough time to be listed as one; `--fail-on fired` counts every one."""
-        return self.is_problem and self.share >= limits.SIGNIFICANT_SHARE.value
+        """Whether this is a problem that costs enough time to be listed as one; `--fail-on fired` counts every one.
+
+        One whose fix saves less is none, unless the verdict is about it.
+        """
+        smallest = limits.LISTED_SHARE.value
+        saves = self.won is None or self.won >= smallest or self.is_leading
+        return self.is_problem and self.share >= smallest and saves

@@ -38,7 +38,11 @@ def _threshold(name: str, value: float, unit: str, reason: str) -> Threshold:
     return Threshold(name, value, unit, reason)
 
 
-SIGNIFICANT_SHARE = _threshold("red from a share of", 0.005, "share", "a smaller gain cannot be measured reliably")
+SIGNIFICANT_SHARE = _threshold("shown from a share of", 0.005, "share", "less is within the noise of a measurement")
+LISTED_SHARE = _threshold("a problem from a share of", 0.02, "share", "two runs of one program differ by as much")
+STEPS_DIFFER = _threshold(
+    "a step over the median one", 0.25, "share", "then no single step stands for the recording, and all are added up"
+)
 GPU_BUSY_LOW = _threshold("GPU busy below", 0.30, "share", "the GPU is mostly idle, so faster kernels save little")
 GPU_BUSY_MOSTLY = _threshold("GPU busy for most of the time", 0.70, "share", "its own work is the larger part to save")
 GPU_BUSY_HIGH = _threshold("GPU busy above", 0.85, "share", "removing all remaining gaps would save less than a fifth")

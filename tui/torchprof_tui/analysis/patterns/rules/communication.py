@@ -19,7 +19,7 @@ from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU
 from torchprof_tui.analysis.throughput.class_summary import OTHER
-from torchprof_tui.analysis.time.intervals import union
+from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.communication_kernels import Operation
 from torchprof_tui.trace.model.event_kind import Kind
@@ -131,14 +131,19 @@ def describe_unbucketed_reduces(view: ScopeView, card: CommunicationCard) -> str
 
 
 def measure_reduce_section(view: ScopeView) -> int:
-    """Measure when all-reduces ran one after the other and nothing was computed, the gaps between them included.
+    """Measure the sections of all-reduces: ns of the window, summed over devices."""
+    return sum(section.total for section in view.compute_once(find_reduce_sections).values())
 
-    ns of the window, summed over devices. A gap counts where no gradient was added to between the launches of the two.
+
+def find_reduce_sections(view: ScopeView) -> dict[int, Intervals]:
+    """Find when all-reduces ran one after the other and nothing was computed, the gaps between them included.
+
+    By device, inside the window. A gap counts where no gradient was added to between the launches of the two.
     """
     work, trace = view.work, view.trace
     is_linked = (work.kind == Kind.COLLECTIVE) & (work.launch >= 0)
     added = np.sort(view.tables.match_names(GRADIENT_REGEX, Kind.OP).start)
-    time = 0
+    sections = {}
     for device in view.tables.devices:
         reduces = work.select(is_linked & (work.device == device))
         start, end = reduces.events.start, reduces.events.end
@@ -146,8 +151,8 @@ def measure_reduce_section(view: ScopeView) -> int:
         follows = np.concatenate([before[1:] == before[:-1], [False]])[: len(end)]
         next_start = np.append(start[1:], end[-1:])
         section = union(start, np.where(follows, np.maximum(next_start, end), end)).clip(*view.window)
-        time += (section - view.tables.compute_intervals[device]).total
-    return time
+        sections[device] = section - view.tables.compute_intervals[device]
+    return sections
 
 
 def _format_bytes(size: float) -> str:

@@ -41,7 +41,7 @@ from torchprof_tui.analysis.patterns.rules.sync_waits import (
     measure_idle,
     measure_idle_after,
 )
-from torchprof_tui.analysis.time.intervals import union
+from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, is_in, number_distinct, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -127,6 +127,7 @@ def pageable_copy(view: ScopeView) -> Answer:
             return cannot_tell_answer("the copies in this trace do not record whether memory is pinned")
         return absent_answer()
     copy_time = view.covered_time(copies)
+    blocking = _find_blocking_time(view, copies)
     bandwidth = _compute_bandwidth(transfer_sizes(view.trace, copies.row), copies)
     pinned = tables.filter_by_name(all_copies, lambda name: _matches(PINNED_COPY_REGEX, name))
     pinned_size = transfer_sizes(view.trace, pinned.row)
@@ -137,9 +138,21 @@ def pageable_copy(view: ScopeView) -> Answer:
         f"{format_count(len(copies), 'pageable copy', 'pageable copies')}{view.format_per_step(len(copies))}: "
         f"{format_duration(copy_time)}{bandwidth_text}",
         np.sort(copies.row),
-        copy_time,
+        (view.clip(union(copies.start, copies.end)) | blocking).total,
         remedy_choice.choose_copy_remedy(view, copies),
+        spans=blocking,
     )
+
+
+def _find_blocking_time(view: ScopeView, copies: EventTable) -> Intervals:
+    """Find when a thread is in the calls of these copies, and in the waits of the same op that follow."""
+    launch = view.trace.links.launch_of[copies.row]
+    calls = sorted_unique(launch[launch >= 0]).astype(np.int64)
+    syncs = view.gap_finder.sync_calls
+    ops = view.trace.parent[calls]
+    own = syncs.select(is_in(view.trace.parent[syncs.row], ops[ops >= 0]))
+    events = view.tables.event_table(calls)
+    return view.clip(union(np.concatenate([events.start, own.start]), np.concatenate([events.end, own.end])))
 
 
 def _matches(pattern: str, name: str) -> bool:
@@ -225,7 +238,6 @@ def _answer_without_gpu(view: ScopeView) -> Answer:
     "profiler and of queued work. Their number, the share of steps with such gaps, and their share of the "
     "time must reach the limits.",
     thresholds=(thresholds.IDLE_MIN, thresholds.IDLE_SHARE, thresholds.IDLE_MIN_GAPS, thresholds.IDLE_STEPS_SHARE),
-    severity=Severity.PROBLEM,
     fires_on_absence=True,
 )
 def idle_gap(view: ScopeView) -> Answer:

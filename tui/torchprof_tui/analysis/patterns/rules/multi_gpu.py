@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
@@ -35,6 +37,7 @@ from torchprof_tui.analysis.patterns.rules.communication import (
     build_card_of_view,
     describe_missing_collectives,
     describe_unbucketed_reduces,
+    find_reduce_sections,
     find_slow_rate,
 )
 from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
@@ -214,12 +217,14 @@ def exposed_comm(view: ScopeView) -> Answer:
         tables.devices
     )
     reduces = describe_unbucketed_reduces(view, build_card_of_view(view))
+    sections = list(view.compute_once(find_reduce_sections).values()) if reduces else []
     return fired_answer(
         f"{format_duration(exposed_time)} of {format_duration(total_time)} in collectives is exposed: "
         f"{format_percent(share)} of {view.window_label}{_format_waiting(view)}" + (f"; {reduces}" if reduces else ""),
         np.sort(collectives.row[exposed_per_collective > 0]),
-        exposed_time,
+        max(exposed_time, sum(section.total for section in sections) // len(tables.devices)),
         _choose_remedy(view, collectives.row, exposed_per_collective),
+        spans=reduce(or_, sections) if sections else None,
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
@@ -105,7 +107,13 @@ def overhead_bound(view: ScopeView) -> Answer:
     if not len(evidence):
         return cannot_tell_answer(NOTHING_HERE)
     at_stake = int(shares.overhead * view.device_time) // len(view.tables.devices)
-    return fired_answer(summary, evidence, at_stake, choose_cpu_remedy(view))
+    idle = (
+        view.gap_finder.find_cause_intervals(cause, device)
+        for cause in shares.OVERHEAD_CAUSES
+        for device in view.tables.devices
+    )
+    spans = reduce(or_, idle, NO_INTERVALS)
+    return fired_answer(summary, evidence, at_stake, choose_cpu_remedy(view), view.clip(spans))
 
 
 @register_pattern(

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, default_scope
-from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
+from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker, check_view
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
-from torchprof_tui.analysis.patterns.verdict.own_time import OwnTime, find_own_times
+from torchprof_tui.analysis.patterns.verdict.costs import CostBase, find_base, price_findings
 from torchprof_tui.analysis.patterns.verdict.tree_lines import merge_trees
 from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
-from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
 from torchprof_tui.analysis.patterns.verdict.wins import Wins, find_remedy, predict_wins, rank_by_wins
 from torchprof_tui.analysis.what_if.scenario import Scenario, ScenarioError, ScenarioKind
 from torchprof_tui.trace.model.trace import Trace
@@ -27,13 +27,14 @@ LISTED_GAPS = 10
 class CheckReport:
     """A checked scope: `findings`, worst first, one verdict per rank (one without ranks), the largest `gaps`.
 
-    `wins`: what fixes save, which ranks the problems.
+    `base`: what costs are shares of; `wins`: what fixes save.
     """
 
     trace: Trace
     scope: Scope
     findings: list[Finding]
     verdicts: list[Verdict]
+    base: CostBase
     gaps: Sequence[LargestGap] = ()
     wins: Wins = field(default_factory=Wins)
 
@@ -57,11 +58,6 @@ class CheckReport:
         return [found for found in self.findings if found.state is State.CANNOT_TELL and not found.is_note]
 
     @property
-    def share_base(self) -> str:
-        """The time that shares refer to."""
-        return "the trace" if self.scope.is_whole_trace else "the range"
-
-    @property
     def serving_range(self) -> tuple[int, int] | None:
         """The range whose serving steps belong to the scope; None for all."""
         return None if self.scope.is_whole_trace else (self.scope.t0, self.scope.t1)
@@ -70,17 +66,6 @@ class CheckReport:
     def tree(self) -> TimeTree | None:
         """The time of the scope by cause, over all ranks; None where it is unknown."""
         return merge_trees([verdict.tree for verdict in self.verdicts if verdict.tree is not None])
-
-    @cached_property
-    def divided_tree(self) -> TimeTree | None:
-        """The part of `tree` that is divided by pattern as well: that of scopes with GPU work."""
-        return merge_trees(verdict.divided_tree for verdict in self.verdicts)
-
-    @cached_property
-    def own_times(self) -> dict[str, OwnTime]:
-        """The time that each fired pattern alone explains, by id; those without any are left out."""
-        fired = [finding.id for finding in self.findings if finding.has_fired]
-        return {} if self.divided_tree is None else find_own_times(self.divided_tree, fired)
 
     @cached_property
     def ranks_by_verdict(self) -> list[tuple[Verdict, list[int]]]:
@@ -103,19 +88,22 @@ class CheckReport:
 def check_trace(trace: Trace, scope: Scope, *, with_wins: bool = True) -> CheckReport:
     """Check the scope: findings, worst first, a verdict per rank, and the largest gaps.
 
-    Problems of a whole trace are ranked by what their fixes save, where that can be predicted and is asked for.
+    Of problems of a whole trace it says what their fixes save, where that can be predicted and is asked for.
     """
     if trace.merged_ranks is not None:
         ranks = MultiRankChecker(trace)
         findings, verdicts = ranks.check(scope)
+        base = ranks.find_base(scope)
         gaps = ranks.list_largest_gaps(scope, LISTED_GAPS)
     else:
         checker = Checker(trace)
-        findings = checker.check(scope)
-        verdicts = [checker.decide_verdict(scope, findings)]
+        view = checker.view(scope)
+        unpriced = check_view(view)
+        verdicts = [decide_verdict(view, unpriced)]
+        findings, base = price_findings(view, unpriced, verdicts[0]), find_base(view)
         gaps = checker.list_largest_gaps(scope, LISTED_GAPS)
-    wins = predict_wins(trace, findings) if scope.is_whole_trace and with_wins else Wins()
-    return CheckReport(trace, scope, rank_by_wins(findings, wins), verdicts, gaps, wins)
+    wins = predict_wins(trace, findings, base) if scope.is_whole_trace and with_wins else Wins()
+    return CheckReport(trace, scope, rank_by_wins(findings, wins), verdicts, base, gaps, wins)
 
 
 class RemedyFinder:
@@ -142,7 +130,7 @@ class RemedyFinder:
         finding = self._findings.get(name)
         if finding is None or not finding.has_fired:
             raise ScenarioError(f"{scenario.text!r}: `check` did not find it in this trace")
-        remedy = find_remedy(finding)
+        remedy = find_remedy(self._trace, finding)
         if remedy is None:
             raise ScenarioError(f"{scenario.text!r}: no scenario describes its remedy; change kernels or ops yourself")
         return remedy

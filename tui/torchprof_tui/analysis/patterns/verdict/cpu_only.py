@@ -81,7 +81,7 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
     slow = next((found for found in findings if found.id == CPU_CONTENTION_ID and found.has_fired), None)
     if slow is not None and worst.id == OPS:
         what = f"ops wait for CPU cores for {format_percent(slow.answer.at_stake / measured)} of the CPU's time"
-        return Diagnosis(OPS, share, what, slow.remedy.action, "", slow.answer.events)
+        return Diagnosis(OPS, share, what, slow.remedy.action, "", slow.answer.events, pattern=slow.id)
     if worst.id == INPUT:
         remedy = (
             "its workers are too slow: use more workers (up to the number of cores), a larger prefetch_factor, or "
@@ -110,11 +110,11 @@ def _diagnose_ops(view: ScopeView, ops_part: TimePart, measured: int, findings: 
     loop = next((found for found in findings if found.id == OP_LOOP_ID and found.has_fired), None)
     if loop is not None and loop.answer.at_stake >= thresholds.EXPLAINED_SHARE_OF_WAIT.value * ops_part.time:
         what = f"ops take {percent} of the CPU's time; {loop.answer.seen}"
-        return Diagnosis(OPS, share, what, loop.remedy.action, "", loop.answer.events)
+        return Diagnosis(OPS, share, what, loop.remedy.action, "", loop.answer.events, pattern=loop.id)
     calls = next((found for found in findings if found.id == "call-count" and found.has_fired), None)
     if calls is not None and np.isin(calls.answer.events, events).any():
         what = f"ops take {percent} of the CPU's time; {calls.answer.seen}"
-        return Diagnosis(OPS, share, what, calls.remedy.action, "", events)
+        return Diagnosis(OPS, share, what, calls.remedy.action, "", events, pattern=calls.id)
     return Diagnosis(OPS, share, what, choose_op_remedy(op.id, uses_gpu=len(view.tables.calls) > 0), "", events)
 
 

@@ -17,8 +17,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy, Seve
 from torchprof_tui.analysis.patterns.engine.practices import Practices
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
-from torchprof_tui.analysis.patterns.verdict.own_time import find_own_times
-from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, UNSPECIFIC_PATTERN_IDS, TimeTree
+from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, EXPOSED, UNSPECIFIC_PATTERN_IDS, TimeTree
 from torchprof_tui.trace.core.arrays import I64, find_largest
 
 
@@ -90,7 +89,8 @@ class Diagnosis:
     `cause`: the part of the time tree. `share`: of the device time, 0..1. `what`: what costs the time, with its share.
     `remedy`: "" where nothing is to be done. `events`: the rows that prove it, for the line of code. `pause`: the line
     is the one that the CPU was in during it, not that of the next launch.
-    `late_rank`: the index of the rank that is waited for, if only its own verdict can say why.
+    `late_rank`: the index of the rank that is waited for, if only its own verdict can say why. `pattern`: the id of the
+    fired pattern that it is about, "" for none. `explained`: the part of `share` that other patterns explain.
     """
 
     cause: str
@@ -102,6 +102,13 @@ class Diagnosis:
     pause: HostPause | None = None
     is_recording_fault: bool = False
     late_rank: int | None = None
+    pattern: str = ""
+    explained: float = 0.0
+
+    @property
+    def own_share(self) -> float:
+        """The share without what patterns explain of it that it does not name."""
+        return self.share - self.explained
 
     @property
     def sentence(self) -> str:
@@ -141,7 +148,7 @@ class Evidence:
     def explained_time(self, *part_ids: str) -> dict[str, int]:
         """Sum by specific pattern what it explains of these parts of the tree, of all parts if none is named.
 
-        ns over all devices.
+        ns over all devices, at most the pattern's time at stake: its evidence may take longer than a change can save.
         """
         time: dict[str, int] = {}
         for part in self.tree.parts:
@@ -152,7 +159,8 @@ class Evidence:
             for pattern in inside if part.id == COMPUTE else part.parts:
                 if pattern.id not in UNSPECIFIC_PATTERN_IDS:
                     time[pattern.id] = time.get(pattern.id, 0) + pattern.time
-        return time
+        devices = self.tree.device_count
+        return {name: min(each, self.fired[name].answer.at_stake * devices) for name, each in time.items()}
 
     @property
     def op_compilation(self) -> float:
@@ -169,8 +177,8 @@ class Evidence:
         share = explained[pattern_id] / self.device_time
         if share < thresholds.PROBLEM_MIN_SHARE.value:
             return None
-        within = find_own_times(self.tree, [pattern_id])[pattern_id].within
-        return diagnose_finding(self.fired[pattern_id], within[0].id, share)
+        by_part = {part.id: self.explained_time(part.id).get(pattern_id, 0) for part in self.tree.parts}
+        return diagnose_finding(self.fired[pattern_id], max(by_part, key=lambda part_id: by_part[part_id]), share)
 
     @property
     def device_time(self) -> int:
@@ -181,6 +189,24 @@ def diagnose_finding(finding: Finding, cause: str, share: float) -> Diagnosis:
     """Make the diagnosis of a fired pattern that explains this share of the device time."""
     title = finding.pattern.title[0].lower() + finding.pattern.title[1:]
     remedy: Remedy = finding.remedy
-    return Diagnosis(
-        cause, share, f"{title} ({format_percent(share)})", remedy.action, finding.answer.seen, finding.answer.events
-    )
+    what, said = f"{title} ({format_percent(share)})", finding.answer
+    return Diagnosis(cause, share, what, remedy.action, said.seen, said.events, pattern=finding.id)
+
+
+_PATTERNS_OF_CAUSE = {
+    IdleCause.INPUT.id: ("input-starved",),
+    IdleCause.COLD_CALL.id: ("cold-call",),
+    IdleCause.SYNC.id: ("sync-in-step",),
+    IdleCause.DISPATCH.id: ("overhead-bound",),
+    IdleCause.HOST.id: ("host-code",),
+    IdleCause.CPU_COMPUTE.id: ("cpu-work",),
+    EXPOSED: ("straggler", "exposed-comm"),
+}
+"""cause -> the patterns that are about it, the one that says most first."""
+
+
+def find_pattern(diagnosis: Diagnosis, findings: Sequence[Finding]) -> str:
+    """Find the fired problem that a diagnosis is about: its id, "" for none."""
+    fired = [finding.id for finding in findings if finding.is_problem]
+    candidates = (diagnosis.pattern,) if diagnosis.pattern else _PATTERNS_OF_CAUSE.get(diagnosis.cause, ())
+    return next((name for name in candidates if name in fired), "")

@@ -56,3 +56,13 @@ def find_recording_fault(evidence: Evidence) -> str:
         share = min(cost / evidence.view.scope.length, 1.0)
         return f"Python stacks cost up to {format_percent(share)} of the time; record without them to measure"
     return ""
+
+
+def find_fault_pattern(evidence: Evidence) -> str:
+    """Find the pattern of lost time that says why the recording does not represent the program: its id, "" for none."""
+    cold = evidence.idle(IdleCause.COLD_CALL) - evidence.op_compilation
+    if cold >= thresholds.COLD_SHARE.value:
+        return "cold-call"
+    if "not-warmed-up" in evidence.fired:
+        return "not-warmed-up"
+    return "first-step-wide" if find_first_step_lead_in(evidence) is not None else ""

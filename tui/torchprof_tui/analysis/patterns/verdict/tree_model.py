@@ -9,10 +9,8 @@ from dataclasses import dataclass
 
 COMPUTE, COPIES, EXPOSED, OUTSIDE = "compute", "copies", "exposed_communication", "outside"
 
-GENERAL_PATTERN_IDS = frozenset(
-    ["overhead-bound", "idle-gap", "first-step-wide", "not-warmed-up", "compute-bound", "hotspot"]
-)
-"""Patterns that describe a whole scope: each part of it would be theirs, so none is given to them."""
+GENERAL_PATTERN_IDS = frozenset(["overhead-bound", "first-step-wide", "not-warmed-up"])
+"""Patterns that describe a whole scope: each part of it would be theirs, so they keep what no other explains."""
 
 UNSPECIFIC_PATTERN_IDS = frozenset(
     ["call-count", "cold-call", "dead-window", "cost-in-children", "one-off-gap", "profiler-inflation"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -22,15 +22,17 @@ from torchprof_tui.analysis.patterns.engine.undecidable_reasons import (
     reword_for_slice,
 )
 from torchprof_tui.analysis.patterns.verdict.cpu_only import build_cpu_time_tree, diagnose_cpu
-from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence
+from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, find_pattern
 from torchprof_tui.analysis.patterns.verdict.gpu_work import diagnose_gpu_work
 from torchprof_tui.analysis.patterns.verdict.representativeness import (
+    find_fault_pattern,
     find_first_step_lead_in,
     find_recording_fault,
 )
 from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
 from torchprof_tui.analysis.patterns.verdict.waiting import diagnose_waiting, measure_turn_taking
+from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -54,7 +56,9 @@ class Verdict:
     does not represent the program, "" if it does. `what`: the part of `first` that says what costs most. `late_rank`:
     the index of the rank that is waited for, if only its own verdict can say why. `tree`: the scope's time by cause,
     None where nothing is known. `cause`: the part of it that `first` is about.
-    `remedy`: the part of `first` that says what to do, "" for nothing.
+    `remedy`: the part of `first` that says what to do, "" for nothing. `pattern`: the fired pattern that `first` is
+    about, `fault_pattern` the one that says why the recording is not representative: ids, "" for none. `share`: of the
+    devices' time, 0..1; `events`: the rows that prove it.
     """
 
     regime: Regime
@@ -69,11 +73,10 @@ class Verdict:
     cause: str = ""
     remedy: str = ""
     busy_base: str = "the steps"
-
-    @property
-    def divided_tree(self) -> TimeTree | None:
-        """The tree of a scope with GPU work; None without any: others are not divided by pattern."""
-        return None if self.busy is None else self.tree
+    pattern: str = ""
+    fault_pattern: str = ""
+    share: float = 0.0
+    events: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @property
     def text(self) -> str:
@@ -125,6 +128,10 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
         cause=diagnosis.cause,
         remedy=diagnosis.remedy,
         busy_base=base,
+        pattern=find_pattern(diagnosis, findings),
+        fault_pattern=find_fault_pattern(evidence),
+        share=diagnosis.share,
+        events=diagnosis.events,
     )
 
 
@@ -185,6 +192,7 @@ def _decide_without_gpu(view: ScopeView, missing_reason: str, findings: Sequence
         tree=tree,
         cause=diagnosis.cause,
         remedy=diagnosis.remedy,
+        pattern=find_pattern(diagnosis, findings),
     )
 
 
@@ -216,7 +224,7 @@ def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     if regime in (Regime.INPUT, Regime.COMMUNICATION, Regime.OVERHEAD, Regime.UNKNOWN):
         return waiting
     candidates = [work, waiting, *([evidence.main_problem] if evidence.main_problem else [])]
-    largest = max(candidates, key=lambda candidate: candidate.share)
+    largest = max(candidates, key=lambda candidate: candidate.own_share)
     if largest is waiting and evidence.shares.busy >= thresholds.GPU_BUSY_MOSTLY.value:
         return replace(waiting, what=f"{work.what}; {waiting.what}")  # most of the time is the GPU's own work
     return largest

@@ -147,7 +147,7 @@ def diagnose_waiting(evidence: Evidence) -> Diagnosis | None:
         )
     ]
     found = [candidate for candidate in candidates if candidate is not None]
-    worst = max(found, key=lambda candidate: candidate.share, default=None)
+    worst = max(found, key=lambda candidate: candidate.own_share, default=None)
     return worst if worst is not None and worst.share >= thresholds.WAIT_WORTH_A_WORD.value else None
 
 
@@ -331,10 +331,11 @@ def _diagnose_launching(evidence: Evidence) -> Diagnosis | None:
         pattern_share = explained[pattern_id] / evidence.device_time
         if pattern_share >= thresholds.EXPLAINED_SHARE_OF_WAIT.value * share:
             return diagnose_finding(evidence.fired[pattern_id], IdleCause.DISPATCH.id, pattern_share)
+    others = sum(explained.values()) / evidence.device_time
     view = evidence.view
     if waits := find_waiting_kind(view):
         what = f"the GPU waits {format_percent(share)} of the time for the CPU, mostly in {waits.kind.value}"
-        return Diagnosis(IdleCause.DISPATCH.id, share, what, waits.remedy, waits.text, waits.steps)
+        return Diagnosis(IdleCause.DISPATCH.id, share, what, waits.remedy, waits.text, waits.steps, explained=others)
     kernels = int((view.work.kind == Kind.KERNEL).sum())
     steps = len(view.steps)
     per_step = kernels / steps if steps else kernels
@@ -344,7 +345,8 @@ def _diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     what = f"the GPU waits {format_percent(share)} of the time for the CPU to dispatch and launch {count}{median}"
     launches = sorted_unique(view.work.launch[view.work.launch >= 0]).astype(np.int64)
     why = describe_replay_costs(view) if evidence.practices.uses_cuda_graphs else _describe_launching(evidence, share)
-    return Diagnosis(IdleCause.DISPATCH.id, share, what, choose_launch_remedy(evidence, per_step), why, launches)
+    remedy = choose_launch_remedy(evidence, per_step)
+    return Diagnosis(IdleCause.DISPATCH.id, share, what, remedy, why, launches, explained=others)
 
 
 def _describe_launching(evidence: Evidence, share: float) -> str:

@@ -1,12 +1,13 @@
-"""What mending a pattern would save: its remedy as a scenario of a step, predicted by the replay of its graph.
+"""What mending a problem saves at most: its remedy as a scenario of a step, replayed on the finding's own events.
 
-One step stands for the trace: that of median duration. The work is bounded, so that a check of a large trace takes no
-second longer: large steps are left out, and of many problems those with most time at stake are predicted.
+The step of median duration stands for the trace, or all of them where they differ. The work is bounded, so that a check
+of a large trace takes no second longer: large steps are left out, and of many problems those that cost most are
+replayed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,13 +15,16 @@ import numpy as np
 from torchprof_tui.analysis.critical_path.step_window import WindowError, select_step
 from torchprof_tui.analysis.patterns.engine.checker import severity_sort_key
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
+from torchprof_tui.analysis.patterns.verdict.costs import CostBase
 from torchprof_tui.analysis.what_if.forecast import Forecaster
 from torchprof_tui.analysis.what_if.rank_join import build_step_model
 from torchprof_tui.analysis.what_if.scenario import Scenario, ScenarioError, ScenarioKind, parse_scenario
+from torchprof_tui.trace.core.arrays import I64, is_in, sorted_unique
+from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
 MAX_STEP_EVENTS = 400_000
-"""Events of the step, on all ranks, up to which its graph is built."""
+"""Events of the replayed steps, on all ranks, up to which their graphs are built."""
 
 MAX_REPLAYED_EDGES = 150_000
 """Edges that are replayed for all predictions together: one takes 3 to 4 µs, in three rounds."""
@@ -33,18 +37,21 @@ _REMEDIES = {
     "sync-in-step": "sync=0",
     "token-sync": "sync=0",
     "trailing-sync": "sync=0",
+    "pageable-copy": "sync=0",
     "input-starved": "dataloader=0",
     "optimizer-loop": "optimizer=fused",
     "exposed-comm": "collectives=overlapped",
     "straggler": "late-rank=0",
 }
-"""id -> the scenario that its remedy comes to. Remedies of some calls only, such as those of a loop, have none: a graph
-of the whole step would save far more."""
+"""id -> the scenario that its remedy comes to, of its own events."""
+
+_OWN_LAUNCHES = frozenset(("tiny-kernels", "memory-bound-elementwise", "sync-in-step", "token-sync", "pageable-copy"))
+"""Patterns whose evidence is what the remedy changes. That of the others stands for the step: its launches, its loader,
+its optimizer, its collectives."""
 
 _GONE_EVENTS = frozenset(
     (
         "hidden-copy",
-        "pageable-copy",
         "copy-before-gemm",
         "layout-conversion",
         "autocast-casts",
@@ -58,90 +65,121 @@ _GONE_EVENTS = frozenset(
 """Patterns whose evidence would be gone."""
 
 
-def find_remedy(finding: Finding) -> Scenario | None:
+def find_remedy(trace: Trace, finding: Finding) -> Scenario | None:
     """Find the scenario that mends a finding; None where none describes it."""
-    remedy = _REMEDIES.get(finding.id)
+    remedy, events = _REMEDIES.get(finding.id), finding.answer.events
+    if finding.id == "pageable-copy":  # pinning also frees the thread from the small copies beside the large ones
+        events = np.flatnonzero(is_in(trace.name, sorted_unique(trace.name[events]))).astype(np.int64)
     text = f"pattern={finding.id}"
     if remedy is not None:
-        return replace(parse_scenario(remedy), text=text)
-    if finding.id in _GONE_EVENTS and len(finding.answer.events):
-        return Scenario(text, ScenarioKind.EVENT, factor=0.0, rows=tuple(finding.answer.events.tolist()))
+        rows = tuple(_add_launches(trace, events).tolist()) if finding.id in _OWN_LAUNCHES else ()
+        return replace(parse_scenario(remedy), text=text, rows=rows)
+    if finding.id in _GONE_EVENTS and len(events):
+        return Scenario(text, ScenarioKind.EVENT, factor=0.0, rows=tuple(_add_launches(trace, events).tolist()))
     return None
+
+
+def _add_launches(trace: Trace, events: I64) -> I64:
+    """Add to events, of those on the GPU, the ops that launched them, else the launch calls: rows, int64[k]."""
+    calls = trace.links.launch_of[events]
+    calls = sorted_unique(calls[calls >= 0]).astype(np.int64)
+    parent = trace.parent[calls].astype(np.int64)
+    in_op = (parent >= 0) & (trace.kind[np.maximum(parent, 0)] == Kind.OP)
+    return sorted_unique(np.concatenate([events, np.where(in_op, parent, calls)])).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Wins:
-    """What fixes save: `shares` of a step, 0..1, by pattern id. `step`: the name of the one that was replayed.
+    """What fixes save at most: `shares` of what costs are shares of, 0..1, by pattern id. `steps`: those replayed.
 
-    `problem`: why nothing could be predicted and problems are ranked by time at stake, else empty.
+    `problem`: why nothing could be predicted, else empty.
     """
 
     shares: dict[str, float] = field(default_factory=dict)
-    step: str = ""
+    steps: tuple[str, ...] = ()
     problem: str = ""
 
-    @property
-    def base(self) -> str:
-        """What the shares are shares of."""
-        return "a step" if self.step else "the recording"
 
-
-def predict_wins(trace: Trace, findings: Sequence[Finding]) -> Wins:
+def predict_wins(trace: Trace, findings: Sequence[Finding], base: CostBase) -> Wins:
     """Predict what mending each significant problem saves; findings worst first, rows of this trace.
 
-    Without steps the whole recording is replayed, start-up included, which no remedy shortens: of it a fix saves at
-    most the time at stake.
+    A fix saves at most what the finding costs.
     """
-    remedies = {finding.id: find_remedy(finding) for finding in findings if finding.is_significant}
-    stakes = {finding.id: finding.share for finding in findings}
-    scenarios = {name: remedy for name, remedy in remedies.items() if remedy is not None}
-    if not scenarios:
+    costs = {finding.id: finding.share for finding in findings}
+    found = {finding.id: find_remedy(trace, finding) for finding in findings if finding.is_significant}
+    scenarios = {name: remedy for name, remedy in found.items() if remedy is not None}
+    if trace.merged_ranks is None:
+        scenarios.pop("exposed-comm", None)  # what the other ranks would do meanwhile is not recorded
+    if not scenarios or (trace.steps and not base.steps):
         return Wins()
     try:
-        events = _count_step_events(trace)
+        numbers = _choose_steps(trace, base)
+        events = sum(_count_step_events(trace, number) for number in numbers)
         if events > MAX_STEP_EVENTS:
             return Wins(problem=f"a step has {events:,} events; what a fix saves: what-if --set pattern=ID")
-        forecaster = Forecaster(build_step_model(trace))
+        forecasters = [Forecaster(build_step_model(trace, number)) for number in numbers]
     except WindowError:
         return Wins()
-    unchanged = forecaster.predict([])
-    if not unchanged.is_trusted:
-        error = abs(unchanged.replay_error) * 100
+    works = [rank.window.work for forecaster in forecasters for rank in forecaster.model.ranks]
+    if any(map(len, works)) and not any(work.is_launched.any() for work in works):
+        return Wins(problem="no GPU work has a recorded launch, so that a replay does not know what waits for what")
+    unchanged = [forecaster.predict([]) for forecaster in forecasters]
+    if not all(each.is_trusted for each in unchanged):
+        error = max(abs(each.replay_error) for each in unchanged) * 100
         return Wins(problem=f"the replay of a step is off by {error:.0f} %: critical-path says what is missing")
-    found: dict[str, float] = {}
+    shares = {name: min(share, costs[name]) for name, share in _replay_all(forecasters, scenarios)}
+    return Wins(shares, tuple(each.step for each in unchanged if each.step))
+
+
+def _choose_steps(trace: Trace, base: CostBase) -> list[int | None]:
+    """Choose the numbers of the steps to replay: the median one, or all where they differ and are few enough."""
+    if not base.differ or base.steps < 2:
+        return [None]
+    numbers: list[int | None] = [step.number for step in trace.all_ranks[0].trace.steps]
+    return numbers if sum(_count_step_events(trace, number) for number in numbers) <= MAX_STEP_EVENTS else [None]
+
+
+def _replay_all(forecasters: Sequence[Forecaster], scenarios: dict[str, Scenario]) -> Iterator[tuple[str, float]]:
+    """Replay each scenario in all steps, as long as the number of edges allows: the ids and what is saved, 0..1."""
+    edges = sum(len(forecaster.model.source) for forecaster in forecasters)
     known: dict[Scenario, float | None] = {}
-    budget = MAX_REPLAYED_EDGES - len(forecaster.model.source)
+    budget = MAX_REPLAYED_EDGES - edges
     for name, scenario in scenarios.items():
         key = replace(scenario, text="")
         if key not in known:
-            if known and budget < len(forecaster.model.source):
+            if known and budget < edges:
                 continue
-            budget -= len(forecaster.model.source)
-            known[key] = _predict_share(forecaster, scenario)
+            budget -= edges
+            known[key] = _predict_share(forecasters, scenario)
         share = known[key]
         if share is not None:
-            found[name] = share if trace.steps else min(share, stakes[name])
-    return Wins(found, unchanged.step or "")
+            yield name, share
 
 
 def rank_by_wins(findings: Sequence[Finding], wins: Wins) -> list[Finding]:
-    """Set what fixes save, and sort the problems by it: of the others the time at stake counts."""
-    known = [replace(finding, won=wins.shares.get(finding.id)) for finding in findings]
-    return sorted(known, key=severity_sort_key)
+    """Set what fixes save, and sort again: a problem whose fix saves next to nothing is none."""
+    return sorted((replace(finding, won=wins.shares.get(finding.id)) for finding in findings), key=severity_sort_key)
 
 
-def _predict_share(forecaster: Forecaster, scenario: Scenario) -> float | None:
-    try:
-        forecast = forecaster.predict([scenario])
-    except ScenarioError:  # not in the step that is replayed
-        return None
-    return max(1 - forecast.after / forecast.before, 0.0) if forecast.before else None
+def _predict_share(forecasters: Sequence[Forecaster], scenario: Scenario) -> float | None:
+    """Predict what a scenario saves of all these steps together, 0..1; None where it changes none of them."""
+    before = after = 0
+    is_changed = False
+    for forecaster in forecasters:
+        unchanged = changed = forecaster.unchanged.step_time
+        try:
+            changed = forecaster.predict([scenario]).after
+            is_changed = True
+        except ScenarioError:  # not in this step
+            pass
+        before, after = before + unchanged, after + min(changed, unchanged)
+    return 1 - after / before if is_changed and before else None
 
 
-def _count_step_events(trace: Trace) -> int:
-    """Count the events of the step that is replayed, on all ranks. Raises WindowError."""
+def _count_step_events(trace: Trace, number: int | None) -> int:
+    """Count the events of a step that is replayed, by default of the median one, on all ranks. Raises WindowError."""
     ranks = [rank.trace for rank in trace.all_ranks]
-    chosen = select_step(ranks[0], None)
+    chosen = select_step(ranks[0], number)
     if chosen is None:
         return sum(len(each) for each in ranks)
     count = 0

@@ -45,6 +45,11 @@ GLOSSARY: tuple[Word, ...] = (
         "verdict; check",
     ),
     Word(
+        "cost",
+        "The time that the evidence of a finding takes and no narrower finding explains; a fix saves that at most.",
+        "cheatsheet (c); check",
+    ),
+    Word(
         "CPU-only trace",
         "A trace in which no GPU work was recorded; the verdict then explains the CPU time.",
         "verdict; check",
@@ -211,7 +216,7 @@ GLOSSARY: tuple[Word, ...] = (
     ),
     Word(
         "problem",
-        "A finding that costs time which a change could save; it is red from 0.5 % of the time on.",
+        "A finding that costs time which a change could save; it is red from 2 % of the time on.",
         "cheatsheet (c); check",
     ),
     Word(
@@ -309,11 +314,6 @@ GLOSSARY: tuple[Word, ...] = (
         "threshold",
         "The number from which a pattern counts as found; each one is shown with its reason.",
         "cheatsheet (c)",
-    ),
-    Word(
-        "time at stake",
-        "The most time that the fix of a finding could save, also as a share of the scope.",
-        "cheatsheet (c); check",
     ),
     Word(
         "total time",

@@ -60,14 +60,14 @@ GUIDES: dict[str, Guide] = {
         (
             ("first line", "the scope, and how many patterns are problems, notes, not present, undetermined"),
             ("verdict", "what limits the scope and what to do first; below it, how its time divides"),
-            ("● ○ ·", "a problem that costs 0.5 % of the time or more; a note; an effect of the profiler"),
+            ("● ○ ·", "a problem that costs 2 % of the time or more; a note; an effect of the profiler"),
             ("numbers", "the time that a fix could save, and its share of the scope"),
             ("measured", "measured: the numbers here; meaning: why it matters; fix: what to change"),
             ("rule", "how the pattern is decided, with the thresholds and the reason for each"),
             ("evidence", "the events that show it: enter fits the first, n N go through them"),
             ("?", "patterns that this trace cannot decide, with the reason"),
         ),
-        ("scope", "pattern", "finding", "evidence", "time at stake", "verdict", "undetermined"),
+        ("scope", "pattern", "finding", "evidence", "cost", "verdict", "undetermined"),
     ),
     "range": Guide(
         "Panel: range",

@@ -23,7 +23,7 @@ LANE_SYMBOLS = (
     ("▶aten::mm ◆", "▶ the selected event; ◆ an event of its chain, or evidence of a finding"),
     ("╰┄┄▏", "the link from a launch to its GPU work; ▶ ▼ at an edge: it continues off screen"),
     ("‹dispatch›", "why the GPU was idle: what the CPU did during the gap"),
-    ("● at a lane", "the lane has evidence of the cheatsheet's finding; red: a problem of 0.5 % of the time or more"),
+    ("● at a lane", "the lane has evidence of the cheatsheet's finding; red: a problem of 2 % of the time or more"),
     ("[▂▃▁]", "on the overview: the part of the trace on screen"),
     ("▼", "on the ruler: the time at which w and s zoom"),
     ("▾ ▸ ▴", "a lane or rank unfolded, folded; a lane pinned"),

@@ -205,10 +205,9 @@ class CheatsheetPanel(Panel):
         ]
         with_text = not (self._is_verdict_above and checked.scope.is_whole_trace)
         lines += format_verdict(checked.verdict, width, self.size.height, palette, with_text)
-        tree = checked.verdict.divided_tree
         for finding in self._fired_findings():
             first = len(lines)
-            lines += format_entry(finding, width, finding.id == self._cursor_id, palette, tree)
+            lines += format_entry(finding, width, finding.id == self._cursor_id, palette, checked.base)
             self._lines_by_id[finding.id] = (first, len(lines) - 1)
         for reason, ids in group_undecidable(checked.findings):
             lines += wrap_text(f"? {clean(describe_group(reason, ids))}", width, palette.muted, "  ")

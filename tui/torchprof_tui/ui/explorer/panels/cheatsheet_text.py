@@ -11,22 +11,23 @@ from torchprof_tui.analysis.patterns.engine.code_location import describe_code_l
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
 from torchprof_tui.analysis.patterns.verdict.tree_lines import select_tree_lines
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.ui.common.cost_label import describe_cost
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.own_time_label import describe_own_time
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.text_panel import Lines, wrap_text
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
+    from torchprof_tui.analysis.patterns.verdict.costs import CostBase
     from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
     from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 
 PROBLEM_SIGN, NOTE_SIGN, ARTEFACT_SIGN = "●", "○", "·"
 ID_CELLS, STAKE_CELLS, ROW_LABEL_CELLS = 26, 16, 11
 MIN_TEXT_CELLS = 20
-"""Minimum width of the text after an entry's id and time at stake; in less it is left out."""
+"""Minimum width of the text after an entry's id and cost; in less it is left out."""
 
 TREE_MIN_HEIGHT, TREE_HEIGHT_PER_LINE, TREE_MAX_LINES = 8, 4, 6
 """The tree has a line from 8 lines of the panel on, another one per 4 more: the entries matter more."""
@@ -81,18 +82,15 @@ def format_tree(tree: TimeTree, max_lines: int, width: int, palette: Palette) ->
     return lines
 
 
-def format_entry(finding: Finding, width: int, current: bool, palette: Palette, tree: TimeTree | None = None) -> Lines:
-    """Format a fired pattern: on one line, in full for the current entry.
-
-    `tree`: the time of the scope, to say in which parts of it the pattern's time lies.
-    """
+def format_entry(finding: Finding, width: int, current: bool, palette: Palette, base: CostBase) -> Lines:
+    """Format a fired pattern: on one line, in full for the current entry. `base`: what costs are shares of."""
     pattern, answer = finding.pattern, finding.answer
     seen = clean(answer.seen)
     sign, style = choose_sign(finding, palette)
     head: list[TextRun] = [
         ("▶ " if current else f"{sign} ", style),
         (f"{truncate(finding.id, ID_CELLS - 1):<{ID_CELLS}}", palette.active if current else palette.strong),
-        (f"{format_stake(finding):>{STAKE_CELLS}}  ", palette.text),
+        (f"{format_stake(finding, base):>{STAKE_CELLS}}  ", palette.text),
     ]
     text_width = width - 2 - ID_CELLS - STAKE_CELLS - 2
     if not current:
@@ -103,10 +101,9 @@ def format_entry(finding: Finding, width: int, current: bool, palette: Palette, 
     lines: Lines = [head if text_width < MIN_TEXT_CELLS else [*head, (title, palette.text)]]
     rows = [
         ("measured", seen),
-        ("saves", _describe_saving(finding)),
-        ("time", describe_own_time(finding, tree)),
-        ("meaning", pattern.meaning),
-        ("fix", finding.remedy.action),
+        ("costs", describe_cost(finding, base, with_label=True)),
+        ("why", pattern.meaning),
+        ("do", finding.remedy.action),
         (label_code_line(finding), _format_line(finding)),
         ("code", finding.remedy.code),
         ("rule", pattern.decided),
@@ -118,14 +115,6 @@ def format_entry(finding: Finding, width: int, current: bool, palette: Palette, 
         if text:
             lines += format_labelled_text(" ", label, clean(text), width, palette, ROW_LABEL_CELLS)
     return lines
-
-
-def _describe_saving(finding: Finding) -> str:
-    """Say what a fix saves, next to what is at stake; "" where that was not predicted."""
-    if finding.won is None:
-        return ""
-    stake = f"{format_duration(finding.answer.at_stake)}, {format_share(finding.share)}"
-    return f"{format_share(finding.won)} of the time, as what-if pattern={finding.id} predicts; at stake: {stake}"
 
 
 def _count_evidence(finding: Finding) -> str:
@@ -152,13 +141,9 @@ def choose_sign(finding: Finding, palette: Palette) -> tuple[str, Style]:
     return NOTE_SIGN, palette.accent
 
 
-def format_stake(finding: Finding) -> str:
-    """Format what a fix saves, else the time at stake and its share of the scope; "" where a pattern costs no time."""
-    if finding.won is not None:
-        return f"saves {format_share(finding.won)}"
-    if not finding.answer.at_stake:
-        return ""
-    return f"{format_duration(finding.answer.at_stake)}, {format_share(finding.share)}"
+def format_stake(finding: Finding, base: CostBase) -> str:
+    """Format what a finding costs and its share; "" where it costs no time."""
+    return f"{format_duration(finding.share * base.unit)}, {format_share(finding.share)}" if finding.cost else ""
 
 
 def format_labelled_text(

@@ -54,7 +54,7 @@ KEY_LINES_MIN_HEIGHT = 8
 def format_findings(
     checked: CheckResult | None, width: int, height: int, palette: Palette, has_gpu: bool = True
 ) -> Lines:
-    """List the top findings, each with the key that goes there, the time at stake and what was measured.
+    """List the top findings, each with the key that goes there, what it costs and what was measured.
 
     Where lines are left, each is followed by what fixes it. Without a problem, list where the time went.
     """
@@ -72,10 +72,12 @@ def format_findings(
     shown = problems[: min(room, MAX_NUMBER_KEYS)]
     with_fix = min((room - len(shown)), len(shown))
     id_cells = min(max(len(finding.id) for finding in shown) + 2, ID_CELLS)
-    stake_cells = max(len(format_stake(finding)) for finding in shown) + 2
+    stakes = [format_stake(finding, checked.base) for finding in shown]
+    stake_cells = max(len(stake) for stake in stakes) + 2
     lines: Lines = []
     for index, finding in enumerate(shown):
-        lines.append(_format_finding(index + 1, finding, width, id_cells, stake_cells, palette))
+        stake = f"{stakes[index]:<{stake_cells}}"
+        lines.append(_format_finding(index + 1, finding, width, id_cells, stake, palette))
         if index < with_fix and finding.remedy.action:
             indent = 4
             text = truncate(clean(finding.remedy.action), width - indent - 5)
@@ -93,16 +95,16 @@ def _format_time(checked: CheckResult, room: int, width: int, palette: Palette) 
 
 
 def _format_finding(
-    number: int, finding: Finding, width: int, id_cells: int, stake_cells: int, palette: Palette
+    number: int, finding: Finding, width: int, id_cells: int, stake: str, palette: Palette
 ) -> list[TextRun]:
     sign, style = choose_sign(finding, palette)
     runs: list[TextRun] = [
         (f"{number} ", palette.key),
         (f"{sign} ", style),
         (f"{truncate(finding.id, id_cells - 1):<{id_cells}}", palette.strong),
-        (f"{format_stake(finding):<{stake_cells}}", palette.text),
+        (stake, palette.text),
     ]
-    room = width - 4 - id_cells - stake_cells
+    room = width - 4 - id_cells - len(stake)
     return [*runs, (truncate(clean(finding.answer.seen), room), palette.text)] if room > 8 else runs
 
 

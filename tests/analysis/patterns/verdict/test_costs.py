@@ -1,0 +1,80 @@
+"""What findings cost: no time in two findings, none above the scope, the verdict first, and nothing small listed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.helpers.merged_ranks import load_shared_ranks
+from tests.helpers.paths import SAMPLES, find_shared_traces, mark_long_traces
+from tests.helpers.pattern_traces import healthy
+from tests.helpers.trace_builder import trace
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.check_scope import default_scope, range_scope
+from torchprof_tui.analysis.patterns.engine.pattern import Severity
+from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport, check_trace
+from torchprof_tui.analysis.patterns.verdict.costs import _take_first
+from torchprof_tui.analysis.time.intervals import Intervals, union
+from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.loading.load_in_process import load_trace
+
+SMALLEST = thresholds.LISTED_SHARE.value
+
+
+def assert_costs_hold(report: CheckReport) -> None:
+    """Assert what holds for the costs of any trace and scope."""
+    problems = report.problems
+    for found in report.findings:
+        if found.is_problem:
+            assert found.cost is not None
+            assert 0 <= found.cost <= found.answer.at_stake
+            assert found.cost <= report.base.time or report.trace.merged_ranks is not None
+            assert found.won is None or found.won <= found.share + 1e-9
+    for found in problems:
+        assert found.share >= SMALLEST
+        assert found.is_leading or found.won is None or found.won >= SMALLEST
+    # The verdict's comes first: it is the largest, but for what a pattern of the whole scope is left with.
+    shares = [found.share for found in problems if found.id != "overhead-bound"]
+    assert shares == sorted(shares, reverse=True), [(found.id, found.share) for found in problems]
+    if report.trace.merged_ranks is None:
+        assert sum(found.cost or 0 for found in report.findings) <= report.base.time + len(report.findings)
+        assert [found.id for found in problems[1:] if found.is_leading] == []
+
+
+@pytest.mark.parametrize("path", mark_long_traces([*sorted(SAMPLES.glob("*.json.gz")), *find_shared_traces()]))
+def test_costs_hold_on_every_trace(path: Path) -> None:
+    try:
+        loaded = load_trace(str(path), cache=False)
+    except TraceError:
+        pytest.skip("this is no trace")
+    assert_costs_hold(check_trace(loaded, default_scope(loaded)))
+    first, last = loaded.span
+    middle = range_scope(first + (last - first) // 3, max(last - (last - first) // 3, first + (last - first) // 3 + 1))
+    assert_costs_hold(check_trace(loaded, middle))
+
+
+@pytest.mark.parametrize("name", ["ddp", "fsdp"])
+def test_costs_hold_on_ranks(name: str) -> None:
+    merged = load_shared_ranks(name)[1]
+    assert_costs_hold(check_trace(merged, default_scope(merged)))
+
+
+def test_a_trace_with_nothing_wrong_lists_nothing() -> None:
+    built = trace(*healthy())
+    report = check_trace(built, default_scope(built))
+    assert [found.id for found in report.problems if found.pattern.severity is Severity.PROBLEM] == []
+
+
+def test_a_set_of_times_is_taken_from_its_start() -> None:
+    times = union(np.array([0, 20, 50]), np.array([10, 25, 60]))
+
+    def list_taken(length: int) -> list[tuple[int, int]]:
+        taken: Intervals = _take_first(times, length)
+        return list(zip(taken.starts.tolist(), taken.ends.tolist(), strict=True))
+
+    assert list_taken(-1) == list_taken(0) == []
+    assert list_taken(12) == [(0, 10), (20, 22)]
+    assert list_taken(15) == [(0, 10), (20, 25)]
+    assert list_taken(99) == [(0, 10), (20, 25), (50, 60)]

@@ -1,0 +1,55 @@
+"""The label of what a problem costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, fired_answer
+from torchprof_tui.analysis.patterns.verdict.costs import CostBase
+from torchprof_tui.ui.common.cost_label import describe_cost, list_reasons
+
+STEPS = CostBase(30_000_000, steps=3)
+
+
+def finding(cost: int, won: float | None = None) -> Finding:
+    answer = fired_answer("seen", np.arange(1), 20_000_000)
+    return replace(Finding(PATTERNS["input-starved"], answer, 0.0).with_cost(cost, STEPS.time), won=won)
+
+
+@pytest.mark.parametrize(
+    ("cost", "won", "expected"),
+    [
+        (15_000_000, None, "up to 5.00 ms, 50 %"),
+        (15_000_000, 0.5, "up to 5.00 ms, 50 %"),
+        (15_000_000, 0.46, "up to 5.00 ms, 50 %"),
+        (15_000_000, 0.2, "up to 5.00 ms, 50 %; a fix saves at most 20 %"),
+        (15_000_000, 0.0, "up to 5.00 ms, 50 %"),
+        (0, None, ""),
+    ],
+)
+def test_it_is_one_number_and_a_lower_saving(cost: int, won: float | None, expected: str) -> None:
+    assert describe_cost(finding(cost, won), STEPS) == expected
+
+
+@pytest.mark.parametrize(
+    ("base", "label", "described"),
+    [
+        (STEPS, "a step", "a step: 10.0 ms, the mean of 3"),
+        (replace(STEPS, differ=True), "all 3 steps", "all 3 steps: 30.0 ms"),
+        (replace(STEPS, steps=1), "the step", "the step: 30.0 ms"),
+        (CostBase(30_000_000), "the recording", "the recording: 30.0 ms"),
+        (CostBase(30_000_000, is_range=True), "the range", "the range: 30.0 ms"),
+    ],
+)
+def test_the_base_is_named(base: CostBase, label: str, described: str) -> None:
+    assert describe_cost(finding(30_000_000), base, with_label=True).endswith(f"100 % of {label}")
+    assert base.describe() == described
+
+
+def test_why_and_what_to_do_are_one_clause_each() -> None:
+    found = finding(1)
+    assert list_reasons(found) == [("why", found.pattern.meaning), ("do", found.remedy.action)]

@@ -1,0 +1,219 @@
+"""Measure what each finding costs: time of the scope, each ns in one finding, and sort the findings by it.
+
+A device's time is the path of a scope: what the GPU does, and where it is idle, what the CPU does meanwhile. Without a
+GPU it is the time of the main thread. A finding costs what its own evidence takes of it, less what a narrower finding
+explains. Patterns that describe a whole scope come last and keep the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+
+import numpy as np
+
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.checker import severity_sort_key
+from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals
+from torchprof_tui.analysis.patterns.engine.host_code_time import find_main_thread, find_main_window
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Finding,
+    Pattern,
+    Remedy,
+    Section,
+    Severity,
+    absent_answer,
+    fired_answer,
+)
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.patterns.verdict.claims import Claims, divide_compute, find_spans, list_copy_intervals
+from torchprof_tui.analysis.patterns.verdict.tree_model import COPIES, EXPOSED, GENERAL_PATTERN_IDS
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals
+from torchprof_tui.trace.core.time_format import format_duration
+
+
+@dataclass(frozen=True, slots=True)
+class CostBase:
+    """The time that costs are shares of: `time` ns, the mean of the devices, without the profiler's own.
+
+    `steps`: how many they are, 0 for a recording without steps and for a range. `differ`: whether they take so
+    different times that they are added up; else a cost is that of a step in the mean.
+    """
+
+    time: int
+    steps: int = 0
+    differ: bool = False
+    is_range: bool = False
+
+    @property
+    def unit(self) -> int:
+        """ns that a share of 1 stands for."""
+        return self.time if self.differ or not self.steps else self.time // self.steps
+
+    @property
+    def label(self) -> str:
+        if not self.steps:
+            return "the range" if self.is_range else "the recording"
+        if self.steps == 1:
+            return "the step"
+        return f"all {self.steps:,} steps" if self.differ else "a step"
+
+    def describe(self) -> str:
+        """Describe the base on one line: "a step: 11.2 ms, the mean of 3"."""
+        text = f"{self.label}: {format_duration(self.unit)}"
+        return f"{text}, the mean of {self.steps:,}" if self.steps > 1 and not self.differ else text
+
+
+def find_base(view: ScopeView) -> CostBase:
+    """Find what the costs of a scope are shares of."""
+    devices = len(view.tables.devices)
+    time = view.device_time // devices if devices else _list_cpu_path(view).total
+    time = time if time > 0 else view.scope.length
+    if not view.scope.is_whole_trace or not len(view.steps):
+        return CostBase(time, is_range=not view.scope.is_whole_trace)
+    duration = view.steps.end - view.steps.start
+    typical = float(np.median(duration))
+    differ = bool((np.abs(duration - typical) > thresholds.STEPS_DIFFER.value * typical).any())
+    return CostBase(time, len(duration), differ)
+
+
+def price_findings(
+    view: ScopeView, findings: Sequence[Finding], verdict: Verdict, with_cause: bool = True
+) -> list[Finding]:
+    """Set what each finding costs and sort them: worst first.
+
+    `with_cause`: add the cause that the verdict names where no pattern is about it.
+    """
+    base = find_base(view)
+    cause = _build_cause(view, verdict, base) if with_cause else None
+    everything = [*findings, *([cause] if cause is not None else [])]
+    costs = measure_costs(view, everything, verdict.fault_pattern)
+    priced = [
+        finding.with_cost(costs.get(finding.id, 0), base.time) if finding.is_problem else finding
+        for finding in everything
+    ]
+    named = (cause.id if cause is not None else verdict.pattern, verdict.fault_pattern)  # both in its sentence
+    leading = max(named, key=lambda name: costs.get(name, 0))
+    return sorted(
+        (_lead(finding, verdict) if finding.id == leading else finding for finding in priced), key=severity_sort_key
+    )
+
+
+def _lead(finding: Finding, verdict: Verdict) -> Finding:
+    """Let a finding be the one that the verdict is about, and say what to do in the same words."""
+    leading = replace(finding, is_leading=True, line=finding.line or verdict.line)
+    if finding.id not in GENERAL_PATTERN_IDS or finding.id == verdict.fault_pattern or not verdict.remedy:
+        return leading
+    return replace(leading, answer=replace(finding.answer, remedy=Remedy(verdict.remedy)))
+
+
+def measure_costs(view: ScopeView, findings: Sequence[Finding], first: str = "") -> dict[str, int]:
+    """Measure what each problem costs, ns by id: the mean of the devices, at most the problem's time at stake.
+
+    Patterns that describe a whole scope, and the verdict's cause, get their time at stake less what others explain of
+    it: the narrowest first, before it the pattern `first`.
+    """
+    fired = {finding.id: finding for finding in findings if finding.is_problem}
+    general = [finding for finding in fired.values() if finding.id in GENERAL_PATTERN_IDS or finding.id in _CAUSES]
+    claims = Claims(view, [finding for finding in fired.values() if finding not in general])
+    before, found = _list_path(view), dict[str, int]()
+    path = [dict(part) for part in before]
+    parts = [inside for number, part in enumerate(path) for inside in claims.take(part, of_gpu=number > 0)]
+    if len(view.tables.work):
+        parts += [inside for part in claims.divide_work(divide_compute(view)) for inside in part.parts]
+    for claimed in parts:
+        found[claimed.id] = found.get(claimed.id, 0) + claimed.time
+    devices = max(len(before[0]), 1)
+    costs = {name: min(time // devices, fired[name].answer.at_stake) for name, time in found.items()}
+    spans = {finding.id: find_spans(view, finding).host for finding in general}
+    general.sort(key=lambda finding: (finding.id != first, spans[finding.id].total))
+    for finding in general:
+        own = spans[finding.id]
+        whole, left = ([(part[device] & own) for part in each for device in part] for each in (before, path))
+        explained = sum(times.total for times in whole) - sum(times.total for times in left)
+        rest = finding.answer.at_stake * devices - explained
+        for part in path:
+            for device, times in part.items():
+                taken = _take_first(times & own, rest)
+                part[device], rest = times - taken, rest - taken.total
+        costs[finding.id] = (
+            sum(times.total for times in left) - sum((times & own).total for part in path for times in part.values())
+        ) // devices
+    return costs
+
+
+def _take_first(times: Intervals, length: int) -> Intervals:
+    """Take the earliest `length` ns of a set of times."""
+    if length <= 0 or not len(times):
+        return NO_INTERVALS
+    before = np.cumsum(times.ends - times.starts) - (times.ends - times.starts)
+    kept = before < length
+    starts, ends = times.starts[kept], times.ends[kept]
+    return Intervals(starts, np.minimum(ends, starts + (length - before[kept])))
+
+
+def _list_path(view: ScopeView) -> list[dict[int, Intervals]]:
+    """List the time of each device in which it is idle, copies, or communicates; without a GPU the main thread's.
+
+    Idle time of which nothing is known, and the profiler's, is left out.
+    """
+    if not len(view.tables.work):
+        return [{0: _list_cpu_path(view)}]
+    finder = view.gap_finder
+    idle = {
+        device: times.clip(*view.window) - finder.find_cause_intervals(IdleCause.UNKNOWN, device)
+        for device, times in finder.known_idle_intervals.items()
+    }
+    return [idle, list_copy_intervals(view), exposed_intervals(view)]
+
+
+def _list_cpu_path(view: ScopeView) -> Intervals:
+    """List the time of the main thread, without the profiler's; empty where no op was recorded."""
+    main = find_main_thread(view)
+    t0, t1 = find_main_window(view, main) if main is not None else (0, 0)
+    if t1 <= t0:
+        return NO_INTERVALS
+    return Intervals(np.array([t0]), np.array([t1])) - view.tables.overhead_intervals
+
+
+_CAUSES = {
+    IdleCause.INPUT.id: ("The GPU waits for input", IdleCause.INPUT.explanation),
+    IdleCause.SYNC.id: ("The CPU waits for the GPU", IdleCause.SYNC.explanation),
+    IdleCause.COLD_CALL.id: ("Calls load or allocate", IdleCause.COLD_CALL.explanation),
+    IdleCause.DISPATCH.id: ("The GPU waits for the CPU to launch", IdleCause.DISPATCH.explanation),
+    IdleCause.HOST.id: ("The GPU waits for host code", IdleCause.HOST.explanation),
+    IdleCause.CPU_COMPUTE.id: ("The GPU waits for work on the CPU", IdleCause.CPU_COMPUTE.explanation),
+    IdleCause.QUEUED.id: ("Launched work does not start", IdleCause.QUEUED.explanation),
+    EXPOSED: ("Communication is not hidden", "a collective runs, or is waited for, while no kernel computes"),
+    COPIES: ("Copies are not hidden", "copies run while no kernel computes"),
+}
+"""What is said of a cause of lost time that no pattern is about: its title and its meaning."""
+
+_IDLE_CAUSES = {cause.id: cause for cause in IdleCause}
+_LAUNCHING = (IdleCause.DISPATCH, IdleCause.LAUNCH, IdleCause.HOST)
+
+
+def _build_cause(view: ScopeView, verdict: Verdict, base: CostBase) -> Finding | None:
+    """Build a finding of the cause that the verdict names; None where a pattern is about it, or nothing is lost."""
+    if verdict.pattern or verdict.cause not in _CAUSES or not verdict.remedy or not len(view.tables.work):
+        return None
+    path = _list_path(view)
+    if verdict.cause in (EXPOSED, COPIES):
+        times = list(path[1 if verdict.cause == COPIES else 2].values())
+    else:
+        cause = _IDLE_CAUSES[verdict.cause]
+        wanted = _LAUNCHING if cause is IdleCause.DISPATCH else (cause,)
+        times = [view.gap_finder.find_cause_intervals(each, device) for device in path[0] for each in wanted]
+    spans = reduce(or_, times, NO_INTERVALS).clip(*view.window)
+    title, meaning = _CAUSES[verdict.cause]
+    pattern = Pattern(
+        verdict.cause, Section.BEYOND, title, meaning, verdict.remedy, "No pattern is about it: the largest cause.",
+        lambda _: absent_answer(), severity=Severity.PROBLEM,
+    )  # fmt: skip
+    events = verdict.events if len(verdict.events) else view.representative_events()
+    answer = fired_answer(verdict.what, np.sort(events), int(verdict.share * base.time), spans=spans)
+    return Finding(pattern, answer, 0.0, verdict.line)
