@@ -8,8 +8,9 @@ from msgspec import Meta
 
 from torchprof_fleet.answers import build_fleet
 from torchprof_fleet.command.comparison import compare_sources
+from torchprof_fleet.command.options import FleetOptions
 from torchprof_tui.answers.record import as_fields
-from torchprof_tui.commands.mcp.answers import Answerer, ToolEntry, format_command
+from torchprof_tui.commands.mcp.answers import Answerer, ToolEntry, build_options
 from torchprof_tui.commands.mcp.bounded_text import clean_values, pack_records, write_bounded
 from torchprof_tui.commands.mcp.questions import DEFAULT_ROWS, Question, RowLimit
 
@@ -25,8 +26,8 @@ def answer_fleet(answerer: Answerer, asked: FleetQuestion) -> str:
     """Compare the ranks in a folder of the server."""
     found = answerer.folders.find_trace(asked.trace)
     report, kept = compare_sources([found.path])
-    command = format_command("fleet", [found.spec, f"--top={asked.limit}", "--json"])
-    fields = as_fields(build_fleet(report, asked.limit, kept))
+    options, command = build_options(FleetOptions, source=(found.spec,), top=asked.limit, json=True)
+    fields = as_fields(build_fleet(report, options.top, kept))
     del fields["schema"]
     answer = {"command": command, **fields, **{name: pack_records(fields[name]) for name in _LISTS}}
     return write_bounded(clean_values(answer), asked.max_tokens, "ask with a smaller limit or a larger max_tokens")

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Sequence
 
 from torchprof_tui import __version__
-from torchprof_tui.commands.common.command_entries import close_command_entries
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.parsers import (
     COMMANDS,
@@ -32,7 +31,7 @@ from torchprof_tui.commands.common.standard_streams import (
     replace_closed_streams,
     tolerate_encoding,
 )
-from torchprof_tui.commands.common.termination import exit_on_signals
+from torchprof_tui.commands.common.termination import close_command_entries, exit_on_signals
 from torchprof_tui.program.config_file import apply_configuration, load_configuration, report_problems
 from torchprof_tui.program.phase_log import close_log, note_phase, open_log
 from torchprof_tui.trace.core.core_count import JOBS

@@ -1,4 +1,5 @@
-"""End a command by SIGTERM or SIGHUP as Ctrl-C does: with cleanup, and with the exit status 128 + n that shells report.
+"""End a command: by SIGTERM or SIGHUP as Ctrl-C does, with cleanup and the exit status 128 + n that shells report; and
+with the cache entries closed that it opened, for a process that calls several commands.
 
 Standard library only: imported before the command is known.
 """
@@ -7,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 from collections.abc import Iterator
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -32,3 +34,24 @@ def exit_on_signals() -> Iterator[None]:
 def _exit(number: int, _: FrameType | None) -> NoReturn:
     signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
     raise SystemExit(128 + number)
+
+
+@contextlib.contextmanager
+def close_command_entries() -> Iterator[None]:
+    """Close the cache entries that are opened in this context; those that were open before stay so.
+
+    The cache is not imported for this: a command that opens no trace answers without it.
+    """
+    before = _find_cache()
+    kept = set() if before is None else before.list_open_entries()
+    try:
+        yield
+    finally:
+        cache = _find_cache()
+        if cache is not None:
+            cache.close_entries(keep=kept)
+
+
+def _find_cache() -> Any:
+    """Find the module of the cache, None where it is not imported."""
+    return sys.modules.get("torchprof_tui.trace.storage.disk_cache")

@@ -428,18 +428,13 @@ def build_options(
             words.append(flag)
         else:
             words += [f"{flag}={each}" for each in (value if argument.is_list else [value])]
-    return options, format_command(options.get_command(), words)
+    return options, clean(f"{PROGRAM} {options.get_command()} {shlex.join(words)}")
 
 
 def _pack_lists(command: str, fields: Fields, names: Sequence[str]) -> Fields:
     """Return an answer: the fields of a document, its lists of records as tables."""
     packed = {name: pack_records(fields[name]) for name in names if name in fields}
     return {"command": command, **_without(fields, "schema"), **packed}
-
-
-def format_command(command: str, words: Sequence[str]) -> str:
-    """Format the command line that repeats an answer."""
-    return clean(f"{PROGRAM} {command} {shlex.join(words)}")
 
 
 def _write(answer: Fields, asked: asks.Question, more: str) -> str:
