@@ -5,7 +5,7 @@ Mutants are drawn at random from the modules in TOPICS. A survivor needs a test,
 
 The tests of all topics are collected once. Each mutant is a process forked from there, in which the code of one
 function is replaced; it runs the tests that call the function, the quickest first, then the rest of their files. Other
-processes that tests start see no mutant. With `--results FILE` a run goes on where an earlier one ended.
+processes that tests start see no mutant. A run goes on where an earlier one with the same `--results` ended.
 
 mutmut and cosmic-ray run one test command for all mutants; here that would be all of the tests, minutes for each.
 """
@@ -18,6 +18,7 @@ import contextlib
 import copy
 import difflib
 import gc
+import hashlib
 import json
 import os
 import random
@@ -132,11 +133,16 @@ class Mutant:
         return "\n".join(line for line in lines if line[:3] not in ("---", "+++"))
 
 
+def list_modules(patterns: str = " ".join(topic[0] for topic in TOPICS.values())) -> list[Path]:
+    """List the modules that these patterns name, sorted."""
+    return sorted({path for pattern in patterns.split() for path in PACKAGE.glob(pattern)})
+
+
 def list_mutants() -> list[Mutant]:
     """List every mutant of every module, in a fixed order."""
     mutants = []
     for topic, (patterns, _) in TOPICS.items():
-        for path in sorted({path for pattern in patterns.split() for path in PACKAGE.glob(pattern)}):
+        for path in list_modules(patterns):
             text = path.read_text(encoding="utf-8")
             for node, changed in _list_changes(ast.parse(text), is_function=False):
                 mutant = _replace(text, node, ast.unparse(changed))
@@ -236,7 +242,7 @@ class _Change:
         """Replace the code of the function wherever it was defined."""
         for each in gc.get_objects():
             if (
-                isinstance(each, FunctionType)
+                type(each) is FunctionType  # not its class: that runs code of lazy modules
                 and each.__code__ == self.before
                 and each.__code__.co_filename == self.before.co_filename
             ):
@@ -300,18 +306,18 @@ def _run_children(works: Iterable[tuple[Any, Callable[[], Any], float]], jobs: i
                 yield key, child.take(), time.monotonic() - child.began
 
 
-def _run_traced(items: list[pytest.Item]) -> list[tuple[bool, float, list[tuple[str, int]]]]:
-    """Run tests; returns for each whether it passed, its seconds, and the functions of the package that it called."""
+def _run_traced(items: list[pytest.Item]) -> list[tuple[str, bool, float, list[tuple[str, int]]]]:
+    """Run tests; returns the id of each, whether it passed, its seconds, and the functions of TOPICS that it called."""
     called: set[tuple[str, int]] = set()
-    prefix = f"{PACKAGE}{os.sep}"
+    prefix, modules = f"{PACKAGE}{os.sep}", {str(path) for path in list_modules()}
 
     def trace(frame: FrameType, event: str, arg: object) -> None:
         code = frame.f_code
-        if code.co_filename.startswith(prefix):
+        if code.co_filename in modules:
             called.add((code.co_filename[len(prefix) :], code.co_firstlineno))
 
     results = []
-    for item, following in zip(items, [*items[1:], None], strict=True):
+    for item, following in zip(items, [*items[1:], None], strict=False):
         called.clear()
         began = time.monotonic()
         threading.settrace(trace)
@@ -319,7 +325,8 @@ def _run_traced(items: list[pytest.Item]) -> list[tuple[bool, float, list[tuple[
         reports = runtestprotocol(item, log=False, nextitem=following)
         sys.settrace(None)
         threading.settrace(None)
-        results.append((not any(report.failed for report in reports), time.monotonic() - began, sorted(called)))
+        passed = not any(report.failed for report in reports)
+        results.append((item.nodeid, passed, time.monotonic() - began, sorted(called)))
     return results
 
 
@@ -327,7 +334,7 @@ def _find_failure(change: _Change | None, items: list[pytest.Item]) -> str:
     """Run tests with a changed function; returns the id of the first that fails, "" if none does."""
     if change is not None:
         change.apply()
-    for item, following in zip(items, [*items[1:], None], strict=True):
+    for item, following in zip(items, [*items[1:], None], strict=False):
         if any(report.failed for report in runtestprotocol(item, log=False, nextitem=following)):
             return item.nodeid
     return ""
@@ -340,23 +347,45 @@ class MutationRun:
         self._mutants, self._results, self._jobs = mutants, results, jobs
         self._screen = os.fdopen(os.dup(1), "w")  # pytest captures what is printed
 
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+    def _find_callers(
+        self, items: list[pytest.Item]
+    ) -> tuple[dict[pytest.Item, float], dict[str, list[tuple[int, pytest.Item]]]]:
+        """Run all tests once; returns the seconds of those that pass, and (line of a function, test) of each module.
+
+        What was found is kept beside the results: files of tests that are as they were are not run again.
+        """
         files: dict[str, list[pytest.Item]] = defaultdict(list)
-        for item in session.items:
+        for item in items:
             files[item.location[0]].append(item)
-        works = [(file, partial(_run_traced, items), 3600.0) for file, items in files.items()]
+        kept_file = self._results.with_suffix(".calls.json")
+        kept: dict[str, Any] = json.loads(kept_file.read_text(encoding="utf-8")) if kept_file.exists() else {}
+        modules = hashlib.sha256(b"".join(path.read_bytes() for path in list_modules()))
+        digests = {}
+        for file in files:
+            digest = modules.copy()
+            digest.update((ROOT / file).read_bytes())
+            digests[file] = digest.hexdigest()
+        missing = [file for file in files if kept.get(file, [""])[0] != digests[file]]
+        works = [(file, partial(_run_traced, files[file]), 3600.0) for file in missing]
+        for number, (file, traced, _) in enumerate(_run_children(works, self._jobs), start=1):
+            print(f"{number} of {len(missing)} files of tests: {file}", file=self._screen, flush=True)
+            kept[file] = [digests[file], traced or []]
+            kept_file.write_text(json.dumps(kept), encoding="utf-8")
         seconds: dict[pytest.Item, float] = {}
         callers: dict[str, list[tuple[int, pytest.Item]]] = defaultdict(list)
-        for number, (file, traced, _) in enumerate(_run_children(works, self._jobs), start=1):
-            print(f"\r{number} of {len(files)} files of tests", end="", file=self._screen, flush=True)
-            for item, (passed, taken, called) in zip(files[file], traced or [], strict=False):
-                if passed:
-                    seconds[item] = taken
+        for file in files:
+            tests = {item.nodeid: item for item in files[file]}
+            for name, passed, taken, called in kept[file][1]:
+                if passed and name in tests:
+                    seconds[tests[name]] = taken
                     for module, line in called:
-                        callers[module].append((line, item))
-                else:
-                    print(f"\nfails without a mutant, left out: {item.nodeid}", file=self._screen)
-        print(file=self._screen)
+                        callers[module].append((line, tests[name]))
+                elif not passed:
+                    print(f"fails without a mutant, left out: {name}", file=self._screen)
+        return seconds, callers
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        seconds, callers = self._find_callers(session.items)
 
         def prepare() -> Iterator[tuple[Mutant, Callable[[], str], float]]:
             for mutant in self._mutants:

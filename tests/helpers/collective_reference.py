@@ -21,7 +21,7 @@ def document(path: Path) -> dict[str, Any]:
 
 
 def joined(paths: list[Path]) -> dict[Key, dict[int, tuple[int, int]]]:
-    """Match the collectives of these files: key -> rank -> (start, end) in ns since the epoch."""
+    """Match the collectives that several of these files have: key -> rank -> (start, end) in ns since the epoch."""
     matched: dict[Key, dict[int, tuple[int, int]]] = defaultdict(dict)
     for path in paths:
         parsed = document(path)
@@ -35,7 +35,7 @@ def joined(paths: list[Path]) -> dict[Key, dict[int, tuple[int, int]]]:
             key = (group, step, counts[group, step])
             counts[group, step] += 1
             matched[key][rank] = (base + start, base + start + duration)
-    return dict(matched)
+    return {key: its for key, its in matched.items() if len(its) > 1}
 
 
 def _steps(complete: list[dict[str, Any]]) -> list[tuple[int, int, int]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.paths import SHARED_TRACES
+from tests.helpers.paths import find_shared_trace
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.ranks.collective_records import read_collectives
@@ -15,6 +15,7 @@ from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
 
 SHARED_RANK_SETS = {
     "ddp": ("ddp_4ranks", "*.gz", 21),
+    "ddp step": ("ddp_one_step", "*.gz", 7),
     "fsdp": ("fsdp_4ranks", "*.gz", 60),
     "dlrm": ("public/facebookresearch+param", "worker*.gz", 8),
 }
@@ -33,7 +34,7 @@ def load_merged_ranks(paths: list[Path]) -> Trace:
 def load_shared_ranks(name: str) -> tuple[list[Path], Trace]:
     """Load one of SHARED_RANK_SETS once: its files and the merged trace. Skips the test if the files are missing."""
     folder, pattern, _ = SHARED_RANK_SETS[name]
-    paths = sorted((SHARED_TRACES / folder).glob(pattern))
+    paths = sorted(find_shared_trace(folder).glob(pattern))
     if not paths:
         pytest.skip("these ranks are not here")
     return paths, load_merged_ranks(paths)

@@ -15,7 +15,9 @@ SAMPLES = ROOT / "sample_traces" / "torchprof_samples"
 FIXTURES = ROOT / "tests" / "fixtures"
 SNAPSHOTS = ROOT / "tests" / "snapshots"
 SHARED_TRACES = ROOT / "../shared/traces"
-"""Real traces that are not part of the repository; tests that need them skip where the folder is missing."""
+"""Real traces that are not part of the repository; tests that need one skip where it is missing."""
+KEPT_TRACES = FIXTURES / "traces"
+"""Small ones of them, and cuts of others, which are in every checkout."""
 
 _TRACE_SUFFIXES = (".json", ".json.gz")
 _OTHER_SUFFIXES = (".key_averages.json", "execution_details.json", "et.json.gz")
@@ -33,28 +35,36 @@ def is_long(*paths: Path) -> bool:
     return sum(path.stat().st_size for path in paths if path.exists()) >= LONG_TRACE_BYTES
 
 
+def name_trace(path: Path) -> str:
+    """Return the path of a trace below the folder of shared traces, or of those in the repository."""
+    return next(
+        (str(path.relative_to(each)) for each in (SHARED_TRACES, KEPT_TRACES) if each in path.parents), path.name
+    )
+
+
 def mark_long_traces(paths: Iterable[Path]) -> list[Any]:
     """Make a parameter of each trace, named by its path; large ones are left to the long run."""
-    return [
-        pytest.param(
-            path,
-            marks=pytest.mark.long if is_long(path) else (),
-            id=str(path.relative_to(SHARED_TRACES)) if path.is_relative_to(SHARED_TRACES) else path.name,
-        )
-        for path in paths
-    ]
+    return [pytest.param(path, marks=pytest.mark.long if is_long(path) else (), id=name_trace(path)) for path in paths]
+
+
+def find_shared_trace(name: str) -> Path:
+    """Find a file or folder among the shared traces, or where it is missing, among those of the repository."""
+    shared = SHARED_TRACES / name
+    return shared if shared.exists() or not (KEPT_TRACES / name).exists() else KEPT_TRACES / name
 
 
 def find_shared_traces() -> list[Path]:
-    """List the shared files that are traces, sorted; without the 338 MB one, which is packed as .xz."""
-    return sorted(
-        path
-        for path in SHARED_TRACES.rglob("*")
+    """List the shared files that are traces, sorted by name; without the 338 MB one, which is packed as .xz."""
+    names = {
+        str(path.relative_to(folder))
+        for folder in (SHARED_TRACES, KEPT_TRACES)
+        for path in folder.rglob("*")
         if path.is_file()
         and path.name.endswith(_TRACE_SUFFIXES)
         and not path.name.endswith(_OTHER_SUFFIXES)
-        and path.relative_to(SHARED_TRACES).parts[0] not in _OTHER_FOLDERS
-    )
+        and path.relative_to(folder).parts[0] not in _OTHER_FOLDERS
+    }
+    return [find_shared_trace(name) for name in sorted(names)]
 
 
 def list_cache(folder: Path) -> list[str]:

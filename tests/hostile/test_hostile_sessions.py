@@ -28,7 +28,7 @@ def test_every_command_answers_or_says_why_not(case: CommandCase) -> None:
     target(float(len(printed.out.splitlines())))  # towards traces of which much can be said
 
 
-@settings(SHORT, max_examples=5)
+@settings(SHORT, max_examples=3)
 @given(case=screen_cases())
 def test_any_keys_on_any_screen(case: ScreenCase) -> None:
     target(float(len(set(play_screen_case(case)))))  # towards sessions that see many screens

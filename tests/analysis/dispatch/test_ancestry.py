@@ -88,11 +88,12 @@ def test_nearest_ancestor_ending_after_a_time(parent: np.ndarray, data: st.DataO
     assert ancestry.find_ancestor_ending_after(parent, end, nodes, times).tolist() == expected
 
 
-def test_a_million_deep() -> None:
-    parent = np.arange(-1, 999_999, dtype=np.int32)
-    every = np.arange(1_000_000)
+def test_a_hundred_thousand_deep() -> None:
+    depth = 100_000
+    parent = np.arange(-1, depth - 1, dtype=np.int32)
+    every = np.arange(depth)
     top = every == 3
     assert (ancestry.find_nearest_ancestor(parent, every, top)[4:] == 3).all()
     assert (ancestry.find_outermost_ancestor(parent, every, top)[4:] == 3).all()
-    assert ancestry.sum_subtrees(parent, np.ones(1_000_000, np.int64))[:3].tolist() == [1_000_000, 999_999, 999_998]
+    assert ancestry.sum_subtrees(parent, np.ones(depth, np.int64))[:3].tolist() == [depth, depth - 1, depth - 2]
     assert ancestry.is_ancestor_or_self(parent, np.full(10, 5), every[:10]).tolist() == [k >= 5 for k in range(10)]

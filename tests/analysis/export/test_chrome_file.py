@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.merged_ranks import SHARED_RANK_SETS, load_merged_ranks
-from tests.helpers.paths import SAMPLES, SHARED_TRACES
+from tests.helpers.paths import SAMPLES, find_shared_trace
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.analysis.export.chrome_file import RANKS_KEY, write_chrome_file
 from torchprof_tui.analysis.time.gpu_time import compute_busy_ns_by_device
@@ -54,10 +54,10 @@ def list_calls(trace: Trace, shift: int = 0) -> Counter[tuple[str, int, int, int
 def rank_sets() -> list[Any]:
     return [
         pytest.param(
-            sorted((SHARED_TRACES / folder).glob(pattern)),
+            sorted(find_shared_trace(folder).glob(pattern)),
             id=name,
             marks=[
-                pytest.mark.skipif(not (SHARED_TRACES / folder).exists(), reason="needs the shared traces"),
+                pytest.mark.skipif(not find_shared_trace(folder).exists(), reason="needs the shared traces"),
                 *([pytest.mark.long] if name == "fsdp" else []),  # 43 MB; the other sets prove the same
             ],
         )

@@ -17,7 +17,7 @@ from tests.helpers.expectation_checks import (
     random_scopes,
 )
 from tests.helpers.expectations import SHARED
-from tests.helpers.paths import SHARED_TRACES, mark_long_traces
+from tests.helpers.paths import SHARED_TRACES, find_shared_trace, mark_long_traces
 from tests.helpers.public_traces import PUBLIC_EXPECTATIONS
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.pattern import State
@@ -41,9 +41,9 @@ _LATER_RANKS = re.compile("fsdp_4ranks/rank[1-3]")  # 11 MB each, with the answe
     params=[pytest.param(name, marks=pytest.mark.long if _LATER_RANKS.match(name) else ()) for name in SHARED],
 )
 def real(request: pytest.FixtureRequest) -> RealTrace:
-    path = TRACES / f"{request.param}{TRACE_SUFFIX}"
+    path = find_shared_trace(f"{request.param}{TRACE_SUFFIX}")
     if not path.exists():
-        pytest.skip("the shared traces are not available")
+        pytest.skip("this trace is not here")
     return RealTrace(request.param, path, SHARED[request.param])
 
 

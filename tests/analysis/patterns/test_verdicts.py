@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.merged_ranks import load_merged_ranks
-from tests.helpers.paths import SAMPLES, SHARED_TRACES
+from tests.helpers.paths import SAMPLES, SHARED_TRACES, find_shared_trace
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
@@ -37,8 +37,10 @@ RUNS = {key for key in EXPECTATIONS if not key.endswith((".json", ".gz"))}
 
 def _resolve_paths(key: str) -> list[Path]:
     """Resolve a key of the expectations to its trace files; skips the test where they are missing."""
-    root, pattern = (SAMPLES, key.removeprefix("samples/")) if key.startswith("samples/") else (SHARED_TRACES, key)
-    found = sorted(root.glob(pattern)) if "*" in pattern else [root / pattern]
+    if key.startswith("samples/"):
+        found = [SAMPLES / key.removeprefix("samples/")]
+    else:
+        found = sorted(SHARED_TRACES.glob(key)) if "*" in key else [find_shared_trace(key)]
     if len(found) == 1 and found[0].is_dir():
         found = sorted(found[0].glob("*.json.gz"))
     if not found or not all(path.exists() for path in found):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.column_equality import assert_deeply_equal
-from tests.helpers.paths import SAMPLES, SHARED_TRACES, find_shared_traces
+from tests.helpers.paths import SAMPLES, find_shared_traces, name_trace
 from tests.helpers.threaded_build import divide_among_threads
 from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
 from torchprof_tui.trace.core.column_file import allocate_in_memory
@@ -74,7 +74,7 @@ def test_samples(tmp_path: Path, path: Path, count: int) -> None:
     "path",
     [
         # test_real_traces.py decodes every file in several processes; threads divide the columns of any file alike.
-        pytest.param(path, id=str(path.relative_to(SHARED_TRACES)), marks=pytest.mark.long if position % 4 else ())
+        pytest.param(path, id=name_trace(path), marks=pytest.mark.long if position % 4 else ())
         for position, path in enumerate(SMALL_FILES)
     ],
 )
