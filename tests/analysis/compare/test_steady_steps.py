@@ -112,6 +112,7 @@ def test_steps_that_are_not_there_are_one_line() -> None:
 def test_a_range_takes_whole_steps_or_is_one_piece() -> None:
     tables = steps_of(100, 100, 100)
     assert numbers(choose(tables, StepSelection(time_range=(90_000, 300_000)))) == [1, 2]
+    assert numbers(choose(tables, StepSelection(time_range=(100_000, 300_000)))) == [1, 2]  # as long as the steps
     piece = choose(tables, StepSelection(time_range=(90_000, 130_000)))
     assert piece.steps == ()
     assert piece.window == (90_000, 130_000)

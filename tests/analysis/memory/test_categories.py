@@ -158,6 +158,12 @@ def test_a_rule(born: int, died: int | None, category: str) -> None:
     assert decide(*STEP, grow(born, 512, 7), *ending) == [category]
 
 
+def test_what_a_forward_pass_keeps_is_unknown_where_no_backward_pass_is_recorded() -> None:
+    assert decide(STEP[0], grow(110, 512, 7)) == ["unknown"]
+    assert decide(STEP[0], grow(110, 512, 7), grow(120, -512, 7)) == ["temporary"]
+    assert decide(STEP[0], STEP[1], grow(110, 512, 7)) == ["activation"]
+
+
 def test_what_is_held_and_as_large_as_a_gradient_is_a_parameter() -> None:
     held, gradient = grow(10, 512, 7), grow(210, 512, 8)
     assert decide(*STEP, held, gradient) == ["parameter", "gradient"]

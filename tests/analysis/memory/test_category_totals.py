@@ -50,7 +50,8 @@ def test_each_cell_has_its_highest_moment(cells: int) -> None:
         levels = [int(memory.allocated[first - 1]) if first else memory.base, *memory.allocated[first:last].tolist()]
         assert (int(memory.allocated[position]) if position >= 0 else memory.base) == max(levels)
     assert int(memory.allocated[found].max()) == int(memory.allocated[memory.peak])
-    assert read_reserved(device, np.array([-1]))[0] == UNKNOWN_BYTES
+    every = [UNKNOWN_BYTES, *memory.reserved.tolist()]
+    assert read_reserved(device, np.arange(-1, len(memory.reserved))).tolist() == every
 
 
 def test_the_bands_are_the_categories_and_the_rest() -> None:

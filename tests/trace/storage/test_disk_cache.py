@@ -403,3 +403,14 @@ def test_without_a_home_folder_nothing_is_cached(
     assert main(["cache"]) == 0
     assert "TORCHPROF_TUI_CACHE" in capsys.readouterr().out
     assert read_json_answer(capsys, "cache", "--json")["folder"] is None
+
+
+def test_the_key_is_of_the_file_or_of_what_names_a_remote_one(trace: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_bytes(trace.read_bytes())
+    files = [disk_cache.find_key(str(path)) for path in (trace, other)]
+    remote = [disk_cache.find_key("host:a.json", identity) for identity in ("1", "2")]
+    assert len({*files, *remote} - {None}) == 4
+    assert disk_cache.find_key("host:b.json", "1") == remote[0]
+    assert disk_cache.find_key(str(trace)) == files[0]
+    assert disk_cache.find_key("host:a.json") is None
