@@ -32,7 +32,7 @@ import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
@@ -48,7 +48,7 @@ TOPICS: dict[str, tuple[str, str]] = {
     "decoder": (
         "trace/decode/timestamps.py trace/decode/chunker.py trace/decode/json_document.py "
         "trace/decode/entry_decoder.py trace/decode/template/*.py",
-        "tests/trace/decode --ignore=tests/trace/decode/test_real_traces.py "
+        "tests/trace/decode tests/commands/test_info.py --ignore=tests/trace/decode/test_real_traces.py "
         "--ignore=tests/trace/decode/perfetto_protobuf",
     ),
     "nesting": (
@@ -75,7 +75,8 @@ TOPICS: dict[str, tuple[str, str]] = {
     "keys": (
         "ui/common/debounced_worker.py ui/common/*keys.py",
         "tests/ui/common/test_debounced_worker.py tests/ui/common/test_ordered_keys.py "
-        "tests/ui/common/test_remapped_keys.py tests/ui/explorer/test_keys.py",
+        "tests/ui/common/test_remapped_keys.py tests/ui/common/test_key_tables.py tests/ui/common/test_list_keys.py "
+        "tests/ui/explorer/test_keys.py",
     ),
 }
 """Topic -> (its modules, below the package; its tests)."""
@@ -116,6 +117,12 @@ _NAMES = {
 _STRINGS = {"left": "right", "right": "left"}
 
 
+@cache
+def read_module(module: str) -> str:
+    """Read a module, as it is when the run begins: the file may change before it ends."""
+    return (PACKAGE / module).read_text(encoding="utf-8")
+
+
 @dataclass(frozen=True)
 class Mutant:
     """A module (its path below the package) and its text with one change; `line` counts from 1."""
@@ -128,7 +135,7 @@ class Mutant:
     @property
     def difference(self) -> str:
         """The changed lines."""
-        before = (PACKAGE / self.module).read_text(encoding="utf-8").splitlines()
+        before = read_module(self.module).splitlines()
         lines = difflib.unified_diff(before, self.text.splitlines(), lineterm="", n=0)
         return "\n".join(line for line in lines if line[:3] not in ("---", "+++"))
 
@@ -143,10 +150,11 @@ def list_mutants() -> list[Mutant]:
     mutants = []
     for topic, (patterns, _) in TOPICS.items():
         for path in list_modules(patterns):
-            text = path.read_text(encoding="utf-8")
+            module = path.relative_to(PACKAGE).as_posix()
+            text = read_module(module)
             for node, changed in _list_changes(ast.parse(text), is_function=False):
                 mutant = _replace(text, node, ast.unparse(changed))
-                mutants.append(Mutant(topic, str(path.relative_to(PACKAGE)), node.lineno, mutant))
+                mutants.append(Mutant(topic, module, node.lineno, mutant))
     return mutants
 
 
@@ -223,9 +231,8 @@ class _Change:
 
     @classmethod
     def of(cls, mutant: Mutant) -> _Change | None:
-        path = PACKAGE / mutant.module
-        texts = (path.read_text(encoding="utf-8"), mutant.text)
-        pairs = zip(*(_list_functions(compile(text, str(path), "exec")) for text in texts), strict=True)
+        texts, path = (read_module(mutant.module), mutant.text), str(PACKAGE / mutant.module)
+        pairs = zip(*(_list_functions(compile(text, path, "exec")) for text in texts), strict=True)
         return next((cls(before, after) for before, after in pairs if before != after), None)
 
     @property
@@ -239,14 +246,17 @@ class _Change:
         return range(self.before.co_firstlineno, last + 1)
 
     def apply(self) -> None:
-        """Replace the code of the function wherever it was defined."""
-        for each in gc.get_objects():
-            if (
-                type(each) is FunctionType  # not its class: that runs code of lazy modules
-                and each.__code__ == self.before
-                and each.__code__.co_filename == self.before.co_filename
-            ):
-                each.__code__ = self.after
+        """Replace the code of the function wherever it was defined. Raises LookupError where it is not."""
+        functions = [each for each in gc.get_objects() if type(each) is FunctionType]  # isinstance runs lazy modules
+        defined = [
+            each
+            for each in functions
+            if each.__code__ == self.before and each.__code__.co_filename == self.before.co_filename
+        ]
+        if not defined:
+            raise LookupError(f"{self.before.co_name} of {self.before.co_filename} is not as it was imported")
+        for each in defined:
+            each.__code__ = self.after
 
 
 @dataclass

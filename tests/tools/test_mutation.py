@@ -62,6 +62,7 @@ def test_calls_are_removed_and_constants_of_modules_are_kept() -> None:
 
 def test_the_code_of_one_function_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutation, "PACKAGE", tmp_path)
+    mutation.read_module.cache_clear()
     text = "class A:\n    def f(self, a):\n        return (a +\n            1)\n\n    def g(self):\n        return 1\n"
     path = tmp_path / "module.py"
     path.write_text(text, encoding="utf-8")

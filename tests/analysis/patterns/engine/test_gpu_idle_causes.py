@@ -128,6 +128,41 @@ def test_inside_a_graph_nothing_waits_for_the_cpu() -> None:
     assert gaps.time_by_cause() == {IdleCause.QUEUED: 20 * US}
 
 
+def test_inside_a_graph_whose_launch_call_goes_on_nothing_waits_for_the_cpu() -> None:
+    entries = [
+        runtime("cudaLaunchKernel", 0, 4, 8),
+        kernel("before", 5, 10, 8),
+        runtime("cudaGraphLaunch", 20, 100, 9),
+        kernel("a", 30, 10, 9),
+        kernel("b", 60, 10, 9),
+        runtime("cudaLaunchKernel", 125, 4, 10),
+        kernel("after", 130, 10, 10),
+    ]
+    checker = Checker(trace(*entries))
+    assert checker.find_gaps(35 * US, 65 * US).time_by_cause() == {IdleCause.QUEUED: 20 * US}
+    first = checker.find_gaps(10 * US, 35 * US)
+    assert first.time_by_cause()[IdleCause.LAUNCH] == 10 * US  # until its first work starts, the call holds it up
+
+
+def test_a_range_has_the_gaps_that_overlap_it() -> None:
+    """Idle from 100 to 300 µs."""
+    checker = Checker(trace(*two_kernels()))
+    found = {
+        times: [(start // US, end // US) for start, end in zip(gaps.start.tolist(), gaps.end.tolist(), strict=True)]
+        for times in ((20, 100), (20, 101), (100, 300), (150, 200), (299, 400), (300, 400))
+        for gaps in [checker.find_gaps(times[0] * US, times[1] * US)]
+    }
+    assert found == {
+        (20, 100): [],
+        (20, 101): [(100, 101)],
+        (100, 300): [(100, 300)],
+        (150, 200): [(150, 200)],
+        (299, 400): [(299, 300)],
+        (300, 400): [],
+    }
+    assert checker.find_gaps(150 * US, 200 * US).duration.tolist() == [50 * US]
+
+
 @pytest.mark.parametrize(
     ("launch", "gpu_at", "unknown"),
     [
