@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.memory_fixtures import open_recording
+from tests.helpers.trace_builder import cpu, memory, trace
 from torchprof_tui.analysis.memory.categories import Category
 from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES
 from torchprof_tui.analysis.memory.memory_history import (
@@ -50,8 +51,14 @@ def test_each_cell_has_its_highest_moment(cells: int) -> None:
         levels = [int(memory.allocated[first - 1]) if first else memory.base, *memory.allocated[first:last].tolist()]
         assert (int(memory.allocated[position]) if position >= 0 else memory.base) == max(levels)
     assert int(memory.allocated[found].max()) == int(memory.allocated[memory.peak])
-    every = [UNKNOWN_BYTES, *memory.reserved.tolist()]
-    assert read_reserved(device, np.arange(-1, len(memory.reserved))).tolist() == every
+
+
+def test_reserved_memory_is_unknown_before_the_first_record() -> None:
+    first, second = (memory(k, 512, 512 * k, device=0, reserved=1024 * k, address=k) for k in (1, 2))
+    history = build_memory_history(trace(cpu("a", 0, 90), first, second))
+    assert history is not None
+    found = read_reserved(history.devices[0], np.array([-1, 0, 1, 0]))
+    assert found.tolist() == [UNKNOWN_BYTES, 1024, 2048, 1024]
 
 
 def test_the_bands_are_the_categories_and_the_rest() -> None:
