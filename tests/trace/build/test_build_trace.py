@@ -332,3 +332,17 @@ def test_the_raw_columns_are_freed() -> None:
     made = build_trace(raw, "literal")
     assert len(raw.events) == 0
     assert len(made) == made.counts.events == 1
+
+
+def test_a_file_without_categories_may_hold_nothing_but_gpu_work() -> None:
+    kernels = ["void at::native::vectorized_elementwise_kernel<4, F>(int)", "ampere_sgemm_128x64_tn", "_Z1fv"]
+    copies = ["[CUDA memcpy HtoD]", "Memcpy DtoH (Device -> Pageable)", "Memset (Device)"]
+
+    def kinds(*names: str) -> list[Kind]:
+        entries = [
+            {"ph": "X", "name": name, "pid": 0, "tid": 7, "ts": 10 * k, "dur": 8} for k, name in enumerate(names)
+        ]
+        return [Kind(kind) for kind in trace(*entries).kind]
+
+    assert kinds(*kernels, *copies) == [Kind.KERNEL] * 3 + [Kind.COPY] * 2 + [Kind.MEMSET]
+    assert kinds(*kernels, "main (train.py:3)") == [Kind.OTHER] * 4

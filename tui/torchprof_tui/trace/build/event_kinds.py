@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -46,6 +47,7 @@ def _classify_kinds(
     """Decide the kind of each drawn event, uint8[d]."""
     kind_of = np.array([int(kind_of_category(category)) for category in events.categories] or [0], np.uint8)
     accelerator = np.array([track_metadata.is_accelerator(pid) for pid, _ in events.tracks], np.bool_)
+    accelerator |= _is_all_gpu_work(events, ordinals)
     runtime = np.array([track_metadata.is_runtime(pid) for pid, _ in events.tracks], np.bool_)
     profiler = np.array([pid in PROFILER_PIDS for pid, _ in events.tracks], np.bool_)
     kind = np.empty(len(ordinals), np.uint8)
@@ -88,6 +90,23 @@ def _classify_kinds(
 
     run_blocks(refine, len(ordinals))
     return kind
+
+
+_GPU_WORK_NAME = re.compile(
+    r"\[?(CUDA )?mem(cpy|set)\b|void .*[(<]|_Z\w"
+    r"|(\w+_)?(ampere|volta|turing|sm[0-9]{2,3}|cutlass|cudnn|nvjet|triton)_\w+$",
+    re.IGNORECASE,
+)
+_MAX_NAMES = 4096
+"""Distinct names of a file without categories that are looked at: a GPU runs some hundred kernels."""
+
+
+def _is_all_gpu_work(events: RawEvents, ordinals: I32) -> bool:
+    """Return whether a file without any category holds nothing but copies, fills and kernels, by their names."""
+    if any(events.categories):
+        return False
+    names = np.unique(events.name[ordinals])
+    return 0 < len(names) <= _MAX_NAMES and all(_GPU_WORK_NAME.match(events.names[k]) for k in names.tolist())
 
 
 def _decide_kinds(names: list[str], used: Bool, base: Kind, decide: Callable[[str], Kind]) -> U8 | None:

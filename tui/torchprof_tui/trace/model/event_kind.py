@@ -63,7 +63,7 @@ _KIND_BY_CATEGORY = {
 
 
 _STREAM_WAIT = re.compile(r"(event|notify|capture)_wait(_sqe)?|event_record", re.IGNORECASE)
-_MTIA_COPY = "dma_request"
+_TRANSFER = re.compile(r"dma_request$|\[?(CUDA )?mem(cpy|set)\b", re.IGNORECASE)
 
 
 def kind_of_category(category: str) -> Kind:
@@ -81,14 +81,14 @@ def refine_kind(kind: Kind, name: str) -> Kind:
     """Refine a kind by the event's name: steps among annotations, collectives and waits of a stream among kernels.
 
     torch 1.9 recorded steps as plain operators, hence OP. Ascend (`EVENT_WAIT_SQE`) and MTIA record the waits of a
-    stream, and MTIA its copies and the records of events, like kernels.
+    stream, and MTIA its copies and the records of events, like kernels; so do files without categories.
     """
     if kind in (Kind.ANNOTATION, Kind.OP) and name.startswith("ProfilerStep#"):
         return Kind.STEP
     if kind is Kind.KERNEL and _STREAM_WAIT.fullmatch(name):
         return Kind.SYNC
-    if kind is Kind.KERNEL and name == _MTIA_COPY:
-        return Kind.COPY
+    if kind is Kind.KERNEL and (transfer := _TRANSFER.match(name)):
+        return Kind.MEMSET if "set" in transfer[0].lower() else Kind.COPY
     if kind is Kind.KERNEL and classify_communication(name) is not None:
         return Kind.COLLECTIVE
     return kind
