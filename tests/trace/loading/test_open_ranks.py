@@ -18,10 +18,9 @@ from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.trace.loading import open_ranks
 from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.load_in_process import load_trace
-from torchprof_tui.trace.loading.open_ranks import RanksOpener
+from torchprof_tui.trace.loading.open_ranks import RanksOpener, WorkerPool
 from torchprof_tui.trace.loading.progress import FAILED_SHARE, Progress, RanksProgress
 from torchprof_tui.trace.loading.resolve import resolve_specs
-from torchprof_tui.trace.loading.worker_process import WorkerPool
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.specs.rank_files import RankFile
 from torchprof_tui.trace.storage.disk_cache import cache_folder, cache_usage, create_draft

@@ -13,6 +13,7 @@ Imported on the way to the first frame: standard library only.
 from __future__ import annotations
 
 import errno
+import importlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DAMAGED_CACHE_MESSAGE = "the cache entry was damaged; the trace was read again"
+
+_TRACE_STORE = "torchprof_tui.trace.storage.trace_store"
+"""Imported by name where columns are mapped: it imports numpy."""
 
 _SCARCITY_ERRNOS = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 """Errors of this process, which say nothing about a cache entry."""
@@ -127,8 +131,7 @@ class OpeningState:
 
     def _try_map_stored(self, entry: CacheEntry) -> Trace | None:
         """Verify and map stored columns; discard the entry and return None where they cannot be used."""
-        from torchprof_tui.trace.storage.trace_store import OtherVersionError  # deferred: imports numpy
-
+        trace_store = importlib.import_module(_TRACE_STORE)
         try:
             if not entry.is_sealed:
                 raise ValueError("the entry of another trace")
@@ -139,7 +142,7 @@ class OpeningState:
             if isinstance(error, OSError) and error.errno in _SCARCITY_ERRNOS:
                 raise
             # Whatever is wrong with a cache entry, the remedy is the same: build it again.
-            self.was_damaged |= not isinstance(error, OtherVersionError)
+            self.was_damaged |= not isinstance(error, trace_store.OtherVersionError)
             entry.discard()
             return None
 
@@ -148,12 +151,11 @@ class OpeningState:
 
         A trace that is not kept in the cache has captures that are not kept there either.
         """
-        # deferred: imports numpy
-        from torchprof_tui.trace.loading.capture_files import CaptureFiles
-        from torchprof_tui.trace.storage.trace_store import open_trace
+        from torchprof_tui.trace.loading.capture_files import CaptureFiles  # deferred: imports numpy
 
         files = CaptureFiles(self.spec, self._captures, cache=entry.key is not None)
-        return replace(open_trace(entry.folder, verify), label=self.label, captures=files)
+        trace: Trace = importlib.import_module(_TRACE_STORE).open_trace(entry.folder, verify)
+        return replace(trace, label=self.label, captures=files)
 
     def close(self) -> None:
         """Release the entry; a draft is removed. May be called again."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import shutil
 import stat
 import threading
 import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.trace.core.errors import format_error
-from torchprof_tui.trace.loading.early_trace import map_early
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_or_build import BuildResult, OpeningState, open_or_build_async
 from torchprof_tui.trace.loading.opener import TraceOpener
@@ -20,6 +25,15 @@ from torchprof_tui.trace.storage.disk_cache import CacheEntry
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyTrace:
+    """A trace that ends at `end`, ns, where the recording goes on; `share`: the part of the file that it is, 0 to 1."""
+
+    trace: Trace
+    end: int
+    share: float
 
 
 class SingleTraceOpener(TraceOpener):
@@ -154,3 +168,19 @@ def _is_pipe(spec: str) -> bool:
         return stat.S_ISFIFO(os.stat(spec).st_mode)
     except (OSError, ValueError):
         return False
+
+
+def map_early(folder: Path, label: str, message: Mapping[str, Any]) -> EarlyTrace | None:
+    """Map the part that a worker has announced with `message`, and remove its files, which stay mapped.
+
+    Returns None where it cannot be used: the whole trace follows anyway.
+    """
+    trace_store = importlib.import_module("torchprof_tui.trace.storage.trace_store")  # here, because it imports numpy
+    part = folder / Path(message["early"]).name
+    try:
+        trace = replace(trace_store.open_trace(part), label=label, part=f"first {format_duration(message['end'])}")
+        return EarlyTrace(trace, message["end"], message["share"])
+    except (OSError, LookupError, ValueError, TypeError):
+        return None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

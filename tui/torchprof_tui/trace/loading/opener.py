@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.errors import LoadError, LoginNeededLoadError
 from torchprof_tui.trace.loading.progress import Phase, Progress, Report
+from torchprof_tui.trace.sources.ssh_errors import LoginNeededError
 
 if TYPE_CHECKING:
-    from torchprof_tui.trace.loading.early_trace import EarlyTrace
+    from torchprof_tui.trace.loading.open_trace import EarlyTrace
     from torchprof_tui.trace.model.trace import Trace
     from torchprof_tui.trace.sources.ssh_connections import SshConnections
     from torchprof_tui.trace.specs.address import SshPath
@@ -140,8 +141,6 @@ class _Hosts:
 
     @property
     def _needs_login(self) -> bool:
-        from torchprof_tui.trace.sources.ssh_errors import LoginNeededError  # deferred: only needed for ssh
-
         return isinstance(self._failure, LoginNeededError)
 
     def _connect(self, allow_prompt: bool) -> None:

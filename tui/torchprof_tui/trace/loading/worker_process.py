@@ -184,64 +184,6 @@ class WorkerProcess:
         return WorkerExitError(_explain_exit(status, printed), printed)
 
 
-class WorkerPool:
-    """At most `size` workers that decode many traces: starting Python takes longer than a short trace does.
-
-    Any number of tasks may call `decode_trace`; they wait for a free worker.
-    """
-
-    def __init__(self, size: int) -> None:
-        import asyncio  # deferred: takes as long as starting a worker, which comes first
-
-        self._idle: list[WorkerProcess] = []
-        self._workers: list[WorkerProcess] = []
-        self._free_slots = asyncio.Semaphore(max(size, 1))
-
-    async def decode_trace(self, spec: str, folder: Path, report: Report) -> BuildResult:
-        """Decode a trace and its collectives into a folder. Raises LoadError, and OSError where no worker starts.
-
-        A worker is used again after an error that it reports. A cancelled one has ended when this returns.
-        """
-        from torchprof_tui.trace.loading.cleanup import clean_up_in_thread  # deferred: imports asyncio
-
-        async with self._free_slots:
-            worker = self._idle.pop() if self._idle else self._start_worker()
-            try:
-                worker.send_job(spec, folder)
-                result = await worker.read_build(report)
-            except WorkerExitError as error:
-                raise LoadError(f"{spec}: {error}", error.detail) from error
-            except LoadError:
-                self._idle.append(worker)
-                raise
-            except BaseException:
-                worker.detach()
-                await clean_up_in_thread(worker.cancel)
-                raise
-            self._idle.append(worker)
-            return result
-
-    def _start_worker(self) -> WorkerProcess:
-        worker = WorkerProcess(Task.SERVE, stdin=subprocess.PIPE)
-        worker.start()
-        self._workers.append(worker)
-        return worker
-
-    def detach(self) -> None:
-        """Stop reading messages. Call it on the event loop, before `close`."""
-        for worker in self._workers:
-            worker.detach()
-
-    def close(self) -> None:
-        """End all workers and block until they have ended: not for the event loop."""
-        for worker in self._workers:
-            worker.terminate()
-        for worker in self._workers:
-            worker.cancel()
-        self._workers.clear()
-        self._idle.clear()
-
-
 def _list_memory_options() -> dict[str, str]:
     """List the variables with which a process gives back what it has freed: raw columns while it builds a trace.
 

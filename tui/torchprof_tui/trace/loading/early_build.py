@@ -1,8 +1,7 @@
-"""The beginning of a recording, which is shown while the rest of a large file is decoded.
+"""A process beside the decoder of a large file that builds the beginning of the recording first, to be shown early.
 
-A process beside the decoder builds it. It is forked by the worker process before that decodes, reads a small part of
-the file a second time, and stores the result in folders of its own within that of the whole trace. The app maps these
-and removes them.
+It is forked by the worker process before that decodes, reads a small part of the file a second time, and stores the
+result in folders of its own within that of the whole trace. The app maps these and removes them.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import NoReturn
 
+from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
 from torchprof_tui.trace.core.core_count import count_cores
-from torchprof_tui.trace.core.time_format import format_duration
-
-if TYPE_CHECKING:
-    from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.core.process_state import pause_garbage_collection
+from torchprof_tui.trace.decode.early_decoder import decode_early_ranges, find_early_ranges
+from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.storage.trace_store import TraceWriter
 
 MIN_BYTES = 1 << 30
 """Size of a file that takes four seconds to open on two cores. The process costs 0.8 s of that whatever the size; of
@@ -44,32 +43,6 @@ MAX_SHARE = 0.125
 EARLY_FOLDER = "early"
 
 Send = Callable[[dict[str, object]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class EarlyTrace:
-    """A trace that ends at `end`, ns, where the recording goes on; `share`: the part of the file that it is, 0 to 1."""
-
-    trace: Trace
-    end: int
-    share: float
-
-
-def map_early(folder: Path, label: str, message: Mapping[str, Any]) -> EarlyTrace | None:
-    """Map the part that a worker has announced with `message`, and remove its files, which stay mapped.
-
-    Returns None where it cannot be used: the whole trace follows anyway.
-    """
-    from torchprof_tui.trace.storage.trace_store import open_trace  # deferred: imports numpy
-
-    part = folder / Path(message["early"]).name
-    try:
-        trace = replace(open_trace(part), label=label, part=f"first {format_duration(message['end'])}")
-        return EarlyTrace(trace, message["end"], message["share"])
-    except (OSError, LookupError, ValueError, TypeError):
-        return None
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 class EarlyBuild:
@@ -141,13 +114,6 @@ def build_early_parts(spec: str, folder: Path, send: Send, sizes: list[int]) -> 
 
     A message has `early`, the name of the folder; `share`, the part of the file; `end`, ns of the trace.
     """
-    # deferred: imports numpy and the decoders
-    from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
-    from torchprof_tui.trace.core.process_state import pause_garbage_collection
-    from torchprof_tui.trace.decode.early_decoder import decode_early_ranges, find_early_ranges
-    from torchprof_tui.trace.sources.open import open_source
-    from torchprof_tui.trace.storage.trace_store import TraceWriter
-
     with pause_garbage_collection():
         for number, size in enumerate(sizes):
             source = open_source(spec)
