@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.pattern_traces import ADD, healthy, waiting
-from tests.helpers.trace_builder import Entry, annotation, event, kernel, python, runtime, trace
+from tests.helpers.trace_builder import Entry, annotation, cpu, event, kernel, python, runtime, trace
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Remedy
 from torchprof_tui.analysis.patterns.engine.practices import Engine, Vendor
@@ -70,6 +70,13 @@ def test_who_runs_an_engine_gets_its_flag(engine: Engine, remedy: Remedy, flag: 
     assert fitted.code != remedy.code
     unrelated = Remedy("nonzero reads a size from the GPU, which no CUDA graph replays")
     assert fit(unrelated, *entries) == unrelated
+
+
+def test_vllm_that_compiles_is_not_told_to() -> None:
+    entries = [*called("cudaLaunchKernel"), ENGINES[Engine.VLLM], cpu("Torch-Compiled Region: 0/0", 0, 50)]
+    fitted = fit(GRAPHS, *entries)
+    assert "enforce-eager" not in fitted.action + fitted.code
+    assert "cudagraph_capture_sizes" in fitted.code
 
 
 def test_the_verdict_gives_the_flag_as_well() -> None:

@@ -210,6 +210,8 @@ def test_launches_without_kernels_say_why() -> None:
         "profiler, or WSL); ops take"
     )
     assert verdict.first.endswith("create these tensors on the GPU (device=…), not on the CPU")
+    lost = decide(cpu("aten::cudnn_convolution", 0, 800), *calls)
+    assert "record again with the GPU's work" in lost.first
     amd = decide(cpu("aten::randn", 0, 800), runtime("hipLaunchKernel", 900, 5, 1))
     assert "roctracer delivered none (no permission, another profiler);" in amd.text
     assert decide(cpu("aten::mm", 0, 800), runtime("cudaGetDevice", 950, 5, 9)).text.startswith("no GPU activity was")

@@ -58,8 +58,17 @@ _ENGINE_REMEDIES: dict[Engine, tuple[tuple[re.Pattern[str], str, str], ...]] = {
 """By engine: what a remedy holds, and the action ("" for the same) and code that replace it."""
 
 
+_VLLM_SIZES = "vLLM compiles already: let it capture graphs for these batch sizes, or use larger batches"
+_VLLM_SIZES_CODE = "vllm serve MODEL --compilation-config '{\"cudagraph_capture_sizes\": [1, 2, 4, 8]}'"
+"""`--enforce-eager` would switch both compiling and graphs off."""
+
+
 def fit_remedy(practices: Practices, remedy: Remedy) -> Remedy:
     """Return the remedy as this program can follow it."""
+    if practices.engine is Engine.VLLM and practices.uses_compile and _GRAPHS.search(f"{remedy.action}\n{remedy.code}"):
+        return Remedy(
+            _VLLM_SIZES, "vllm serve MODEL --compilation-config '{\"cudagraph_capture_sizes\": [1, 2, 4, 8]}'"
+        )
     for pattern, action, code in _ENGINE_REMEDIES.get(practices.engine, ()) if practices.engine else ():
         if pattern.search(f"{remedy.action}\n{remedy.code}"):
             remedy = Remedy(action or remedy.action, code)

@@ -120,8 +120,10 @@ def _diagnose_ops(view: ScopeView, ops_part: TimePart, measured: int, findings: 
 
 def choose_op_remedy(op: str, *, uses_gpu: bool = False) -> str:
     """Choose what to do about an op that takes most of a CPU's time, by its class."""
-    if uses_gpu and CREATING_OP.match(op):
-        return "create these tensors on the GPU (device=…), not on the CPU"
+    if uses_gpu:
+        if CREATING_OP.match(op):
+            return "create these tensors on the GPU (device=…), not on the CPU"
+        return "record again with the GPU's work: without it the reason is unknown"
     remedies = (remedy for pattern, remedy in _OP_REMEDIES if pattern.match(op))
     return next(remedies, "process more at once (a larger batch), or compile the code around it (torch.compile)")
 

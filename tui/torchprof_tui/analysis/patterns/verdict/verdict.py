@@ -30,7 +30,7 @@ from torchprof_tui.analysis.patterns.verdict.representativeness import (
     find_recording_fault,
 )
 from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
-from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
+from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED, TimeTree
 from torchprof_tui.analysis.patterns.verdict.waiting import diagnose_waiting, measure_turn_taking
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.text_enum import TextEnum
@@ -225,7 +225,8 @@ def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
         return waiting
     candidates = [work, waiting, *([evidence.main_problem] if evidence.main_problem else [])]
     largest = max(candidates, key=lambda candidate: candidate.own_share)
-    if largest is waiting and evidence.shares.busy >= thresholds.GPU_BUSY_MOSTLY.value:
+    is_idle = waiting.cause != EXPOSED  # collectives are work of the GPU
+    if largest is waiting and is_idle and evidence.shares.busy >= thresholds.GPU_BUSY_MOSTLY.value:
         return replace(waiting, what=f"{work.what}; {waiting.what}")  # most of the time is the GPU's own work
     return largest
 
