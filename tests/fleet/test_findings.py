@@ -73,6 +73,9 @@ def test_removing_the_slow_rank_saves_what_it_cost(tmp_path: Path) -> None:
     assert removed.total == pytest.approx(healthy.replay.base, rel=0.02)
     (most,) = [late.fleet.ranks[each.rank] for each in late.waits[:1]]
     assert most == 5
+    (finding,) = late.findings
+    twice = dataclasses.replace(late, findings=(finding, dataclasses.replace(finding, kind=FindingKind.STALL)))
+    assert twice.savings == [removed, None]  # the same time of the same rank is saved once
 
 
 def test_growing_steps_are_found() -> None:

@@ -85,7 +85,10 @@ class FleetFault(Record, frozen=True, kw_only=True):
     cause: Annotated[str, about("why they are late: slow_cpu, slow_gpu, or what their GPU waits for; empty: unknown")]
     why: Annotated[str, about("one line")]
     action: Annotated[str, about("what to do")]
-    us: Annotated[float | None, about("what a step of the job takes less without it; null: cannot be told")]
+    us: Annotated[
+        float | None,
+        about("what a step of the job takes less without it; null: cannot be told, or an earlier fault names the rank"),
+    ]
     share: Annotated[float | None, about("the same, of the job's time")]
 
 
@@ -172,8 +175,7 @@ def build_fleet(report: FleetReport, limit: int, kept: int = 0) -> Fleet:
 
 def _build_faults(report: FleetReport) -> list[FleetFault]:
     records = []
-    for finding in report.findings:
-        removed = report.remove(finding.ranks)
+    for finding, removed in zip(report.findings, report.savings, strict=True):
         records.append(
             FleetFault(
                 kind=finding.kind.value,

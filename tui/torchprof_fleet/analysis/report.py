@@ -168,6 +168,18 @@ class FleetReport:
             return None
         return self.replay.without(ranks)
 
+    @cached_property
+    def savings(self) -> list[WhatIf | None]:
+        """What the job saves without the ranks of each finding; None where it cannot be told, and for ranks that an
+        earlier finding names, of which it is the same time.
+        """
+        named: set[tuple[int, ...]] = set()
+        saved = []
+        for finding in self.findings:
+            saved.append(None if finding.ranks in named else self.remove(finding.ranks))
+            named.add(finding.ranks)
+        return saved
+
 
 def compare_fleet(sketches: Sequence[RankSketch], lost: Sequence[LeftOut] = ()) -> FleetReport:
     """Compare the sketches of the ranks of a job. Raises NoRanksError where there is none."""

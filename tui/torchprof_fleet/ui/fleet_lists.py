@@ -76,8 +76,7 @@ def build_list(report: FleetReport, which: FleetList, width: int, members: Seque
 def _build_findings(report: FleetReport, width: int) -> ListContent:
     steps = {int(number): index for index, number in enumerate(report.fleet.steps.tolist())}
     rows: list[ListRow] = []
-    for finding in report.findings:
-        removed = report.remove(finding.ranks)
+    for finding, removed in zip(report.findings, report.savings, strict=True):
         saved = "" if removed is None else f"; without it the job takes {removed.saved_share:.1%} less"
         step = None if finding.step is None else steps.get(finding.step)
         lines = [*_wrap(f"● {finding.text}{saved}", width - 2, "  "), *_wrap(f"  {finding.action}", width - 2, "  ")]
