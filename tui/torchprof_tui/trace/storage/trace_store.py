@@ -49,7 +49,7 @@ from torchprof_tui.trace.text.large_values import LargeValues
 from torchprof_tui.trace.text.packet_text import PacketText
 from torchprof_tui.trace.text.text_index import FileText, PlainText, TextIndex
 
-FORMAT_VERSION = 14
+FORMAT_VERSION = 15
 """Version of both files. Increase it whenever the stored data or the meaning of its numbers (`Kind`) changes."""
 
 COLUMNS_FILE = "columns"
