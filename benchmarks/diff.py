@@ -38,8 +38,8 @@ _KERNEL_TIME = re.compile(
 
 _BUILD_ACCOUNT = """
 import sys
-from torchprof_tui.commands.diff.options import DiffOptions
-from torchprof_tui.commands.diff.sides import load_comparison
+from torchprof_tui.commands.diff import DiffOptions
+from torchprof_tui.commands.diff.main import load_comparison
 print(load_comparison(DiffOptions(a=sys.argv[1], b=sys.argv[2], no_cache=sys.argv[3] == "no")).account.delta)
 """
 

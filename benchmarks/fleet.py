@@ -55,7 +55,7 @@ DASK_SCRIPT = """
 import sys, time
 from pathlib import Path
 from distributed import Client, LocalCluster
-from torchprof_fleet.command.cluster import sketch_on_cluster
+from torchprof_fleet.command.workers import sketch_on_cluster
 from torchprof_tui.trace.specs.address import ListedTrace
 if __name__ == "__main__":
     traces = [ListedTrace(str(path), None, 0.0) for path in sorted(Path(sys.argv[1]).iterdir())]

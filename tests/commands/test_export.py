@@ -15,7 +15,7 @@ from tests.helpers.command_line import call_main, read_error_line, read_json_ans
 from tests.helpers.paths import SAMPLES
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.trace_builder import cpu
-from torchprof_tui.commands.export.formats import FORMATS
+from torchprof_tui.commands.export import FORMATS
 
 LINEAR = SAMPLES / "linear_eager.pt.trace.json.gz"
 VARIABLES = {f"VARIABLE_{number}": f"value-{number}" for number in range(59)} | {"PATH": "value", "HOME": "value"}

@@ -17,7 +17,7 @@ from torchprof_samples import SAMPLES, find
 from torchprof_tui.analysis.table.table_sheet import format_torch_time
 from torchprof_tui.answers.schemas import list_answers
 from torchprof_tui.answers.table import Grouping
-from torchprof_tui.commands.table.options import TableOptions
+from torchprof_tui.commands.table import TableOptions
 
 TABLES = {
     "calls": "Table",

@@ -8,19 +8,19 @@ from dataclasses import FrozenInstanceError, fields
 
 import pytest
 
-from torchprof_tui.commands.chain.options import ChainOptions
-from torchprof_tui.commands.check.options import CheckOptions
+from torchprof_tui.commands.chain import ChainOptions
+from torchprof_tui.commands.check import CheckOptions
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.options import Options
 from torchprof_tui.commands.common.parsers import build_parser, import_options, list_commands, read_options
-from torchprof_tui.commands.critical_path.options import CriticalPathOptions
-from torchprof_tui.commands.diff.options import DiffOptions
-from torchprof_tui.commands.export.options import ExportOptions
+from torchprof_tui.commands.critical_path import CriticalPathOptions
+from torchprof_tui.commands.diff import DiffOptions
+from torchprof_tui.commands.export import ExportOptions
 from torchprof_tui.commands.mcp.answers import build_options
-from torchprof_tui.commands.memory.options import MemoryOptions
-from torchprof_tui.commands.perfetto.options import PerfettoOptions
-from torchprof_tui.commands.table.options import TableOptions
-from torchprof_tui.commands.what_if.options import WhatIfOptions
+from torchprof_tui.commands.memory import MemoryOptions
+from torchprof_tui.commands.perfetto import PerfettoOptions
+from torchprof_tui.commands.table import TableOptions
+from torchprof_tui.commands.what_if import WhatIfOptions
 
 ALL = ("open", *list_commands())
 

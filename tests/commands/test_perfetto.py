@@ -20,8 +20,13 @@ import pytest
 from tests.helpers.golden_files import load_sample
 from tests.helpers.paths import ROOT
 from torchprof_tui.cli import main
-from torchprof_tui.commands.perfetto.main import find_step_range, format_forwarding
-from torchprof_tui.commands.perfetto.trace_server import PERFETTO_ORIGIN, TraceServer, make_url_name
+from torchprof_tui.commands.perfetto.main import (
+    PERFETTO_ORIGIN,
+    TraceServer,
+    find_step_range,
+    format_forwarding,
+    make_url_name,
+)
 
 CONTENT = b"a trace" * 100_000
 SAMPLE = "sample:train_gpt_stack_memory"

@@ -17,12 +17,12 @@ from tests.helpers.json_schemas import check_answer
 from tests.helpers.paths import ROOT
 from tests.helpers.terminal import Terminal
 from torchprof_tui.cli import main
+from torchprof_tui.commands.open import OpenOptions
 from torchprof_tui.commands.open import main as open_command
-from torchprof_tui.commands.open.options import OpenOptions
+from torchprof_tui.commands.run import RunOptions
 from torchprof_tui.commands.run.main import _open_explorer, _ProgressLine
-from torchprof_tui.commands.run.options import RunOptions
 from torchprof_tui.runs.history import list_past_runs
-from torchprof_tui.runs.last_interpreter import remember_interpreter
+from torchprof_tui.runs.recording_request import remember_interpreter
 from torchprof_tui.runs.run_result import RunResult
 from torchprof_tui.runs.status_channel import StatusMessage
 from torchprof_tui.trace.loading.load_in_process import load_trace

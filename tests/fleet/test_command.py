@@ -20,9 +20,9 @@ from tests.helpers.paths import SAMPLES
 from torchprof_fleet.analysis.sketch_file import sketch_file
 from torchprof_fleet.analysis.sketch_parquet import decode_sketches, encode_sketches
 from torchprof_fleet.analysis.sketch_task import SketchResult
-from torchprof_fleet.command import local_pool, sketch_pack, sketching
 from torchprof_fleet.command import main as fleet_command
-from torchprof_fleet.command.cluster import sketch_on_cluster
+from torchprof_fleet.command import sketching, workers
+from torchprof_fleet.command.workers import sketch_on_cluster
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.storage.disk_cache import cache_folder, clear_cache
 from torchprof_tui.trace.storage.sketch_cache import read_sketch
@@ -103,13 +103,13 @@ def test_a_damaged_sketch_is_made_again(
 def test_many_sketches_are_read_from_one_file_unless_a_trace_has_changed(
     tmp_path: Path, sketched: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = write_fleet(BASE, tmp_path, sketch_pack.MIN_COUNT, 2, Faults(late_ranks={3: 9000.0}))
+    files = write_fleet(BASE, tmp_path, sketching.MIN_COUNT, 2, Faults(late_ranks={3: 9000.0}))
     first = ask(capsys, tmp_path)
     (pack,) = (cache_folder() / "sketches").glob("*.pack")
     read: list[str] = []
 
     def read_and_note(path: Path) -> bytes:
-        read.append(path.name)
+        read.extend([] if path.suffix == ".pack" else [path.name])
         return read_sketch(path)
 
     monkeypatch.setattr(sketching, "read_sketch", read_and_note)
@@ -118,7 +118,7 @@ def test_many_sketches_are_read_from_one_file_unless_a_trace_has_changed(
     files[5].write_bytes(files[5].read_bytes() + b"\0")
     assert compared(ask(capsys, tmp_path)) == compared(first)
     assert len(read) == 1
-    assert len(sketched) == sketch_pack.MIN_COUNT + 1
+    assert len(sketched) == sketching.MIN_COUNT + 1
     assert compared(ask(capsys, tmp_path)) == compared(first)
     assert len(read) == 1
     damages: list[Callable[[bytes], bytes]] = [
@@ -236,24 +236,24 @@ def test_processes_answer_as_this_process_does(
     run_folder: Path, sketched: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = ask(capsys, run_folder, "--no-cache")
-    monkeypatch.setattr(fleet_command, "sketch_locally", local_pool.sketch_locally)
+    monkeypatch.setattr(fleet_command, "sketch_locally", workers.sketch_locally)
     assert ask(capsys, run_folder, "--no-cache", "--jobs", 2) == here
 
 
 def test_a_killed_process_loses_only_the_trace_that_kills(
     run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_pool, "run_sketch_task", _die_of_one)
+    monkeypatch.setattr(workers, "run_sketch_task", _die_of_one)
     monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path))
     names = [f"trace{number}" for number in range(6)]
-    results = list(local_pool.sketch_locally([ListedTrace(name, None, 0.0) for name in names], lambda: False, 2))
+    results = list(workers.sketch_locally([ListedTrace(name, None, 0.0) for name in names], lambda: False, 2))
     assert sorted(result.spec for result in results) == names
     (lost,) = [result for result in results if result.reason]
-    assert lost.reason == f"trace4: {local_pool.KILLED}"
+    assert lost.reason == f"trace4: {workers.KILLED}"
 
 
 def test_cancelling_ends_the_processes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_pool, "run_sketch_task", _sleep)
+    monkeypatch.setattr(workers, "run_sketch_task", _sleep)
     monkeypatch.setenv("TORCHPROF_TUI_CACHE", str(tmp_path))
     asked: list[int] = []
 
@@ -261,7 +261,7 @@ def test_cancelling_ends_the_processes_at_once(tmp_path: Path, monkeypatch: pyte
         asked.append(1)
         return len(asked) > 4
 
-    assert list(local_pool.sketch_locally([ListedTrace("trace", None, 0.0)] * 3, is_cancelled, 2)) == []
+    assert list(workers.sketch_locally([ListedTrace("trace", None, 0.0)] * 3, is_cancelled, 2)) == []
 
 
 def _sleep(spec: str, identity: str | None = None) -> SketchResult:

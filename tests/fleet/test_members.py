@@ -17,8 +17,7 @@ from tests.helpers.command_line import read_error_line, read_json_answer
 from tests.helpers.fleet_runs import Faults, measure_step, name_rank_file, write_fleet
 from tests.helpers.fleet_sketches import make_collectives, make_sketch
 from tests.helpers.paths import SAMPLES
-from torchprof_fleet.analysis.fleet import NoRanksError
-from torchprof_fleet.analysis.members import LeftOut, select_members
+from torchprof_fleet.analysis.fleet import LeftOut, NoRanksError, select_members
 from torchprof_fleet.analysis.rank_sketch import RankSketch
 from torchprof_fleet.analysis.report import compare_fleet
 from torchprof_fleet.analysis.sketch_file import sketch_file

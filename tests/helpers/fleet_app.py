@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from tests.helpers.explorer_app import settled, until
 from tests.helpers.fleet_runs import Faults, write_fleet
 from tests.helpers.paths import SAMPLES
-from torchprof_fleet.analysis.members import LeftOut
+from torchprof_fleet.analysis.fleet import LeftOut
 from torchprof_fleet.analysis.rank_sketch import RankSketch
 from torchprof_fleet.analysis.sketch_trace import sketch_trace
 from torchprof_fleet.ui.fleet_screen import FleetScreen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from torchprof_tui.runs.run_files import Manifest, RequestFile
+from torchprof_tui.runs.run_result import Manifest, RequestFile
 from torchprof_tui.runs.status_channel import StatusMessage
 from torchprof_tui.trace.core.typed_json import MAX_TEXT
 

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from torchprof_tui.runs import gpu_presence
-from torchprof_tui.runs.gpu_presence import WORKLOADS_FOR_GPUS, is_gpu_present
-from torchprof_tui.runs.recording_request import WORKLOADS, workload_flags
+from torchprof_tui.runs import recording_request
+from torchprof_tui.runs.recording_request import WORKLOADS, WORKLOADS_FOR_GPUS, is_gpu_present, workload_flags
 
 
 def test_a_gpu_is_a_device_file_that_is_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_presence, "_DEVICE_FILES", (str(tmp_path / "nvidia[0-9]*"),))
+    monkeypatch.setattr(recording_request, "_DEVICE_FILES", (str(tmp_path / "nvidia[0-9]*"),))
     (tmp_path / "nvidiactl").touch()
     assert not is_gpu_present({})
     (tmp_path / "nvidia3").touch()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from torchprof_tui.runs.save_progress import SaveProgress
-from torchprof_tui.runs.status_channel import StatusMessage
+from torchprof_tui.runs.status_channel import SaveProgress, StatusMessage
 
 MEGA = 10**6
 

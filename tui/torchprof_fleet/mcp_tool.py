@@ -7,8 +7,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from torchprof_fleet.answers import build_fleet
-from torchprof_fleet.command.comparison import compare_sources
-from torchprof_fleet.command.options import FleetOptions
+from torchprof_fleet.command import FleetOptions
+from torchprof_fleet.command.main import compare_sources
 from torchprof_tui.answers.record import as_fields
 from torchprof_tui.commands.mcp.answers import Answerer, ToolEntry, build_options
 from torchprof_tui.commands.mcp.bounded_text import clean_values, pack_records, write_bounded

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.hostile_json import documents
-from torchprof_tui.runs.run_files import Manifest, RequestFile
+from torchprof_tui.runs.run_result import Manifest, RequestFile
 from torchprof_tui.runs.status_channel import StatusMessage
 from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.typed_json import (

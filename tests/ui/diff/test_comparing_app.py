@@ -13,10 +13,10 @@ from textual.widgets import Static
 
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.diff import DiffOptions
 from torchprof_tui.commands.diff import main as diff_command
-from torchprof_tui.commands.diff.options import DiffOptions
+from torchprof_tui.commands.open import OpenOptions
 from torchprof_tui.commands.open import main as open_command
-from torchprof_tui.commands.open.options import OpenOptions
 from torchprof_tui.program.settings import Configuration
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.common.comparison_request import ComparisonRequest, parse_request

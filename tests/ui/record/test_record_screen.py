@@ -18,10 +18,14 @@ from tests.helpers.paths import ROOT
 from torchprof_samples import find
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.runs import recording_request
-from torchprof_tui.runs.gpu_presence import WORKLOADS_FOR_GPUS
 from torchprof_tui.runs.history import save_request
-from torchprof_tui.runs.last_interpreter import recall_interpreter, remember_interpreter
-from torchprof_tui.runs.recording_request import WORKLOADS, RecordingRequest
+from torchprof_tui.runs.recording_request import (
+    WORKLOADS,
+    WORKLOADS_FOR_GPUS,
+    RecordingRequest,
+    recall_interpreter,
+    remember_interpreter,
+)
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.record import record_screen

@@ -1,16 +1,24 @@
-"""All ranks of a job, as their sketches: who they are, and their steps side by side."""
+"""All ranks of a job, as their sketches: who they are, and their steps side by side.
+
+Files that are damaged, or of another run, are named and left out of every figure. What the job is, most of its files
+decide: its world size, the time of the recording, its steps, the collectives of each process group and the ops that
+run. A file is of another run where it differs from most of the others in one of these.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
-from torchprof_fleet.analysis.members import LeftOut, select_members
-from torchprof_fleet.analysis.rank_sketch import RankSketch
+from torchprof_fleet.analysis.rank_sketch import WHOLE_TRACE, RankSketch
 from torchprof_tui.trace.core.arrays import F64, I64
+from torchprof_tui.trace.core.problems import DAMAGED_TABLE, INCOMPLETE_STREAM_KINDS
+from torchprof_tui.trace.model.communication_kernels import SYNCHRONIZING_OPERATIONS
 
 MAX_REASONS = 3
 """Files that the line about a fleet without ranks names."""
@@ -112,3 +120,187 @@ def build_fleet(sketches: Sequence[RankSketch]) -> Fleet:
     if not members:
         raise NoRanksError(tuple(left_out))
     return Fleet(tuple(members), tuple(left_out))
+
+
+Value = TypeVar("Value", int, frozenset[int])
+
+MIN_COMMON_STEPS = 0.5
+"""Share of the steps of most ranks that a rank must have: a recording may begin or end a step earlier."""
+
+MAX_HOURS_APART = 1.0
+"""Hours from the median start of the recordings: ranks record the same steps, and clocks differ by less than that."""
+
+MIN_STEPS_THAT_DIFFER = 2
+"""Steps in which a rank must have other collectives: one alone may be cut at the edge of the recording."""
+
+MIN_RANKS_FOR_OPS = 4
+COMMON_OPS, MIN_COMMON_OPS = 0.9, 6
+"""Share of the ranks that run an op that is common, and how many common ops there must be to compare programs."""
+
+MIN_OWN_OPS = 0.5
+"""Share of the common ops that a rank of the same program runs, whatever its stage."""
+
+_KNOWN_EPOCH = 10**18
+"""ns of the epoch in 2001: a smaller time of a first event is no date."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A file, or a name that the user gave, that is not compared. `source`: as named; `reason`: why, one line."""
+
+    source: str
+    reason: str
+
+    @property
+    def line(self) -> str:
+        return f"{self.source}: {self.reason}"
+
+    @classmethod
+    def from_line(cls, source: str, line: str) -> LeftOut:
+        """Take the source off the begin of a line about it; a source may hold colons."""
+        return cls(source, line.removeprefix(f"{source}: "))
+
+
+def select_members(sketches: Sequence[RankSketch]) -> tuple[list[RankSketch], list[LeftOut]]:
+    """Select the ranks of one job, each once, by rank; the others are left out with a reason."""
+    left = sorted(sketches, key=lambda each: each.file)
+    left_out: list[LeftOut] = []
+    for find_reasons in _CHECKS:
+        reasons = find_reasons(left)
+        left_out += [LeftOut(each.file, reason) for each, reason in zip(left, reasons, strict=True) if reason]
+        left = [each for each, reason in zip(left, reasons, strict=True) if not reason]
+    return sorted(left, key=lambda each: each.rank), sorted(left_out, key=lambda each: each.source)
+
+
+def _find_unusable(sketches: Sequence[RankSketch]) -> list[str]:
+    return [_explain_unusable(sketch) for sketch in sketches]
+
+
+def _explain_unusable(sketch: RankSketch) -> str:
+    lost = [kind for kind in sketch.problems if kind in INCOMPLETE_STREAM_KINDS or kind == DAMAGED_TABLE]
+    if lost:
+        return f"not all of it could be read ({', '.join(lost)}): copy or export it again"
+    if not (sketch.steps.end > sketch.steps.start).any():
+        return "it has no events"
+    return "" if sketch.rank >= 0 else "no rank number, neither in distributedInfo nor in its name"
+
+
+def _find_other_world_sizes(sketches: Sequence[RankSketch]) -> list[str]:
+    usual = _find_most_common([each.world_size for each in sketches if each.world_size], 0)
+    return [
+        f"of another run: its job has {each.world_size:,} ranks, that of most files {usual:,}"
+        if each.world_size and each.world_size != usual
+        else f"of another run: it is rank {each.rank:,}, the job of most files has {usual:,} ranks"
+        if usual and each.rank >= usual
+        else ""
+        for each in sketches
+    ]
+
+
+def _find_other_times(sketches: Sequence[RankSketch]) -> list[str]:
+    known = [each.time_zero for each in sketches if each.time_zero >= _KNOWN_EPOCH]
+    if len(known) < 2:
+        return [""] * len(sketches)
+    usual = sorted(known)[(len(known) - 1) // 2]
+    hours = [(each.time_zero - usual) / 3.6e12 if each.time_zero >= _KNOWN_EPOCH else 0.0 for each in sketches]
+    return [
+        f"of another run: recorded {abs(value):,.1f} h {'after' if value > 0 else 'before'} most files"
+        if abs(value) > MAX_HOURS_APART
+        else ""
+        for value in hours
+    ]
+
+
+def _find_other_steps(sketches: Sequence[RankSketch]) -> list[str]:
+    numbers = [frozenset(each.steps.number.tolist()) for each in sketches]
+    usual = _find_most_common(numbers, frozenset())
+    return [
+        ""
+        if len(own & usual) >= MIN_COMMON_STEPS * len(usual)
+        else f"of another run: its steps are {_describe_steps(own)}, those of most files {_describe_steps(usual)}"
+        for own in numbers
+    ]
+
+
+def _describe_steps(numbers: frozenset[int]) -> str:
+    first, last = min(numbers, default=WHOLE_TRACE), max(numbers, default=WHOLE_TRACE)
+    return "none" if last == WHOLE_TRACE else f"{first} to {last}"
+
+
+def _find_other_collectives(sketches: Sequence[RankSketch]) -> list[str]:
+    """Compare the number of collectives by step and process group: all members of a group run the same ones."""
+    counts = [_count_collectives(each) for each in sketches]
+    cells = sorted({cell for each in counts for cell in each})
+    usual = {}
+    for cell in cells:
+        present = [each[cell] for each in counts if cell in each]
+        if len(present) > 2:
+            usual[cell] = _find_most_common(present, 0)
+    reasons = []
+    for own in counts:
+        compared = {cell for cell in own if cell in usual}
+        steps = {step for step, _ in compared}
+        equal = {step for step, group in compared if own[step, group] == usual[step, group]}
+        differing = sorted(compared)[:1] if len(steps) >= MIN_STEPS_THAT_DIFFER and not equal else []
+        reasons.append(
+            f"of another run: {own[differing[0]]:,} collectives in step {differing[0][0]}, most files "
+            f"{usual[differing[0]]:,}"
+            if differing
+            else ""
+        )
+    return reasons
+
+
+def _count_collectives(sketch: RankSketch) -> Counter[tuple[int, str]]:
+    """Count the synchronizing collectives by number of the step and process group, of a trace with steps."""
+    found = sketch.collectives
+    plain = [text.lower().replace("_", "") for text in found.texts]
+    synchronizing = np.array([any(word in text for word in SYNCHRONIZING_OPERATIONS) for text in plain] or [False])
+    counts: Counter[tuple[int, str]] = Counter()
+    rows = zip(found.step.tolist(), found.group.tolist(), found.operation.tolist(), strict=True)
+    numbers = sketch.steps.number.tolist()
+    for step, group, operation in rows:
+        if synchronizing[operation] and numbers[step] != WHOLE_TRACE:
+            counts[numbers[step], found.texts[group]] += 1
+    return counts
+
+
+def _find_other_ops(sketches: Sequence[RankSketch]) -> list[str]:
+    names = [frozenset(each.ops.names) for each in sketches]
+    with_ops = [own for own in names if own]
+    if len(with_ops) < MIN_RANKS_FOR_OPS:
+        return [""] * len(sketches)
+    counts = Counter(name for own in with_ops for name in own)
+    common = {name for name, count in counts.items() if count >= min(COMMON_OPS * len(with_ops), len(with_ops) - 1)}
+    if len(common) < MIN_COMMON_OPS:
+        return [""] * len(sketches)
+    return [
+        f"of another run: it runs {len(own & common)} of the {len(common)} ops that most files have"
+        if own and len(own & common) < MIN_OWN_OPS * len(common)
+        else ""
+        for own in names
+    ]
+
+
+def _find_duplicates(sketches: Sequence[RankSketch]) -> list[str]:
+    first: dict[int, str] = {}
+    return [
+        "" if first.setdefault(each.rank, each.file) == each.file else f"of rank {each.rank}, as {first[each.rank]} is"
+        for each in sketches
+    ]
+
+
+def _find_most_common(values: Sequence[Value], default: Value) -> Value:
+    """Find the most common value, of several the first."""
+    return Counter(values).most_common(1)[0][0] if values else default
+
+
+_CHECKS: tuple[Callable[[Sequence[RankSketch]], list[str]], ...] = (
+    _find_unusable,
+    _find_other_world_sizes,
+    _find_other_times,
+    _find_other_steps,
+    _find_other_collectives,
+    _find_other_ops,
+    _find_duplicates,
+)

@@ -15,8 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_fleet.analysis.findings import FleetChecker, FleetFinding
-from torchprof_fleet.analysis.fleet import Fleet, build_fleet
-from torchprof_fleet.analysis.members import LeftOut
+from torchprof_fleet.analysis.fleet import Fleet, LeftOut, build_fleet
 from torchprof_fleet.analysis.rank_sketch import RankSketch
 from torchprof_fleet.analysis.waits import MatchedSketches, WaitedFor, match_sketches, rank_waits
 from torchprof_tui.trace.core.arrays import F64, I64, Bool

@@ -9,16 +9,15 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from torchprof_fleet.analysis.members import LeftOut
+from torchprof_fleet.analysis.fleet import LeftOut, NoRanksError
 from torchprof_fleet.analysis.rank_sketch import RankSketch
+from torchprof_fleet.analysis.report import FleetReport, compare_fleet
 from torchprof_fleet.analysis.sketch_parquet import EXTRA, encode_sketches
 from torchprof_fleet.answers import build_fleet
-from torchprof_fleet.command.cluster import sketch_on_cluster
-from torchprof_fleet.command.comparison import compare_sketched
-from torchprof_fleet.command.local_pool import sketch_locally
-from torchprof_fleet.command.options import FleetOptions
+from torchprof_fleet.command import FleetOptions
 from torchprof_fleet.command.sketching import SketchedFleet, SketchMany, sketch_all
 from torchprof_fleet.command.sources import list_sources
+from torchprof_fleet.command.workers import sketch_locally, sketch_on_cluster
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import report_refused_cache
 from torchprof_tui.commands.common.output import print_answer
@@ -118,3 +117,26 @@ class _Progress:
         if self._is_shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+def compare_sources(paths: Sequence[str]) -> tuple[FleetReport, int]:
+    """Sketch the traces of some folders on this machine and compare their ranks. Raises UsageError.
+
+    Returns the report and how many sketches were read from the cache.
+    """
+    import_extra("pyarrow", EXTRA)
+    with contextlib.ExitStack() as stack:
+        traces, lost = list_sources(paths, stack)
+    if not traces:
+        raise UsageError(lost[0].line if lost else "no traces")
+    sketched = sketch_all(traces, partial(sketch_locally, jobs=count_cores()))
+    everything = SketchedFleet(sketched.sketches, (*lost, *sketched.lost), sketched.reused)
+    return compare_sketched(everything), sketched.reused
+
+
+def compare_sketched(sketched: SketchedFleet) -> FleetReport:
+    """Compare sketched ranks. Raises UsageError where no file is of a rank that can be compared."""
+    try:
+        return compare_fleet(sketched.sketches, sketched.lost)
+    except NoRanksError as error:
+        raise UsageError(str(NoRanksError((*sketched.lost, *error.left_out)))) from error

@@ -9,9 +9,9 @@ from typing import Any
 
 from textual.screen import Screen
 
-from torchprof_fleet.analysis.members import LeftOut
+from torchprof_fleet.analysis.fleet import LeftOut
 from torchprof_fleet.analysis.rank_sketch import RankSketch
-from torchprof_fleet.command.options import FleetOptions
+from torchprof_fleet.command import FleetOptions
 from torchprof_fleet.command.sketching import SketchMany, sketch_all
 from torchprof_fleet.ui.fleet_screen import FleetScreen
 from torchprof_fleet.ui.fleet_worker import FleetSource

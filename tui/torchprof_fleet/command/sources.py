@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 
-from torchprof_fleet.analysis.members import LeftOut
+from torchprof_fleet.analysis.fleet import LeftOut
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.trace.loading.resolve import resolve_path
 from torchprof_tui.trace.sources.listing import list_remote_traces

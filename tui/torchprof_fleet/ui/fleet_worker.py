@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 from textual.message import Message
 
-from torchprof_fleet.analysis.fleet import NoRanksError
-from torchprof_fleet.analysis.members import LeftOut
+from torchprof_fleet.analysis.fleet import LeftOut, NoRanksError
 from torchprof_fleet.analysis.rank_sketch import RankSketch
 from torchprof_fleet.analysis.report import FleetReport, compare_fleet
 from torchprof_tui.trace.core.errors import format_error, is_expected

@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterable
 
 from torchprof_tui.answers.arguments import check_flag, check_number, check_optional, reject
-from torchprof_tui.api.errors import translate_errors
-from torchprof_tui.api.trace import Trace
+from torchprof_tui.api.trace import Trace, translate_errors
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.load_in_process import load_resolved
 from torchprof_tui.trace.loading.progress import ignore_progress

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torchprof_tui.analysis.serving.report import report_serving
+from torchprof_tui.analysis.serving.serving_steps import ServingReport
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import explain_empty_sheet
 from torchprof_tui.analysis.table.trace_profile import Profile
@@ -9,6 +11,7 @@ from torchprof_tui.answers import table as answers
 from torchprof_tui.answers.arguments import check_choice
 from torchprof_tui.answers.table import Grouping, MemoryTable, Table, TableQuestion, build_sheet
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.model.trace import Trace
 
 By = Grouping
 __all__ = ["By", "Profile", "build_memory", "build_table"]
@@ -29,3 +32,11 @@ def build_memory(profile: Profile, step: int | None) -> MemoryTable:
         raise TraceError(f"{trace.label}: {explain_empty_sheet(trace, 'memory')}")
     table: MemoryTable = answers.build_table(trace, asked, build_sheet(profile, asked), rank=trace.rank)
     return table
+
+
+def read_serving(trace: Trace) -> ServingReport:
+    """Report the serving steps of a trace of one process. Raises TraceError where there are none."""
+    report = report_serving(trace)
+    if report.missing:
+        raise TraceError(f"{trace.label}: {report.missing}")
+    return report

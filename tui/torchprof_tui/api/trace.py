@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from torchprof_tui.analysis.compare.step_selection import ComparisonError
+from torchprof_tui.analysis.table.event_scope import NotRecordedError
 from torchprof_tui.answers.arguments import (
     check_flag,
     check_number,
@@ -22,9 +25,11 @@ from torchprof_tui.answers.arguments import (
     reject,
 )
 from torchprof_tui.answers.steps import Step, list_steps
-from torchprof_tui.api.errors import translate_errors
 from torchprof_tui.api.events import Event, Events
-from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.atomic_file import OutputError
+from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError, UnreadableFileError, format_error
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.model.trace import Trace as TraceModel
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
 
@@ -163,7 +168,7 @@ class Trace:
         vLLM, SGLang, ATOM and TensorRT-LLM. Raises TraceError, with how to record them, where there are none.
         """
         with translate_errors():
-            report: ServingReport = _import("serving").read_serving(self._model.all_ranks[0].numbered_trace)
+            report: ServingReport = _import("tables").read_serving(self._model.all_ranks[0].numbered_trace)
             return report
 
     def memory_at(
@@ -323,3 +328,28 @@ def _check_steps(name: str, steps: Any) -> tuple[int, int] | None:
 def _import(module: str) -> Any:
     """Import a module of the API that answers a question: to open a trace and read its columns needs none of them."""
     return importlib.import_module(f"torchprof_tui.api.{module}")
+
+
+_ERRORS_FOR_USERS = (
+    ComparisonError,
+    NotRecordedError,
+    OutputError,
+    LoadError,
+    ConnectionLostError,
+    UnreadableFileError,
+)
+"""Their text is one line that says what is wrong."""
+
+
+@contextlib.contextmanager
+def translate_errors() -> Iterator[None]:
+    """Raise TraceError in place of errors about the input: files that are gone, data that was not recorded, …"""
+    try:
+        yield
+    except TraceError as error:
+        error.args = (clean(str(error)),)  # names of files and events may hold control characters
+        raise
+    except _ERRORS_FOR_USERS as error:
+        raise TraceError(clean(str(error))) from error
+    except (OSError, LookupError) as error:
+        raise TraceError(clean(format_error(error))) from error

@@ -9,8 +9,16 @@ from dataclasses import asdict, dataclass
 
 from torchprof_tui.runs.recording_request import DEFAULT_OUTPUT, RecordingRequest
 from torchprof_tui.runs.request_signature import add_signature, is_signed_by_user
-from torchprof_tui.runs.run_files import MAX_REQUEST_BYTES, REQUEST_FILE, REQUEST_VERSION, Manifest, RequestFile
-from torchprof_tui.runs.run_result import RunResult, read_manifest, read_result
+from torchprof_tui.runs.run_result import (
+    MAX_REQUEST_BYTES,
+    REQUEST_FILE,
+    REQUEST_VERSION,
+    Manifest,
+    RequestFile,
+    RunResult,
+    read_manifest,
+    read_result,
+)
 from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.typed_json import decode_typed_json, explain_version, read_small_file
 from torchprof_tui.trace.core.user_files import make_absolute, replace_file

@@ -26,11 +26,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchprof_tui.runs.history import save_request
-from torchprof_tui.runs.last_interpreter import remember_interpreter
-from torchprof_tui.runs.recording_request import RecordingRequest
+from torchprof_tui.runs.recording_request import RecordingRequest, remember_interpreter
 from torchprof_tui.runs.run_result import RunResult, read_result
-from torchprof_tui.runs.save_progress import SAVING_PHASES, TABULATING, SaveProgress
-from torchprof_tui.runs.status_channel import StatusChannel, StatusMessage
+from torchprof_tui.runs.status_channel import SAVING_PHASES, TABULATING, SaveProgress, StatusChannel, StatusMessage
 from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.core.readable import wait_until_readable
 from torchprof_tui.trace.core.user_files import make_absolute

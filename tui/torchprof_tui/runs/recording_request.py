@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import glob
 import importlib.util
 import os
 import re
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from torchprof_tui.runs.last_interpreter import recall_interpreter
+from torchprof_tui.trace.core.user_files import create_state_folder, find_state_folder, replace_file
 
 # Located relative to this package and not by sys.path, where a folder of the user may have the same name. Installed, it
 # is in the same folder as this package; in a checkout, in the folder `profiler_runs`.
@@ -294,3 +295,50 @@ def _read_shebang(path: str) -> str | None:
     if not words or not _INTERPRETER.fullmatch(os.path.basename(words[0])):
         return None
     return shutil.which(words[0])
+
+
+INTERPRETER_FILE = "interpreter.txt"
+MAX_PATH_BYTES = 4096
+"""Linux takes paths of at most this length."""
+
+
+def remember_interpreter(path: str) -> None:
+    """Store the absolute path of an interpreter that has just recorded a trace, in the user's state folder.
+
+    Losing it is harmless, so errors of reading and writing are ignored.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        replace_file(create_state_folder() / INTERPRETER_FILE, os.fsencode(path), mode=0o600)
+
+
+def recall_interpreter() -> str | None:
+    """Return the stored interpreter if it can still be executed, else None."""
+    folder = find_state_folder()
+    if folder is None:
+        return None
+    try:
+        with open(folder / INTERPRETER_FILE, "rb") as file:
+            path = os.fsdecode(file.read(MAX_PATH_BYTES + 1))
+        is_usable = os.path.isabs(path) and path.isprintable() and os.access(path, os.X_OK)
+    except (OSError, ValueError):
+        return None
+    return path if is_usable else None
+
+
+_DEVICE_FILES = (
+    "/dev/nvidia[0-9]*",
+    "/dev/kfd",  # AMD
+    "/dev/dxg",  # Windows' GPUs in WSL
+    "/dev/davinci[0-9]*",  # Ascend
+)
+_VISIBILITY_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+
+WORKLOADS_FOR_GPUS: Mapping[str, str] = {"streams": "", "graph_replay": "--eager"}
+"""Workloads that need a GPU → the argument with which they do without; "" if there is none."""
+
+
+def is_gpu_present(environment: Mapping[str, str]) -> bool:
+    """Return whether there is a device file of a GPU, and `environment` does not hide all of them."""
+    if any(environment.get(variable, "0").strip() in ("", "-1") for variable in _VISIBILITY_VARIABLES):
+        return False
+    return any(glob.glob(pattern) for pattern in _DEVICE_FILES)

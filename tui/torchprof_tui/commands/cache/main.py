@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchprof_tui.answers.files import build_cache_use
-from torchprof_tui.commands.cache.options import CacheOptions
+from torchprof_tui.commands.cache import CacheOptions
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.trace.core.printable import clean

@@ -11,7 +11,7 @@ from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
 from torchprof_tui.analysis.graphs.captured_chain import find_captured_chain
 from torchprof_tui.analysis.search.name_search import suggest_names
 from torchprof_tui.answers.chain import ChainQuestion, build_chain
-from torchprof_tui.commands.chain.options import ChainOptions
+from torchprof_tui.commands.chain import ChainOptions
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank, use_captures
 from torchprof_tui.commands.common.output import print_answer

@@ -11,7 +11,7 @@ from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
 from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
 from torchprof_tui.answers.check import build_check, build_pattern_list
-from torchprof_tui.commands.check.options import CheckOptions
+from torchprof_tui.commands.check import CheckOptions
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, use_captures
 from torchprof_tui.commands.common.options import choose_undecided_status, parse_time_range

@@ -24,7 +24,7 @@ from torchprof_tui.commands.check.report import (
     select_shown_gaps,
 )
 from torchprof_tui.commands.common.serving_text import COLUMNS, format_kind, list_remarks
-from torchprof_tui.commands.common.time_tree import format_device_count
+from torchprof_tui.commands.common.tables import format_device_count
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace

@@ -19,8 +19,7 @@ from torchprof_tui.commands.check.report import (
     format_scope_times,
     select_shown_gaps,
 )
-from torchprof_tui.commands.common.tables import create_console
-from torchprof_tui.commands.common.time_tree import format_device_count, format_time_tree
+from torchprof_tui.commands.common.tables import create_console, format_device_count, format_time_tree
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.cost_label import describe_cost, list_reasons

@@ -135,7 +135,7 @@ def option(help_line: str = "", metavar: str | None = None, *, default: Any = MI
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field, option))
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What every command takes. `XOptions` in `commands/x/options.py` declares what the command `x` takes.
+    """What every command takes. `XOptions` in `commands/x/__init__.py` declares what the command `x` takes.
 
     Each subclass becomes a frozen dataclass. Its fields declare their arguments by `option`, or by a type that several
     commands share, such as `NoCache`. `configuration`: the user's file, None where there is none.
@@ -180,7 +180,7 @@ class Options:
     @classmethod
     def get_command(cls) -> str:
         """Return the name of the command: its own, or that of its package with `-` for `_`."""
-        return cls.command_name or cls.__module__.rpartition(".")[0].rpartition(".")[2].replace("_", "-")
+        return cls.command_name or cls.__module__.rpartition(".")[2].replace("_", "-")
 
     @classmethod
     def add_arguments(cls, parser: argparse.ArgumentParser) -> None:

@@ -42,8 +42,8 @@ COMMANDS = {
     "config": "print the settings in force, check or create the configuration file",
     "completion": "print a completion script for bash, zsh or fish",
 }
-"""Packages of `torchprof_tui.commands`, with `_` for `-`: the dataclass of options in `options`, such as
-`WhatIfOptions` for what-if, and `main.run(options) -> exit status`. `list_commands` adds those of extensions."""
+"""Packages of `torchprof_tui.commands`, with `_` for `-`: a dataclass of options, such as `WhatIfOptions` for what-if,
+and `main.run(options) -> exit status`. `list_commands` adds those of extensions."""
 
 EXAMPLES = f"""\
 examples:
@@ -82,9 +82,9 @@ class _ProgramParser(_Parser):
         return super().format_help()
 
 
-def _import_part(command: str, module: str) -> Any:
-    """Import a module of a command's package in `torchprof_tui.commands`."""
-    return importlib.import_module(f"torchprof_tui.commands.{command.replace('-', '_')}.{module}")
+def _import_package(command: str, module: str = "") -> Any:
+    """Import a command's package in `torchprof_tui.commands`, or a module of it."""
+    return importlib.import_module(f"torchprof_tui.commands.{command.replace('-', '_')}{module}")
 
 
 def load_extensions() -> Any:
@@ -125,7 +125,7 @@ def import_options(name: str) -> type[Options]:
     """Import the dataclass of a command's options; "open" is the program without a command."""
     extension = _find_extension(name)
     if extension is None:
-        own: type[Options] = getattr(_import_part(name, "options"), f"{name.title().replace('-', '')}Options")
+        own: type[Options] = getattr(_import_package(name), f"{name.title().replace('-', '')}Options")
         return own
     found = load_extensions().import_target(extension, extension.options)
     base = importlib.import_module("torchprof_tui.commands.common.options").Options
@@ -148,7 +148,7 @@ def import_command(name: str) -> Callable[[Options], int]:
     """Import the function that runs a command with its options."""
     extension = _find_extension(name)
     run: Callable[[Options], int]
-    run = _import_part(name, "main").run if extension is None else _guard(extension, extension.run)
+    run = _import_package(name, ".main").run if extension is None else _guard(extension, extension.run)
     return run
 
 

@@ -1,4 +1,4 @@
-"""Print tables on stdout: fitted to a terminal, uncut into a pipe."""
+"""Print tables on stdout: fitted to a terminal, uncut into a pipe; and time trees as lines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from torchprof_tui.analysis.patterns.verdict.tree_lines import MAX_LINES, select_tree_lines
+from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import truncate
+from torchprof_tui.ui.common.number_format import format_share
 
 PIPE_WIDTH = 10_000
 """Wider than any table, so that each row is one line for grep and cut."""
@@ -52,3 +57,22 @@ class ConsoleTable(Table):
             text.no_wrap, text.overflow = True, "ellipsis"
             shown.append(text)
         self.add_row(*shown)
+
+
+_INDENT = 2
+_SHARE_CELLS, _TIME_CELLS = 6, 9
+
+
+def format_time_tree(tree: TimeTree, max_lines: int = MAX_LINES) -> list[str]:
+    """Format the largest parts of a tree, one line each: share, time, cause; what lies inside a part is indented."""
+    lines = []
+    for line in select_tree_lines(tree, max_lines):
+        indent = " " * (_INDENT * line.depth)
+        numbers = f"{format_share(line.share):>{_SHARE_CELLS}}  {format_duration(line.time):>{_TIME_CELLS}}"
+        lines.append(f"{indent}{numbers}  {clean(line.label)}")
+    return lines
+
+
+def format_device_count(tree: TimeTree) -> str:
+    """Format over how many devices the times of a tree are the mean, "" for one."""
+    return f", mean of {tree.device_count} GPUs" if tree.device_count > 1 else ""

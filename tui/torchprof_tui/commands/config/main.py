@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.config.options import ConfigOptions
+from torchprof_tui.commands.config import ConfigOptions
 from torchprof_tui.program.config_file import VARIABLES, find_config_file
 from torchprof_tui.program.settings import SETTINGS, Configuration, Setting, shorten_home, write_commented_file
 from torchprof_tui.trace.core.printable import clean

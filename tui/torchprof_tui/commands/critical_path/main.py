@@ -12,7 +12,7 @@ from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.options import parse_time_range
 from torchprof_tui.commands.common.output import import_text, print_answer
-from torchprof_tui.commands.critical_path.options import CriticalPathOptions
+from torchprof_tui.commands.critical_path import CriticalPathOptions
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 

@@ -4,24 +4,40 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from msgspec import UNSET
 
 from torchprof_tui.analysis.compare.account import Account
 from torchprof_tui.analysis.compare.comparison import Comparison
+from torchprof_tui.analysis.compare.side_choice import (
+    RankNumbers,
+    analyse_side,
+    compare_ranks_of_runs,
+    format_label,
+    select_ranks,
+)
+from torchprof_tui.analysis.compare.step_selection import (
+    ComparisonError,
+    Selections,
+    StepSelection,
+    parse_step_numbers,
+    split_sides,
+)
 from torchprof_tui.answers.diff import build_diff
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.common.options import choose_undecided_status
+from torchprof_tui.commands.common.load import load_specs, use_captures
+from torchprof_tui.commands.common.options import choose_undecided_status, parse_time_range
 from torchprof_tui.commands.common.output import print_answer
-from torchprof_tui.commands.diff.markdown import format_report
-from torchprof_tui.commands.diff.options import DiffOptions
-from torchprof_tui.commands.diff.sides import load_comparison, parse_ranks, parse_selections
-from torchprof_tui.commands.diff.text import format_comparison
+from torchprof_tui.commands.diff import DiffOptions
+from torchprof_tui.commands.diff.text import format_comparison, format_report
+from torchprof_tui.commands.open import OpenOptions
 from torchprof_tui.commands.open import main as open_command
-from torchprof_tui.commands.open.options import OpenOptions
 from torchprof_tui.program.config_file import find_appearance
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.time_format import parse_time
+from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 
 
@@ -106,3 +122,61 @@ def parse_time_limit(text: str) -> TimeLimit:
     if time < 0 or not re.search(r"[a-zµμ]", text.lower()):
         raise UsageError(f"--fail-on {text}: how much longer a step may take is written +5% or +200us")
     return TimeLimit(None, time)
+
+
+def load_comparison(options: DiffOptions, load: Callable[[str], Trace] | None = None) -> Comparison:
+    """Load both sides. Raises UsageError and TraceError: one line that says which side, and what can be compared.
+
+    `load`: what opens a side, in place of the command's own way.
+    """
+    selections = parse_selections(options)
+    numbers = parse_ranks(options.rank)
+    load = load or (lambda spec: load_specs([spec], cache=not options.no_cache).trace)
+    a = _load(options.a, "A", load)
+    b = a if options.b == options.a else _load(options.b, "B", load)
+    try:
+        traces = [
+            use_captures(trace, options.capture, not options.no_cache)
+            for trace in select_ranks(a, b, numbers, "--rank")
+        ]
+        sides = [
+            analyse_side(trace, f"{name} ({spec})", format_label(spec, original, trace), selection)
+            for name, spec, original, trace, selection in zip(
+                ("A", "B"), (options.a, options.b), (a, b), traces, selections, strict=True
+            )
+        ]
+    except ComparisonError as error:
+        raise UsageError(str(error)) from error
+    return Comparison(sides[0], sides[1], compare_ranks_of_runs(a, b, numbers, selections))
+
+
+def _load(spec: str, name: str, load: Callable[[str], Trace]) -> Trace:
+    try:
+        return load(spec)
+    except TraceError as error:
+        raise TraceError(f"{name}: {error}") from error
+
+
+def parse_selections(options: DiffOptions) -> Selections:
+    """Parse --steps and --range. Raises UsageError."""
+    if options.steps is not None:
+        try:
+            a, b = map(parse_step_numbers, split_sides(options.steps))
+        except ComparisonError as error:
+            raise UsageError(f"--steps {options.steps}: {error}") from error
+        return StepSelection(numbers=a), StepSelection(numbers=b)
+    if options.range is not None:
+        times = [parse_time_range(part.replace("..", ":", 1)) for part in split_sides(options.range)]
+        return StepSelection(time_range=times[0]), StepSelection(time_range=times[1])
+    return StepSelection(), StepSelection()
+
+
+def parse_ranks(text: str | None) -> RankNumbers:
+    """Parse --rank. Raises UsageError."""
+    if text is None:
+        return None, None
+    try:
+        a, b = (int(part) for part in split_sides(text))
+    except ValueError:
+        raise UsageError(f"--rank {text}: ranks are numbers, 0 or 0/3") from None
+    return a, b

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torchprof_tui.analysis.compare.account_groups import CAUSE, CLASS, choose_matching, group_account
-from torchprof_tui.analysis.compare.comparison import Comparison, describe_cause, describe_ranks, describe_steps
+from torchprof_tui.analysis.compare.comparison import (
+    ROW_LEGEND,
+    ROW_MARKS,
+    Comparison,
+    describe_cause,
+    describe_ranks,
+    describe_row,
+    describe_steps,
+    format_calls,
+    format_change,
+    list_largest_changes,
+)
 from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause
+from torchprof_tui.analysis.compare.matched_rows import ComparedRow, ComparedRows, RowStatus
 from torchprof_tui.analysis.memory.findings.memory_finding import format_size
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
-from torchprof_tui.commands.diff.matched_table import format_matched_rows
+from torchprof_tui.commands.check.markdown import escape_markdown
+from torchprof_tui.commands.diff import DiffOptions
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import truncate
-from torchprof_tui.ui.common.waterfall import format_waterfall
+from torchprof_tui.ui.common.waterfall import build_rows, format_waterfall
 
 WIDTH = 80
 _INDENT = "  "
@@ -130,3 +144,106 @@ def _wrap(text: str, indent: str = "") -> list[str]:
     if not text:
         return []
     return textwrap.wrap(clean(text), WIDTH, initial_indent=indent, subsequent_indent=indent + "  ")
+
+
+MAX_ROWS = 12
+"""Rows that are shown; the others are added up as one, and --json has all."""
+
+_WIDTH = 80
+_NAME_CELLS, _CALLS_CELLS, _TIME_CELLS, _CHANGE_CELLS = 29, 9, 8, 9
+
+
+def format_matched_rows(matched: ComparedRows) -> Iterator[str]:
+    """Format rows by the larger of their two changes, what could not be matched, and the total; times of one step."""
+    titles = ("GPU: A", "B", "change", "CPU self") if matched.total.on_gpu else ("CPU: A", "B", "change")
+    yield _format_cells(f"per step, by {matched.by}", "calls", *titles)
+    shown = list_largest_changes(matched)[:MAX_ROWS]
+    for row in shown:
+        label = f"{ROW_MARKS.get(row.status, ' ')} {clean(describe_row(row, matched.by))}"
+        if len(label) > _NAME_CELLS and row.status is RowStatus.CHANGED:
+            yield truncate(label, _WIDTH)  # both names matter: they get a line of their own
+            label = ""
+        elif len(label) > _NAME_CELLS and matched.by == "module":
+            label = f"  …{label[len(label) - _NAME_CELLS + 3 :]}"  # the end says which layer it is
+        yield _format_row(label, [row])
+    rest = [row for row in matched.rows if row not in shown]
+    if rest:
+        yield _format_row(f"  {len(rest)} other row{'s' if len(rest) > 1 else ''}", rest)
+    if any((matched.not_matched.sums_a.calls, matched.not_matched.sums_b.calls)):
+        yield _format_row("  GPU work without its launch", [matched.not_matched])
+    yield _format_row("  total", [matched.total])
+    if any(row.status in ROW_MARKS for row in shown):
+        yield ROW_LEGEND
+    if matched.is_merged:
+        yield "(too many calls: those of one name below one caller were matched as one)"
+
+
+def _format_row(label: str, rows: Sequence[ComparedRow]) -> str:
+    calls = [sum(row.calls_a for row in rows), sum(row.calls_b for row in rows)]
+    cpu = [sum(row.cpu_ns_a for row in rows), sum(row.cpu_ns_b for row in rows)]
+    gpu = [sum(row.gpu_ns_a for row in rows), sum(row.gpu_ns_b for row in rows)]
+    times, others = (gpu, [cpu]) if rows[0].on_gpu else (cpu, [])
+    return _format_cells(
+        label,
+        format_calls(calls[0]) if calls[0] == calls[1] else "→".join(map(format_calls, calls)),
+        *(format_duration(time) if time else "-" for time in times),
+        *(format_change(pair[1] - pair[0]) for pair in [times, *others]),
+    )
+
+
+def _format_cells(label: str, calls: str, a: str, b: str, *changes: str) -> str:
+    name = truncate(clean(label), _NAME_CELLS)
+    times = f"{a:>{_TIME_CELLS}} {b:>{_TIME_CELLS}}" + "".join(f" {change:>{_CHANGE_CELLS}}" for change in changes)
+    return f"{name:<{_NAME_CELLS}} {calls:>{_CALLS_CELLS}} {times}".rstrip()
+
+
+def format_report(comparison: Comparison, options: DiffOptions) -> Iterator[str]:
+    """Format a report as lines. `options`: of the command line, to repeat it."""
+    verdict, account = comparison.verdict, comparison.account
+    yield "# What changed from A to B"
+    yield ""
+    headline = "the same recording: nothing differs" if comparison.is_same_recording else verdict.headline
+    yield f"**{escape_markdown(headline)}**"
+    yield ""
+    for text in (verdict.regimes, verdict.launches, describe_ranks(comparison.ranks)):
+        if text:
+            yield f"{escape_markdown(text)}  "
+    yield ""
+    yield "| | trace | compared | left out |"
+    yield "|---|---|---|---|"
+    for name, side in (("A", comparison.a), ("B", comparison.b)):
+        cells = (side.side.label, describe_steps(side), "; ".join(side.side.left_out))
+        yield f"| {name} | {' | '.join(map(escape_markdown, cells))} |"
+    if comparison.differences:
+        yield ""
+        yield "| to know before comparing | A | B | consequence |"
+        yield "|---|---|---|---|"
+    for each in comparison.differences:
+        cells4 = (each.what, each.a, each.b, each.consequence)
+        yield f"| {' | '.join(map(escape_markdown, cells4))} |"
+    yield ""
+    yield "| one step | A | B | change | |"
+    yield "|---|---:|---:|---:|---|"
+    for row in build_rows(account):
+        change = f"{'+' if row.delta > 0 else ''}{format_duration(row.delta)}"
+        note = "within noise" if row.mark else ""
+        times = f"{format_duration(row.a)} | {format_duration(row.b)} | {change}"
+        yield f"| {escape_markdown(row.label)} | {times} | {note} |"
+    total = f"{'+' if account.delta > 0 else ''}{format_duration(account.delta)}"
+    yield f"| **step** | {format_duration(account.a)} | {format_duration(account.b)} | {total} | |"
+    if verdict.causes and not comparison.is_same_recording:
+        yield ""
+        yield "Largest causes:"
+        yield ""
+        for cause in verdict.causes:
+            yield f"- {escape_markdown(describe_cause(cause))}"
+    yield ""
+    yield f"    {_format_command(options)}"
+
+
+def _format_command(options: DiffOptions) -> str:
+    words = ["torchprof-tui", "diff", options.a, options.b]
+    for name in ("steps", "range", "rank"):
+        value = getattr(options, name)
+        words += [f"--{name}", value] if value is not None else []
+    return clean(shlex.join([*words, "--markdown"]))

@@ -11,7 +11,7 @@ from torchprof_tui.answers.info import build_folder_listing, build_info, measure
 from torchprof_tui.answers.record import as_fields
 from torchprof_tui.commands.common.load import load_specs, use_captures
 from torchprof_tui.commands.common.output import print_answer
-from torchprof_tui.commands.info.options import InfoOptions
+from torchprof_tui.commands.info import InfoOptions
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.specs.runs_by_name import FolderError, group_runs
 from torchprof_tui.ui.common.number_format import format_file_size

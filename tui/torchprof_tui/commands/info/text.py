@@ -11,8 +11,7 @@ from rich.text import Text
 
 from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
 from torchprof_tui.commands.common.serving_text import build_serving_tables
-from torchprof_tui.commands.common.tables import ConsoleTable, create_console
-from torchprof_tui.commands.common.time_tree import format_device_count, format_time_tree
+from torchprof_tui.commands.common.tables import ConsoleTable, create_console, format_device_count, format_time_tree
 from torchprof_tui.trace.core.extensions import find_source_named
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration

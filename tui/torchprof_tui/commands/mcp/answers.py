@@ -26,32 +26,31 @@ from torchprof_tui.answers.files import build_slice
 from torchprof_tui.answers.info import build_info, measure_time
 from torchprof_tui.answers.losses import build_losses
 from torchprof_tui.answers.record import as_fields
+from torchprof_tui.commands.chain import ChainOptions
 from torchprof_tui.commands.chain.main import find_event
-from torchprof_tui.commands.chain.options import ChainOptions
-from torchprof_tui.commands.check.options import CheckOptions
+from torchprof_tui.commands.check import CheckOptions
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import select_rank
 from torchprof_tui.commands.common.options import Options, parse_time_range
+from torchprof_tui.commands.critical_path import CriticalPathOptions
 from torchprof_tui.commands.critical_path.main import find_path
-from torchprof_tui.commands.critical_path.options import CriticalPathOptions
-from torchprof_tui.commands.diff.options import DiffOptions
-from torchprof_tui.commands.diff.sides import load_comparison
-from torchprof_tui.commands.export.options import ExportOptions
-from torchprof_tui.commands.export.writers import fold_chosen
-from torchprof_tui.commands.info.options import InfoOptions
+from torchprof_tui.commands.diff import DiffOptions
+from torchprof_tui.commands.diff.main import load_comparison
+from torchprof_tui.commands.export import ExportOptions
+from torchprof_tui.commands.export.main import fold_chosen
+from torchprof_tui.commands.info import InfoOptions
 from torchprof_tui.commands.mcp import questions as asks
-from torchprof_tui.commands.mcp.allowed_folders import AllowedFolders, list_samples
 from torchprof_tui.commands.mcp.bounded_text import clean_values, pack_records, split_common_frames, write_bounded
-from torchprof_tui.commands.mcp.open_traces import OpenTrace, OpenTraces
+from torchprof_tui.commands.mcp.open_traces import AllowedFolders, OpenTrace, OpenTraces, list_samples
 from torchprof_tui.commands.mcp.screen_text import take_screen
+from torchprof_tui.commands.memory import MemoryOptions
 from torchprof_tui.commands.memory.main import answer_question as find_alive
-from torchprof_tui.commands.memory.options import MemoryOptions
-from torchprof_tui.commands.slice.options import SliceOptions
-from torchprof_tui.commands.snapshot.options import SnapshotOptions
+from torchprof_tui.commands.slice import SliceOptions
+from torchprof_tui.commands.snapshot import SnapshotOptions
+from torchprof_tui.commands.table import TableOptions
 from torchprof_tui.commands.table.main import answer_question
-from torchprof_tui.commands.table.options import TableOptions
+from torchprof_tui.commands.what_if import WhatIfOptions
 from torchprof_tui.commands.what_if.main import answer_question as predict_step
-from torchprof_tui.commands.what_if.options import WhatIfOptions
 from torchprof_tui.trace.core.atomic_file import OutputError
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.model.trace import Trace

@@ -7,7 +7,7 @@ import os
 
 from torchprof_tui.commands.common.cut_file_guard import guard_mapped_files
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.mcp.options import McpOptions
+from torchprof_tui.commands.mcp import McpOptions
 
 _PROGRAM = "torchprof_"
 """How the program's own packages are called; the server imports no others that its extra does not bring."""

@@ -25,7 +25,7 @@ from torchprof_tui.answers.memory_snapshot import build_snapshot
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.output import import_text, print_answer
-from torchprof_tui.commands.memory.options import DEFAULT_ROWS, MemoryOptions
+from torchprof_tui.commands.memory import DEFAULT_ROWS, MemoryOptions
 from torchprof_tui.trace.core.time_format import parse_time
 from torchprof_tui.trace.model.trace import Trace
 
@@ -110,9 +110,7 @@ def _run_snapshot(options: MemoryOptions) -> int:
     if options.json:
         print_answer(build_snapshot(devices, device, state, SnapshotGroupBy(by), options.top or None))
         return 0
-    import_text("memory", "snapshot_text").print_snapshot(
-        devices, device, state, SnapshotGroupBy(by), _choose_limit(options)
-    )
+    import_text("memory").print_snapshot(devices, device, state, SnapshotGroupBy(by), _choose_limit(options))
     return 0
 
 

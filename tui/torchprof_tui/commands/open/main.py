@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.commands.open.options import COLOR_SYSTEMS, OpenOptions
+from torchprof_tui.commands.open import COLOR_SYSTEMS, OpenOptions
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_path, resolve_specs

@@ -16,10 +16,9 @@ from torchprof_tui.answers.record import as_fields
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.commands.common.options import UndecidedChoice
+from torchprof_tui.commands.diff import DiffOptions
 from torchprof_tui.commands.diff import main as diff_command
-from torchprof_tui.commands.diff.main import parse_time_limit
-from torchprof_tui.commands.diff.options import DiffOptions
-from torchprof_tui.commands.diff.sides import load_comparison
+from torchprof_tui.commands.diff.main import load_comparison, parse_time_limit
 from torchprof_tui.runs.history import MAX_FOLDERS, list_past_runs
 from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.runs.run_result import RunResult

@@ -14,15 +14,13 @@ from torchprof_tui.answers.recording import build_recording
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.options import reject_undecided_alone
 from torchprof_tui.commands.common.output import print_answer
+from torchprof_tui.commands.open import OpenOptions
 from torchprof_tui.commands.open import main as open_command
-from torchprof_tui.commands.open.options import OpenOptions
-from torchprof_tui.commands.run.options import RunOptions
+from torchprof_tui.commands.run import RunOptions
 from torchprof_tui.runs.history import save_request
-from torchprof_tui.runs.last_interpreter import remember_interpreter
-from torchprof_tui.runs.recording_request import RecordingRequest, RequestError
+from torchprof_tui.runs.recording_request import RecordingRequest, RequestError, remember_interpreter
 from torchprof_tui.runs.run_result import RunResult, read_result
-from torchprof_tui.runs.save_progress import SAVING_PHASES, SaveProgress
-from torchprof_tui.runs.status_channel import StatusChannel, StatusMessage
+from torchprof_tui.runs.status_channel import SAVING_PHASES, SaveProgress, StatusChannel, StatusMessage
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.readable import wait_until_readable
 

@@ -11,7 +11,7 @@ from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, report_private_values, select_rank
 from torchprof_tui.commands.common.options import parse_time_range
 from torchprof_tui.commands.common.output import print_answer
-from torchprof_tui.commands.slice.options import SliceOptions
+from torchprof_tui.commands.slice import SliceOptions
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.explorer.slice_messages import format_slice_result

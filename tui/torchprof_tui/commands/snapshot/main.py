@@ -13,7 +13,7 @@ from rich.terminal_theme import SVG_EXPORT_THEME
 
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.open.main import name_captures
-from torchprof_tui.commands.snapshot.options import SnapshotOptions
+from torchprof_tui.commands.snapshot import SnapshotOptions
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, write_atomically
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.sources.ssh_connections import SshConnections

@@ -17,7 +17,7 @@ from torchprof_tui.answers.table import AnyTable, TableQuestion, build_sheet, bu
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank, use_captures
 from torchprof_tui.commands.common.output import print_answer
-from torchprof_tui.commands.table.options import DEFAULT_ROWS, TableOptions
+from torchprof_tui.commands.table import DEFAULT_ROWS, TableOptions
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace

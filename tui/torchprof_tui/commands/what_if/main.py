@@ -11,7 +11,7 @@ from torchprof_tui.answers.what_if import WhatIf, build_what_if, forecast_step
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.output import import_text, print_answer
-from torchprof_tui.commands.what_if.options import WhatIfOptions
+from torchprof_tui.commands.what_if import WhatIfOptions
 from torchprof_tui.trace.model.trace import Trace
 
 

@@ -19,17 +19,18 @@ from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option as Row
 
-from torchprof_tui.runs.gpu_presence import WORKLOADS_FOR_GPUS, is_gpu_present
 from torchprof_tui.runs.history import PastRun, list_past_runs, read_request
-from torchprof_tui.runs.last_interpreter import recall_interpreter
 from torchprof_tui.runs.recording_request import (
     DEFAULT_OUTPUT,
     OPTIONS,
     WORKLOADS,
+    WORKLOADS_FOR_GPUS,
     Option,
     RecordingRequest,
     RequestError,
     find_default_python,
+    is_gpu_present,
+    recall_interpreter,
     summarize_workload,
 )
 from torchprof_tui.trace.core.errors import UnreadableFileError
