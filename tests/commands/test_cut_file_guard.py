@@ -18,7 +18,7 @@ _RUN_AND_CUT = """
 import os, sys
 from dataclasses import replace
 from torchprof_tui import cli
-from torchprof_tui.trace.loading import load_resolved as load
+from torchprof_tui.trace.loading import load_in_process as load
 
 load_opened_trace = load.load_opened_trace
 

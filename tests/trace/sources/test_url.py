@@ -72,7 +72,8 @@ class Server(SimpleHTTPRequestHandler):
     requests: list[str] = []
 
     def do_GET(self) -> None:
-        self.requests.append(self.path)
+        if self.command == "GET":
+            self.requests.append(self.path)
         kind, _, name = self.path.lstrip("/").partition("/")
         if kind == "forbidden":
             self.send_error(403)
@@ -86,7 +87,7 @@ class Server(SimpleHTTPRequestHandler):
                 self.wfile.write(data[: len(data) // 2])
                 time.sleep(0.1)  # aiohttp discards data that was not read when the connection ends
         elif kind in RESUMED:
-            data, first = (Path(self.directory) / name).read_bytes(), self.requests.count(self.path) == 1
+            data, first = (Path(self.directory) / name).read_bytes(), self.requests.count(self.path) <= 1
             begin = int((self.headers.get("Range") or "bytes=0-")[6:-1]) if kind == "ranges" else 0
             self.send_response(206 if begin else 200)
             self.send_header("Content-Length", str(len(data) - begin))
@@ -112,7 +113,6 @@ class Server(SimpleHTTPRequestHandler):
     def do_HEAD(self) -> None:
         if self.path.split("/")[1] in ("forbidden", "cut", "packed", *RESUMED):
             self.do_GET()
-            self.requests.pop()
         else:
             super().do_HEAD()
 

@@ -66,6 +66,20 @@ def write_request(folder: Path, **changes: Any) -> None:
     (folder / "request.json").write_text(json.dumps({**facts, "output": str(folder / "out"), **changes}))
 
 
+@pytest.fixture(autouse=True)
+def notes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Collect the notifications: on a busy machine one ends before the test looks."""
+    collected: list[str] = []
+    notify = TorchprofApp.notify
+
+    def collect(app: TorchprofApp, message: str, **options: Any) -> None:
+        collected.append(message)
+        notify(app, message, **options)
+
+    monkeypatch.setattr(TorchprofApp, "notify", collect)
+    return collected
+
+
 async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
     for _ in range(6_000):
         if condition():
@@ -151,18 +165,22 @@ async def test_r_on_an_own_request_starts_it_at_once(unpacked: Path, alone: Path
         (f'{{"x": {NESTED}', "request.json: nested too deeply"),
     ],
 )
-async def test_r_on_an_unreadable_request_is_one_line(unpacked: Path, content: str, line: str) -> None:
+async def test_r_on_an_unreadable_request_is_one_line(
+    unpacked: Path, content: str, line: str, notes: list[str]
+) -> None:
     (unpacked / "request.json").write_text(content)
     app = explore(unpacked)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(pilot, lambda: app.screen.TITLE == "explorer")
         await pilot.press("r")
-        await until(pilot, lambda: len(app._notifications) > 0)
-        assert next(iter(app._notifications)).message == f"{line}; R records a run"
+        await until(pilot, lambda: notes)
+        assert notes[0] == f"{line}; R records a run"
         assert app.screen.TITLE == "explorer"
 
 
-async def test_a_foreign_past_run_is_shown_and_a_workload_does_not_inherit_its_options(unpacked: Path) -> None:
+async def test_a_foreign_past_run_is_shown_and_a_workload_does_not_inherit_its_options(
+    unpacked: Path, notes: list[str]
+) -> None:
     write_request(unpacked, python="/theirs/python", options=["--then", "explode", "--new", "--active", "7"])
     app = TorchprofApp()
     async with app.run_test(size=(160, 48), notifications=True) as pilot:
@@ -173,9 +191,8 @@ async def test_a_foreign_past_run_is_shown_and_a_workload_does_not_inherit_its_o
         await pilot.pause()
         assert app.screen.query_one("#run-foreign").display
         assert "no interpreter /theirs/python" in shown(app, "#run-foreign")
-        await until(pilot, lambda: len(app._notifications) == 1)
-        (note,) = app._notifications
-        assert note.message == "left out, unknown to this version: --then explode --new"
+        await until(pilot, lambda: len(notes) == 1)
+        assert notes[0] == "left out, unknown to this version: --then explode --new"
         await pilot.press("down", "down", "enter")
         await pilot.pause()
         assert not app.screen.query_one("#run-foreign").display
@@ -185,16 +202,18 @@ async def test_a_foreign_past_run_is_shown_and_a_workload_does_not_inherit_its_o
 
 
 @pytest.mark.parametrize("character", ["\x1b[2J", "\n", "\u202e", "\udcff"])
-async def test_a_request_that_cannot_be_shown_is_not_put_into_the_form(unpacked: Path, character: str) -> None:
+async def test_a_request_that_cannot_be_shown_is_not_put_into_the_form(
+    unpacked: Path, character: str, notes: list[str]
+) -> None:
     """What acts on the terminal, reorders the text or cannot be drawn would hide what enter starts."""
     write_request(unpacked, command=["theirs.py", f"a{character}b"])
     app = explore(unpacked)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(pilot, lambda: app.screen.TITLE == "explorer")
         await pilot.press("r")
-        await until(pilot, lambda: isinstance(app.screen, RecordScreen) and len(app._notifications) > 0)
-        (note,) = app._notifications
-        assert note.message == "this request cannot be repeated: it contains characters that cannot be shown"
+        await until(pilot, lambda: isinstance(app.screen, RecordScreen) and notes)
+        (note,) = notes
+        assert note == "this request cannot be repeated: it contains characters that cannot be shown"
         assert app.screen.query_one(Input).value == ""
         await pilot.press("ctrl+r")
         assert "nothing to run" in shown(app, "#run-hint")
@@ -252,7 +271,7 @@ async def test_long_facts_do_not_move_the_command_off_the_screen(unpacked: Path)
         assert all(len(fact) < MAX_COMMAND + 60 for fact in shown(app, "#run-foreign").splitlines())
 
 
-async def test_a_command_of_a_megabyte_is_listed_in_one_row(unpacked: Path) -> None:
+async def test_a_command_of_a_megabyte_is_listed_in_one_row(unpacked: Path, notes: list[str]) -> None:
     write_request(unpacked, command=["theirs.py", *["x" * 4_000] * 200])
     app = TorchprofApp()
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
@@ -260,39 +279,33 @@ async def test_a_command_of_a_megabyte_is_listed_in_one_row(unpacked: Path) -> N
         await until(pilot, lambda: isinstance(app.screen, RecordScreen) and app.screen._past_runs)
         assert max(len(str(row.prompt)) for row in app.screen.query_one("#run-list", OptionList).options) < 400
         await pilot.press("home", "enter")
-        await until(pilot, lambda: len(app._notifications) > 0)
-        assert [note.message for note in app._notifications] == [
-            "this request cannot be repeated: it is too long to be shown"
-        ]
+        await until(pilot, lambda: notes)
+        assert notes == ["this request cannot be repeated: it is too long to be shown"]
 
 
-async def test_the_request_of_a_newer_version_says_so(unpacked: Path) -> None:
+async def test_the_request_of_a_newer_version_says_so(unpacked: Path, notes: list[str]) -> None:
     write_request(unpacked, schema=99)
     app = explore(unpacked)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(pilot, lambda: app.screen.TITLE == "explorer")
         await pilot.press("R")
         await until(pilot, lambda: isinstance(app.screen, RecordScreen))
-        await until(pilot, lambda: "newer version (99" in notices(app))
+        await until(pilot, lambda: "newer version (99" in "\n".join(notes))
         await until(pilot, lambda: app.screen.query_one("#run-list", OptionList).option_count > 8)  # with past runs
         await pilot.press("tab", "tab", "home")
         await until(pilot, lambda: "newer version (99" in shown(app, "#run-hint"))
         await pilot.press("escape")
         await until(pilot, lambda: app.screen.TITLE == "explorer")
-        app.clear_notifications()
+        notes.clear()
         await pilot.press("r")
-        await until(pilot, lambda: "newer version (99" in notices(app))
+        await until(pilot, lambda: "newer version (99" in "\n".join(notes))
 
 
-async def test_an_unreadable_request_is_reported_by_the_form(unpacked: Path) -> None:
+async def test_an_unreadable_request_is_reported_by_the_form(unpacked: Path, notes: list[str]) -> None:
     (unpacked / "request.json").write_text(NESTED)
     app = explore(unpacked)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(pilot, lambda: app.screen.TITLE == "explorer")
         await pilot.press("R")
         await until(pilot, lambda: isinstance(app.screen, RecordScreen))
-        await until(pilot, lambda: "request.json" in notices(app))
-
-
-def notices(app: TorchprofApp) -> str:
-    return "\n".join(notice.message for notice in app._notifications)
+        await until(pilot, lambda: "request.json" in "\n".join(notes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.explorer_app import event_of, explorer, settled, text_of, two_steps, until
+from tests.helpers.golden_files import load_sample
 from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.status_line import StatusLine
@@ -69,7 +70,7 @@ async def test_nothing_stands_twice_where_the_cheatsheet_is_beside_the_details()
 
 
 async def test_a_number_goes_to_that_finding_and_its_first_evidence() -> None:
-    async with explorer(launch_bound(), (120, 40)) as (screen, pilot):
+    async with explorer(load_sample("train_gpt_stack_memory"), (120, 40)) as (screen, pilot):
         await settled(pilot)
         second = next(line for line in text_of(screen).split("\n") if line.lstrip().startswith("2 "))
         await pilot.press("2")
