@@ -454,7 +454,12 @@ def main() -> int:
             arguments = [*words, "-q", "-n", "0", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
             os.chdir(ROOT)
             pytest.main([*arguments, "-m", "not slow and not long"], [MutationRun(missing, results, options.jobs)])
-    known = read_results(results, drawn)
+    print_results(read_results(results, drawn), drawn)
+    return 0
+
+
+def print_results(known: dict[Mutant, dict[str, Any]], drawn: list[Mutant]) -> None:
+    """Print how many mutants of each topic were caught, and those that were not."""
     for topic in dict.fromkeys(mutant.topic for mutant in drawn):
         outcomes = Counter(row["outcome"] for mutant, row in known.items() if mutant.topic == topic)
         print(f"{topic}: {outcomes['caught']} of {outcomes.total()} caught")
@@ -463,7 +468,6 @@ def main() -> int:
             print(f"{mutant.topic}: {mutant.module}:{mutant.line} {row['outcome']}\n{mutant.difference}")
     caught = sum(row["outcome"] == "caught" for row in known.values())
     print(f"{caught} of {len(known)} caught ({caught / max(len(known), 1):.0%})")
-    return 0
 
 
 if __name__ == "__main__":

@@ -121,15 +121,8 @@ def _format_occupancy(footprint: Footprint, palette: Palette, width: int) -> Lin
             (f" {limit:>3} block{' fits' if limit == 1 else 's fit'} {sign}", palette.text),
         ]
         lines.append(runs)
-    parts = []
-    if theory.waves is not None:
-        has_tail = 1 < theory.waves <= MAX_TAIL_WAVES
-        tail = f", the last one {format_share(theory.last_wave_fill or 0)} full" if has_tail else ""
-        parts.append(f"{theory.waves:.2f} waves{tail}")
-    if theory.idle_sms and footprint.device and footprint.device.sms:
-        parts.append(f"{theory.idle_sms} of {footprint.device.sms} SMs idle")
-    if parts:
-        lines += _format_row("grid", " · ".join(parts), palette, width)
+    if grid := _format_grid(footprint):
+        lines += _format_row("grid", grid, palette, width)
     for change in footprint.changes:
         text = f"{change.parameter.replace('_', ' ')} {change.before} → {change.after}: "
         text += f"{change.active_blocks} blocks per SM, {_format_percent(change.occupancy)}"
@@ -137,6 +130,17 @@ def _format_occupancy(footprint: Footprint, palette: Palette, width: int) -> Lin
     if footprint.reported.occupancy is not None:
         lines += _format_row("reported", f"est. achieved occupancy {footprint.reported.occupancy:g} %", palette, width)
     return lines
+
+
+def _format_grid(footprint: Footprint) -> str:
+    theory, parts = footprint.occupancy, []
+    if theory and theory.waves is not None:
+        has_tail = 1 < theory.waves <= MAX_TAIL_WAVES
+        tail = f", the last one {format_share(theory.last_wave_fill or 0)} full" if has_tail else ""
+        parts.append(f"{theory.waves:.2f} waves{tail}")
+    if theory and theory.idle_sms and footprint.device and footprint.device.sms:
+        parts.append(f"{theory.idle_sms} of {footprint.device.sms} SMs idle")
+    return " · ".join(parts)
 
 
 def _format_transfer(transfer: Transfer, palette: Palette, width: int) -> Lines:
