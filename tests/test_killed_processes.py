@@ -26,7 +26,7 @@ from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.trace.loading.worker_process import Task, WorkerProcess
-from torchprof_tui.ui.common.terminal_guard import KILLED_LINE
+from torchprof_tui.ui.common.terminal_driver import KILLED_LINE
 
 SAMPLE = find("train_gpt_stack_memory").path
 RANKS = find("train_gpt_2ranks").path

@@ -7,8 +7,7 @@ from pathlib import Path
 from textual.binding import Binding
 
 from torchprof_tui.app import TorchprofApp
-from torchprof_tui.ui.common.help.key_listing import SECTION_TITLES, format_key_name
-from torchprof_tui.ui.common.remapped_keys import list_bindings
+from torchprof_tui.ui.common.bindings import SECTION_TITLES, format_key_name, list_bindings
 from torchprof_tui.ui.key_catalog import find_bindings
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "keys.md"

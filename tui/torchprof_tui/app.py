@@ -33,9 +33,8 @@ from torchprof_tui.ui.common.crash_report import print_crash, write_log
 from torchprof_tui.ui.common.garbage_collection import GarbageCollectingApp
 from torchprof_tui.ui.common.help_app import HelpApp
 from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
-from torchprof_tui.ui.common.screen_styles import ScreenStylesApp
+from torchprof_tui.ui.common.screen_styles import THEMES, ScreenStylesApp
 from torchprof_tui.ui.common.terminal_driver import TerminalDriver
-from torchprof_tui.ui.common.themes import THEMES
 from torchprof_tui.ui.diff.second_trace_screen import SecondTraceScreen
 from torchprof_tui.ui.later_screens import (
     check_keys,

@@ -18,8 +18,8 @@ from torchprof_tui.trace.sources.listing import list_remote_traces
 from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.specs.rank_files import expand_spec
 from torchprof_tui.trace.specs.runs_by_name import FolderError
-from torchprof_tui.ui.start.local_traces import find_traces
-from torchprof_tui.ui.start.path_input import list_completions
+from torchprof_tui.ui.start.recent_traces import find_traces
+from torchprof_tui.ui.start.start_screen import list_completions
 
 SUFFIXES = (".json", ".json.gz", ".json.xz", ".json.zst", ".trace", ".trace.gz", ".pftrace.xz", ".pftrace.zst")
 NAMES = sorted(f"rank0{suffix}" for suffix in SUFFIXES)

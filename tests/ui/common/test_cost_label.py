@@ -10,7 +10,7 @@ import pytest
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, fired_answer
 from torchprof_tui.analysis.patterns.verdict.costs import CostBase
-from torchprof_tui.ui.common.cost_label import describe_cost, list_reasons
+from torchprof_tui.ui.common.labels import describe_cost, list_reasons
 
 STEPS = CostBase(30_000_000, steps=3)
 

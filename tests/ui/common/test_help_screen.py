@@ -21,7 +21,7 @@ from torchprof_tui.analysis.dispatch.source_line import SourceLine
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.trace.loading.resolve import resolve_specs
-from torchprof_tui.ui.common.help.key_listing import group_by_section
+from torchprof_tui.ui.common.bindings import group_by_section
 from torchprof_tui.ui.common.help_app import ScreenCommands
 from torchprof_tui.ui.common.help_screen import HelpScreen
 from torchprof_tui.ui.record.recording_screen import RecordingScreen

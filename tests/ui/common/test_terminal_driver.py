@@ -15,7 +15,7 @@ import pyte
 import pytest
 
 from tests.helpers.terminal import TIMEOUT_SECONDS, Terminal
-from torchprof_tui.ui.common.terminal_guard import KILLED_LINE, TerminalGuard
+from torchprof_tui.ui.common.terminal_driver import KILLED_LINE, TerminalGuard
 
 COMMAND = (sys.executable, "-m", "torchprof_tui", "sample:matmul_add_64_cold_eager", "--no-cache")
 MAX_SETTLING_SECONDS = 20.0
@@ -219,7 +219,7 @@ def test_an_ended_program_says_nothing_about_an_end() -> None:
 
 KILLED_WHILE_WRITING = """
 import os, signal, sys, termios
-from torchprof_tui.ui.common.terminal_guard import TerminalGuard
+from torchprof_tui.ui.common.terminal_driver import TerminalGuard
 TerminalGuard().start(1, termios.tcgetattr(1))
 os.write(1, b"\\x1b[?1000h\\x1b[?1003h\\x1b[38;5;1")
 os.kill(os.getpid(), signal.SIGKILL)

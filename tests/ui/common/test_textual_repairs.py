@@ -15,9 +15,9 @@ from textual.notifications import Notification
 from textual.widgets import OptionList
 from textual.widgets._toast import Toast
 
-from torchprof_tui.ui.common import textual_repairs
+from torchprof_tui.ui.common import guarded_screen
 
-textual_repairs.repair_textual()
+guarded_screen.repair_textual()
 
 
 @pytest.mark.parametrize("delay", [-1.0, -1e-6, 0.0, 1e-9])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchprof_tui.ui.diff.diff_layout import MIN_HEIGHT, MIN_LANES, MIN_WIDTH, compute_layout, explain_small_screen
+from torchprof_tui.ui.diff.locked_view import MIN_HEIGHT, MIN_LANES, MIN_WIDTH, compute_layout, explain_small_screen
 
 FIXED_LINES = 8
 

@@ -13,10 +13,9 @@ from tests.helpers.golden_files import at_every_size, compare_golden, load_sampl
 from tests.helpers.trace_builder import cpu, event, kernel, runtime, step, trace
 from torchprof_tui.analysis.compare.event_matches import EventStatus
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.diff.diff_screen import DiffScreen
+from torchprof_tui.ui.diff.diff_screen import DiffScreen, SideExplorer
 from torchprof_tui.ui.diff.locked_view import Lock
-from torchprof_tui.ui.diff.marked_timeline import LEGEND
-from torchprof_tui.ui.diff.side_explorer import SideExplorer
+from torchprof_tui.ui.diff.side_lanes import LEGEND
 
 NAMED_KEYS = ["left", "right", "up", "down", "enter", "backspace", "home", "end", "tab", "space", "pagedown"]
 NAMED_KEYS += ["less_than_sign", "greater_than_sign"]

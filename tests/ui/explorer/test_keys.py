@@ -9,7 +9,7 @@ from textual.widgets import Input
 
 from tests.helpers.explorer_app import event_of, explorer, text_of, two_steps, until
 from tests.helpers.trace_builder import cpu, trace
-from torchprof_tui.ui.common.help.key_listing import group_by_section
+from torchprof_tui.ui.common.bindings import group_by_section
 from torchprof_tui.ui.common.help_screen import HelpScreen
 from torchprof_tui.ui.common.keys import LANES
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen

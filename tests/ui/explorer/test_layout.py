@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.trace_builder import cpu, kernel, trace
-from torchprof_tui.ui.explorer.layout import (
+from torchprof_tui.ui.explorer.lanes_area import (
     DOCK_MAX_LINES,
     DOCK_MIN_LINES,
     compute_layout,

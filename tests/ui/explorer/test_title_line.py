@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.explorer_app import explorer, text_of, two_steps
-from torchprof_tui.ui.common.trace_label import short_label
+from torchprof_tui.ui.common.labels import short_label
 
 
 @pytest.mark.parametrize(

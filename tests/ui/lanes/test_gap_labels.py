@@ -11,7 +11,7 @@ from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.query.viewport import Viewport
-from torchprof_tui.ui.lanes.gap_labels import MIN_LABEL_CELLS, GapLabels
+from torchprof_tui.ui.lanes.event_labels import MIN_LABEL_CELLS, GapLabels
 
 SHOWN = trace(
     runtime("cudaLaunchKernel", 0, 1, corr=1),

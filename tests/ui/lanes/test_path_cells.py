@@ -27,8 +27,7 @@ from torchprof_tui.ui.common.event_styles import (
 )
 from torchprof_tui.ui.common.name_display import DisplayNames
 from torchprof_tui.ui.lanes.bar_painter import BarTexts, Decoration, build_strips, style_cells
-from torchprof_tui.ui.lanes.lane_frame import build_frame, list_rows
-from torchprof_tui.ui.lanes.path_cells import PathCells, select_path_cells
+from torchprof_tui.ui.lanes.lane_frame import PathCells, build_frame, list_rows, select_path_cells
 from torchprof_tui.ui.lanes.screen_lines import LaneArrangement, LaneLines
 
 PALETTE = build_palette(ThemeColors(), ColorSupport.MANY)

@@ -9,7 +9,7 @@ from tests.helpers.explorer_app import explorer, settled, two_steps, until
 from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
 from tests.helpers.trace_builder import cpu, kernel, trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.lanes.seam_marks import SEAM, move_label_beside
+from torchprof_tui.ui.lanes.step_labels import SEAM, move_label_beside
 
 TOKEN = 112_000
 """From one token of `decode(8, 5)` to the next, ns; the first starts at 20 µs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.helpers.trace_builder import cpu, kernel, python, trace
-from torchprof_tui.ui.lanes.search_state import NameSearch
+from torchprof_tui.ui.lanes.view_state import NameSearch
 
 US = 1000
 

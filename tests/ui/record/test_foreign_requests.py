@@ -28,8 +28,7 @@ from torchprof_tui.ui.record.foreign_request import (
     describe_foreign_request,
     find_form_problem,
 )
-from torchprof_tui.ui.record.past_run_rows import format_outcome
-from torchprof_tui.ui.record.record_screen import RecordScreen
+from torchprof_tui.ui.record.record_screen import RecordScreen, format_outcome
 from torchprof_tui.ui.record.recording_screen import RecordingScreen
 
 FAKE = ROOT / "tests/helpers/fake_harness.py"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.color import Color
 from rich.style import Style
 
-from torchprof_tui.ui.record.terminal_emulation import _SLACK_LINES, MAX_LINES, TerminalEmulator
+from torchprof_tui.ui.record.console_view import _SLACK_LINES, MAX_LINES, TerminalEmulator
 
 WIDTH, HEIGHT = 12, 6
 

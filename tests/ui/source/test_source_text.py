@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchprof_tui.ui.source.source_text import describe_line_match
+from torchprof_tui.ui.source.source_screen import describe_line_match
 
 FILE = ("@cache", "def forward(x):", "    return x", "", "class Model:", "    async def run(self): ...")
 

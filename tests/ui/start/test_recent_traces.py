@@ -18,9 +18,8 @@ from torchprof_samples import SAMPLES
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.core.typed_json import MAX_TEXT
 from torchprof_tui.ui.common.number_format import format_age
-from torchprof_tui.ui.start.path_input import list_completions
 from torchprof_tui.ui.start.recent_traces import MAX_ENTRIES, add_recent_trace, list_recent_traces, state_file
-from torchprof_tui.ui.start.start_screen import StartScreen
+from torchprof_tui.ui.start.start_screen import StartScreen, list_completions
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,7 @@ from tests.helpers.golden_files import at_every_size, compare_golden, text_on_sc
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
 from torchprof_tui.ui.start import start_screen
-from torchprof_tui.ui.start.local_traces import LocalTrace
-from torchprof_tui.ui.start.recent_traces import RecentTrace
+from torchprof_tui.ui.start.recent_traces import LocalTrace, RecentTrace
 from torchprof_tui.ui.start.start_screen import StartScreen
 
 FOLDER = Path("/home/ada/training")

@@ -15,8 +15,7 @@ from tests.ui.start.test_start_screen import SAMPLE, alone, explored, options, u
 from torchprof_samples import SAMPLES
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.commands.common.parsers import build_parser
-from torchprof_tui.ui.start.path_input import PathInput
-from torchprof_tui.ui.start.start_screen import GUIDE, StartScreen, parent_of_remote_folder
+from torchprof_tui.ui.start.start_screen import GUIDE, PathInput, StartScreen, parent_of_remote_folder
 
 __all__ = ["alone"]  # a fixture
 

@@ -25,10 +25,9 @@ from torchprof_tui.trace.loading.progress import Progress
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.trace.storage import disk_cache
 from torchprof_tui.ui.common.number_format import format_age
-from torchprof_tui.ui.start import local_traces, recent_traces
+from torchprof_tui.ui.start import recent_traces
 from torchprof_tui.ui.start.loading_screen import LoadingScreen, format_bar, format_counters
-from torchprof_tui.ui.start.path_input import list_completions
-from torchprof_tui.ui.start.start_screen import StartScreen
+from torchprof_tui.ui.start.start_screen import StartScreen, list_completions
 
 SAMPLE = find("matmul_add_64_cold_eager").path
 
@@ -205,8 +204,8 @@ def test_a_recent_folder_has_the_size_of_its_traces(alone: Path) -> None:
 def test_the_size_of_a_large_folder_is_limited_work(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         (alone / f"{number}.json").write_text("x")
-    monkeypatch.setattr(local_traces, "MAX_ENTRIES", 5)
-    assert local_traces.sum_trace_sizes(alone) == 5
+    monkeypatch.setattr(recent_traces, "MAX_SCANNED", 5)
+    assert recent_traces.sum_trace_sizes(alone) == 5
 
 
 async def test_a_path_is_typed_and_completed(alone: Path) -> None:
@@ -310,18 +309,18 @@ def test_what_looks_like_a_trace_and_what_does_not(alone: Path) -> None:
     (alone / "deep" / "er" / "too").mkdir()
     shutil.copy(SAMPLE, alone / "deep" / "er" / "too" / "far.json.gz")
     (alone / "loop").symlink_to(alone)
-    traces = local_traces.find_traces(alone)
+    traces = recent_traces.find_traces(alone)
     assert {trace.path.relative_to(alone).as_posix() for trace in traces} == {"bare.json", "deep/er/trace.json.gz"}
-    assert local_traces.find_traces(alone / "missing") == []
+    assert recent_traces.find_traces(alone / "missing") == []
 
 
 def test_the_search_is_limited_in_entries_and_time(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         (alone / f"{number}.json").write_text('{"traceEvents": []}')
-    monkeypatch.setattr(local_traces, "MAX_ENTRIES", 7)
-    assert len(local_traces.find_traces(alone)) == 7
-    monkeypatch.setattr(local_traces, "MAX_SECONDS", -1)
-    assert local_traces.find_traces(alone) == []
+    monkeypatch.setattr(recent_traces, "MAX_SCANNED", 7)
+    assert len(recent_traces.find_traces(alone)) == 7
+    monkeypatch.setattr(recent_traces, "MAX_SECONDS", -1)
+    assert recent_traces.find_traces(alone) == []
 
 
 def test_recent_traces_are_newest_first_without_duplicates_or_missing_files(alone: Path) -> None:

@@ -21,8 +21,8 @@ from torchprof_tui.ui.lanes.view_state import ViewState
 from torchprof_tui.ui.table import file_export
 from torchprof_tui.ui.table.row_listing import RowListing
 from torchprof_tui.ui.table.scope_choices import TableScope, list_table_scopes
+from torchprof_tui.ui.table.sheet_catalog import SheetQuery, read_row, read_sheet
 from torchprof_tui.ui.table.sheet_rows import ColumnLayout, fit_columns, format_row
-from torchprof_tui.ui.table.table_worker import SheetQuery, read_row, read_sheet
 
 NAMES = ["mm", "add", "copy", "addmm"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from torchprof_tui.analysis.table.profiler_table import GroupBy
-from torchprof_tui.ui.table.view_history import MAX_VIEWS, TableView, ViewHistory
+from torchprof_tui.ui.table.row_listing import MAX_VIEWS, TableView, ViewHistory
 
 VIEW = TableView("kernels", GroupBy.NAME, 0, "total", True, "", 3)
 

@@ -16,10 +16,10 @@ from textual.screen import Screen
 
 from torchprof_tui import ui
 from torchprof_tui.trace.core.extensions import list_commands
-from torchprof_tui.ui.common.help.key_listing import format_key_name
-from torchprof_tui.ui.common.remapped_keys import (
+from torchprof_tui.ui.common.bindings import (
     find_keymap_problems,
     find_remappable_ids,
+    format_key_name,
     list_bindings,
     normalize_keys,
 )

@@ -116,7 +116,7 @@ def check_keys(app: type[App[None]], keymap: Mapping[str, str]) -> list[str]:
 
 def create_diff_screen(asked: CompareAsked, other: Trace, opener: TraceOpener | None) -> DiffScreen:
     """Create the screen that compares the open trace with `other`."""
-    opening = importlib.import_module("torchprof_tui.ui.diff.diff_opening")
+    opening = importlib.import_module("torchprof_tui.ui.diff.diff_screen")
     screen: DiffScreen = opening.create_diff_screen(asked, other, opener)
     return screen
 

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from torchprof_tui.ui.common.event_styles import ColorSupport, ThemeColors, build_palette
 from torchprof_tui.ui.common.help.guides import GUIDES
-from torchprof_tui.ui.common.help.help_sections import (
+from torchprof_tui.ui.common.help_screen import (
     HelpEntry,
     HelpSection,
     filter_sections,

@@ -16,7 +16,7 @@ from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, overhead
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, fired_answer
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.cost_label import describe_cost
+from torchprof_tui.ui.common.labels import describe_cost
 from torchprof_tui.ui.common.painted_widget import PaintedWidget
 from torchprof_tui.ui.common.panel_dock import PanelTabs
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen

@@ -10,7 +10,7 @@ from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.explorer.layout import PanelSize
+from torchprof_tui.ui.explorer.lanes_area import PanelSize
 
 
 def launch_bound() -> Trace:

@@ -17,8 +17,7 @@ from torchprof_tui.commands.common.load import load_specs, select_rank, use_capt
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.lane_names import find_names_on_lanes, list_lane_names
-from torchprof_tui.ui.common.name_display import clean, truncate
+from torchprof_tui.ui.common.name_display import clean, find_names_on_lanes, list_lane_names, truncate
 
 
 def run(options: ChainOptions) -> int:

@@ -21,7 +21,7 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.navigation import find_graph_neighbours
-from torchprof_tui.ui.common.line_label import describe_kind
+from torchprof_tui.ui.common.labels import describe_kind
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share, format_value
 

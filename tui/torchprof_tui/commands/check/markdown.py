@@ -28,7 +28,7 @@ from torchprof_tui.commands.common.tables import format_device_count
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.cost_label import describe_cost, list_reasons
+from torchprof_tui.ui.common.labels import describe_cost, list_reasons
 from torchprof_tui.ui.common.number_format import format_share
 
 CAUSE_COUNT = 3

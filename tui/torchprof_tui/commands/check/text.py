@@ -22,7 +22,7 @@ from torchprof_tui.commands.check.report import (
 from torchprof_tui.commands.common.tables import create_console, format_device_count, format_time_tree
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.ui.common.cost_label import describe_cost, list_reasons
+from torchprof_tui.ui.common.labels import describe_cost, list_reasons
 
 _INDENT = 2
 _ID_CELLS = 24

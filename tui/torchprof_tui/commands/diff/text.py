@@ -28,7 +28,7 @@ from torchprof_tui.commands.diff import DiffOptions
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import truncate
-from torchprof_tui.ui.common.waterfall import build_rows, format_waterfall
+from torchprof_tui.ui.common.text_charts import build_rows, format_waterfall
 
 WIDTH = 80
 _INDENT = "  "

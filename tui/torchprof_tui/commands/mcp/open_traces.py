@@ -24,7 +24,7 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 from torchprof_tui.trace.specs.address import is_remote
 from torchprof_tui.trace.storage.disk_cache import prune_cache
-from torchprof_tui.ui.start.local_traces import find_traces
+from torchprof_tui.ui.start.recent_traces import find_traces
 
 MAX_OPEN = 4
 MAX_ANSWERS = 8

@@ -15,11 +15,14 @@ from textual.app import App
 from textual.await_complete import AwaitComplete
 from textual.command import CommandPalette
 from textual.errors import NoWidget
+from textual.events import Click
 from textual.geometry import Offset
 from textual.message import Message
 from textual.messages import CloseMessages, InvokeLater, Prune
 from textual.screen import ModalScreen, Screen, ScreenResultType
+from textual.timer import Timer
 from textual.widget import Widget
+from textual.widgets import OptionList
 
 KEPT_MESSAGES = (Prune, CloseMessages, events.Unmount, events.Callback, InvokeLater)
 """What a screen that was left still handles: its removal, and calls that somebody may wait for."""
@@ -103,3 +106,33 @@ class GuardingApp(App[None]):
         for worker in list(self.workers):
             if worker.node in nodes and worker._task is not asyncio.current_task():
                 worker.cancel()
+
+
+_create_timer: Any = Timer.__init__
+_move_page: Any = OptionList._move_page
+_click_option: Any = OptionList._on_click
+
+
+def create_timer(timer: Timer, target: Any, interval: float, **options: Any) -> None:
+    """Create a timer as textual does, of at least zero seconds; one that fires once is never skipped."""
+    is_single = options.get("repeat") == 0
+    _create_timer(timer, target, max(interval, 0.0), **options, **({"skip": False} if is_single else {}))
+
+
+def move_visible_page(option_list: OptionList, direction: int) -> None:
+    """Move the highlight by a page, as textual does, where the list is visible."""
+    if option_list.scrollable_content_region:
+        _move_page(option_list, direction)
+
+
+async def click_listed_option(option_list: OptionList, event: Click) -> None:
+    """Select the option that was clicked, as textual does, if it is still in the list."""
+    if event.style.meta.get("option", 0) < option_list.option_count:
+        await _click_option(option_list, event)
+
+
+def repair_textual() -> None:
+    """Change textual's classes. Calling it again changes nothing."""
+    Timer.__init__ = create_timer  # type: ignore[assignment,method-assign]
+    OptionList._move_page = move_visible_page  # type: ignore[assignment,method-assign]
+    OptionList._on_click = click_listed_option  # type: ignore[assignment,method-assign]

@@ -8,9 +8,8 @@ from functools import partial
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.guarded_screen import GuardedCommandPalette, GuardingApp
-from torchprof_tui.ui.common.help.key_listing import KeyHelp, group_by_section
-from torchprof_tui.ui.common.textual_repairs import repair_textual
+from torchprof_tui.ui.common.bindings import KeyHelp, group_by_section
+from torchprof_tui.ui.common.guarded_screen import GuardedCommandPalette, GuardingApp, repair_textual
 
 
 class ScreenCommands(Provider):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -12,24 +14,194 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widgets import Input
 
+from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.event_styles import Palette
+from torchprof_tui.ui.common.bindings import KeyHelp, group_by_section
+from torchprof_tui.ui.common.cell_text import truncate
+from torchprof_tui.ui.common.event_styles import KIND_DESCRIPTIONS, Palette
 from torchprof_tui.ui.common.guarded_screen import GuardedModalScreen
+from torchprof_tui.ui.common.help.glossary import GLOSSARY, find_word
 from torchprof_tui.ui.common.help.guides import GUIDES, Guide
-from torchprof_tui.ui.common.help.help_sections import (
-    GUIDE_WORDS_TITLE,
-    HelpSection,
-    filter_sections,
-    format_sections,
-    list_guide_sections,
-    list_key_sections,
-    list_lane_sections,
-    list_word_sections,
-)
-from torchprof_tui.ui.common.help.key_listing import KeyHelp, group_by_section
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
-from torchprof_tui.ui.common.terminal_info import palette_for
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip, palette_for
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
+
+LANE_SYMBOLS = (
+    ("▏aten::mm", "a bar is one event; ▏ marks its start"),
+    ("█▉ ▍", "an event too narrow for a name; the width of ▍ is its share of the cell"),
+    ("░ ▒ ▓", "a cell with many events; it is busy for under ⅓, under ⅔, or more of its time"),
+    ("▶aten::mm ◆", "▶ the selected event; ◆ an event of its chain, or evidence of a finding"),
+    ("╰┄┄▏", "the link from a launch to its GPU work; ▶ ▼ at an edge: it continues off screen"),
+    ("‹dispatch›", "why the GPU was idle: what the CPU did during the gap"),
+    ("● at a lane", "the lane has evidence of the cheatsheet's finding; red: a problem of 2 % of the time or more"),
+    ("[▂▃▁]", "on the overview: the part of the trace on screen"),
+    ("▼", "on the ruler: the time at which w and s zoom"),
+    ("▾ ▸ ▴", "a lane or rank unfolded, folded; a lane pinned"),
+)
+
+KINDS_SHOWN = (
+    Kind.STEP,
+    Kind.ANNOTATION,
+    Kind.PYTHON,
+    Kind.OP,
+    Kind.RUNTIME,
+    Kind.KERNEL,
+    Kind.COPY,
+    Kind.MEMSET,
+    Kind.COLLECTIVE,
+    Kind.SYNC,
+    Kind.GPU_ANNOTATION,
+    Kind.OVERHEAD,
+)
+
+
+TWO_COLUMN_WIDTH = 110
+COLUMN_GAP = 4
+MAX_LABEL_SHARE = 3
+"""A label takes at most this part (a third) of a column; a longer one is on a line of its own."""
+
+GUIDE_WORDS_TITLE = "Words on this panel"
+
+
+@dataclass(frozen=True, slots=True)
+class HelpEntry:
+    """A label (keys, a symbol, a word), its text, and where it is shown. `kind`: the colour of the label."""
+
+    label: str
+    text: str
+    where: str = ""
+    kind: Kind | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HelpSection:
+    """Entries under a title. `is_keys`: the labels are keys."""
+
+    title: str
+    entries: tuple[HelpEntry, ...]
+    is_keys: bool = False
+
+
+def list_key_sections(keys: Mapping[str, Sequence[KeyHelp]]) -> list[HelpSection]:
+    """List the keys of a screen, one section for each title."""
+    return [
+        HelpSection(title, tuple(HelpEntry(key.keys, key.description) for key in group), is_keys=True)
+        for title, group in keys.items()
+    ]
+
+
+def list_guide_sections(guide: Guide) -> list[HelpSection]:
+    """List the lines of a guide, then its words."""
+    sections = [HelpSection(guide.title, tuple(HelpEntry(label, text) for label, text in guide.lines))]
+    words = tuple(HelpEntry(term, find_word(term).sentence) for term in guide.terms)
+    return [*sections, HelpSection(GUIDE_WORDS_TITLE, words)] if words else sections
+
+
+def list_lane_sections() -> list[HelpSection]:
+    """List the symbols on the lanes and the kinds of events by colour."""
+    symbols = tuple(HelpEntry(symbol, meaning) for symbol, meaning in LANE_SYMBOLS)
+    kinds = tuple(
+        HelpEntry(f" {name} ", description, kind=kind)
+        for kind, (name, description) in ((kind, KIND_DESCRIPTIONS[kind]) for kind in KINDS_SHOWN)
+    )
+    return [HelpSection("How to read the lanes", symbols), HelpSection("Colours", kinds)]
+
+
+def list_word_sections() -> list[HelpSection]:
+    """List the glossary."""
+    return [HelpSection("Words", tuple(HelpEntry(*word) for word in GLOSSARY))]
+
+
+def filter_sections(sections: Sequence[HelpSection], query: str) -> list[HelpSection]:
+    """Keep the entries that match; a text of one character matches only keys and symbols that contain it.
+
+    An entry matches where its label is the query, or where label or text contain it, in small or capital letters.
+    """
+    kept = []
+    for section in sections:
+        entries = tuple(entry for entry in section.entries if _matches(entry, query))
+        if entries:
+            kept.append(replace(section, entries=entries))
+    return kept
+
+
+def _matches(entry: HelpEntry, query: str) -> bool:
+    if len(query) == 1:
+        return query in entry.label.split() or query == entry.label
+    folded = query.casefold()
+    return folded in entry.label.casefold() or folded in entry.text.casefold()
+
+
+def format_sections(sections: Sequence[HelpSection], width: int, palette: Palette) -> Lines:
+    """Lay sections out below each other, or in two columns from TWO_COLUMN_WIDTH cells on."""
+    if width < TWO_COLUMN_WIDTH:
+        return _join_blocks([_format_section(section, width, palette) for section in sections])
+    column = (width - COLUMN_GAP) // 2
+    if len(sections) == 1:
+        sections = _halve(sections[0])
+    blocks = [_format_section(section, column, palette) for section in sections]
+    split = _find_split([len(block) for block in blocks])
+    left, right = _join_blocks(blocks[:split]), _join_blocks(blocks[split:])
+    return _place_beside(left, right, column + COLUMN_GAP, palette)
+
+
+def _place_beside(left: Lines, right: Lines, offset: int, palette: Palette) -> Lines:
+    lines: Lines = []
+    for index in range(max(len(left), len(right))):
+        runs = left[index] if index < len(left) else []
+        if index < len(right):
+            used = sum(cell_len(text) for text, _ in runs)
+            runs = [*runs, (" " * max(offset - used, 0), palette.text), *right[index]]
+        lines.append(runs)
+    return lines
+
+
+def _halve(section: HelpSection) -> list[HelpSection]:
+    """Divide a section in the middle, for two columns."""
+    middle = (len(section.entries) + 1) // 2
+    if middle < 2:
+        return [section]
+    first, second = section.entries[:middle], section.entries[middle:]
+    return [replace(section, entries=first), replace(section, title=f"{section.title}, continued", entries=second)]
+
+
+def _find_split(heights: Sequence[int]) -> int:
+    """Find the number of blocks in the left column for which the taller column is lowest."""
+    splits = range(1, len(heights) + 1)
+    return min(splits, key=lambda split: (max(sum(heights[:split]), sum(heights[split:])), split), default=0)
+
+
+def _join_blocks(blocks: Sequence[Lines]) -> Lines:
+    lines: Lines = []
+    for block in blocks:
+        lines += [[], *block] if lines else block
+    return lines
+
+
+def _format_section(section: HelpSection, width: int, palette: Palette) -> Lines:
+    longest = max((cell_len(entry.label) for entry in section.entries), default=0)
+    indent = min(longest, max(width // MAX_LABEL_SHARE, 8)) + 2
+    lines: Lines = [[(truncate(section.title, width), palette.heading)]]
+    for entry in section.entries:
+        lines += _format_entry(entry, section.is_keys, indent, width, palette)
+    return lines
+
+
+def _format_entry(entry: HelpEntry, is_key: bool, indent: int, width: int, palette: Palette) -> Lines:
+    style = palette.fill(entry.kind) if entry.kind is not None else palette.key if is_key else palette.strong
+    text = f"{entry.text} [{entry.where}]" if entry.where else entry.text
+    wrapped = wrap_text(text, max(width - indent, 8), palette.text)
+    used = cell_len(entry.label)
+    lines: Lines = []
+    if used + 2 > indent:  # a label wider than its column has lines of its own
+        lines += wrap_text(entry.label, width, style)
+        used, label = 0, (" " * indent, palette.text)
+    else:
+        label = (entry.label, style)
+    gap = [(" " * (indent - used), palette.text)] if used else []
+    lines.append([label, *gap, *wrapped[0]])
+    lines += [[(" " * indent, palette.text), *runs] for runs in wrapped[1:]]
+    return lines
+
 
 KEYS, LANES, WORDS = "Keys", "Lanes", "Words"
 FILTER_HINT = "type to filter · esc closes"

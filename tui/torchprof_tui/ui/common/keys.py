@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from textual.binding import Binding, BindingType
 
-from torchprof_tui.ui.common.help.key_listing import KeyHelp
+from torchprof_tui.ui.common.bindings import KeyHelp
 
 MAX_NUMBER_KEYS = 9
 """Findings that have a key of their own. Defined here: the panels import numpy, this is imported before a frame."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 from rich.cells import cell_len
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.core.printable import clean as clean
+from torchprof_tui.trace.model.event_kind import GPU_WORK
+from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.cell_text import truncate as truncate
 
 _FRAME = re.compile(r"^(?:.*[/\\])?([^/\\]+)\((\d+)\): (.+)$")
@@ -88,3 +91,31 @@ class DisplayNames:
         if len(label) + 3 < width:
             return truncate(labelled_short_name, width)
         return label if len(label) <= width else truncate(short_name, width)
+
+
+def list_lane_names(trace: Trace) -> dict[int, tuple[str, ...]]:
+    """List the short forms of each distinct name, by its index in `trace.names`; names without one are left out.
+
+    GPU work has its decoded name, alone and behind its class; operators and frames lose their prefix and folder.
+    """
+    on_gpu = np.zeros(len(trace.names), np.bool_)
+    on_gpu[np.unique(trace.name[np.isin(trace.kind, [int(kind) for kind in GPU_WORK])])] = True
+    forms = {}
+    for index, name in enumerate(trace.names):
+        found = _list_gpu_forms(name) if on_gpu[index] else (shorten(clean(name)),)
+        found = tuple(form for form in dict.fromkeys(found) if form and form != name)
+        if found:
+            forms[index] = found
+    return forms
+
+
+def find_names_on_lanes(lane_names: dict[int, tuple[str, ...]], text: str) -> list[int]:
+    """Find the names that lanes print as exactly this text: indices into `trace.names`."""
+    return [index for index, forms in lane_names.items() if text in forms]
+
+
+def _list_gpu_forms(name: str) -> tuple[str, ...]:
+    decoded = decode_kernel_name(name)
+    label = kernel_class_label(name)
+    short = clean(decoded.display) if decoded.known and decoded.display else shorten(clean(name))
+    return (short, f"{label} · {short}") if label and label not in short else (short,)

@@ -19,8 +19,8 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.worker import WorkerFailed
 
+from torchprof_tui.ui.common.bindings import normalize_keys
 from torchprof_tui.ui.common.keys import LANES
-from torchprof_tui.ui.common.remapped_keys import normalize_keys
 
 _NAMED_KEYS = {"left", "right", "up", "down", "home", "end", "pageup", "pagedown", "enter", "escape", "backspace"}
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from textual.strip import Strip
 
+from torchprof_tui.ui.common.bindings import list_bindings, rename_hints
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
-from torchprof_tui.ui.common.remapped_keys import list_bindings, rename_hints
 
 
 def format_copy_message(label: str) -> str:

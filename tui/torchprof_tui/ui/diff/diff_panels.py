@@ -1,30 +1,39 @@
-"""The panels below the lanes: the account as a waterfall, the matched rows, and remarks on what is compared."""
+"""The title, the verdict above the lanes, and the panels below them: the account, the matched rows, the remarks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from rich.cells import cell_len
 from rich.style import Style
 from textual.geometry import Size
 from textual.strip import Strip
 
+from torchprof_tui.analysis.compare.account import Account
 from torchprof_tui.analysis.compare.comparison import (
+    ROW_MARKS,
     Comparison,
     RankChange,
     describe_cause,
     describe_ranks,
     describe_row,
     describe_steps,
+    format_calls,
+    format_change,
     list_largest_changes,
 )
 from torchprof_tui.analysis.compare.matched_rows import By, ComparedRow, ComparedRows, RowStatus
 from torchprof_tui.analysis.search.name_search import BadPattern, compile_matcher
 from torchprof_tui.trace.core.printable import clean
-from torchprof_tui.ui.common.painted_widget import build_strip
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.ui.common.name_display import truncate
+from torchprof_tui.ui.common.number_format import format_share
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
+from torchprof_tui.ui.common.text_charts import CHANGE_CELLS, LABEL_CELLS, TIME_CELLS, format_waterfall
 from torchprof_tui.ui.common.text_panel import COPY_WIDTH, Lines, TextPanel, wrap_text
-from torchprof_tui.ui.common.waterfall import CHANGE_CELLS, LABEL_CELLS, TIME_CELLS, format_waterfall
-from torchprof_tui.ui.diff.row_columns import format_header, format_row
-from torchprof_tui.ui.diff.verdict_lines import SAME_RECORDING
+from torchprof_tui.ui.diff.locked_view import VERDICT_LINES
+from torchprof_tui.ui.diff.side_lanes import LEGEND
 
 GROUPINGS: tuple[By, ...] = ("op", "kernel", "module", "class")
 
@@ -270,3 +279,167 @@ class RowsPanel(TextPanel):
         label = self._list_sums()[index - len(differences.rows)]
         row = differences.matched.total if label == "total" else differences.matched.not_matched
         return " " + format_row(row, differences.by, width - 1, label), palette.muted
+
+
+MIN_NAME_CELLS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of numbers. `importance`: those of a low one are left out first."""
+
+    title: str
+    cells: int
+    importance: int
+
+
+COLUMNS = (
+    Column("calls", 9, 2),
+    Column("GPU: A", 9, 3),
+    Column("B", 9, 3),
+    Column("change", 10, 5),
+    Column("CPU self", 10, 4),
+    Column("share", 7, 1),
+)
+
+CPU_COLUMNS = (
+    Column("calls", 9, 2),
+    Column("CPU: A", 9, 3),
+    Column("B", 9, 3),
+    Column("change", 10, 5),
+    Column("share", 7, 1),
+)
+"""Columns where neither side has GPU work: CPU self times."""
+
+
+def choose_columns(width: int, on_gpu: bool) -> list[Column]:
+    """Choose the columns that leave at least MIN_NAME_CELLS for the name."""
+    chosen = list(COLUMNS if on_gpu else CPU_COLUMNS)
+    while chosen and width - sum(column.cells + 1 for column in chosen) < MIN_NAME_CELLS:
+        least = min(column.importance for column in chosen)
+        chosen = [column for column in chosen if column.importance > least]
+    return chosen
+
+
+def format_header(by: By, width: int, on_gpu: bool) -> str:
+    """Format the titles of the columns."""
+    cells = [(column.title, column.cells) for column in choose_columns(width, on_gpu)]
+    return _join(f"per step, by {by}", cells, width)
+
+
+def format_row(row: ComparedRow, by: By, width: int, label: str = "") -> str:
+    """Format a row in exactly `width` cells; `label` in place of its name."""
+    mark = ROW_MARKS.get(row.status, " ")
+    columns = choose_columns(width, row.on_gpu)
+    titles = (column.title for column in (COLUMNS if row.on_gpu else CPU_COLUMNS))
+    values = dict(zip(titles, _list_values(row), strict=True))
+    cells = [(values[column.title], column.cells) for column in columns]
+    text = clean(label or describe_row(row, by))
+    room = width - sum(column.cells + 1 for column in columns) - 2
+    if by == "module" and cell_len(text) > room:
+        text = f"…{text[len(text) - room + 1 :]}"  # the end says which layer it is
+    return _join(f"{mark} {text}", cells, width)
+
+
+def _list_values(row: ComparedRow) -> Sequence[str]:
+    calls = format_calls(row.calls_a)
+    if row.calls_a != row.calls_b:
+        calls = f"{calls}→{format_calls(row.calls_b)}"
+    times = (row.gpu_ns_a, row.gpu_ns_b) if row.on_gpu else (row.cpu_ns_a, row.cpu_ns_b)
+    changes = (row.gpu_delta_ns, row.cpu_delta_ns) if row.on_gpu else (row.cpu_delta_ns,)
+    return (
+        calls,
+        *(format_duration(time) if time else "-" for time in times),
+        *map(format_change, changes),
+        format_share(row.share) if row.share else "-",
+    )
+
+
+def _join(name: str, cells: Sequence[tuple[str, int]], width: int) -> str:
+    numbers = "".join(f" {truncate(text, size):>{size}}" for text, size in cells)
+    room = max(width - len(numbers), 0)
+    name = truncate(name, room)
+    return name + " " * (room - cell_len(name)) + numbers
+
+
+SAME_RECORDING = "the same recording: nothing differs"
+WAYS_TO_COMPARE = "D compares another trace, two steps (step 3/4) or two ranks (rank 0/3)"
+
+
+class VerdictLines(TextPanel):
+    """Show `VERDICT_LINES` lines; the headline comes first and may take two."""
+
+    DEFAULT_CSS = f"VerdictLines {{ height: {VERDICT_LINES}; width: 100%; }}"
+
+    def __init__(self) -> None:
+        super().__init__(id="diff-verdict")
+        self._comparison: Comparison | None = None
+        self._progress = "finding the steady steps of both …"
+
+    def show_progress(self, text: str) -> None:
+        """Show what is being computed."""
+        self._progress = text
+        self.refresh_content()
+
+    def show_comparison(self, comparison: Comparison) -> None:
+        """Show the answer, once its account is computed."""
+        self._comparison = comparison
+        self.refresh_content()
+
+    def content(self, width: int) -> Lines:
+        if self._comparison is None:
+            return [[(self._progress, self.palette.muted)]]
+        comparison, palette = self._comparison, self.palette
+        if comparison.is_same_recording:
+            return [
+                [(SAME_RECORDING, palette.strong)],
+                *wrap_text(WAYS_TO_COMPARE, width, palette.text),
+            ][:VERDICT_LINES]
+        verdict = comparison.verdict
+        headline = describe_certainty(comparison.account) + verdict.headline
+        lines = wrap_text(clean(headline), width, palette.strong)
+        lines = lines[: VERDICT_LINES - 1]
+        rows = VERDICT_LINES - len(lines)
+        causes = verdict.causes
+        cause = f"largest cause: {describe_cause(causes[0])}" if causes else "no part of the step changed noticeably"
+        texts = [cause, verdict.regimes] if rows > 1 else [cause]
+        return [*lines, *([(truncate(clean(text), width), palette.text)] for text in texts)]
+
+    def prepare(self, size: object) -> None:
+        self._content = self.content(max(self.size.width - 2, 1))
+        self._top = 0
+
+
+def describe_certainty(account: Account) -> str:
+    """Say first that the change of a step is no chance; the headline itself says where it may be, or cannot be told."""
+    return "beyond the noise: " if account.delta and account.is_within_noise is False else ""
+
+
+class DiffTitle(PaintedWidget):
+    """Show "A name → B name" on the left and the legend on the right, which is never cut."""
+
+    DEFAULT_CSS = "DiffTitle { height: 1; width: 100%; }"
+
+    def __init__(self, label_a: str, label_b: str) -> None:
+        super().__init__(id="diff-title")
+        self._labels = clean(label_a), clean(label_b)
+
+    def paint(self, y: int, width: int) -> Strip:
+        palette = self.palette
+        room = width - cell_len(LEGEND) - 4
+        names = room - cell_len("A  → B ")
+        shorter = min(names // 2, min(map(cell_len, self._labels)))
+        cells = [max(min(cell_len(label), names - shorter), shorter) for label in self._labels]
+        runs: list[TextRun] = [(" ", palette.text)]
+        for letter, label, size, arrow in zip("AB", self._labels, cells, (" → ", ""), strict=True):
+            runs += [(f"{letter} ", palette.heading), (_keep_end(label, size), palette.strong), (arrow, palette.muted)]
+        used = sum(cell_len(text) for text, _ in runs)
+        gap = " " * max(width - used - cell_len(LEGEND) - 1, 1)
+        return build_strip([*runs, (gap, palette.text), (LEGEND, palette.muted)], width, palette.text)
+
+
+def _keep_end(label: str, cells: int) -> str:
+    """Shorten a label from its beginning: its end says which trace it is."""
+    if cell_len(label) <= cells:
+        return label
+    return truncate("…" + label[max(len(label) - cells + 1, 0) :], max(cells, 0))

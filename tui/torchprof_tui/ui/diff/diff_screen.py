@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual import events
@@ -15,18 +16,21 @@ from textual.widgets import Static
 
 from torchprof_tui.analysis.compare.comparison import Comparison, describe_row
 from torchprof_tui.analysis.compare.matched_rows import By, RowStatus
-from torchprof_tui.analysis.compare.side_choice import RankNumbers
+from torchprof_tui.analysis.compare.side_choice import RankNumbers, format_label, select_ranks
 from torchprof_tui.analysis.compare.step_selection import ComparisonError
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
+from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.comparison_request import parse_request, suggest_forms
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
+from torchprof_tui.ui.common.labels import short_label
+from torchprof_tui.ui.common.painted_widget import follow_theme
 from torchprof_tui.ui.common.panel_dock import Dock, PanelPicked
 from torchprof_tui.ui.common.prompt_input import Prompt, PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
-from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.diff.comparison_worker import (
     AccountBuilt,
     ComparedInput,
@@ -41,25 +45,64 @@ from torchprof_tui.ui.diff.comparison_worker import (
     compare_inputs,
     match_rows,
 )
-from torchprof_tui.ui.diff.diff_layout import compute_layout, explain_small_screen
 from torchprof_tui.ui.diff.diff_panels import (
     ACCOUNT,
     GROUPINGS,
     REMARKS,
     ROWS,
+    SAME_RECORDING,
+    WAYS_TO_COMPARE,
     AccountPanel,
     DifferenceList,
+    DiffTitle,
     RemarksPanel,
     RowsPanel,
+    VerdictLines,
 )
-from torchprof_tui.ui.diff.locked_view import Lock, LockedView, Pair, list_step_starts
-from torchprof_tui.ui.diff.side_explorer import SideExplorer
+from torchprof_tui.ui.diff.locked_view import (
+    Lock,
+    LockedView,
+    Pair,
+    compute_layout,
+    explain_small_screen,
+    list_step_starts,
+)
 from torchprof_tui.ui.diff.side_lanes import SideLanes
-from torchprof_tui.ui.diff.verdict_lines import SAME_RECORDING, WAYS_TO_COMPARE, DiffTitle, VerdictLines
+from torchprof_tui.ui.explorer import explorer_screen
+from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
+from torchprof_tui.ui.explorer.lanes_area import PanelSize
 from torchprof_tui.ui.lanes.mouse_gestures import PanAsked
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.loading.opener import TraceOpener
+
+
+class SideExplorer(ExplorerScreen):
+    """Show a trace at an event (-1: as a whole) with a panel ("" for the details)."""
+
+    CSS_PATH = str(Path(explorer_screen.__file__).with_name("explorer_screen.tcss"))
+    TITLE = "explorer of a side"
+
+    def __init__(self, trace: Trace, letter: str, event: int, panel: str = "") -> None:
+        super().__init__(trace)
+        self._letter, self._event, self._first_panel = letter, event, panel
+
+    def on_mount(self) -> None:
+        if self._event >= 0:
+            self.call_after_refresh(self._show_event)
+        if self._first_panel:
+            self._dock.show_panel(self._first_panel)
+
+    def _show_event(self) -> None:
+        self.view_state.fit_event(self._event)
+        self._refresh_widgets(f"{self._letter} of the comparison: esc goes back to it")
+
+    def action_clear(self) -> None:
+        state = self.view_state
+        if self.panel_size is PanelSize.NORMAL and state.mark is None and state.search.matches is None:
+            self.dismiss()
+        else:
+            super().action_clear()
 
 
 PARTS = (ACCOUNT, ROWS, REMARKS, "A", "B")
@@ -635,3 +678,39 @@ class DiffScreen(GuardedScreen[None]):
 
     def on_side_changed(self, message: SideChanged) -> None:
         self._refresh_widgets(message.reason)
+
+
+RANK_OPTION = "D: NAME rank"
+"""How a rank is asked for in the prompt, for the lines that say what can be compared."""
+
+
+def create_diff_screen(asked: CompareAsked, other: Trace, opener: TraceOpener | None) -> DiffScreen:
+    """Create the screen of the open trace and `other`; it explains itself what cannot be compared."""
+    request = asked.request
+    names = [asked.label, request.other or asked.label]
+    wholes = [asked.trace, other]
+    if request.is_other_first:
+        names.reverse()
+        wholes.reverse()
+    problem, traces = "", (wholes[0], wholes[1])
+    try:
+        traces = select_ranks(wholes[0], wholes[1], request.ranks, RANK_OPTION)
+    except ComparisonError as error:
+        problem = str(error)
+    short = [short_label(name.removeprefix(SAMPLE_PREFIX)) for name in names]
+    labels = short if short[0] != short[1] or names[0] == names[1] else names
+    inputs = [
+        ComparedInput(trace, whole, format_label(label, whole, trace), selection)
+        for trace, whole, label, selection in zip(traces, wholes, labels, request.steps, strict=True)
+    ]
+    if inputs[0].label == inputs[1].label:
+        inputs = [replace(each, label=_add_steps(each)) for each in inputs]
+    return DiffScreen(inputs[0], inputs[1], request.ranks, opener, problem)
+
+
+def _add_steps(side: ComparedInput) -> str:
+    """Add the steps that were asked for to a label, where the trace is the same on both sides."""
+    numbers = side.selection.numbers
+    if numbers is None:
+        return side.label
+    return f"{side.label} #{numbers[0]}" + (f"..{numbers[1]}" if numbers[1] != numbers[0] else "")

@@ -1,7 +1,7 @@
-"""The visible time of both sides: one viewport in time since a reference of each side, so columns stay aligned.
+"""The visible time of both sides: one viewport in time since a reference of each side; the lines of its parts. Pure.
 
 A time t of a side is in the column of its distance to that side's reference. Both sides have the same viewport in
-distances and the same width, so equal distances are in the same column, whatever is panned or zoomed. Pure; ns.
+distances and the same width, so equal distances are in the same column, whatever is panned or zoomed. Times are ns.
 """
 
 from __future__ import annotations
@@ -114,3 +114,48 @@ def list_step_starts(steps_a: Sequence[Step], steps_b: Sequence[Step], windows: 
     """List the starts of the pairs of compared steps, by position; without steps on a side the windows' starts."""
     pairs = [(a.start, b.start) for a, b in zip(steps_a, steps_b, strict=False)]
     return pairs or [(steps_a[0].start if steps_a else windows[0][0], steps_b[0].start if steps_b else windows[1][0])]
+
+
+MIN_WIDTH, MIN_HEIGHT = 40, 14
+DOCK_SHARE = 0.36
+MIN_DOCK, MAX_DOCK = 6, 24
+LARGE_DOCK_SHARE = 0.6
+MIN_LANES = 2
+BESIDE_WIDTH, THREE_WIDTH = 140, 230
+"""Widths from which two and three panels stand side by side."""
+
+VERDICT_LINES = 3
+
+_FIXED_LINES = 1 + VERDICT_LINES + 2 + 1 + 1
+"""Title, verdict, ruler with the steps of A, steps of B, status."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLayout:
+    """`dock`: lines of the panels; `panels`: how many stand side by side; `lanes`: lines for lanes of A and of B."""
+
+    dock: int
+    panels: int
+    lanes: tuple[int, int]
+
+
+def compute_layout(width: int, height: int, is_enlarged: bool, needed: tuple[int, int]) -> DiffLayout:
+    """Compute the layout of a screen. `needed`: lines that show all lanes of A and of B; the panels get the others."""
+    room = max(height - _FIXED_LINES, 6)
+    dock = round(room * (LARGE_DOCK_SHARE if is_enlarged else DOCK_SHARE))
+    dock = max(min(dock, room - 4), min(MIN_DOCK, room - 4), 2)
+    if not is_enlarged:
+        dock = min(dock, MAX_DOCK)
+    lanes = room - dock
+    all_a, all_b = (max(lines, MIN_LANES) for lines in needed)
+    first = min(max(lanes - lanes // 2, lanes - all_b), all_a)
+    second = min(lanes - first, all_b)
+    panels = 3 if width >= THREE_WIDTH else 2 if width >= BESIDE_WIDTH else 1
+    return DiffLayout(room - first - second, panels, (first, second))
+
+
+def explain_small_screen(width: int, height: int) -> str:
+    """Return why a screen is too small, "" if it is not."""
+    if width >= MIN_WIDTH and height >= MIN_HEIGHT:
+        return ""
+    return f"the comparison needs {MIN_WIDTH}x{MIN_HEIGHT} cells; this terminal has {width}x{height}"

@@ -19,8 +19,7 @@ from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Step, Trace
 from torchprof_tui.ui.common.debounced_worker import WorkResult
-from torchprof_tui.ui.lanes.event_labels import EventNotes
-from torchprof_tui.ui.lanes.gap_labels import GapLabels
+from torchprof_tui.ui.lanes.event_labels import EventNotes, GapLabels
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.collectives.late_arrivals import Arrivals

@@ -27,14 +27,13 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.debounced_worker import WorkResult
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
+from torchprof_tui.ui.common.painted_widget import follow_theme
 from torchprof_tui.ui.common.panel_dock import PanelPicked
 from torchprof_tui.ui.common.prompt_input import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
-from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.explorer.background_queries import search_repetitions
 from torchprof_tui.ui.explorer.child_screens import ChildScreens, import_child_screen
-from torchprof_tui.ui.explorer.lanes_area import LanesArea, no_events_text
-from torchprof_tui.ui.explorer.layout import PanelSize, too_small_message
+from torchprof_tui.ui.explorer.lanes_area import LanesArea, PanelSize, no_events_text, too_small_message
 from torchprof_tui.ui.explorer.panel_controller import PanelController
 from torchprof_tui.ui.explorer.path.what_if_controller import WhatIfController
 from torchprof_tui.ui.explorer.prompts import CASE_NOTE, PromptController

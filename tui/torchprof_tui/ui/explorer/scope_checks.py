@@ -13,7 +13,7 @@ from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.ui.explorer.panels.chain_panel import ChainPanel
 from torchprof_tui.ui.explorer.panels.panel import PanelContext
-from torchprof_tui.ui.explorer.verdict_line import VerdictLine
+from torchprof_tui.ui.explorer.title_line import VerdictLine
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.check_scope import Scope

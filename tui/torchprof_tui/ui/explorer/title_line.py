@@ -1,6 +1,8 @@
-"""The title line: the trace's name, what it was recorded on, and how busy the GPU was."""
+"""The first lines: the trace's name, what it was recorded on, how busy the GPU was; and what the trace is bound by."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual.strip import Strip
@@ -12,11 +14,16 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.model.trace_metadata import read_device_names
 from torchprof_tui.trace.query.folded_time import FoldedTime
 from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.ui.common.labels import short_label
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
-from torchprof_tui.ui.common.trace_label import short_label
+from torchprof_tui.ui.common.text_panel import wrap_text
 from torchprof_tui.ui.lanes.step_labels import count_kinds
+
+if TYPE_CHECKING:
+    from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+
 
 MAX_DEVICES = 256
 """Maximum number of GPUs that are summed for each frame; no host has more. The line reports where a file has more."""
@@ -142,3 +149,44 @@ def _describe_unmeasured(ranks: Ranks) -> str:
         return ""
     label = f"rank {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} ranks"
     return f" ({label}: not measured)"
+
+
+class VerdictLine(PaintedWidget):
+    """Show the verdict; empty until `set_verdict` is called."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._verdict: Verdict | None = None
+        self._rank_prefix = ""
+
+    def set_verdict(self, verdict: Verdict, rank_label: str = "") -> None:
+        """Show a verdict. `rank_label`: its rank, where there are several, or the part of the trace that it is of."""
+        self._verdict, self._rank_prefix = verdict, f"{rank_label}: " if rank_label else ""
+        self.repaint()
+
+    def paint(self, y: int, width: int) -> Strip:
+        palette, verdict = self.palette, self._verdict
+        if verdict is None:
+            return build_strip([], width, palette.text)
+        lines = self._wrap_lines(width - 2)
+        if y >= len(lines):
+            return build_strip([], width, palette.text)
+        text = lines[y]
+        if y == self.size.height - 1 and len(lines) > self.size.height:
+            text = truncate(" ".join(lines[y:]), width - 2)
+        regime = "" if verdict.busy is None or y else f"{self._rank_prefix}{verdict.regime.value}"
+        rest_style = palette.muted if verdict.busy is None else palette.text
+        runs: list[TextRun] = [(" ", palette.text), (regime, palette.warning), (text[len(regime) :], rest_style)]
+        return build_strip(runs, width, palette.text)
+
+    @property
+    def shows_all(self) -> bool:
+        """Whether the whole text is on screen."""
+        return self._verdict is not None and len(self._wrap_lines(self.size.width - 2)) <= self.size.height
+
+    def _wrap_lines(self, width: int) -> list[str]:
+        """Wrap the rank, the regime and what to do first."""
+        assert self._verdict is not None
+        regime = "" if self._verdict.busy is None else f"{self._verdict.regime.value} · "
+        wrapped = wrap_text(clean(f"{self._rank_prefix}{regime}{self._verdict.first}"), width, self.palette.text)
+        return ["".join(text for text, _ in runs) for runs in wrapped]

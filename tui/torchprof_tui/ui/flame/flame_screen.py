@@ -21,14 +21,19 @@ from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.list_keys import switch_child_screen
 from torchprof_tui.ui.common.number_format import format_share
+from torchprof_tui.ui.common.painted_widget import follow_theme
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.prompt_input import Prompt, PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
-from torchprof_tui.ui.common.terminal_info import follow_theme
-from torchprof_tui.ui.flame.flame_worker import FlameHistory, FlameMade, FlameQuery, FlameView, fold_scope
-from torchprof_tui.ui.flame.frame_lines import FrameLines
-from torchprof_tui.ui.flame.frame_search import search_frames
-from torchprof_tui.ui.flame.icicle import BoxPicked, Icicle
+from torchprof_tui.ui.flame.flame_worker import (
+    FlameHistory,
+    FlameMade,
+    FlameQuery,
+    FlameView,
+    fold_scope,
+    search_frames,
+)
+from torchprof_tui.ui.flame.icicle import BoxPicked, FrameLines, Icicle
 from torchprof_tui.ui.flame.icicle_layout import Box, Zoom
 from torchprof_tui.ui.lanes.view_state import ViewState
 from torchprof_tui.ui.table.scope_choices import TableScope, list_table_scopes

@@ -28,7 +28,7 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.level_of_detail import Cells
 from torchprof_tui.ui.common.event_styles import BLANK, BLANK_MARKED, KIND_COUNT, CellForm, Emphasis, style_index
 from torchprof_tui.ui.common.name_display import DisplayNames
-from torchprof_tui.ui.common.strip_chart import LEVELS
+from torchprof_tui.ui.common.text_charts import LEVELS
 
 EIGHTHS = "▏▎▍▌▋▊▉█"
 SHADES = "░▒▓"

@@ -1,4 +1,4 @@
-"""Label a step on the ruler: its number, what a step of a serving engine served, and its duration."""
+"""Labels on the ruler: steps with what they served and their duration; seams of folded repeats, also on the lanes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
+from torchprof_tui.analysis.repetition.repeat_fold import Seam
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.serving_names import UNKNOWN, ServingStepName
 from torchprof_tui.trace.model.steps import Step
+from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.name_display import truncate
 
 _DURATION_CELLS = 14
@@ -49,3 +51,64 @@ def count_kinds(steps: Sequence[Step]) -> str:
         if said is not None:
             counts[said.kind.value] = counts.get(said.kind.value, 0) + 1
     return ", ".join(f"{counts[kind]} {kind}" for kind in sorted(counts, key=lambda kind: -counts[kind]))
+
+
+MIN_LABEL_CELLS = 5
+"""Width from which the part of a band between seams has a label."""
+
+SEAM = "╱"
+"""A cell of a seam on the lanes and on the ruler."""
+
+
+def list_seam_columns(viewport: Viewport) -> list[int]:
+    """List the columns that a seam fills."""
+    if viewport.fold is None:
+        return []
+    return [x for part in viewport.list_sections() if part.seam >= 0 for x in range(part.first, part.end)]
+
+
+def find_seam_time(viewport: Viewport, column: int) -> int:
+    """Return the hidden time that has its place in a column of a seam; -1 beside the seams."""
+    if viewport.fold is None:
+        return -1
+    for part in viewport.list_sections():
+        if part.first <= column < part.end and part.seam >= 0:
+            return min(max(viewport.middle(column), part.t0), part.t1 - 1)
+    return -1
+
+
+def format_seam(seam: Seam, width: int) -> str:
+    """Format the fullest label that fits: "× 31 · p50 2.1 ms · p95 2.4 ms" to "×31"; or strokes."""
+    count, p50, p95 = f"× {seam.count:,}", format_duration(round(seam.p50)), format_duration(round(seam.p95))
+    same_unit = p50.partition(" ")[0] if p50.rpartition(" ")[2] == p95.rpartition(" ")[2] else p50
+    labels = (
+        f" {count} · p50 {p50} · p95 {p95} ",
+        f" {count} p50 {same_unit} p95 {p95} ",
+        f" {count} p50 {p50} ",
+        f" {count} ",
+        count.replace(" ", ""),
+    )
+    text = next((label for label in labels if cell_len(label) <= width), "")
+    return text.center(width, SEAM) if text else SEAM * width
+
+
+def place_seams(viewport: Viewport, seams: Sequence[Seam]) -> list[tuple[int, str]]:
+    """Return (first column, text) of each seam on screen, left to right; seams that share a cell have one."""
+    return [
+        (part.first, format_seam(seams[part.seam], part.end - part.first))
+        for part in viewport.list_sections()
+        if part.seam >= 0
+    ]
+
+
+def move_label_beside(band: str, column: int, seams: Sequence[tuple[int, str]]) -> str:
+    """Return a band from a column on with its label in the widest part that no seam covers; a character is a cell."""
+    end = column + len(band)
+    covering = [(first, first + len(text)) for first, text in seams if first < end and first + len(text) > column]
+    if not covering:
+        return band
+    starts = [column, *(last for _, last in covering)]
+    parts = zip(starts, [*(first for first, _ in covering), end], strict=True)
+    first, last = max(parts, key=lambda part: part[1] - part[0])
+    label = truncate(band.strip(), max(last - first - 1, 0)) if last - first > MIN_LABEL_CELLS else ""
+    return (" " * (first - column) + label).ljust(len(band))

@@ -18,8 +18,13 @@ from torchprof_tui.trace.query.viewport import Viewport, compute_ticks
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.painted_widget import TextRun, build_strip
 from torchprof_tui.ui.lanes.mouse_gestures import Drag, TimeWheel
-from torchprof_tui.ui.lanes.seam_marks import SEAM, list_seam_columns, move_label_beside, place_seams
-from torchprof_tui.ui.lanes.step_labels import format_step_label
+from torchprof_tui.ui.lanes.step_labels import (
+    SEAM,
+    format_step_label,
+    list_seam_columns,
+    move_label_beside,
+    place_seams,
+)
 
 CURSOR = "▼"
 

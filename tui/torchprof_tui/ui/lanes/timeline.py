@@ -31,20 +31,21 @@ from torchprof_tui.ui.lanes.bar_painter import (
     draw_level_graph,
     style_cells,
 )
-from torchprof_tui.ui.lanes.event_labels import EventNotes
-from torchprof_tui.ui.lanes.gap_labels import GapLabels
+from torchprof_tui.ui.lanes.event_labels import EventNotes, GapLabels
 from torchprof_tui.ui.lanes.lane_frame import (
     LaneFrame,
+    PathCells,
+    RowTimes,
     build_frame,
     find_lines_of_events,
     force_events,
     is_cpu_only,
+    select_path_cells,
 )
 from torchprof_tui.ui.lanes.launch_line import LinkEnd, route_link
 from torchprof_tui.ui.lanes.mouse_gestures import Drag, EventPicked, TimeWheel
-from torchprof_tui.ui.lanes.path_cells import PathCells, RowTimes, select_path_cells
 from torchprof_tui.ui.lanes.screen_lines import LaneLines, LineContent, ScreenLine
-from torchprof_tui.ui.lanes.seam_marks import SEAM, find_seam_time, list_seam_columns
+from torchprof_tui.ui.lanes.step_labels import SEAM, find_seam_time, list_seam_columns
 
 
 @dataclass

@@ -9,19 +9,72 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from torchprof_tui.analysis.repetition.repeat_fold import RepeatFold
 from torchprof_tui.analysis.repetition.step_list import list_steps
+from torchprof_tui.analysis.search.name_search import BadPattern, SearchResult, search_names
 from torchprof_tui.trace.core.time_format import parse_time
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Step, Trace
 from torchprof_tui.trace.query.navigation import extent
 from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.ui.common.name_display import list_lane_names
 from torchprof_tui.ui.lanes.lane_view_state import LaneViewState
 from torchprof_tui.ui.lanes.repeat_folding import RepeatFolding
 from torchprof_tui.ui.lanes.screen_lines import LaneArrangement
-from torchprof_tui.ui.lanes.search_state import NameSearch
+
+
+class NameSearch:
+    """Search the names of a trace. `matches` is None while there is no valid query.
+
+    `is_last_question`: n N go through the matches even while the cheatsheet is open, because the search came after it.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self.query = ""
+        self.matches: SearchResult | None = None
+        self.is_last_question = False
+
+    @cached_property
+    def _lane_names(self) -> dict[int, tuple[str, ...]]:
+        return list_lane_names(self._trace)
+
+    def set_query(self, text: str) -> str:
+        """Find the events whose names, in full or as the lanes print them, match; "" ends the search.
+
+        The text is contained in the name, or is `/a regular expression/`.
+
+        Returns what is wrong with the text, else "". The selection stays.
+        """
+        self.query = text
+        self.matches = None
+        self.is_last_question = False
+        if not text:
+            return ""
+        result = search_names(self._trace, text, self._lane_names)
+        if isinstance(result, BadPattern):
+            return result.message
+        self.matches = result
+        self.is_last_question = True
+        return ""
+
+    def find_adjacent_match(self, event: int, time: int, later: bool) -> int:
+        """Return the next or previous match from an event (or, for -1, from `time`), wrapping around; -1 for none."""
+        if self.matches is None:
+            return -1
+        time = int(self._trace.start[event]) if event >= 0 else time
+        index = (self.matches.find_next if later else self.matches.find_previous)(time, event)
+        return int(self.matches.events[index]) if index >= 0 else -1
+
+    def match_number(self, event: int) -> int:
+        """Return the position of an event among the matches, from 1; 0 where it is not one."""
+        if self.matches is None or event < 0:
+            return 0
+        return self.matches.find_index(int(self._trace.start[event]), event) + 1
+
 
 MAX_PREVIOUS_VIEWS = 100
 """Views that `backspace` can return to."""

@@ -24,12 +24,11 @@ from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.list_keys import switch_child_screen
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_value
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip, follow_theme
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.prompt_input import Prompt, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.row_list import RowList, RowPicked
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
-from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.lanes.mouse_gestures import JumpAsked, PanAsked, RangeDragged, ZoomAsked
 from torchprof_tui.ui.lanes.time_ruler import Ruler
 from torchprof_tui.ui.lanes.view_state import LARGEST_ZOOM, PAN_DIVISOR, WHOLE_TRACE, ZOOM_FACTOR, ViewState
@@ -46,14 +45,16 @@ from torchprof_tui.ui.memory.memory_worker import (
     FilterMade,
     MemoryRead,
     ShownDevice,
+    StacksRead,
     StateQuery,
     StateRead,
     filter_lifetimes,
     find_allocation,
+    find_snapshot_beside,
     find_state,
     read_memory,
+    read_stacks,
 )
-from torchprof_tui.ui.memory.snapshot_worker import StacksRead, find_snapshot_beside, read_stacks
 
 NO_ROWS = "no allocation is alive here. esc: clear the filter; v: all on screen; 0: the whole trace"
 

@@ -1,8 +1,9 @@
-"""Read the memory of a trace in a worker, and answer what is alive at the cursor of the memory screen."""
+"""Read the memory of a trace and the snapshot beside it in a worker, and answer what is alive at the cursor."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -20,10 +21,13 @@ from torchprof_tui.analysis.memory.memory_history import (
     explain_missing_memory,
 )
 from torchprof_tui.analysis.memory.passes import Phase
-from torchprof_tui.analysis.memory.snapshots.device_snapshot import TraceStacks
+from torchprof_tui.analysis.memory.snapshots.device_snapshot import TraceStacks, list_device_snapshots, match_snapshot
+from torchprof_tui.analysis.memory.snapshots.snapshot_file import is_snapshot_file, read_snapshot
 from torchprof_tui.analysis.search.name_search import BadPattern, compile_matcher
 from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_value
@@ -183,3 +187,45 @@ def find_allocation(devices: tuple[ShownDevice, ...], trace: Trace, event: int) 
         if len(inside):
             return number, int(inside[np.argmax(history.lifetimes.bytes[inside])])
     return None
+
+
+SNAPSHOT_STEM = "memory_snapshot"
+"""How `run --memory-snapshot` names the file; of one rank of several, with `.rankN` after it."""
+
+
+class StacksRead(Message):
+    """A snapshot was read: for each device its stacks, None for none. `line`: what became of it."""
+
+    def __init__(self, stacks: tuple[TraceStacks | None, ...], line: str) -> None:
+        super().__init__()
+        self.stacks, self.line = stacks, line
+
+
+def find_snapshot_beside(rank: Rank) -> Path | None:
+    """Find the snapshot in the folder of a local trace; None where there is none."""
+    folder = Path(rank.file).parent
+    number = rank.trace.rank if rank.trace.rank is not None else rank.number
+    names = [f"{SNAPSHOT_STEM}.rank{number}.pickle"]
+    if not rank.is_merged:
+        names.append(f"{SNAPSHOT_STEM}.pickle")
+    for name in names:
+        for path in (folder / name, folder / f"{name}.gz"):
+            if path.is_file() and is_snapshot_file(path):
+                return path
+    return None
+
+
+def read_stacks(trace: Trace, devices: tuple[ShownDevice, ...], path: Path) -> StacksRead:
+    """Read a snapshot and match its entries with the allocations of each device."""
+    try:
+        snapshots = {snapshot.label: snapshot for snapshot in list_device_snapshots(read_snapshot(path))}
+    except (OSError, TraceError) as error:
+        return StacksRead((None,) * len(devices), f"the snapshot beside the trace is not read: {error}")
+    stacks = []
+    for shown in devices:
+        snapshot = snapshots.get(shown.history.memory.label)
+        stacks.append(None if snapshot is None else match_snapshot(trace, shown.history, snapshot))
+    count = sum(each.count for each in stacks if each is not None)
+    if not count:
+        return StacksRead((None,) * len(devices), f"{path.name}: none of its allocations are in this trace")
+    return StacksRead(tuple(stacks), f"stacks of {count:,} allocations from {path.name}")

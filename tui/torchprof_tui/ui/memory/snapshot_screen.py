@@ -19,14 +19,13 @@ from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_value
-from torchprof_tui.ui.common.painted_widget import TextRun
+from torchprof_tui.ui.common.painted_widget import TextRun, follow_theme
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.row_list import RowList, RowPicked
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
-from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.lanes.mouse_gestures import JumpAsked
 from torchprof_tui.ui.lanes.view_state import LARGEST_ZOOM, PAN_DIVISOR, ZOOM_FACTOR
-from torchprof_tui.ui.memory.snapshot_chart import GUTTER, SnapshotChart
+from torchprof_tui.ui.memory.memory_chart import GUTTER, SnapshotChart
 from torchprof_tui.ui.memory.snapshot_rows import (
     HEADERS,
     NO_HISTORY,

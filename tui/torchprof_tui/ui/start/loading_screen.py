@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
@@ -25,11 +28,13 @@ from torchprof_tui.trace.loading.progress import FAILED_SHARE, Phase, Progress, 
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
-from torchprof_tui.ui.start.login_prompt import ask_for_login
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from torchprof_tui.trace.loading.opener import TraceOpener
     from torchprof_tui.trace.model.trace import Trace
+
 
 REDRAW_SECONDS = 0.1
 """Seconds between redraws: ten a second look steady and cost an ssh connection next to nothing."""
@@ -274,3 +279,51 @@ def format_counters(progress: Progress, elapsed: float) -> Content:
     if isinstance(progress, RanksProgress):
         parts.insert(0, f"{progress.finished_count} of {len(progress.shares)} ranks")
     return Content(" · ".join(parts))
+
+
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def ask_for_login(app: App[object], opener: TraceOpener) -> bool:
+    """Suspend the app and have ssh ask on the terminal; blocks the event loop, which must not draw meanwhile.
+
+    Returns whether the user answered: not where there is no terminal, or with ctrl+c. `load_trace` may be called again.
+    """
+    answered = False
+    # An exception must not leave `suspend`, which would leave the terminal to the shell.
+    with (
+        contextlib.suppress(SuspendNotSupported),
+        app.suspend(),
+        contextlib.suppress(KeyboardInterrupt),
+        _raise_on_interrupt(),
+    ):
+        print(f"\ntorchprof-tui: log in to open {clean(opener.label)} (ctrl+c goes back)", file=sys.stderr)
+        opener.wait_until_connected()
+        answered = True
+    return answered
+
+
+@contextlib.contextmanager
+def _raise_on_interrupt() -> Iterator[None]:
+    """Raise KeyboardInterrupt on signals that end the app otherwise, or that it would handle only after the login.
+
+    asyncio learns of signals through the wakeup descriptor: without taking it away, its loop would also call the app's
+    own handler of ctrl+c once it goes on, and end the app. The other signals are raised again, and do end it.
+    """
+    received: list[int] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    wakeup = signal.set_wakeup_fd(-1)
+    previous = {number: signal.signal(number, interrupt) for number in _INTERRUPTS}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(wakeup)
+        for caught in received:
+            if caught != signal.SIGINT:
+                signal.raise_signal(caught)

@@ -1,6 +1,8 @@
-"""The list of recently opened traces: a small JSON file in the user's state folder.
+"""The traces that the start screen offers: those opened recently, and those in a folder.
 
-Losing the list is harmless, so errors of reading and writing it are ignored, and a damaged list is an empty one.
+The list of recent ones is a small JSON file in the user's state folder. Losing it is harmless, so errors of reading and
+writing it are ignored, and a damaged list is an empty one. A folder is searched by name, then by the first kilobytes of
+its files, limited in entries, depth and time, because it may be a home folder on a slow network disk.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -19,8 +22,85 @@ from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.typed_json import MAX_UNIX_SECONDS, is_storable, read_typed_file
 from torchprof_tui.trace.core.typed_json import Path as PathText
 from torchprof_tui.trace.core.user_files import create_state_folder, find_state_folder, replace_file
-from torchprof_tui.trace.specs.address import is_url
-from torchprof_tui.ui.start.local_traces import sum_trace_sizes
+from torchprof_tui.trace.specs.address import is_key_averages_file, is_url, list_local_suffixes
+from torchprof_tui.trace.specs.rank_files import read_trace_head
+
+MAX_SCANNED = 3_000
+"""Directory entries that are examined; a folder of checkpoints and logs has fewer."""
+
+MAX_DEPTH = 2
+"""Tensorboard's handler writes to `./log/run1/x.pt.trace.json`."""
+
+MAX_SECONDS = 0.5
+"""Users do not wait longer for the list."""
+
+SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTrace:
+    """A file that looks like a trace."""
+
+    path: Path
+    size: int
+    modified: float  # seconds since the epoch
+
+
+def find_traces(folder: Path, limit: int = 50) -> list[LocalTrace]:
+    """Find the traces in a folder and up to MAX_DEPTH below it, newest first; unreadable files are skipped."""
+    deadline = time.monotonic() + MAX_SECONDS
+    candidates = sorted(_scan_folder(folder, deadline), key=lambda candidate: -candidate.modified)
+    traces: list[LocalTrace] = []
+    for candidate in candidates:
+        if len(traces) == limit or time.monotonic() > deadline:
+            break
+        if looks_like_trace(candidate.path):
+            traces.append(candidate)
+    return traces
+
+
+def looks_like_trace(path: Path) -> bool:
+    """Return whether the file begins like a trace. False if it cannot be read."""
+    return read_trace_head(os.fspath(path)).looks_like_trace
+
+
+def sum_trace_sizes(folder: Path) -> int:
+    """Sum the sizes of the traces in a folder and below, bytes.
+
+    Counts what has a suffix of traces, without reading it, within the limits of `find_traces`.
+    """
+    traces = _scan_folder(folder, time.monotonic() + MAX_SECONDS)
+    return sum(trace.size for trace in traces if not is_key_averages_file(trace.path.name))
+
+
+def _scan_folder(folder: Path, deadline: float) -> Iterator[LocalTrace]:
+    """Yield the files with a suffix of traces, level by level, until MAX_SCANNED or the deadline."""
+    suffixes, remaining = list_local_suffixes(), MAX_SCANNED
+    folders = [os.fspath(folder)]
+    for _ in range(MAX_DEPTH + 1):
+        subfolders: list[str] = []
+        for path in folders:
+            try:
+                entries = os.scandir(path)
+            except OSError:
+                continue
+            with contextlib.suppress(OSError), entries:  # a network disk may fail between two entries
+                for entry in entries:
+                    remaining -= 1
+                    if remaining < 0 or time.monotonic() > deadline:
+                        return
+                    if entry.name.startswith(".") or entry.name in SKIPPED_FOLDERS:
+                        continue
+                    try:
+                        if entry.is_dir(follow_symlinks=False):
+                            subfolders.append(entry.path)
+                        elif entry.name.endswith(suffixes) and entry.is_file():
+                            status = entry.stat()
+                            yield LocalTrace(Path(entry.path), status.st_size, status.st_mtime)
+                    except OSError:
+                        continue
+        folders = subfolders
+
 
 MAX_ENTRIES = 20
 """More than the start screen shows at once; older entries are removed."""

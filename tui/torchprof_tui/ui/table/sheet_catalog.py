@@ -1,18 +1,22 @@
-"""The tables of the screen: build each from a trace, and load the detail of a row."""
+"""The tables of the screen, built in workers: each from a trace, with the detail of a row, and as a message."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from textual.message import Message
 
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, compute_arrivals
 from torchprof_tui.analysis.kernel.duration_distribution import compute_duration_statistics
 from torchprof_tui.analysis.repetition.repetitions import find_repetitions
 from torchprof_tui.analysis.table import gpu_sheets
 from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet, format_rank_arrivals
+from torchprof_tui.analysis.table.event_scope import NotRecordedError
 from torchprof_tui.analysis.table.flops import sum_row_flops
+from torchprof_tui.analysis.table.gpu_time_shares import GpuTimeShares
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.table.repetitions_sheet import (
@@ -30,6 +34,7 @@ from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.number_format import format_value
+from torchprof_tui.ui.table.scope_choices import TableScope
 
 CHARTS_TAB = "charts"
 ARRIVALS_TAB = "arrivals"
@@ -167,3 +172,55 @@ def format_totals(profile: Profile, built_sheet: BuiltSheet, tab: str) -> str:
 def _is_small_trace(profile: Profile) -> bool:
     """Return whether FLOPs are worth a pass over the file; for large traces only the command line computes them."""
     return profile.trace.size < 64_000_000
+
+
+class SheetQuery(NamedTuple):
+    """The table to show; results for an earlier query are dropped."""
+
+    tab: str
+    group_by: GroupBy
+    scope: int
+
+
+class SheetMade(Message):
+    """A table was built, or `problem` says why not."""
+
+    def __init__(self, query: SheetQuery, built_sheet: BuiltSheet | None, problem: str = "") -> None:
+        super().__init__()
+        self.query, self.built_sheet, self.problem = query, built_sheet, problem
+
+
+class SharesMade(Message):
+    """The shares of GPU time were computed, which the charts show."""
+
+    def __init__(self, shares: GpuTimeShares) -> None:
+        super().__init__()
+        self.shares = shares
+
+
+class RowRead(Message):
+    """The detail of a row was loaded."""
+
+    def __init__(self, row: int, name: str, detail: RowDetail) -> None:
+        super().__init__()
+        self.row, self.row_name, self.detail = row, name, detail
+
+
+def read_sheet(profile: Profile, whole_trace: Trace, query: SheetQuery, scope: TableScope) -> SheetMade:
+    """Build the table of a query, or a message with the reason why the trace lacks it. `whole_trace`: all ranks."""
+    try:
+        if query.tab == ARRIVALS_TAB:
+            return SheetMade(query, build_late_arrivals(whole_trace))
+        built_sheet = build_sheet(profile, query.tab, query.group_by, scope.select_events())
+        _ = built_sheet.sheet.displays  # decoded here, not while a frame is painted
+        return SheetMade(query, built_sheet)
+    except NotRecordedError as error:
+        return SheetMade(query, None, str(error))
+    except (OSError, LookupError) as error:
+        return SheetMade(query, None, f"the trace file can no longer be read: {error}")
+
+
+def read_row(profile: Profile, whole_trace: Trace, built_sheet: BuiltSheet, row: int) -> RowRead | None:
+    """Load the detail of a row; None for a row without events."""
+    detail = load_row_detail(profile, whole_trace, built_sheet, row)
+    return None if detail is None else RowRead(row, str(built_sheet.sheet.columns["name"][row]), detail)

@@ -15,16 +15,15 @@ from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.list_keys import ListScreen, switch_child_screen
-from torchprof_tui.ui.common.painted_widget import TextRun
+from torchprof_tui.ui.common.painted_widget import TextRun, follow_theme
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.prompt_input import Prompt, PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.row_list import HeaderPicked, RowList, RowPicked
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
-from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.common.text_panel import COPY_WIDTH
 from torchprof_tui.ui.lanes.view_state import ViewState
 from torchprof_tui.ui.table import file_export, sheet_rows
-from torchprof_tui.ui.table.row_listing import RowListing, format_summary
+from torchprof_tui.ui.table.row_listing import RowListing, TableView, ViewHistory, format_summary
 from torchprof_tui.ui.table.row_panel import RowPanel
 from torchprof_tui.ui.table.scope_choices import list_table_scopes
 from torchprof_tui.ui.table.sheet_catalog import (
@@ -34,18 +33,15 @@ from torchprof_tui.ui.table.sheet_catalog import (
     REPETITIONS_TAB,
     TABS,
     BuiltSheet,
-    format_totals,
-)
-from torchprof_tui.ui.table.table_worker import (
     RowRead,
     SharesMade,
     SheetMade,
     SheetQuery,
+    format_totals,
     read_row,
     read_sheet,
 )
 from torchprof_tui.ui.table.time_share_charts import TimeShareCharts
-from torchprof_tui.ui.table.view_history import TableView, ViewHistory
 
 PANEL_MIN_HEIGHT, PANEL_HEIGHT_SHARE = 24, 0.35
 """Minimal height for the panel of the current row below the table, and the panel's share of the height."""

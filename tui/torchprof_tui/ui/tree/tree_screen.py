@@ -20,16 +20,15 @@ from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.event_styles import Palette
+from torchprof_tui.ui.common.labels import short_label
 from torchprof_tui.ui.common.list_keys import ListScreen, switch_child_screen
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import TextRun
+from torchprof_tui.ui.common.painted_widget import TextRun, follow_theme
 from torchprof_tui.ui.common.prompt_input import Prompt, PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.row_list import RowList, RowPicked
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
-from torchprof_tui.ui.common.terminal_info import follow_theme
 from torchprof_tui.ui.common.text_panel import COPY_WIDTH
-from torchprof_tui.ui.common.trace_label import short_label
 from torchprof_tui.ui.tree.fold_state import FoldSnapshot, FoldState
 
 NUMBER_CELLS, SELF_CELLS, GPU_CELLS = 54, 12, 21

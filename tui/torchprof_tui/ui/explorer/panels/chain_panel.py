@@ -13,14 +13,18 @@ from rich.cells import cell_len
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.line_label import describe_kind
+from torchprof_tui.ui.common.labels import describe_kind
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.text_panel import Lines, join_columns, wrap_text
-from torchprof_tui.ui.explorer.panels.captured_text import format_captured
-from torchprof_tui.ui.explorer.panels.event_title import format_title, shorten_event_name, shorten_name_of_kind
-from torchprof_tui.ui.explorer.panels.kernel_text import format_kernel, format_kernel_brief
+from torchprof_tui.ui.explorer.panels.event_title import (
+    format_captured,
+    format_title,
+    shorten_event_name,
+    shorten_name_of_kind,
+)
+from torchprof_tui.ui.explorer.panels.kernel_panel import format_kernel, format_kernel_brief
 from torchprof_tui.ui.explorer.panels.panel import Panel, SourceTarget, check_line
 
 if TYPE_CHECKING:

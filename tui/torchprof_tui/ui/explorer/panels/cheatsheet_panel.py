@@ -5,11 +5,14 @@ The entry under the cursor is explained in full, and its evidence is highlighted
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torchprof_tui.analysis.patterns.engine.code_location import find_code_line
-from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
+from torchprof_tui.analysis.patterns.engine.pattern import EvidencePlaces, Finding, State
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import describe_group, group_undecidable
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.text_panel import Lines, wrap_text
 from torchprof_tui.ui.explorer.panels.cheatsheet_text import (
@@ -17,13 +20,66 @@ from torchprof_tui.ui.explorer.panels.cheatsheet_text import (
     format_entry,
     format_verdict,
 )
-from torchprof_tui.ui.explorer.panels.evidence_cursor import GAP_MARGIN, EvidenceCursor, EvidencePlace
 from torchprof_tui.ui.explorer.panels.panel import Panel, SourceTarget, check_line
 from torchprof_tui.ui.explorer.scope_checks import ScopeChecks
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
     from torchprof_tui.ui.explorer.background_queries import ScopeChecked, TraceChecked, VerdictDecided
+
+
+GAP_MARGIN = 0.15
+"""Margin on both sides of a gap that is shown, as a share of its length: the events around it are on screen."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvidencePlace:
+    """One place: `start` to `end` (ns), `event` to select there (-1 for none), the `number` from 1 of `count`."""
+
+    finding_id: str
+    start: int
+    end: int
+    event: int
+    number: int
+    count: int
+    is_gap: bool
+
+    def describe(self, trace: Trace) -> str:
+        """Describe the place in a line; the name of its event as recorded: `clean` it."""
+        nth = f"{self.number:,} of {self.count:,}"
+        if not self.is_gap:
+            return f"{self.finding_id}: {nth}"
+        text = f"{self.finding_id}: gap {nth}, {format_duration(self.end - self.start)}"
+        if self.event < 0:
+            return text
+        start = int(trace.start[self.event])
+        side = "before" if start >= self.end else "after" if start < self.start else "in"
+        return f"{text} {side} {trace.names[trace.name[self.event]]}"
+
+
+class EvidenceCursor:
+    """Walk through the places of one finding after the other; `move` starts anew where the finding is another."""
+
+    def __init__(self) -> None:
+        self._finding: Finding | None = None
+        self._places: EvidencePlaces | None = None
+        self._index = -1
+
+    def reset(self) -> None:
+        """Start anew with the next move."""
+        self._index = -1
+
+    def move(self, finding: Finding, trace: Trace, distance: int) -> EvidencePlace | None:
+        """Move to the next place (the previous one where `distance` is negative); None without evidence."""
+        if self._finding is not finding or self._places is None:
+            self._finding, self._places = finding, finding.find_places(trace)
+        places, count = self._places, len(self._places)
+        if not count:
+            return None
+        first = 0 if distance > 0 else count - 1
+        self._index = index = (self._index + distance) % count if self._index >= 0 else first
+        start, end, event = int(places.start[index]), int(places.end[index]), int(places.event[index])
+        return EvidencePlace(finding.id, start, end, event, index + 1, count, places.are_gaps)
 
 
 VERDICT_MIN_HEIGHT = 8

@@ -11,8 +11,8 @@ from torchprof_tui.analysis.patterns.engine.code_location import describe_code_l
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
 from torchprof_tui.analysis.patterns.verdict.tree_lines import select_tree_lines
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.ui.common.cost_label import describe_cost
 from torchprof_tui.ui.common.event_styles import Palette
+from torchprof_tui.ui.common.labels import describe_cost
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun

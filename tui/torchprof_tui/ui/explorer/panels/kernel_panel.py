@@ -4,17 +4,223 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.name_display import clean
+from torchprof_tui.ui.common.number_format import format_share, format_value
+from torchprof_tui.ui.common.painted_widget import TextRun
+from torchprof_tui.ui.common.text_charts import build_strip_chart
 from torchprof_tui.ui.common.text_panel import Lines, wrap_text
 from torchprof_tui.ui.explorer.panels.event_title import format_title
-from torchprof_tui.ui.explorer.panels.kernel_text import format_kernel
 from torchprof_tui.ui.explorer.panels.panel import Panel
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.chain import Chain
+    from torchprof_tui.analysis.kernel.duration_distribution import KernelInstances
+    from torchprof_tui.analysis.kernel.footprint import Footprint
     from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary
+    from torchprof_tui.analysis.kernel.memory_transfer import Transfer
     from torchprof_tui.ui.explorer.event_reading import ChainRead
+
+
+BAR_CELLS = 10
+LABEL_CELLS = 11
+STRIP_CELLS = 60
+MAX_TAIL_WAVES = 99
+"""Waves above which the last one does not matter."""
+
+_RESOURCE_LABELS = {"shared_memory": "shared memory"}
+
+
+def format_kernel(summary: KernelSummary, palette: Palette, width: int, is_low: bool = False) -> Lines:
+    """Format everything below the title in one column of `width` cells; the full name is last.
+
+    `is_low`: in a panel of a few lines, the occupancy and what limits it come first.
+    """
+    footprint = summary.footprint
+    lines: Lines = []
+    full_name: Lines = []
+    if footprint is not None:
+        full_name = _format_row("name", clean(footprint.kernel.name), palette, width)
+        meaning = _format_row("is", clean(footprint.kernel.summary), palette, width) if footprint.kernel.known else []
+        launch, occupancy = _format_launch_rows(footprint, palette, width), _format_occupancy(footprint, palette, width)
+        lines = occupancy[:2] + launch + meaning + occupancy[2:] if is_low else meaning + launch + occupancy
+        for note in footprint.notes:
+            lines += _format_row("note", note, palette, width)
+    if summary.transfer is not None:
+        lines += _format_transfer(summary.transfer, palette, width)
+    return lines + _format_instances(summary.instances, palette, width) + full_name
+
+
+def format_kernel_brief(summary: KernelSummary, palette: Palette, width: int) -> Lines:
+    """Format the footprint in a line or two, for a chain panel too narrow for two columns."""
+    footprint = summary.footprint
+    if footprint is None:
+        return _format_transfer(summary.transfer, palette, width) if summary.transfer is not None else []
+    parts = [_format_launch(footprint), _format_resources(footprint)]
+    theory = footprint.occupancy
+    if theory is not None and theory.fraction is not None:
+        parts.append(f"occupancy {_format_percent(theory.fraction)}, limited by {_format_limits(theory.limited_by)}")
+    return _format_row("kernel", " · ".join(part for part in parts if part) + " (k: all of it)", palette, width)
+
+
+def _format_launch_rows(footprint: Footprint, palette: Palette, width: int) -> Lines:
+    launched = f" · by {clean(footprint.launched_by)}" if footprint.launched_by else ""
+    lines: Lines = []
+    if _format_launch(footprint):
+        lines += _format_row("launch", _format_launch(footprint) + launched, palette, width)
+    if _format_resources(footprint):
+        lines += _format_row("takes", _format_resources(footprint), palette, width)
+    return lines
+
+
+def _format_launch(footprint: Footprint) -> str:
+    parts = []
+    if footprint.grid:
+        parts.append(
+            f"grid {_format_shape(footprint.grid)} = {footprint.block_count:,} blocks"
+            if footprint.block_count != 1
+            else "grid of 1 block"
+        )
+    if footprint.block:
+        parts.append(f"block {_format_shape(footprint.block)} = {footprint.threads_per_block:,} threads")
+    return " · ".join(parts)
+
+
+def _format_resources(footprint: Footprint) -> str:
+    parts = []
+    if footprint.registers is not None:
+        parts.append(f"{footprint.registers} registers a thread")
+    if footprint.shared_memory is not None:
+        parts.append(f"{format_value(footprint.shared_memory, 'bytes')} shared memory a block")
+    elif footprint.dynamic_shared_memory:
+        parts.append(f"{format_value(footprint.dynamic_shared_memory, 'bytes')} dynamic shared memory a block")
+    return " · ".join(parts)
+
+
+def _format_occupancy(footprint: Footprint, palette: Palette, width: int) -> Lines:
+    theory = footprint.occupancy
+    if theory is None:
+        return []
+    lines: Lines = []
+    if theory.fraction is not None:
+        warps = footprint.device.max_warps if footprint.device else None
+        active = f"{theory.active_warps} of {warps} warps" if warps else f"{theory.active_warps} warps"
+        blocks = f"{theory.active_blocks} block{'' if theory.active_blocks == 1 else 's'}"
+        lines.append(
+            [
+                (f"{'occupancy':<{LABEL_CELLS}}", palette.muted),
+                (_draw_bar(theory.fraction), palette.accent),
+                (f" {_format_percent(theory.fraction)}", palette.strong),
+                (f"  {blocks}, {active} per SM", palette.text),
+            ]
+        )
+        lines += _format_row("limited by", _format_limits(theory.limited_by), palette, width, strong=True)
+    known = {name: limit for name, limit in theory.limits.items() if limit is not None}
+    largest = max(known.values(), default=1) or 1
+    for name, limit in known.items():
+        sign = "◀" if name in theory.limited_by else " "
+        runs: list[TextRun] = [
+            (f"  {_RESOURCE_LABELS.get(name, name):<14}", palette.muted),
+            (_draw_bar(limit / largest), palette.accent if name in theory.limited_by else palette.muted),
+            (f" {limit:>3} block{' fits' if limit == 1 else 's fit'} {sign}", palette.text),
+        ]
+        lines.append(runs)
+    if grid := _format_grid(footprint):
+        lines += _format_row("grid", grid, palette, width)
+    for change in footprint.changes:
+        text = f"{change.parameter.replace('_', ' ')} {change.before} → {change.after}: "
+        text += f"{change.active_blocks} blocks per SM, {_format_percent(change.occupancy)}"
+        lines += _format_row("what if", text, palette, width)
+    if footprint.reported.occupancy is not None:
+        lines += _format_row("reported", f"est. achieved occupancy {footprint.reported.occupancy:g} %", palette, width)
+    return lines
+
+
+def _format_grid(footprint: Footprint) -> str:
+    theory, parts = footprint.occupancy, []
+    if theory and theory.waves is not None:
+        has_tail = 1 < theory.waves <= MAX_TAIL_WAVES
+        tail = f", the last one {format_share(theory.last_wave_fill or 0)} full" if has_tail else ""
+        parts.append(f"{theory.waves:.2f} waves{tail}")
+    if theory and theory.idle_sms and footprint.device and footprint.device.sms:
+        parts.append(f"{theory.idle_sms} of {footprint.device.sms} SMs idle")
+    return " · ".join(parts)
+
+
+def _format_transfer(transfer: Transfer, palette: Palette, width: int) -> Lines:
+    parts = []
+    if transfer.source and transfer.target:
+        parts.append(f"{transfer.source} → {transfer.target}")
+    if transfer.bytes is not None:
+        parts.append(format_value(transfer.bytes, "bytes"))
+    if transfer.pinned is not None:
+        parts.append(
+            "pinned host memory" if transfer.pinned else "pageable host memory: copied through a buffer, the CPU waits"
+        )
+    lines = _format_row("moves", " · ".join(parts) or "not recorded", palette, width)
+    if transfer.bandwidth is not None:
+        text = f"{transfer.bandwidth:.3g} GB/s"
+        if transfer.peak_bandwidth and transfer.share_of_peak is not None:
+            text += (
+                f", {format_share(transfer.share_of_peak)} of {transfer.peak_bandwidth:g} GB/s ({transfer.peak_source})"
+            )
+        lines += _format_row("speed", text, palette, width)
+    return lines
+
+
+def _format_instances(instances: KernelInstances, palette: Palette, width: int) -> Lines:
+    """Format the durations of all runs of this kernel, and the position of this one among them in time."""
+    durations, same_shape = instances.statistics, instances.same_shape_statistics
+    if durations.count < 2:
+        return _format_row("runs", "the only one of this name", palette, width)
+    text = (
+        f"{durations.count:,} of this name · median {format_duration(durations.median)}"
+        f" · mean {format_duration(durations.mean)}"
+        f" · p5 {format_duration(durations.p5)} · p95 {format_duration(durations.p95)}"
+    )
+    lines = _format_row("runs", text, palette, width)
+    if same_shape.count != durations.count:
+        text = f"{same_shape.count:,} of the same grid and block · median {format_duration(same_shape.median)}"
+        lines += _format_row("", text, palette, width)
+    index = instances.selected_index
+    glyphs, column = build_strip_chart(instances.duration, index, min(width - LABEL_CELLS, STRIP_CELLS))
+    lines.append(
+        [
+            (f"{'in time':<{LABEL_CELLS}}", palette.muted),
+            (glyphs[:column], palette.accent),
+            (glyphs[column], palette.active),
+            (glyphs[column + 1 :], palette.accent),
+        ]
+    )
+    pointer = f"{' ' * column}▲ this one, {format_duration(int(instances.duration[index]))}"
+    return [*lines, [(" " * LABEL_CELLS + pointer, palette.muted)]]
+
+
+def _format_row(label: str, text: str, palette: Palette, width: int, strong: bool = False) -> Lines:
+    wrapped = wrap_text(text, max(width - LABEL_CELLS, 8), palette.strong if strong else palette.text)
+    lines: Lines = [[(f"{label:<{LABEL_CELLS}}", palette.muted), *wrapped[0]]]
+    lines.extend([(" " * LABEL_CELLS, palette.text), *runs] for runs in wrapped[1:])
+    return lines
+
+
+def _draw_bar(share: float) -> str:
+    full = min(max(round(share * BAR_CELLS), 1 if share > 0 else 0), BAR_CELLS)
+    return "█" * full + "░" * (BAR_CELLS - full)
+
+
+def _format_percent(share: float) -> str:
+    """Format a fraction with three digits: occupancies are fractions of about 64 warps, and 12.5 % is not 12 %."""
+    return f"{100 * share:.3g} %"
+
+
+def _format_limits(names: tuple[str, ...]) -> str:
+    return " and ".join(_RESOURCE_LABELS.get(name, name) for name in names) or "nothing"
+
+
+def _format_shape(shape: tuple[int, int, int]) -> str:
+    return "×".join(f"{size:,}" for size in shape)
 
 
 LOW_PANEL_HEIGHT = 8

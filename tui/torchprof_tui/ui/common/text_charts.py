@@ -1,13 +1,40 @@
-"""Draw an account as a waterfall of characters: how each part moves the step from A's time to B's."""
+"""Charts of characters: durations in time order on one line, and an account as a waterfall from A's time to B's."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from torchprof_tui.analysis.compare.account import Account, PartChange
+import numpy as np
+
+from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.cell_text import truncate
+
+if TYPE_CHECKING:
+    from torchprof_tui.analysis.compare.account import Account, PartChange
+
+LEVELS = "▁▂▃▄▅▆▇█"
+"""Block characters by height: eighths of a cell."""
+
+
+def build_strip_chart(durations: I64, selected: int, cells: int) -> tuple[str, int]:
+    """Build the chart and return (its text, the cell of the selected duration).
+
+    Each cell is a block as high as the longest duration in it. The chart has at most `cells` cells, and no more than
+    there are durations. Raises ValueError if there are none.
+    """
+    count = len(durations)
+    if not count:
+        raise ValueError("no durations")
+    cells = max(min(cells, count), 1)
+    bins = np.minimum(np.arange(count) * cells // count, cells - 1)
+    heights = np.zeros(cells)
+    np.maximum.at(heights, bins, durations)
+    highest = max(float(heights.max()), 1.0)
+    return "".join(LEVELS[min(int(height / highest * 8), 7)] for height in heights.tolist()), int(bins[selected])
+
 
 LABEL_CELLS, TIME_CELLS, CHANGE_CELLS, BAR_CELLS = 25, 9, 10, 22
 """With the spaces between them 80 cells and less."""
