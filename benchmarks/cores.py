@@ -104,7 +104,7 @@ def _run_once(trace: str) -> Result:
     from torchprof_tui.trace.decode.entry_decoder import EntryDecoder
     from torchprof_tui.trace.decode.general_decoder import decode_trace
     from torchprof_tui.trace.decode.parallel import ParallelDecoder, _Worker, choose_process_count
-    from torchprof_tui.trace.sources.open import open_source
+    from torchprof_tui.trace.sources.source import open_source
     from torchprof_tui.trace.storage.trace_store import TraceWriter
 
     thread_tasks.MAX_THREADS = int(os.environ.get(_THREADS, thread_tasks.MAX_THREADS))

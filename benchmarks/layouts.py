@@ -37,7 +37,7 @@ import json, os, sys, tempfile, time
 from pathlib import Path
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.decode.general_decoder import decode_trace
-from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import open_source
 
 name, processes = sys.argv[1], int(sys.argv[2]) or None
 with tempfile.TemporaryDirectory() as folder:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.decode.general_decoder import decode_trace
-from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import open_source
 
 MB = 1e6
 

@@ -28,7 +28,7 @@ async def _beat(has_ended: Callable[[], bool]) -> float:
 async def _measure_longest_pause(trace: Path) -> float:
     # deferred: the memory of this process is part of what is measured of Perfetto, before this runs
     from torchprof_tui.app import TorchprofApp
-    from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+    from torchprof_tui.trace.loading.opener import SingleTraceOpener
 
     opener = SingleTraceOpener(str(trace), cache=False)
     opener.start()
@@ -46,7 +46,7 @@ def measure_longest_pause(trace: Path) -> float:
 
 async def _measure_key(trace: Path, key: str, delay: float) -> float:
     from torchprof_tui.app import TorchprofApp
-    from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+    from torchprof_tui.trace.loading.opener import SingleTraceOpener
 
     opener = SingleTraceOpener(str(trace))
     opener.start()

@@ -99,7 +99,7 @@ def _one_run(trace: Path) -> Stages:
         from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
         from torchprof_tui.trace.decode.general_decoder import decode_trace
         from torchprof_tui.trace.decode.parallel import choose_process_count
-        from torchprof_tui.trace.sources.open import open_source
+        from torchprof_tui.trace.sources.source import open_source
         from torchprof_tui.trace.storage.trace_store import TraceWriter, open_trace
     read_once(trace)
     with clock.timed("read_bytes"):

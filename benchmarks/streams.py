@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from torchprof_tui.trace.decode.general_decoder import decode_trace
-from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import open_source
 
 GOAL = 200
 """MB of JSON per second: what a fast disk or network delivers."""

@@ -23,8 +23,8 @@ from tests.helpers.explorer_app import until
 from tests.helpers.terminal import Terminal
 from torchprof_samples import find
 from torchprof_tui.app import TorchprofApp
-from torchprof_tui.trace.loading.errors import LoadError
-from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.loading.opener import SingleTraceOpener
+from torchprof_tui.trace.loading.progress import LoadError
 from torchprof_tui.trace.loading.worker_process import Task, WorkerProcess
 from torchprof_tui.ui.common.terminal_driver import KILLED_LINE
 

@@ -110,7 +110,7 @@ def test_no_key_waits_for_an_import() -> None:
 
 def test_the_loader_is_started_before_the_event_loop_is_imported() -> None:
     code = (
-        "import sys, torchprof_tui.commands.open.main, torchprof_tui.trace.loading.open_trace\n"
+        "import sys, torchprof_tui.commands.open.main, torchprof_tui.trace.loading.opener\n"
         "print(sorted({'asyncio', 'numpy', 'textual', 'rich'} & sys.modules.keys()))"
     )
     assert output_of(code) == "[]\n"

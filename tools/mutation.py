@@ -67,7 +67,7 @@ TOPICS: dict[str, tuple[str, str]] = {
     ),
     "memory": ("analysis/memory/*.py", "tests/analysis/memory"),
     "clocks": ("trace/ranks/*.py", "tests/trace/ranks"),
-    "cache": ("trace/core/checksum.py trace/storage/*.py", "tests/trace/core/test_checksum.py tests/trace/storage"),
+    "cache": ("trace/core/column_file.py trace/storage/*.py", "tests/trace/core/test_checksum.py tests/trace/storage"),
     "redaction": (
         "analysis/completeness/private_metadata.py trace/core/printable.py",
         "tests/analysis/completeness tests/trace/core/test_printable.py tests/analysis/slicing",

@@ -14,9 +14,8 @@ from torchprof_samples import find
 from torchprof_tui.analysis.graphs.captured_ops import get_captured_ops
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.open.main import name_captures as use_captures_on_opening
-from torchprof_tui.trace.loading.open_ranks import RanksOpener
-from torchprof_tui.trace.loading.open_remote import RemoteOpener
-from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.loading.open_ranks import RanksOpener, RemoteOpener
+from torchprof_tui.trace.loading.opener import SingleTraceOpener
 from torchprof_tui.trace.loading.progress import ignore_progress
 from torchprof_tui.trace.specs.rank_files import RankFile
 

@@ -24,8 +24,7 @@ from torchprof_fleet.command import main as fleet_command
 from torchprof_fleet.command import sketching, workers
 from torchprof_fleet.command.workers import sketch_on_cluster
 from torchprof_tui.trace.specs.address import ListedTrace
-from torchprof_tui.trace.storage.disk_cache import cache_folder, clear_cache
-from torchprof_tui.trace.storage.sketch_cache import read_sketch
+from torchprof_tui.trace.storage.disk_cache import cache_folder, clear_cache, read_sketch
 
 parquet = pytest.importorskip("pyarrow.parquet")
 

@@ -30,8 +30,7 @@ from torchprof_tui.trace.loading.open_or_build import OpenedTrace
 from torchprof_tui.trace.model.raw_events import DecodedTrace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.decompress import MAGIC_BYTES, detect_compression
-from torchprof_tui.trace.sources.open import open_source
-from torchprof_tui.trace.sources.source import Source
+from torchprof_tui.trace.sources.source import Source, open_source
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
 from torchprof_tui.trace.storage.trace_store import open_trace, save_trace
 

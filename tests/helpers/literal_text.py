@@ -12,7 +12,7 @@ import numpy as np
 from tests.helpers.trace_builder import Entry, trace
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.text.text_index import ParseChunk
+from torchprof_tui.trace.text.block_text import ParseChunk
 
 
 class LiteralText:

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.loading.opener import SingleTraceOpener
 from torchprof_tui.trace.loading.progress import Progress
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.sources.open import open_source
-from torchprof_tui.trace.sources.source import Source
+from torchprof_tui.trace.sources.source import Source, open_source
 
 
 def read(source: Source) -> bytes:

@@ -69,7 +69,7 @@ class Token(NamedTuple):
 
 
 def pair(tokens: Sequence[Token]) -> tuple[dict[int, int], list[int], list[int]]:
-    """Pair begins with ends, by the rules of `trace/build/begin_end_pairs.py`.
+    """Pair begins with ends, by the rules of `trace/build/event_phases.py`.
 
     Returns the end of each paired begin, the unclosed begins, and the ends without a begin.
     """

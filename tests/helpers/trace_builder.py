@@ -23,7 +23,7 @@ from torchprof_tui.trace.model.raw_events import (
     SparseArg,
 )
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.text.text_index import PlainText
+from torchprof_tui.trace.text.block_text import PlainText
 
 Entry = dict[str, Any]
 

@@ -27,7 +27,7 @@ from torchprof_tui.commands.snapshot.main import as_svg
 from torchprof_tui.trace.loading.decode_and_store import decode_and_store
 from torchprof_tui.trace.loading.load_in_process import split_into_blocks
 from torchprof_tui.trace.loading.open_or_build import BuildResult, OpeningState
-from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.loading.opener import SingleTraceOpener
 from torchprof_tui.trace.loading.progress import Report
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.model.trace import Trace

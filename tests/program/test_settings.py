@@ -20,8 +20,8 @@ from torchprof_tui.commands.common.parsers import build_parser
 from torchprof_tui.program.config_file import apply_configuration, find_config_file, load_configuration
 from torchprof_tui.program.settings import MAX_BYTES, SETTINGS, read_configuration
 from torchprof_tui.runs.recording_request import describe_python_search, find_default_python
-from torchprof_tui.trace.core.byte_size import parse_byte_size
 from torchprof_tui.trace.storage import disk_cache
+from torchprof_tui.trace.storage.disk_cache import parse_byte_size
 
 SAMPLE = find("matmul_add_64_cold_eager").path
 

@@ -17,7 +17,7 @@ from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import open_source
 from torchprof_tui.trace.storage.trace_store import open_trace, save_trace
 
 FOLDER = FIXTURES / "torch_2_15"

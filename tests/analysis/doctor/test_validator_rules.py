@@ -15,7 +15,7 @@ from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import open_source
 
 Entry = dict[str, Any]
 

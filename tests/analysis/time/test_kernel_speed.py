@@ -9,7 +9,7 @@ from tests.helpers.pattern_traces import GEMM, NCCL
 from tests.helpers.trace_builder import kernel, trace
 from torchprof_tui.analysis.time.kernel_speed import KernelSpeed, compare_kernel_speed, weighted_median
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.ranks.collective_records import read_collectives
+from torchprof_tui.trace.ranks.collective_matching import read_collectives
 from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
 
 

@@ -18,7 +18,7 @@ from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
 from torchprof_tui.trace.core.column_file import allocate_in_memory
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import open_source
 
 MAX_STORED_BYTES = 60_000
 SMALL_FILES = [path for path in find_shared_traces() if path.stat().st_size < MAX_STORED_BYTES]

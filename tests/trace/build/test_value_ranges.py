@@ -11,7 +11,7 @@ from tests.helpers.decoder_input import decode_text, entry_text, trace_text
 from tests.helpers.trace_builder import cpu, event, kernel, trace
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.trace.build.build_trace import build_trace
-from torchprof_tui.trace.build.value_ranges import MAX_SUM, RANGES, find_beyond_sum
+from torchprof_tui.trace.build.sparse_columns import MAX_SUM, RANGES, find_beyond_sum
 from torchprof_tui.trace.core.problems import NUMBER_KINDS
 from torchprof_tui.trace.model.raw_events import ARGS
 from torchprof_tui.trace.model.trace import Trace

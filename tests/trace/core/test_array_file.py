@@ -12,13 +12,13 @@ import pytest
 
 from tests.helpers.column_equality import assert_deeply_equal
 from torchprof_samples import find
-from torchprof_tui.trace.core import growable_array
+from torchprof_tui.trace.core import arrays
+from torchprof_tui.trace.core.arrays import GrowableArray, keep_arrays_in_files, read_available_memory
 from torchprof_tui.trace.core.core_count import read_cgroup_memory
-from torchprof_tui.trace.core.growable_array import GrowableArray, keep_arrays_in_files, read_available_memory
 from torchprof_tui.trace.decode import general_decoder
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.model.raw_events import RawEvents
-from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import open_source
 
 SAMPLE = find("train_gpt_stack_memory").path
 
@@ -31,8 +31,8 @@ def is_mapped(array: np.ndarray) -> bool:
 
 @pytest.fixture
 def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growable_array, "MIN_BYTES", 1 << 10)
-    monkeypatch.setattr("torchprof_tui.trace.core.growable_array._LARGE_BYTES", 1 << 10)
+    monkeypatch.setattr(arrays, "MIN_BYTES", 1 << 10)
+    monkeypatch.setattr("torchprof_tui.trace.core.arrays._LARGE_BYTES", 1 << 10)
 
 
 @pytest.mark.usefixtures("in_files")

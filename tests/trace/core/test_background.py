@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from torchprof_tui.trace.core.background import BackgroundWorker, submit
+from torchprof_tui.trace.core.thread_tasks import BackgroundWorker, submit
 
 
 def test_all_items_in_order() -> None:

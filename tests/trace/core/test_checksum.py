@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from torchprof_tui.trace.core.checksum import READ_BYTES, ChecksumReader, checksum_array, open_unbuffered
+from torchprof_tui.trace.core.column_file import READ_BYTES, ChecksumReader, checksum_array, open_unbuffered
 
 
 @pytest.mark.parametrize("size", [0, 1, READ_BYTES - 1, READ_BYTES, READ_BYTES + 1, 3 * READ_BYTES + 5])

@@ -24,7 +24,7 @@ from tests.helpers.decoder_reference import decoded_rows, expected_rows, parse_e
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
-from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import open_source
 
 
 def damaged_input(count: int = 60) -> bytes:

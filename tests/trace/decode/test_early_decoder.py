@@ -14,7 +14,7 @@ from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.decode.early_decoder import EarlyRanges, decode_early_ranges, find_early_ranges
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import open_source
 
 COUNT = 3_000
 """Entries of a section."""

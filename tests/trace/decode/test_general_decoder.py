@@ -28,11 +28,9 @@ from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.errors import TraceChangedError, TraceError
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
-from torchprof_tui.trace.sources.open import open_source
-from torchprof_tui.trace.sources.source import Source
+from torchprof_tui.trace.sources.source import Source, open_source
 from torchprof_tui.trace.sources.zstd_codec import zstd
-from torchprof_tui.trace.text.block_text import BlockText
-from torchprof_tui.trace.text.text_index import PlainText
+from torchprof_tui.trace.text.block_text import BlockText, PlainText
 
 
 @settings(max_examples=120)

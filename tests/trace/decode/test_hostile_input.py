@@ -30,8 +30,7 @@ from torchprof_tui.trace.decode import chunker, json_document
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.decode.interning import SignatureTable
 from torchprof_tui.trace.json_text import salvage
-from torchprof_tui.trace.json_text.repair import parse_values, repair_piece
-from torchprof_tui.trace.json_text.scan import scan_structure
+from torchprof_tui.trace.json_text.repair import parse_values, repair_piece, scan_structure
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.source import Source
 

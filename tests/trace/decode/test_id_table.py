@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchprof_tui.trace.core.arrays import Array
-from torchprof_tui.trace.core.growable_array import ArrayFinisher
+from torchprof_tui.trace.core.arrays import Array, ArrayFinisher
 from torchprof_tui.trace.decode.interning import IdTable, text_of
 
 values = st.one_of(

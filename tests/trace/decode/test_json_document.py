@@ -14,8 +14,7 @@ from tests.helpers.decoder_input import count_problems, decode_text, entry_text,
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.decode.general_decoder import decode_trace
-from torchprof_tui.trace.sources.open import open_source
-from torchprof_tui.trace.sources.source import Source
+from torchprof_tui.trace.sources.source import Source, open_source
 from torchprof_tui.trace.text import large_values
 
 

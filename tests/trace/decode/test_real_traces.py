@@ -32,7 +32,7 @@ from torchprof_tui.trace.core.process_state import pause_garbage_collection
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.raw_events import NO_TIME, DecodedTrace
-from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import open_source
 
 FILES = find_shared_traces()
 BIG_TRACE = SHARED_TRACES / "big_llama_train_stack.pt.trace.json.xz"

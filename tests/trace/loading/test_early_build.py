@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 
 from tests.trace.decode.test_early_decoder import make_sections, write_kineto
-from torchprof_tui.trace.loading import early_build
-from torchprof_tui.trace.loading.early_build import FIRST_BYTES, build_early_parts, choose_early_sizes
-from torchprof_tui.trace.loading.open_trace import map_early
+from torchprof_tui.trace.loading import decode_and_store
+from torchprof_tui.trace.loading.decode_and_store import FIRST_BYTES, build_early_parts, choose_early_sizes
+from torchprof_tui.trace.loading.opener import map_early
 from torchprof_tui.trace.loading.worker_process import Task, WorkerProcess
 
 PROGRAM = """
 import json, os, sys
 from pathlib import Path
-from torchprof_tui.trace.loading.early_build import EarlyBuild
+from torchprof_tui.trace.loading.decode_and_store import EarlyBuild
 def send(message):
     os.write(1, json.dumps(message).encode() + b"\\n")
 early = EarlyBuild(sys.argv[1], Path(sys.argv[2]), send, json.loads(sys.argv[3]))
@@ -131,7 +131,7 @@ def test_small_files_pipes_and_remote_names_have_no_early_part(
     for spec in (str(path), str(tmp_path / "pipe"), "host:/trace.json", "-", "\0"):
         assert choose_early_sizes(spec) == []
     large = tmp_path / "large.json"
-    monkeypatch.setattr(early_build, "count_cores", lambda: 2)
+    monkeypatch.setattr(decode_and_store, "count_cores", lambda: 2)
     with large.open("wb") as file:
         file.truncate(700 << 20)
     assert choose_early_sizes(str(large)) == []  # the whole trace would be on screen much later

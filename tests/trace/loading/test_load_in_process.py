@@ -18,9 +18,9 @@ from tests.helpers.paths import list_cache
 from tests.helpers.remote_traces import opened, same
 from torchprof_samples import find
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.load_in_process import load_opened_trace, load_trace
-from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.loading.opener import SingleTraceOpener
+from torchprof_tui.trace.loading.progress import LoadError
 from torchprof_tui.trace.loading.worker_process import Task, WorkerProcess
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.storage import disk_cache

@@ -16,10 +16,9 @@ from tests.helpers.rank_traces import late_rank
 from torchprof_tui.analysis.doctor.read_problems import summarize_losses
 from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.trace.loading import open_ranks
-from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.loading.open_ranks import RanksOpener, WorkerPool
-from torchprof_tui.trace.loading.progress import FAILED_SHARE, Progress, RanksProgress
+from torchprof_tui.trace.loading.progress import FAILED_SHARE, LoadError, Progress, RanksProgress
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.specs.rank_files import RankFile

@@ -30,13 +30,12 @@ from torchprof_tui.app import TorchprofApp
 from torchprof_tui.cli import main
 from torchprof_tui.trace.core.problems import CUT_CONNECTION, LOST_RANK
 from torchprof_tui.trace.loading import open_ranks
-from torchprof_tui.trace.loading.errors import LoadError
-from torchprof_tui.trace.loading.open_remote import MAX_UNNUMBERED_FILES, RemoteOpener
-from torchprof_tui.trace.loading.progress import FAILED_SHARE, Progress, RanksProgress
+from torchprof_tui.trace.loading.open_ranks import MAX_UNNUMBERED_FILES, RemoteOpener
+from torchprof_tui.trace.loading.progress import FAILED_SHARE, LoadError, Progress, RanksProgress
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.listing import list_remote_traces
-from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import open_source
 from torchprof_tui.trace.storage.disk_cache import cache_usage
 from torchprof_tui.ui.start.start_screen import StartScreen
 

@@ -15,8 +15,13 @@ from tests.helpers.merged_ranks import SHARED_RANK_SETS, load_merged_ranks, load
 from tests.helpers.rank_traces import BASE, Collective, Run, late_rank
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.ranks.collective_matching import match_collectives, match_sequences
-from torchprof_tui.trace.ranks.collective_records import load_collectives, read_collectives, store_collectives
+from torchprof_tui.trace.ranks.collective_matching import (
+    load_collectives,
+    match_collectives,
+    match_sequences,
+    read_collectives,
+    store_collectives,
+)
 
 
 def matched_times(trace: Trace) -> dict[tuple[str, int, int], dict[int, tuple[int, int]]]:

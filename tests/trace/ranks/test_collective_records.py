@@ -9,7 +9,7 @@ from tests.helpers.rank_traces import BASE, Entry, late_rank
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.ranks import AlignmentMethod
-from torchprof_tui.trace.ranks.collective_records import read_collectives
+from torchprof_tui.trace.ranks.collective_matching import read_collectives
 
 OTHERS = (
     "void deep_ep::intranode::notify_dispatch<8>(int const*)",

@@ -18,7 +18,7 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query import navigation
 from torchprof_tui.trace.query.level_of_detail import compute_cells
 from torchprof_tui.trace.query.read_entries import read_entries
-from torchprof_tui.trace.ranks.collective_records import read_collectives
+from torchprof_tui.trace.ranks.collective_matching import read_collectives
 from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
 
 

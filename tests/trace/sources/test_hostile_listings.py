@@ -27,8 +27,8 @@ from torchprof_tui.commands.info.main import print_folder
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.sources import listing_limits, ssh_stream
 from torchprof_tui.trace.sources.listing_limits import MAX_LISTED, read_entry, run_limited
-from torchprof_tui.trace.sources.open import open_source
 from torchprof_tui.trace.sources.program_file_reader import ProgramFileReader
+from torchprof_tui.trace.sources.source import open_source
 from torchprof_tui.trace.sources.ssh_listing import list_host_paths
 from torchprof_tui.trace.specs.address import ListedTrace, parse_ssh_path
 from torchprof_tui.trace.specs.runs_by_name import FolderError

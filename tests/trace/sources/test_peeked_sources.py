@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from torchprof_tui.trace.sources.open import open_source
-from torchprof_tui.trace.sources.source import Source
+from torchprof_tui.trace.sources.source import Source, open_source
 from torchprof_tui.trace.sources.zstd_codec import zstd
 
 _TEXT = random.Random(1).randbytes(400_000) + b"\n" * 400_000

@@ -16,7 +16,7 @@ from tests.helpers.paths import SAMPLES
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.cli import main
 from torchprof_tui.trace.loading.load_in_process import load_opened_trace
-from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import open_source
 from torchprof_tui.trace.specs.runs_by_name import FolderError
 
 s3fs = pytest.importorskip("s3fs")

@@ -25,8 +25,7 @@ from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import CUT_SHORT, DAMAGED_COMPRESSION
 from torchprof_tui.trace.sources import gzip_codec
 from torchprof_tui.trace.sources import source as source_module
-from torchprof_tui.trace.sources.open import open_source
-from torchprof_tui.trace.sources.source import Source
+from torchprof_tui.trace.sources.source import Source, open_source
 from torchprof_tui.trace.sources.zstd_codec import zstd
 from torchprof_tui.trace.text.block_text import BlockWriter
 

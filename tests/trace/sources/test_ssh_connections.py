@@ -19,10 +19,9 @@ from tests.helpers.paths import ROOT
 from tests.helpers.remote_traces import read
 from tests.helpers.terminal import Terminal
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.sources.open import open_source
-from torchprof_tui.trace.sources.ssh_command import SOCKET_FOLDER, shared_socket
+from torchprof_tui.trace.sources.source import open_source
+from torchprof_tui.trace.sources.ssh_command import SOCKET_FOLDER, LoginNeededError, shared_socket
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
-from torchprof_tui.trace.sources.ssh_errors import LoginNeededError
 from torchprof_tui.trace.specs.address import SshPath, parse_ssh_path
 
 pytestmark = pytest.mark.skipif(not (sshd.SSHD and sshd.SSH), reason="needs OpenSSH's server and client")

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.sources import ssh_errors
-from torchprof_tui.trace.sources.ssh_command import SshConfig
-from torchprof_tui.trace.sources.ssh_errors import LoginNeededError, create_connection_error
+from torchprof_tui.trace.sources import ssh_command
+from torchprof_tui.trace.sources.ssh_command import LoginNeededError, SshConfig, create_connection_error
 from torchprof_tui.trace.specs.address import SshPath
 
 BOX = SshPath("me@gpu-box:a.json", "me@gpu-box", None, "a.json")
@@ -21,7 +20,7 @@ BOX = SshPath("me@gpu-box:a.json", "me@gpu-box", None, "a.json")
 def identity_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The private keys that the user's configuration names."""
     files: list[str] = []
-    monkeypatch.setattr(ssh_errors, "read_ssh_config", lambda _: SshConfig(identity_files=tuple(files)))
+    monkeypatch.setattr(ssh_command, "read_ssh_config", lambda _: SshConfig(identity_files=tuple(files)))
     return files
 
 

@@ -25,11 +25,11 @@ from torchprof_tui.app import TorchprofApp
 from torchprof_tui.cli import main
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import CUT_CONNECTION
-from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.load_in_process import load_opened_trace
-from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.loading.opener import SingleTraceOpener
+from torchprof_tui.trace.loading.progress import LoadError
 from torchprof_tui.trace.sources import ssh_file
-from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import open_source
 from torchprof_tui.trace.sources.zstd_codec import zstd
 from torchprof_tui.trace.specs.runs_by_name import FolderError
 from torchprof_tui.ui.start.start_screen import StartScreen

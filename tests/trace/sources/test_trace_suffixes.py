@@ -15,7 +15,7 @@ import pytest
 from tests.helpers import sshd
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.sources.listing import list_remote_traces
-from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import open_source
 from torchprof_tui.trace.specs.rank_files import expand_spec
 from torchprof_tui.trace.specs.runs_by_name import FolderError
 from torchprof_tui.ui.start.recent_traces import find_traces

@@ -29,9 +29,9 @@ from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import CUT_CONNECTION
 from torchprof_tui.trace.loading import open_ranks
 from torchprof_tui.trace.loading.load_in_process import load_opened_trace
-from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.loading.opener import SingleTraceOpener
 from torchprof_tui.trace.loading.resolve import check_readable
-from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import open_source
 from torchprof_tui.trace.specs.runs_by_name import FolderError
 
 fsspec = pytest.importorskip("fsspec")

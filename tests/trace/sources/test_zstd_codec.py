@@ -13,8 +13,7 @@ from tests.helpers.paths import ROOT
 from torchprof_tui.trace.core.problems import CUT_SHORT, DAMAGED_COMPRESSION
 from torchprof_tui.trace.sources import zstd_codec
 from torchprof_tui.trace.sources.decompress import BLOCK_BYTES
-from torchprof_tui.trace.sources.open import open_source
-from torchprof_tui.trace.sources.source import Source
+from torchprof_tui.trace.sources.source import Source, open_source
 from torchprof_tui.trace.sources.zstd_codec import zstd
 
 LINES = [b'{"ph": "X", "name": "op %d", "ts": %d},\n' % (k % 97, k * k) for k in range(9_000)]

@@ -14,8 +14,8 @@ from torchprof_tui.cli import main
 from torchprof_tui.commands.info.main import print_folder
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.resolve import check_readable, resolve_path, resolve_specs
-from torchprof_tui.trace.sources.open import open_source
-from torchprof_tui.trace.sources.ssh_errors import create_connection_error
+from torchprof_tui.trace.sources.source import open_source
+from torchprof_tui.trace.sources.ssh_command import create_connection_error
 from torchprof_tui.trace.specs.address import (
     ListedTrace,
     SshPath,

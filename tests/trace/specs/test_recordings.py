@@ -15,7 +15,7 @@ import pytest
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.cli import main
 from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_specs
-from torchprof_tui.trace.specs.rank_names import rank_in_name
+from torchprof_tui.trace.specs.address import rank_in_name
 from torchprof_tui.trace.specs.runs_by_name import FolderError
 from torchprof_tui.ui.start.start_screen import StartScreen
 

@@ -29,7 +29,7 @@ from tests.helpers.trace_builder import (
 )
 from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
 from torchprof_tui.trace.core import column_file
-from torchprof_tui.trace.core.checksum import crc32
+from torchprof_tui.trace.core.column_file import crc32
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.storage.trace_store import (
     COLUMNS_FILE,
@@ -40,9 +40,8 @@ from torchprof_tui.trace.storage.trace_store import (
     open_trace,
     save_trace,
 )
-from torchprof_tui.trace.text.block_text import BlockText
+from torchprof_tui.trace.text.block_text import BlockText, FileText, PlainText
 from torchprof_tui.trace.text.gzip_text import GzipText
-from torchprof_tui.trace.text.text_index import FileText, PlainText
 
 HEADER = {"deviceProperties": [{"id": 0, "name": "H200"}], "distributedInfo": {"rank": 1}, "odd": float("nan")}
 

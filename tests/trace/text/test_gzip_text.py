@@ -19,24 +19,23 @@ from tests.helpers.column_equality import assert_alike
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.remote_traces import same
 from torchprof_tui.analysis.slicing.entry_survey import read_chunks
-from torchprof_tui.trace.core.checksum import crc32
+from torchprof_tui.trace.core.column_file import crc32
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.loading import load_in_process as loader
 from torchprof_tui.trace.loading import worker_process
 from torchprof_tui.trace.loading.decode_and_store import decode_and_store
-from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.loading.opener import SingleTraceOpener
 from torchprof_tui.trace.loading.worker_process import WorkerProcess
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
 from torchprof_tui.trace.sources import source
-from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import open_source
 from torchprof_tui.trace.storage.trace_store import open_trace
 from torchprof_tui.trace.text import block_text
-from torchprof_tui.trace.text.block_text import BlockText
+from torchprof_tui.trace.text.block_text import BlockText, FileText, PlainText
 from torchprof_tui.trace.text.gzip_text import GzipFileVersion, GzipText
-from torchprof_tui.trace.text.text_index import FileText, PlainText
 
 COUNT = 3000
 
@@ -290,7 +289,7 @@ def test_unreadable_file_raises_lookup_error(tmp_path: Path, gzip_path: Path, mo
         raise TraceError(f"{spec}: no permission")
 
     text = build_deferred(gzip_path, tmp_path / "columns")
-    monkeypatch.setattr("torchprof_tui.trace.sources.open.open_source", refuse)
+    monkeypatch.setattr("torchprof_tui.trace.sources.source.open_source", refuse)
     with pytest.raises(LookupError, match="no permission"):
         text.read_entry(7, parse_chunk)
 

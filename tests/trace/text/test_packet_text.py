@@ -16,7 +16,7 @@ from torchprof_tui.trace.core.problems import CUT_SHORT
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import open_source
 from torchprof_tui.trace.storage.trace_store import StoreError, TraceWriter, open_trace
 from torchprof_tui.trace.text.packet_text import CONTEXT_FILE, PacketText
 

@@ -10,8 +10,8 @@ import pytest
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
-from torchprof_tui.trace.sources.open import open_source
-from torchprof_tui.trace.text.text_index import RankTexts, TextIndex
+from torchprof_tui.trace.sources.source import open_source
+from torchprof_tui.trace.text.block_text import RankTexts, TextIndex
 
 
 def index_ranks(paths: list[Path], folder: Path) -> tuple[list[TextIndex], list[int]]:

@@ -7,7 +7,7 @@ import pytest
 from tests.helpers.explorer_app import event_of, two_steps
 from tests.helpers.trace_builder import cpu, kernel, trace
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.ranks.collective_records import read_collectives
+from torchprof_tui.trace.ranks.collective_matching import read_collectives
 from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
 from torchprof_tui.ui.lanes.screen_lines import LineContent
 from torchprof_tui.ui.lanes.selection_moves import SelectionMoves

@@ -20,7 +20,7 @@ from torchprof_tui.app import TorchprofApp
 from torchprof_tui.runs import recording_request
 from torchprof_tui.runs.history import save_request
 from torchprof_tui.runs.recording_request import RecordingRequest
-from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.loading.opener import SingleTraceOpener
 from torchprof_tui.ui.record.foreign_request import (
     MAX_COMMAND,
     MAX_SHOWN,

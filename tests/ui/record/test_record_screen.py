@@ -26,7 +26,7 @@ from torchprof_tui.runs.recording_request import (
     recall_interpreter,
     remember_interpreter,
 )
-from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.loading.opener import SingleTraceOpener
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.record import record_screen
 from torchprof_tui.ui.record.console_view import _SLACK_LINES, MAX_LINES, ConsoleView

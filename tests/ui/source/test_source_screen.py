@@ -12,7 +12,7 @@ from tests.helpers.explorer_app import event_of, explorer, settled, until
 from tests.helpers.remote_traces import opened
 from tests.helpers.trace_builder import cpu, kernel, python, runtime, step
 from torchprof_tui.analysis.dispatch.source_line import SourceLine
-from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.loading.opener import SingleTraceOpener
 from torchprof_tui.ui.explorer.panels.chain_panel import ChainPanel
 from torchprof_tui.ui.source.source_screen import SourceScreen
 

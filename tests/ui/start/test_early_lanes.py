@@ -15,9 +15,8 @@ from tests.helpers.explorer_app import until
 from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
 from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
 from torchprof_tui.app import TorchprofApp
-from torchprof_tui.trace.loading.errors import LoadError
-from torchprof_tui.trace.loading.open_trace import EarlyTrace
-from torchprof_tui.trace.loading.progress import Phase, Progress, Report
+from torchprof_tui.trace.loading.opener import EarlyTrace
+from torchprof_tui.trace.loading.progress import LoadError, Phase, Progress, Report
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.explorer.explorer_screen import CANCEL_HINT, ExplorerScreen
 from torchprof_tui.ui.start.loading_screen import LoadingScreen

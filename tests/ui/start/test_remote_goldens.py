@@ -11,7 +11,7 @@ from textual.widgets import OptionList
 from tests.helpers.explorer_app import settled
 from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
 from torchprof_tui.app import TorchprofApp
-from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.loading.opener import SingleTraceOpener
 from torchprof_tui.trace.loading.progress import FAILED_SHARE, Progress, RanksProgress
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.ui.start.loading_screen import LoadingScreen

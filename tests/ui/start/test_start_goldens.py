@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.explorer_app import settled
 from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
 from torchprof_tui.app import TorchprofApp
-from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
+from torchprof_tui.trace.loading.opener import SingleTraceOpener
 from torchprof_tui.ui.start import start_screen
 from torchprof_tui.ui.start.recent_traces import LocalTrace, RecentTrace
 from torchprof_tui.ui.start.start_screen import StartScreen

@@ -7,9 +7,8 @@ from torchprof_fleet.analysis.sketch_task import SketchResult
 from torchprof_fleet.analysis.sketch_trace import sketch_trace
 from torchprof_tui.trace.core.errors import format_error, is_expected
 from torchprof_tui.trace.loading.decode_and_store import decode_and_store
-from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_or_build import BuildResult, OpeningState, open_or_build
-from torchprof_tui.trace.loading.progress import ignore_progress
+from torchprof_tui.trace.loading.progress import LoadError, ignore_progress
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
 
 

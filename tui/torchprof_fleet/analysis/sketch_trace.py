@@ -32,7 +32,7 @@ from torchprof_tui.analysis.time.intervals import NO_INTERVALS, union
 from torchprof_tui.trace.core.arrays import I32, I64, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.ranks.collective_records import Collectives, read_collectives
+from torchprof_tui.trace.ranks.collective_matching import Collectives, read_collectives
 from torchprof_tui.trace.specs.rank_files import rank_of
 
 MAX_COLLECTIVES = 192

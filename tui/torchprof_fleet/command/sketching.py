@@ -21,7 +21,7 @@ from torchprof_fleet.analysis.sketch_parquet import decode_sketches, encode_sket
 from torchprof_fleet.analysis.sketch_task import SketchResult
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.specs.address import ListedTrace
-from torchprof_tui.trace.storage.sketch_cache import find_pack_path, find_sketch_path, read_sketch, store_sketch
+from torchprof_tui.trace.storage.disk_cache import find_pack_path, find_sketch_path, read_sketch, store_sketch
 
 SketchMany = Callable[[Sequence[ListedTrace], Callable[[], bool]], Iterable[SketchResult]]
 """Sketches traces and yields each result as it comes, in any order; ends early once the function returns True."""

@@ -11,12 +11,12 @@ from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.trace.loading.resolve import resolve_path
 from torchprof_tui.trace.sources.listing import list_remote_traces
 from torchprof_tui.trace.specs.address import ListedTrace, is_remote
-from torchprof_tui.trace.specs.local_recordings import list_local_traces
 from torchprof_tui.trace.specs.rank_files import (
     NO_TRACE_IN_FOLDER,
     NotRanksError,
     expand_spec,
     explain_unreadable_ranks,
+    list_local_traces,
 )
 
 

@@ -29,7 +29,7 @@ from torchprof_tui.api.events import Event, Events
 from torchprof_tui.trace.core.atomic_file import OutputError
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError, UnreadableFileError, format_error
 from torchprof_tui.trace.core.printable import clean
-from torchprof_tui.trace.loading.errors import LoadError
+from torchprof_tui.trace.loading.progress import LoadError
 from torchprof_tui.trace.model.trace import Trace as TraceModel
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
 

@@ -15,7 +15,7 @@ from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChe
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import clocks
 from torchprof_tui.trace.loading.load_in_process import load_trace
-from torchprof_tui.trace.ranks.collective_records import read_collectives
+from torchprof_tui.trace.ranks.collective_matching import read_collectives
 from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
 
 

@@ -13,7 +13,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
 from torchprof_tui.analysis.patterns.rules import slow_host
 from torchprof_tui.analysis.time.host_stalls import compare_host_speed
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.ranks.collective_records import read_collectives
+from torchprof_tui.trace.ranks.collective_matching import read_collectives
 from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
 
 OPS = [f"aten::op{number}" for number in range(10)]

@@ -19,9 +19,9 @@ from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.decode.packet_decoder import PACKET_TAG, PacketChunker, looks_like_packets
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.perfetto_protobuf.track_table import Track, TrackTable
+from torchprof_tui.trace.perfetto_protobuf.packet_context import Track, TrackTable
 from torchprof_tui.trace.perfetto_protobuf.wire_format import WireError, parse_varint
-from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import open_source
 
 _DATA = gzip.decompress((FIXTURES / "pftrace" / "cuda_graph_replay.pftrace.gz").read_bytes())
 

@@ -39,7 +39,7 @@ from torchprof_tui.trace.core.problems import LEFT_OUT
 from torchprof_tui.trace.decode.column_builder import ColumnBuilder
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.model.trace import Event, Trace
-from torchprof_tui.trace.sources.open import open_source
+from torchprof_tui.trace.sources.source import open_source
 
 _TRACK = thread_track(1, 100, 101, "main")
 

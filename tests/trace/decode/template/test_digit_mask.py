@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from torchprof_tui.trace.core.arrays import I64, U8
-from torchprof_tui.trace.decode.template import digit_mask
-from torchprof_tui.trace.decode.template.digit_mask import MAX_DIGITS, DigitMask
+from torchprof_tui.trace.decode.template import layouts
+from torchprof_tui.trace.decode.template.layouts import MAX_DIGITS, DigitMask
 
 texts = st.lists(
     st.one_of(
@@ -25,7 +25,7 @@ texts = st.lists(
 @pytest.fixture(autouse=True, params=[16, 1 << 16])
 def block_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results must not depend on where one block ends and the next begins."""
-    monkeypatch.setattr(digit_mask, "_BLOCK_BYTES", request.param)
+    monkeypatch.setattr(layouts, "_BLOCK_BYTES", request.param)
 
 
 @given(texts, texts)

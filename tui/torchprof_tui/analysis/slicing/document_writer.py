@@ -22,9 +22,8 @@ from torchprof_tui.analysis.slicing.entry_survey import get_text_index, read_chu
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.atomic_file import open_atomically
 from torchprof_tui.trace.core.bounded_json import dump_bounded
-from torchprof_tui.trace.json_text.repair import parse_values, repair_piece
+from torchprof_tui.trace.json_text.repair import parse_values, repair_piece, scan_structure
 from torchprof_tui.trace.json_text.salvage import parse_chunk
-from torchprof_tui.trace.json_text.scan import scan_structure
 from torchprof_tui.trace.model.trace import Trace
 
 _GZIP_LEVEL = 6

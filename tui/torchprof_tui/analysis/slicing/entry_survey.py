@@ -16,7 +16,7 @@ from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.lanes import LANE_KIND
 from torchprof_tui.trace.model.raw_events import NO_TIME
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.text.text_index import FileText
+from torchprof_tui.trace.text.block_text import FileText
 
 FLOW_PHASES = frozenset("stf")
 

@@ -30,7 +30,7 @@ from torchprof_tui.trace.core.atomic_file import OutputError, check_target
 from torchprof_tui.trace.core.process_state import pause_garbage_collection
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.text.text_index import FileText
+from torchprof_tui.trace.text.block_text import FileText
 
 
 def check_not_source(trace: Trace, out: Path) -> None:

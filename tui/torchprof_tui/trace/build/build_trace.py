@@ -8,25 +8,21 @@ from functools import partial
 
 import numpy as np
 
-from torchprof_tui.trace.build import counters, lane_merging, launch_links, nesting
+from torchprof_tui.trace.build import counters, lane_layout, launch_links, nesting
 from torchprof_tui.trace.build.event_columns import EventColumns
 from torchprof_tui.trace.build.event_kinds import DrawnEvents, is_gpu_work, select_drawn_events
 from torchprof_tui.trace.build.event_order import invert_order, normalize_timestamps, sort_by_lane
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting, classify_entries
 from torchprof_tui.trace.build.lane_assignment import EventTracks, assign_lanes, lookup_sparse_arg
-from torchprof_tui.trace.build.lane_layout import LaneLayout, has_several_processes, lay_out_lanes
-from torchprof_tui.trace.build.lane_merging import LaneOrder
-from torchprof_tui.trace.build.lane_order import LaneNamer
+from torchprof_tui.trace.build.lane_layout import LaneLayout, LaneNamer, LaneOrder, has_several_processes, lay_out_lanes
 from torchprof_tui.trace.build.launch_links import FlowLinks, link_graph_dependencies
-from torchprof_tui.trace.build.sparse_columns import collect_sparse_columns
+from torchprof_tui.trace.build.sparse_columns import collect_sparse_columns, restrict_values
 from torchprof_tui.trace.build.track_metadata import TrackMetadata, collect_steps, count_by_category
-from torchprof_tui.trace.build.value_ranges import restrict_values
 from torchprof_tui.trace.core.arrays import I32, I64, sorted_unique
-from torchprof_tui.trace.core.background import submit
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
 from torchprof_tui.trace.core.problems import TOO_MANY_LANES, UNREADABLE_METADATA, Problem
 from torchprof_tui.trace.core.process_state import use_switch_interval
-from torchprof_tui.trace.core.thread_tasks import find_indexes, keep_threads, take_parallel
+from torchprof_tui.trace.core.thread_tasks import find_indexes, keep_threads, submit, take_parallel
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.raw_events import DecodedTrace, RawEvents
@@ -107,7 +103,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     lanes = NestedLanes(first, invert_order(columns.ordinal, len(raw)), wait_for_nesting)
     if lane_order.merged_indexes:
         lanes = _merge_lanes(raw, lane_order, columns, lanes)
-        accounting.add_problem(TOO_MANY_LANES, *lane_merging.describe_merged_lanes(lane_order))
+        accounting.add_problem(TOO_MANY_LANES, *lane_layout.describe_merged_lanes(lane_order))
     wait_for_self_durations = _start_self_durations(lanes.wait_for_nesting, columns)
     # Link, in the background as well.
     wait_for_links = submit(partial(_link_events, raw, columns, lanes, allocate))
@@ -189,7 +185,7 @@ def _assign_lanes(
     launches = np.bincount(slot[calls], minlength=len(pending_lanes))
     steps = find_indexes(lambda block: drawn.kind[block] == Kind.STEP, len(drawn))
     has_step = np.bincount(slot[steps], minlength=len(pending_lanes)) > 0
-    lane_order, slot = lane_merging.order_lanes(slot, pending_lanes, launches, has_step, track_metadata)
+    lane_order, slot = lane_layout.order_lanes(slot, pending_lanes, launches, has_step, track_metadata)
     return AssignedLanes(lane_order, slot, launch)
 
 
@@ -228,10 +224,10 @@ def _merge_lanes(raw: RawEvents, lane_order: LaneOrder, columns: EventColumns, s
     """Merge the lanes beyond MAX_LANES, in place. Flows are linked before, on the lanes of the file."""
     nested = slots.wait_for_nesting()
     flow_links = _link_by_flows(raw, columns, slots)
-    order, columns.lane[:], columns.row[:] = lane_merging.merge_lanes(
+    order, columns.lane[:], columns.row[:] = lane_layout.merge_lanes(
         lane_order, columns.lane, columns.start, columns.duration, nested.row
     )
-    merged = lane_merging.reorder_nesting(nested, order, columns.row)
+    merged = lane_layout.reorder_nesting(nested, order, columns.row)
     columns.parent[:] = merged.parent
     for column in (columns.kind, columns.ordinal, columns.start, columns.duration):
         column[:] = column[order]

@@ -8,7 +8,7 @@ import numpy as np
 
 from torchprof_tui.trace.build.event_kinds import DrawnEvents
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting
-from torchprof_tui.trace.build.value_ranges import MAX_SUM, find_beyond_sum
+from torchprof_tui.trace.build.sparse_columns import MAX_SUM, find_beyond_sum
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, block_slices
 from torchprof_tui.trace.core.thread_tasks import find_indexes, run_blocks, run_slices, run_tasks, split_range
 from torchprof_tui.trace.model.event_kind import Kind

@@ -71,7 +71,7 @@ class PendingLane:
     events: int = 0
     launches: int = 0  # runtime calls with GPU work
     has_step: bool = False
-    merged_count: int = 0  # number of slots that `lane_merging.py` merged into this lane
+    merged_count: int = 0  # number of slots that `lane_layout.py` merged into this lane
 
 
 @dataclass(frozen=True, slots=True)

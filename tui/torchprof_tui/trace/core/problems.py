@@ -24,7 +24,7 @@ NESTED_TOO_DEEPLY = "nested too deeply"  # of a top-level value only the first l
 UNREADABLE_METADATA = "metadata out of range"  # a top-level key of the wrong type or out of its range: not used
 UNREADABLE_NAME = "lane name is not text"  # a process_name, thread_name, … that is a list or an object: not used
 DAMAGED_TABLE = "damaged table"  # of a database: its rows were read up to the damage
-TOO_MANY_LANES = "merged lanes"  # above 10,000 lanes, the least important are merged: `build/lane_merging.py`
+TOO_MANY_LANES = "merged lanes"  # above 10,000 lanes, the least important are merged: `build/lane_layout.py`
 
 NUMBER_KINDS = tuple(
     f"{label} out of range"
@@ -51,9 +51,9 @@ NUMBER_KINDS = tuple(
         "correlation of an event's record",
     )
 )
-"""A number of an entry that is no integer or out of its range, which `build/value_ranges.py` has: read as unknown."""
+"""A number of an entry that is no integer or out of its range, which `build/sparse_columns.py` has: read as unknown."""
 
-UNRELATED_RANKS = "ranks of different runs?"  # opened together without a sign of one run: `ranks/run_consistency.py`
+UNRELATED_RANKS = "ranks of different runs?"  # opened together without a sign of one run: `ranks/merge.py`
 LOST_RANK = "rank not opened"  # a rank is missing or not a trace; the others are shown
 
 REPAIRED_BACKSLASH = "repaired: backslash"  # Windows paths written without escaping

@@ -8,16 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I64, U32
-from torchprof_tui.trace.core.checksum import crc32
-from torchprof_tui.trace.core.growable_array import ArrayFiller
+from torchprof_tui.trace.core.arrays import I64, U32, ArrayFiller
+from torchprof_tui.trace.core.column_file import crc32
 from torchprof_tui.trace.core.problems import UNREADABLE_ENTRY, ProblemTally, excerpt
 from torchprof_tui.trace.decode.chunker import Chunk, Chunker, DecodedChunk, TextWindow
 from torchprof_tui.trace.decode.column_builder import ColumnBuilder, ColumnsPart
 from torchprof_tui.trace.decode.template.template_decoder import TemplateDecoder
-from torchprof_tui.trace.text.block_text import BlockText, BlockWriter
+from torchprof_tui.trace.text.block_text import BlockText, BlockWriter, FileText, PlainText
 from torchprof_tui.trace.text.gzip_text import GzipFileVersion, GzipText
-from torchprof_tui.trace.text.text_index import FileText, PlainText
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from torchprof_tui.trace.core.arrays import keep_arrays_in_files, read_available_memory
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.core.growable_array import keep_arrays_in_files, read_available_memory
 from torchprof_tui.trace.core.problems import (
     CUT_SHORT,
     ENDLESS_TEXT,

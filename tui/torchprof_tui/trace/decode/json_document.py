@@ -19,8 +19,7 @@ from torchprof_tui.trace.core.problems import (
 )
 from torchprof_tui.trace.decode.chunker import TextWindow
 from torchprof_tui.trace.decode.foreign_formats import describe_file, describe_object
-from torchprof_tui.trace.json_text.repair import parse_values, repair_piece
-from torchprof_tui.trace.json_text.scan import scan_structure
+from torchprof_tui.trace.json_text.repair import parse_values, repair_piece, scan_structure
 from torchprof_tui.trace.text.large_values import LargeValueWriter
 
 MAX_HEADER_VALUE_BYTES = 64 * 1024

@@ -19,10 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
-from torchprof_tui.trace.core.checksum import crc32
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, GrowableArray
+from torchprof_tui.trace.core.column_file import crc32
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.core.growable_array import GrowableArray
 from torchprof_tui.trace.core.problems import (
     CUT_SHORT,
     INCOMPLETE_STREAM_KINDS,
@@ -33,24 +32,21 @@ from torchprof_tui.trace.core.problems import (
 from torchprof_tui.trace.decode.column_builder import ColumnBuilder
 from torchprof_tui.trace.decode.foreign_formats import is_xplane
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, DecodedTrace, RawEvents, SparseArg
-from torchprof_tui.trace.perfetto_protobuf.field_numbers import (
-    FLAG_STATE_CLEARED,
-    IGNORED_PACKETS,
-    LEFT_OUT_PACKETS,
-    Packet,
-)
-from torchprof_tui.trace.perfetto_protobuf.packet_context import PacketContext, make_location
+from torchprof_tui.trace.perfetto_protobuf.packet_context import PacketContext, ResolvedTracks, make_location
 from torchprof_tui.trace.perfetto_protobuf.packet_entries import (
     PROFILER_CATEGORY,
     PROFILER_PID,
     Entry,
+    build_track_entries,
     convert_packet,
 )
-from torchprof_tui.trace.perfetto_protobuf.track_entries import build_track_entries
-from torchprof_tui.trace.perfetto_protobuf.track_table import ResolvedTracks
 from torchprof_tui.trace.perfetto_protobuf.wire_format import (
     BYTES,
+    FLAG_STATE_CLEARED,
+    IGNORED_PACKETS,
+    LEFT_OUT_PACKETS,
     VARINT,
+    Packet,
     Value,
     WireError,
     parse_fields,

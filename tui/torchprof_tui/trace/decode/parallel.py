@@ -36,16 +36,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchprof_tui.trace.core.arrays import Array
+from torchprof_tui.trace.core.arrays import Array, ArrayFinisher, create_shared_file, read_array, write_array
 from torchprof_tui.trace.core.core_count import count_cores, lower_priority
-from torchprof_tui.trace.core.growable_array import ArrayFinisher, create_shared_file, read_array, write_array
 from torchprof_tui.trace.core.problems import Problem, ProblemTally
 from torchprof_tui.trace.core.readable import wait_until_readable
 from torchprof_tui.trace.core.thread_tasks import run_tasks
 from torchprof_tui.trace.decode.chunker import TextWindow, choose_text_limits
 from torchprof_tui.trace.decode.entry_decoder import DecodedPart, EntryDecoder, ListEnd
-from torchprof_tui.trace.sources.prefetch import Prefetcher
-from torchprof_tui.trace.sources.source import Source
+from torchprof_tui.trace.sources.source import Prefetcher, Source
 from torchprof_tui.trace.text.block_text import BlockWriter
 
 _SEPARATOR = re.compile(rb',(?:\n  \{\n    "|\s?\{"ph")')

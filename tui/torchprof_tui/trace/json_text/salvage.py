@@ -19,8 +19,7 @@ import orjson
 from torchprof_tui.trace.core.bounded_json import is_nested_too_deeply, limit_nesting
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.problems import REPAIRED_COMMA
-from torchprof_tui.trace.json_text.repair import RepairKinds, is_truncated, parse_values, repair_piece
-from torchprof_tui.trace.json_text.scan import scan_structure
+from torchprof_tui.trace.json_text.repair import RepairKinds, is_truncated, parse_values, repair_piece, scan_structure
 
 _MAX_MERGED_PIECES = 16
 """Pieces merged, at most, into one damaged entry whose text contains what looks like beginnings of entries."""

@@ -19,9 +19,8 @@ from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.typed_json import Count, Text, read_typed_file
 from torchprof_tui.trace.loading.load_in_process import load_trace
-from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, is_key_averages_file, is_remote
+from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, is_key_averages_file, is_remote, rank_in_name
 from torchprof_tui.trace.specs.rank_files import rank_of
-from torchprof_tui.trace.specs.rank_names import rank_in_name
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.trace import Trace

@@ -12,11 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.loading.errors import LoadError
 from torchprof_tui.trace.loading.open_or_build import BuildResult, OpenedTrace, OpeningState, open_or_build
-from torchprof_tui.trace.loading.progress import Report, ignore_progress
+from torchprof_tui.trace.loading.progress import LoadError, Report, ignore_progress
 from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_specs
-from torchprof_tui.trace.sources.ssh_errors import LoginNeededError
+from torchprof_tui.trace.sources.ssh_command import LoginNeededError
 from torchprof_tui.trace.specs.runs_by_name import FolderError, Recordings, group_recordings
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
 from torchprof_tui.trace.text.gzip_text import GzipText

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from torchprof_tui.trace.loading.errors import LoadError, StorageFullError
+from torchprof_tui.trace.loading.progress import LoadError, StorageFullError
 from torchprof_tui.trace.storage.disk_cache import (
     CacheEntry,
     create_draft,

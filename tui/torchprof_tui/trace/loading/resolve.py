@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.loading.open_trace import SingleTraceOpener
-from torchprof_tui.trace.loading.opener import FolderOpener, TraceOpener
+from torchprof_tui.trace.loading.opener import FolderOpener, SingleTraceOpener, TraceOpener
 from torchprof_tui.trace.specs.address import SshPath, is_remote, is_url, parse_ssh_path
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class ResolvedInput:
         if self.folder is not None:
             return FolderOpener(self.folder)
         if self.remote_names:
-            from torchprof_tui.trace.loading.open_remote import RemoteOpener  # deferred: one trace does not need it
+            from torchprof_tui.trace.loading.open_ranks import RemoteOpener  # deferred: one trace does not need it
 
             return RemoteOpener(self.remote_names, self.label, self.spec, cache)
         if self.rank_files:
@@ -132,6 +131,6 @@ def check_readable(spec: str) -> None:
             return
     except (OSError, ValueError):
         pass
-    from torchprof_tui.trace.sources.open import open_source  # deferred: only a refusal needs it
+    from torchprof_tui.trace.sources.source import open_source  # deferred: only a refusal needs it
 
     open_source(spec).close()

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.resolve import ResolvedInput, check_readable
 from torchprof_tui.trace.specs.address import ListedTrace, is_pattern, is_remote
-from torchprof_tui.trace.specs.local_recordings import list_local_traces
 from torchprof_tui.trace.specs.rank_files import (
     NO_TRACE_IN_FOLDER,
     NotRanksError,
     expand_spec,
     explain_unreadable_ranks,
     leave_out_unranked,
+    list_local_traces,
     resolve_rank_files,
 )
 from torchprof_tui.trace.specs.runs_by_name import FolderError, group_recordings

@@ -35,13 +35,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from torchprof_tui.trace.core.core_count import DECODER_NICE_LEVEL, JOBS, lower_priority
 from torchprof_tui.trace.core.errors import TraceError, format_error
-from torchprof_tui.trace.loading.decode_and_store import decode_and_store
-from torchprof_tui.trace.loading.early_build import EarlyBuild
-from torchprof_tui.trace.loading.errors import StorageFullError
+from torchprof_tui.trace.loading.decode_and_store import EarlyBuild, decode_and_store
 from torchprof_tui.trace.loading.load_in_process import split_into_blocks
-from torchprof_tui.trace.loading.progress import REPORT_INTERVAL_SECONDS, Phase, Progress, Report
+from torchprof_tui.trace.loading.progress import REPORT_INTERVAL_SECONDS, Phase, Progress, Report, StorageFullError
 from torchprof_tui.trace.loading.worker_process import DEFER_BLOCKS_OPTION, EARLY_OPTION, MAX_MESSAGE_BYTES, Task
-from torchprof_tui.trace.ranks.collective_records import read_collectives, store_collectives
+from torchprof_tui.trace.ranks.collective_matching import read_collectives, store_collectives
 from torchprof_tui.trace.specs.address import is_remote
 from torchprof_tui.trace.specs.runs_by_name import FolderError
 from torchprof_tui.trace.storage.trace_store import open_trace

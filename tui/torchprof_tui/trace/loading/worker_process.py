@@ -20,9 +20,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from torchprof_tui.trace.core.core_count import count_cores
 from torchprof_tui.trace.core.readable import wait_until_readable
-from torchprof_tui.trace.loading.errors import LoadError, WorkerExitError
 from torchprof_tui.trace.loading.open_or_build import BuildResult
-from torchprof_tui.trace.loading.progress import Phase, Progress, Report
+from torchprof_tui.trace.loading.progress import LoadError, Phase, Progress, Report, WorkerExitError
 from torchprof_tui.trace.specs.address import ListedTrace
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, U16, Array
 from torchprof_tui.trace.core.problems import Problem
+from torchprof_tui.trace.text.block_text import FileText
 from torchprof_tui.trace.text.large_values import LargeValues
-from torchprof_tui.trace.text.text_index import FileText
 
 NO_TIME = np.iinfo(np.int64).min
 """`time` of an entry without a readable `ts`."""
@@ -29,7 +29,7 @@ NO_CORRELATION = -1
 """`correlation` of an entry without one."""
 
 UNREADABLE_NUMBER = -(2**63) + 9
-"""Value of an arg that is no integer or needs more than 64 bits; `build/value_ranges.py` reports and removes it."""
+"""Value of an arg that is no integer or needs more than 64 bits; `build/sparse_columns.py` reports and removes it."""
 
 
 @dataclass(slots=True)

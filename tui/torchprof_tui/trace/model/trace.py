@@ -25,8 +25,8 @@ from torchprof_tui.trace.model.row_index import RowIndex
 from torchprof_tui.trace.model.steps import Step as Step
 from torchprof_tui.trace.model.steps import find_profiler_steps
 from torchprof_tui.trace.model.trace_metadata import DeviceProperties, TraceMetadata
+from torchprof_tui.trace.text.block_text import TextIndex
 from torchprof_tui.trace.text.large_values import LargeValues
-from torchprof_tui.trace.text.text_index import TextIndex
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""What packets refer to and other packets have said: interned text, tracks, clocks."""
+"""What packets refer to and other packets have said: interned text, tracks, clocks.
+
+A packet names its event, its category and its args by numbers of its sequence. A sequence is one writer of packets. It
+may clear its tables at any packet, and then numbers anew.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,250 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchprof_tui.trace.perfetto_protobuf.field_numbers import FLAG_STATE_CLEARED, Packet
-from torchprof_tui.trace.perfetto_protobuf.sequence_tables import SequenceTables
-from torchprof_tui.trace.perfetto_protobuf.track_table import ResolvedTracks, TrackTable
-from torchprof_tui.trace.perfetto_protobuf.wire_format import Value, WireError, parse_fields
+from torchprof_tui.trace.perfetto_protobuf.wire_format import (
+    FLAG_STATE_CLEARED,
+    Event,
+    Interned,
+    Packet,
+    Value,
+    WireError,
+    parse_fields,
+    to_signed,
+)
+
+_TEXT_TABLES = {
+    Interned.NAMES: ("names", 2),
+    Interned.CATEGORIES: ("categories", 2),
+    Interned.ANNOTATION_NAMES: ("annotation_names", 2),
+    Interned.STRINGS: ("strings", 2),
+    Interned.GPU_SPECIFICATIONS: ("specifications", 2),
+    Interned.COMPUTE_ARGS: ("compute_args", 2),
+}
+"""The table and the field of the text of each kind of interned data; field 1 is always the number."""
+
+COMPUTE = 2
+"""RenderStageCategory of kernels."""
+
+
+def decode_text(value: Value) -> str:
+    """Decode the text of a field; bytes that are not UTF-8 become \\xNN."""
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+@dataclass(slots=True)
+class SequenceTables:
+    """What the packets of one sequence refer to until it clears its state; all tables are by number (iid).
+
+    `specifications`: names of GPU queues and stages; `stage_categories`: the category of each. `counters`: by
+    descriptor, then by counter. `track`: of events that name none.
+    """
+
+    names: dict[int, str] = field(default_factory=dict)
+    categories: dict[int, str] = field(default_factory=dict)
+    annotation_names: dict[int, str] = field(default_factory=dict)
+    strings: dict[int, str] = field(default_factory=dict)
+    specifications: dict[int, str] = field(default_factory=dict)
+    stage_categories: dict[int, int] = field(default_factory=dict)
+    compute_args: dict[int, str] = field(default_factory=dict)
+    counters: dict[int, dict[int, str]] = field(default_factory=dict)
+    counter_gpus: dict[int, int] = field(default_factory=dict)
+    track: int = 0
+    clock: int = 0
+
+    def add_interned_data(self, data: bytes) -> None:
+        """Add the entries of an InternedData message. Raises WireError."""
+        for number, value in parse_fields(data):
+            if not isinstance(value, bytes):
+                continue
+            if number == Interned.GPU_COUNTERS:
+                self._add_counter_descriptor(value)
+            elif number in _TEXT_TABLES:
+                table, text_field = _TEXT_TABLES[number]
+                fields = dict(parse_fields(value))
+                iid = fields.get(1, 0)
+                if isinstance(iid, int):
+                    getattr(self, table)[iid] = decode_text(fields.get(text_field, b""))
+                    if number == Interned.GPU_SPECIFICATIONS and isinstance(fields.get(4), int):
+                        self.stage_categories[iid] = int(fields[4])
+
+    def add_defaults(self, data: bytes) -> None:
+        """Take over the defaults of a TracePacketDefaults message. Raises WireError."""
+        for number, value in parse_fields(data):
+            if number == 58 and isinstance(value, int):
+                self.clock = value
+            elif number == 11 and isinstance(value, bytes):
+                track = dict(parse_fields(value)).get(Event.TRACK)
+                self.track = track if isinstance(track, int) else self.track
+
+    def _add_counter_descriptor(self, data: bytes) -> None:
+        fields = dict(parse_fields(data))
+        descriptor, iid = fields.get(2), fields.get(1, 0)
+        if isinstance(descriptor, bytes) and isinstance(iid, int):
+            self.counters[iid] = parse_counter_names(descriptor)
+            gpu = fields.get(3, 0)
+            self.counter_gpus[iid] = gpu if isinstance(gpu, int) else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the tables for a JSON file."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> SequenceTables:
+        """Restore tables from `to_json`, whose keys JSON has made text."""
+
+        def restore(value: Any) -> Any:
+            return {int(key): restore(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+        return cls(**{name: restore(value) for name, value in fields.items()})
+
+
+def parse_counter_names(descriptor: bytes) -> dict[int, str]:
+    """Parse the names of counters, by their number, of a GpuCounterDescriptor. Raises WireError."""
+    names = {}
+    for number, value in parse_fields(descriptor):
+        if number == 1 and isinstance(value, bytes):
+            fields = dict(parse_fields(value))
+            counter = fields.get(1, 0)
+            if isinstance(counter, int):
+                names[counter] = decode_text(fields.get(2, b""))
+    return names
+
+
+_MAX_PARENTS = 64
+
+_PROFILER_PID = "2147483647"
+"""How torch writes the pid -1 of CUPTI's overhead: without its sign bit."""
+
+_PROFILER_NAME = "Overhead"
+
+
+@dataclass(slots=True)
+class Track:
+    """A track as described. `process`, `thread`: (pid, name), (pid, tid, name); None where it is neither."""
+
+    parent: int = 0
+    name: str = ""
+    process: tuple[str, str] | None = None
+    thread: tuple[str, str, str] | None = None
+    is_counter: bool = False
+
+
+@dataclass(slots=True)
+class TrackTable:
+    """All described tracks by uuid."""
+
+    tracks: dict[int, Track] = field(default_factory=dict)
+
+    def add_descriptor(self, data: bytes) -> None:
+        """Add a TrackDescriptor message, or add to what an earlier one said of the track. Raises WireError."""
+        fields = dict(parse_fields(data))
+        uuid = fields.get(1, 0)
+        if not isinstance(uuid, int):
+            return
+        track = self.tracks.setdefault(uuid, Track())
+        parent = fields.get(5)
+        track.parent = parent if isinstance(parent, int) else track.parent
+        for number in (2, 10, 13):  # name, static_name, atrace_name
+            if number in fields:
+                track.name = decode_text(fields[number])
+        process, thread = fields.get(3), fields.get(4)
+        if isinstance(process, bytes):
+            values = dict(parse_fields(process))
+            track.process = _format_id(values.get(1, 0)), decode_text(values.get(6, b""))
+        if isinstance(thread, bytes):
+            values = dict(parse_fields(thread))
+            track.thread = (
+                _format_id(values.get(1, 0)),
+                _format_id(values.get(2, 0)),
+                decode_text(values.get(5, b"")),
+            )
+        track.is_counter = track.is_counter or 8 in fields
+
+    def resolve(self) -> ResolvedTracks:
+        """Give every track the pid and tid under which its events are shown."""
+        resolved = ResolvedTracks()
+        taken: set[tuple[str, str]] = set()
+        profiler = (_PROFILER_PID, _PROFILER_NAME)
+        pids = {_PROFILER_PID: "-1"} if any(track.process == profiler for track in self.tracks.values()) else {}
+        for uuid, track in self.tracks.items():
+            if track.thread is not None:
+                pid, tid, name = track.thread
+                resolved.ids[uuid] = pids.get(pid, pid), tid
+                taken.add(resolved.ids[uuid])
+                resolved.thread_names[resolved.ids[uuid]] = name or track.name
+            elif track.process is not None:
+                pid = pids.get(track.process[0], track.process[0])
+                resolved.process_names[pid] = track.process[1] or track.name
+        for uuid, track in self.tracks.items():
+            if track.thread is None:
+                resolved.ids[uuid] = self._find_free_ids(uuid, track, taken, pids)
+                taken.add(resolved.ids[uuid])
+                if not track.is_counter:
+                    resolved.thread_names[resolved.ids[uuid]] = track.name
+        return resolved
+
+    def find_counter_name(self, uuid: int) -> str:
+        """Return the name of a counter's track."""
+        track = self.tracks.get(uuid)
+        return track.name if track is not None and track.name else f"counter {uuid}"
+
+    def _find_free_ids(
+        self, uuid: int, track: Track, taken: set[tuple[str, str]], pids: dict[str, str]
+    ) -> tuple[str, str]:
+        """Find a pid and a tid, its name, for a track that is no thread: none that another track has.
+
+        `pids`: the shown pid by the described one, where they differ.
+        """
+        pid = ""
+        ancestor: Track | None = track
+        for _ in range(_MAX_PARENTS):
+            if ancestor is None:
+                break
+            if ancestor.process is not None or ancestor.thread is not None:
+                pid = (ancestor.process or ancestor.thread or ("",))[0]
+                pid = pids.get(pid, pid)
+                break
+            ancestor = self.tracks.get(ancestor.parent)
+        name = "" if track.process is not None else track.name or str(uuid)
+        if track.is_counter or (pid, name) not in taken:
+            return pid, name
+        return pid, f"{name} {uuid}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the tracks for a JSON file."""
+        return {
+            str(uuid): [track.parent, track.name, track.process, track.thread, track.is_counter]
+            for uuid, track in self.tracks.items()
+        }
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> TrackTable:
+        """Restore the tracks from `to_json`."""
+        return cls(
+            {
+                int(uuid): Track(parent, name, process and tuple(process), thread and tuple(thread), is_counter)
+                for uuid, (parent, name, process, thread, is_counter) in fields.items()
+            }
+        )
+
+
+@dataclass(slots=True)
+class ResolvedTracks:
+    """`ids`: uuid → (pid, tid). Names of processes by pid and of threads by (pid, tid)."""
+
+    ids: dict[int, tuple[str, str]] = field(default_factory=dict)
+    process_names: dict[str, str] = field(default_factory=dict)
+    thread_names: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def find_ids(self, uuid: int) -> tuple[str, str]:
+        """Return the pid and the tid of a track; of one that no packet describes, its number as tid."""
+        return self.ids.get(uuid) or ("", str(uuid) if uuid else "")
+
+
+def _format_id(value: int | bytes) -> str:
+    """Format an int32 or int64 id."""
+    return str(to_signed(value)) if isinstance(value, int) else ""
+
 
 _REALTIME, _BOOTTIME = 1, 6
 _MIN_EPOCH_NS = 10**18

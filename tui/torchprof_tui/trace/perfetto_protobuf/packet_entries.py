@@ -3,18 +3,171 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
-from torchprof_tui.trace.perfetto_protobuf import field_numbers
-from torchprof_tui.trace.perfetto_protobuf.field_numbers import Annotation, Event, Packet
-from torchprof_tui.trace.perfetto_protobuf.render_stages import read_stage
-from torchprof_tui.trace.perfetto_protobuf.sequence_tables import SequenceTables, decode_text, parse_counter_names
-from torchprof_tui.trace.perfetto_protobuf.track_table import TrackTable
-from torchprof_tui.trace.perfetto_protobuf.wire_format import Value, WireError, parse_fields, to_double, to_signed
+from torchprof_tui.trace.perfetto_protobuf import wire_format
+from torchprof_tui.trace.perfetto_protobuf.packet_context import (
+    COMPUTE,
+    PacketContext,
+    SequenceTables,
+    TrackTable,
+    decode_text,
+    parse_counter_names,
+)
+from torchprof_tui.trace.perfetto_protobuf.wire_format import (
+    Annotation,
+    Event,
+    Packet,
+    Stage,
+    Value,
+    WireError,
+    parse_fields,
+    to_double,
+    to_signed,
+)
+
+_STAGE_CATEGORIES = {
+    "Kernel": "kernel",
+    "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset",
+    "Annotation": "gpu_user_annotation",
+    "EventRecord": "graph_event_node",
+    "HostNode": "graph_host_node",
+}
+"""Category of GPU work by the name of its stage."""
+
+_ANNOTATION_CATEGORY = "gpu_user_annotation"
+_OTHER_CATEGORY = "gpu_render_stage"
+
+_QUEUE_NAME = re.compile(r"\[([0-9]+)\] (.*)", re.DOTALL)
+"""How torch names the queue of a stream: with its number in front, padded with zeros."""
+
+_EXTRA_NAMES = {"device id": "device", "context id": "context", "stream id": "stream"}
+"""Extra data under other names than in JSON."""
+
+_COMPUTE_NAMES = {"registers_per_thread": "registers per thread", "shared_mem_dynamic": "dynamic shared memory"}
+
+_ZERO_ARGS = {
+    "kernel": ("correlation", "priority", "queued", "channel", "channel_type"),
+    "gpu_memcpy": ("correlation", "bytes", "channel", "channel_type"),
+    "gpu_memset": ("correlation", "bytes", "value", "memory kind", "channel", "channel_type"),
+    "graph_event_node": ("correlation",),
+    "graph_host_node": ("correlation",),
+}
+"""Args that torch leaves out of .pftrace where they are zero, by category."""
+
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+
+
+def _name_category(stage: str, stage_category: int) -> str:
+    """Return the category of GPU work of a stage with this name and RenderStageCategory."""
+    return _STAGE_CATEGORIES.get(stage, "kernel" if stage_category == COMPUTE else _OTHER_CATEGORY)
+
+
+def split_queue_name(queue: str) -> tuple[str, str]:
+    """Return the tid and the name of the lane of a queue."""
+    match = _QUEUE_NAME.fullmatch(queue)
+    return (str(int(match[1])), match[2]) if match else (queue, queue)
+
+
+def read_stage(event: bytes, tables: SequenceTables) -> tuple[dict[str, Any], int]:
+    """Read a GpuRenderStageEvent as an entry without `ts` and `dur`; and its duration, ns. Raises WireError."""
+    fields: dict[int, Value] = {}
+    extra: dict[str, Any] = {}
+    for number, value in parse_fields(event):
+        if number == Stage.EXTRA and isinstance(value, bytes):
+            texts = dict(parse_fields(value))
+            extra[decode_text(texts.get(1, b""))] = _parse_number(decode_text(texts.get(2, b"")))
+        else:
+            fields[number] = value
+    stage_iid, queue_iid = _get_number(fields, Stage.STAGE_IID), _get_number(fields, Stage.QUEUE_IID)
+    stage = tables.specifications.get(stage_iid, "")
+    category = _name_category(stage, tables.stage_categories.get(stage_iid, 0))
+    gpu = to_signed(_get_number(fields, Stage.GPU))
+    tid, _ = split_queue_name(tables.specifications.get(queue_iid, str(queue_iid)))
+    name = tables.names.get(_get_number(fields, Stage.NAME_IID))
+    if name is None:
+        name = decode_text(fields[Stage.NAME]) if Stage.NAME in fields else stage
+        if category == "graph_host_node" and "host fn" in extra:
+            name = f"{stage}: {extra['host fn']}"
+    launch = fields.get(Stage.LAUNCH)
+    args = _build_args(category, gpu, tid, extra, _read_launch(launch, tables) if isinstance(launch, bytes) else {})
+    entry = {"ph": "X", "cat": category, "name": name, "pid": str(gpu), "tid": tid, "args": args}
+    return entry, _get_number(fields, Stage.DURATION)
+
+
+def _build_args(category: str, gpu: int, tid: str, extra: dict[str, Any], launch: dict[str, Any]) -> dict[str, Any]:
+    args: dict[str, Any] = {}
+    if category != _ANNOTATION_CATEGORY:
+        args["device"] = gpu
+        if tid.isdecimal():
+            args["stream"] = int(tid)
+    for name, value in extra.items():
+        if name in _EXTRA_NAMES:
+            if category == _ANNOTATION_CATEGORY or name == "device id":
+                continue
+            if name == "stream id" and value != args.setdefault("stream", value):
+                args["original_stream"] = value
+            elif name == "context id":
+                args["context"] = value
+        else:
+            args[name] = value
+    if "device id" in extra:
+        for name in _ZERO_ARGS.get(category, ()):
+            args.setdefault(name, 0)
+    return {**args, **launch}
+
+
+def _read_launch(launch: bytes, tables: SequenceTables) -> dict[str, Any]:
+    """Read a ComputeKernelLaunch. Raises WireError."""
+    args: dict[str, Any] = {}
+    for number, value in parse_fields(launch):
+        if not isinstance(value, bytes):
+            continue
+        if number in (1, 2):
+            sizes = dict(parse_fields(value))
+            args["grid" if number == 1 else "block"] = [sizes.get(axis, 0) for axis in (1, 2, 3)]
+        elif number == 3:
+            name, number_or_text = _read_launch_arg(value, tables)
+            args[_COMPUTE_NAMES.get(name, name)] = number_or_text
+    if "block" in args:
+        args.setdefault("registers per thread", 0)
+    return args
+
+
+def _read_launch_arg(data: bytes, tables: SequenceTables) -> tuple[str, Any]:
+    name = ""
+    result: Any = None
+    for number, value in parse_fields(data):
+        if isinstance(value, bytes):
+            name, result = (decode_text(value), result) if number == 2 else (name, decode_text(value))
+        elif number == 1:
+            name = tables.compute_args.get(value, f"arg {value}")
+        elif number in (3, 4):
+            result = to_signed(value) if number == 3 else value
+        elif number == 5:
+            result = to_double(value)
+        elif number == 7:
+            result = tables.strings.get(value, f"text {value}")
+    return name, result
+
+
+def _parse_number(text: str) -> Any:
+    """Convert text that is an integer, as all extra data is written."""
+    return int(text) if _INTEGER.fullmatch(text) else text
+
+
+def _get_number(fields: dict[int, Value], number: int) -> int:
+    value = fields.get(number, 0)
+    if not isinstance(value, int):
+        raise WireError(f"field {number} is no number")
+    return value
+
 
 _NULL = b"null"
 """How torch writes null, such as the parent of a thread's first Python frame."""
@@ -102,7 +255,7 @@ Entry = dict[str, Any]
 FindIds = Callable[[int], tuple[str, str]]
 """Returns the pid and the tid of a track, given by its uuid."""
 
-_PHASES = {field_numbers.BEGIN: "B", field_numbers.END: "E", field_numbers.INSTANT: "i"}
+_PHASES = {wire_format.BEGIN: "B", wire_format.END: "E", wire_format.INSTANT: "i"}
 _NO_CATEGORY = {"cuda_sync_kind": "cuda_sync"}
 """Category of events that torch writes without one, by an arg that only they have."""
 
@@ -179,7 +332,7 @@ def _convert_event(data: bytes, tables: SequenceTables, tracks: TrackTable, find
     uuid, kind = parts.get_integer(Event.TRACK, tables.track), parts.get_integer(Event.TYPE, 0)
     name_iid = parts.get_integer(Event.NAME_IID, _NO_NAME)
     pid, tid = find_ids(uuid)
-    if kind == field_numbers.COUNTER:
+    if kind == wire_format.COUNTER:
         return _convert_counter(parts.fields, tracks.find_counter_name(uuid), pid)
     if kind not in _PHASES:
         return []
@@ -201,7 +354,7 @@ def _convert_event(data: bytes, tables: SequenceTables, tracks: TrackTable, find
 
 def _find_category(kind: int, pid: str, args: dict[str, Any]) -> str:
     """Find the category of an event that torch writes without one."""
-    if kind == field_numbers.BEGIN:
+    if kind == wire_format.BEGIN:
         for arg, category in _NO_CATEGORY.items():
             if arg in args:
                 return category
@@ -259,3 +412,40 @@ def _read_point(data: bytes) -> tuple[int, float | None]:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+_GPU_SORT_INDEX = 5_000_000
+"""Sort index of device 0, as Kineto writes it."""
+
+
+def build_track_entries(context: PacketContext, gpu_tracks: Iterable[tuple[str, str]]) -> list[Entry]:
+    """Build the entries. `gpu_tracks`: pids and tids of GPU work."""
+    resolved = context.resolved
+    gpus = dict.fromkeys(pid for pid, _ in gpu_tracks)
+    entries = []
+    for pid, name in resolved.process_names.items():
+        if pid not in gpus:
+            label = "Overhead" if pid == PROFILER_PID else "CPU"
+            entries += [_describe("process_name", pid, "0", name), _describe("process_labels", pid, "0", label)]
+    for (pid, tid), name in resolved.thread_names.items():
+        if pid not in gpus and name and not (name == tid and tid.isdecimal()):
+            entries.append(_describe("thread_name", pid, tid, name))
+    for pid in gpus:
+        entries += [_describe("process_name", pid, "0", "python"), _describe("process_labels", pid, "0", f"GPU {pid}")]
+        if pid.isdecimal():
+            entries.append(_describe("process_sort_index", pid, "0", _GPU_SORT_INDEX + int(pid)))
+    lanes = {
+        split_queue_name(name) for table in context.tables for name in table.specifications.values() if name[:1] == "["
+    }
+    for pid, tid in gpu_tracks:
+        entries += [_describe("thread_name", pid, tid, name) for number, name in sorted(lanes) if number == tid]
+        if tid.isdecimal():
+            entries.append(_describe("thread_sort_index", pid, tid, int(tid)))
+    return entries
+
+
+_VALUE_KEYS = {"process_labels": "labels", "process_sort_index": "sort_index", "thread_sort_index": "sort_index"}
+
+
+def _describe(kind: str, pid: str, tid: str, value: Any) -> Entry:
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {_VALUE_KEYS.get(kind, "name"): value}}

@@ -11,8 +11,8 @@ import numpy as np
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.json_text.salvage import parse_chosen_entries, parse_chunk
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.text.block_text import TextIndex
 from torchprof_tui.trace.text.packet_text import PacketText
-from torchprof_tui.trace.text.text_index import TextIndex
 
 ReportChunks = Callable[[int, int], None]
 """Called with the number of chunks that are done and the number of all chunks; may raise to cancel."""

@@ -1,13 +1,18 @@
 """Read a stream of bytes as decompressed blocks of text, with progress.
 
-`open.py` opens files, stdin, ssh paths and URLs. Any stream with `read(n)` can be a `Source`; compression is detected
-from the content, never from the name.
+`open_source` opens files, stdin, ssh paths and URLs. Any stream with `read(n)` can be a `Source`; compression is
+detected from the content, never from the name.
 """
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import queue
+import stat
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -28,7 +33,55 @@ from torchprof_tui.trace.sources.decompress import (
     ReplayBuffer,
     detect_compression,
 )
-from torchprof_tui.trace.sources.prefetch import Prefetcher
+from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, is_key_averages_file, is_url, parse_ssh_path
+
+_MAX_PREFETCHED_BLOCKS = 4
+"""Decompressed blocks queued for the decoder, at most: about 4 MB."""
+
+
+class Prefetcher:
+    """Iterates over blocks on a thread, a few blocks ahead of the consumer. `stop` unblocks a read in progress."""
+
+    def __init__(self, blocks: Iterator[bytes], stop: Callable[[], None] | None = None) -> None:
+        self._blocks = blocks
+        self._stop = stop
+        self._queue: queue.Queue[bytes | BaseException | None] = queue.Queue(_MAX_PREFETCHED_BLOCKS)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="inflate", daemon=True)
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._thread.start()
+        try:
+            while (item := self._queue.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            self._stopped.set()
+            if self._stop is not None:
+                self._stop()
+            self._thread.join()
+
+    def _run(self) -> None:
+        last: BaseException | None = None
+        try:
+            for block in self._blocks:
+                if not self._put_block(block):
+                    return
+        except BaseException as error:
+            last = error  # raised by the consumer's iterator
+        self._put_block(last)
+
+    def _put_block(self, item: bytes | BaseException | None) -> bool:
+        """Queue an item; returns False if the consumer has stopped."""
+        while not self._stopped.is_set():
+            try:
+                self._queue.put(item, timeout=0.05)
+            except queue.Full:
+                continue
+            return True
+        return False
+
 
 _PLAIN_READ_BYTES = 1 << 20
 """Bytes per read of plain text: large enough for few reads, small enough for the processor's cache."""
@@ -369,3 +422,62 @@ class Source:
                 f"({text_bytes / 1e6:,.0f} MB from {compressed_bytes / 1e6:,.1f} MB so far)"
             )
             raise TraceError(f"{self.name}: unpacks to {size}; {UNPACK_ALL_OPTION} reads it anyway")
+
+
+def open_source(spec: str) -> Source:
+    """Open a local or remote file; stdin for `-`.
+
+    Raises TraceError if it cannot be opened.
+    """
+    if spec == "-":
+        if sys.stdin.isatty():
+            raise TraceError("-: stdin is the terminal; pipe a trace into it")
+        return Source("stdin", sys.stdin.buffer)
+    ssh_path = parse_ssh_path(spec)
+    if ssh_path is not None:
+        from torchprof_tui.trace.sources.ssh_file import open_ssh_file  # deferred: only needed for ssh
+
+        return open_ssh_file(ssh_path)
+    if is_url(spec):
+        from torchprof_tui.trace.sources.url import open_url  # deferred: only needed for URLs
+
+        return open_url(spec)
+    path = Path(os.path.expanduser(spec))  # unlike Path.expanduser, leaves an unknown home folder as it is
+    try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise TraceError(_describe_folder(spec, path))
+        stream = path.open("rb", buffering=0)
+    except OSError as error:
+        raise TraceError(f"{spec}: {_ERRNO_MESSAGES.get(error.errno or 0, error.strerror or str(error))}") from error
+    except ValueError as error:
+        if isinstance(error, TraceError):
+            raise
+        raise TraceError(f"{spec!r}: no such file") from error  # the name contains NUL
+    regular = stat.S_ISREG(status.st_mode)
+    if regular and status.st_size == 0:
+        stream.close()
+        raise TraceError(f"{spec}: the file is empty")
+    return Source(spec, stream, status.st_size if regular else None, path.absolute() if regular else None)
+
+
+_ERRNO_MESSAGES = {
+    errno.ENOENT: "no such file",
+    errno.ENOTDIR: "no such file",
+    errno.ENAMETOOLONG: "no such file",
+    errno.EACCES: "no permission to read it",
+    errno.EPERM: "no permission to read it",
+}
+
+
+def _describe_folder(spec: str, path: Path) -> str:
+    """Return a message for a folder, with the name of a trace in it as an example."""
+    try:
+        names = sorted(
+            name for name in os.listdir(path) if name.endswith(TRACE_SUFFIXES) and not is_key_averages_file(name)
+        )
+    except OSError:
+        names = []
+    if not names:
+        return f"{spec}: a folder, with no .json or .json.gz file in it; name a trace file"
+    return f"{spec}: a folder; name a file in it, such as {os.path.join(spec, names[0])}"

@@ -20,20 +20,18 @@ from typing import IO
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.sources.ssh_command import (
+    NO_CLIENT,
     SOCKET_FOLDER,
+    LoginNeededError,
     SshConfig,
     build_login_command,
     build_master_command,
+    create_connection_error,
+    describe_refusal,
     has_open_connection,
     read_ssh_config,
     shared_socket,
     socket_name,
-)
-from torchprof_tui.trace.sources.ssh_errors import (
-    NO_CLIENT,
-    LoginNeededError,
-    create_connection_error,
-    describe_refusal,
 )
 from torchprof_tui.trace.specs.address import SshPath
 

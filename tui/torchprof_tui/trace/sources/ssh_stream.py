@@ -13,8 +13,7 @@ from typing import IO, Any
 
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
 from torchprof_tui.trace.sources.listing_limits import MAX_LISTING_BYTES
-from torchprof_tui.trace.sources.ssh_command import build_ssh_command
-from torchprof_tui.trace.sources.ssh_errors import NO_CLIENT, create_connection_error, last_line
+from torchprof_tui.trace.sources.ssh_command import NO_CLIENT, build_ssh_command, create_connection_error, last_line
 from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, SshPath
 
 _MAX_BANNER_BYTES = 1 << 18

@@ -13,8 +13,13 @@ from fnmatch import fnmatchcase
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.late_regex import compile_later
-from torchprof_tui.trace.specs.address import ListedTrace
-from torchprof_tui.trace.specs.rank_names import find_rank_digits, find_timestamps, says_position, wildcard_rank
+from torchprof_tui.trace.specs.address import (
+    ListedTrace,
+    find_rank_digits,
+    find_timestamps,
+    says_position,
+    wildcard_rank,
+)
 
 _GLOB_MAGIC = compile_later(r"[*?\[\]]")
 

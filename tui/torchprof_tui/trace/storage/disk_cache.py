@@ -11,6 +11,10 @@ folder has a `CACHEDIR.TAG`, each entry's file `lock` begins with `LOCK_TEXT`. A
 is first used is refused.
 
 Imported on the way to the first frame: standard library only.
+
+Sketches are small files in a folder of their own beside the decoded traces. A file is named by the same digest as the
+decoded trace (path, size and times of change, or a remote identity) and by the version of its format. The folder counts
+as one entry of the cache: it is pruned and cleared as a whole.
 """
 
 from __future__ import annotations
@@ -30,8 +34,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchprof_tui import __version__
-from torchprof_tui.trace.core.byte_size import parse_byte_size
+from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.user_files import find_home_folder
+
+_BYTES_OF_UNIT = {"": 1, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SIZE = compile_later(r"([0-9]{1,15}(?:\.[0-9]{1,3})?) ?(MB|GB|TB|)\Z")
+
+
+def parse_byte_size(text: str) -> int:
+    """Return the bytes of a size. Raises ValueError."""
+    match = _SIZE.match(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a size")
+    return int(float(match[1]) * _BYTES_OF_UNIT[match[2]])
+
 
 try:
     from _blake2 import blake2b  # hashlib loads all of OpenSSL
@@ -514,3 +530,33 @@ def _file_key(spec: str) -> str | None:
 def _digest(identity: str) -> str:
     text = f"{identity}\0{FORMAT_VERSION}\0{__version__}"
     return blake2b(text.encode(errors="surrogateescape"), digest_size=_KEY_BYTES).hexdigest()
+
+
+def find_sketch_path(spec: str, identity: str | None, version: int) -> Path | None:
+    """Find where the sketch of a trace is, or would be; None for what has no identity, such as a pipe."""
+    key = find_key(spec, identity)
+    return None if key is None else cache_folder() / SKETCHES_FOLDER / f"{key}.v{version}.parquet"
+
+
+def find_pack_path(digest: str, version: int) -> Path:
+    """Find where all sketches of a job are, or would be, in one file."""
+    return cache_folder() / SKETCHES_FOLDER / f"{digest}.v{version}.pack"
+
+
+def read_sketch(path: Path | None) -> bytes:
+    """Read a stored sketch; b"" where there is none."""
+    with contextlib.suppress(OSError):
+        return b"" if path is None else path.read_bytes()
+    return b""
+
+
+def store_sketch(path: Path | None, data: bytes) -> None:
+    """Store a sketch. If that fails, it is made again next time."""
+    if path is None:
+        return
+    with contextlib.suppress(OSError):
+        if create_sketches_folder() is None:
+            return
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.write_bytes(data)
+        draft.replace(path)

@@ -27,8 +27,14 @@ import numpy as np
 import numpy.typing as npt
 
 from torchprof_tui.trace.core.arrays import U8, Array
-from torchprof_tui.trace.core.checksum import ChecksumReader, checksum_array, crc32, open_unbuffered
-from torchprof_tui.trace.core.column_file import ColumnFile, Shape
+from torchprof_tui.trace.core.column_file import (
+    ChecksumReader,
+    ColumnFile,
+    Shape,
+    checksum_array,
+    crc32,
+    open_unbuffered,
+)
 from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.core.thread_tasks import run_tasks
 from torchprof_tui.trace.model.lanes import Lane, Role
@@ -43,11 +49,10 @@ from torchprof_tui.trace.model.trace import (
     Trace,
 )
 from torchprof_tui.trace.model.trace_metadata import read_trace_metadata
-from torchprof_tui.trace.text.block_text import BlockText
+from torchprof_tui.trace.text.block_text import BlockText, FileText, PlainText, TextIndex
 from torchprof_tui.trace.text.gzip_text import GzipText
 from torchprof_tui.trace.text.large_values import LargeValues
 from torchprof_tui.trace.text.packet_text import PacketText
-from torchprof_tui.trace.text.text_index import FileText, PlainText, TextIndex
 
 FORMAT_VERSION = 15
 """Version of both files. Increase it whenever the stored data or the meaning of its numbers (`Kind`) changes."""

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import I64, U32
-from torchprof_tui.trace.core.checksum import checksum_array
+from torchprof_tui.trace.core.column_file import checksum_array
 from torchprof_tui.trace.core.errors import TraceChangedError, TraceError
-from torchprof_tui.trace.text.block_text import BlockText, BlockWriter
-from torchprof_tui.trace.text.text_index import CHANGED_MESSAGE, FileText, ParseChunk
+from torchprof_tui.trace.text.block_text import CHANGED_MESSAGE, BlockText, BlockWriter, FileText, ParseChunk
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.sources.source import Source
@@ -138,7 +137,7 @@ class GzipText(FileText):
         self._check_unchanged()
         try:
             # Imported by name: blocks, which most texts have, need no source.
-            source: Source = importlib.import_module("torchprof_tui.trace.sources.open").open_source(str(self.path))
+            source: Source = importlib.import_module("torchprof_tui.trace.sources.source").open_source(str(self.path))
             source.unpack_all = True  # the size limit was passed, or lifted, when the file was decoded
             yield from _read_text_spans(source, self.offset, self.length, chunks)
         except TraceError as error:

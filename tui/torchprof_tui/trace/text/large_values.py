@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from torchprof_tui.trace.core.checksum import ChecksumReader, crc32, open_unbuffered
+from torchprof_tui.trace.core.column_file import ChecksumReader, crc32, open_unbuffered
 from torchprof_tui.trace.core.errors import TraceChangedError
 
 MAX_VALUE_BYTES = 64 << 20

@@ -16,14 +16,13 @@ import numpy as np
 import orjson
 
 from torchprof_tui.trace.core.arrays import I32, I64
-from torchprof_tui.trace.core.checksum import crc32
+from torchprof_tui.trace.core.column_file import crc32
 from torchprof_tui.trace.core.errors import TraceChangedError
 from torchprof_tui.trace.perfetto_protobuf.packet_context import PacketContext as PacketContext
 from torchprof_tui.trace.perfetto_protobuf.packet_context import make_location
 from torchprof_tui.trace.perfetto_protobuf.packet_entries import Entry, convert_packet
 from torchprof_tui.trace.perfetto_protobuf.wire_format import WireError, parse_fields, parse_varint
-from torchprof_tui.trace.text.block_text import BlockText
-from torchprof_tui.trace.text.text_index import CHANGED_MESSAGE, FileText, ParseChunk, PlainText, read_spans
+from torchprof_tui.trace.text.block_text import CHANGED_MESSAGE, BlockText, FileText, ParseChunk, PlainText, read_spans
 
 CONTEXT_FILE = "packets.json"
 

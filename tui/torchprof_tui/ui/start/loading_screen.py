@@ -22,9 +22,15 @@ from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.errors import NOT_A_TRACE
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.cleanup import clean_up_in_thread
-from torchprof_tui.trace.loading.errors import LoadError, LoginNeededLoadError
-from torchprof_tui.trace.loading.open_trace import EarlyTrace
-from torchprof_tui.trace.loading.progress import FAILED_SHARE, Phase, Progress, RanksProgress
+from torchprof_tui.trace.loading.opener import EarlyTrace
+from torchprof_tui.trace.loading.progress import (
+    FAILED_SHARE,
+    LoadError,
+    LoginNeededLoadError,
+    Phase,
+    Progress,
+    RanksProgress,
+)
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
