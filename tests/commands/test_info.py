@@ -33,7 +33,7 @@ def drawn(width: int, table: ConsoleTable) -> list[str]:
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_counts_never_shrink_and_texts_do(width: int) -> None:
-    table = ConsoleTable("Odd", ("times", "right"), ("what", "left"), ("for example", "left"))
+    table = ConsoleTable("Odd", ">times", "what", "for example")
     table.add_cells(f"{COUNT:,}", "GPU work without launch", LONG)
     table.add_cells("1", "overlap", "short")
     title, _, first, second = drawn(width, table)

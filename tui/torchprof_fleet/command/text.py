@@ -53,11 +53,8 @@ def _print_summary(console: Console, document: Fleet) -> None:
 
 
 def _print_ranks(console: Console, document: Fleet) -> None:
-    table = ConsoleTable(
-        "slowest ranks, against the median rank",
-        *(("rank", "right"), ("late", "right"), ("GPU", "right"), ("CPU", "right"), ("step", "right")),
-        *(("last in", "right"), ("others waited", "right"), ("host", "left"), ("its own verdict", "left")),
-    )
+    columns = (">rank", ">late", ">GPU", ">CPU", ">step", ">last in", ">others waited", "host", "its own verdict")
+    table = ConsoleTable("slowest ranks, against the median rank", *columns)
     for each in document.slowest_ranks:
         table.add_cells(
             str(each.rank),
@@ -77,10 +74,7 @@ def _print_ranks(console: Console, document: Fleet) -> None:
 def _print_hosts(console: Console, document: Fleet) -> None:
     if not document.slowest_hosts:
         return
-    table = ConsoleTable(
-        "slowest hosts, medians of their ranks",
-        *(("late", "right"), ("GPU", "right"), ("CPU", "right"), ("ranks", "right"), ("host", "left")),
-    )
+    table = ConsoleTable("slowest hosts, medians of their ranks", ">late", ">GPU", ">CPU", ">ranks", "host")
     for each in document.slowest_hosts:
         table.add_cells(
             format_share(each.late_share),
@@ -94,11 +88,8 @@ def _print_hosts(console: Console, document: Fleet) -> None:
 
 
 def _print_steps(console: Console, document: Fleet) -> None:
-    table = ConsoleTable(
-        "longest steps",
-        *(("step", "right"), ("median", "right"), ("longest", "right"), ("GPU busy", "right"), ("exposed", "right")),
-        *(("waited for rank", "right"), ("others waited", "right")),
-    )
+    columns = (">step", ">median", ">longest", ">GPU busy", ">exposed", ">waited for rank", ">others waited")
+    table = ConsoleTable("longest steps", *columns)
     for each in document.slowest_steps:
         table.add_cells(
             "all" if each.step < 0 else str(each.step),

@@ -32,7 +32,7 @@ def build_serving_tables(answer: dict[str, Any]) -> list[RenderableType]:
 def _build_table(serving: dict[str, Any]) -> ConsoleTable:
     rank = f"rank {serving['rank']}, " if "rank" in serving else ""
     title = f"Serving steps ({rank}annotated as {', '.join(serving['engines'])} does)"
-    table = ConsoleTable(title, ("kind", "left"), *((name, "right") for name in COLUMNS))
+    table = ConsoleTable(title, "kind", *(f">{name}" for name in COLUMNS))
     for kind in serving["kinds"]:
         table.add_cells(kind["kind"], *format_kind(kind))
     table.caption, table.caption_justify = "\n".join(list_remarks(serving)), "left"

@@ -34,18 +34,18 @@ def create_console(pipe_width: int = PIPE_WIDTH) -> Console:
 class ConsoleTable(Table):
     """A table that never cuts numbers: on a narrow terminal texts are cut, the longest first.
 
-    `columns`: (heading, "right" for numbers or "left" for texts). `max_text_cells`: width limit of texts or None.
+    `columns`: headings, those of numbers with ">" before them. `max_text_cells`: width limit of texts or None.
     """
 
-    def __init__(self, title: str, *columns: tuple[str, str], max_text_cells: int | None = None) -> None:
+    def __init__(self, title: str, *columns: str, max_text_cells: int | None = None) -> None:
         super().__init__(
             title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim"
         )
         self._max_text_cells = max_text_cells
-        self._is_numeric = [side == "right" for _, side in columns]
-        for name, side in columns:
-            number = side == "right"
-            self.add_column(Text(name, no_wrap=True), justify="right" if number else "left", no_wrap=number)
+        self._is_numeric = [name.startswith(">") for name in columns]
+        for name, number in zip(columns, self._is_numeric, strict=True):
+            heading = Text(name.removeprefix(">"), no_wrap=True)
+            self.add_column(heading, justify="right" if number else "left", no_wrap=number)
 
     def add_cells(self, *cells: str | Text) -> None:
         """Add a row of escaped texts."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def _check(configuration: Configuration | None, path: Path) -> int:
         return 0
     lines = [problem.line for problem in configuration.problems]
     if configuration.keys:
-        lines += [f"{shorten_home(path)}: {line}" for line in _check_keys(configuration)]
+        lines += [f"{shorten_home(path)}: {line}" for line in _ask_key_catalog("check_keymap", configuration.keys)]
     for line in lines:
         print(f"torchprof-tui: {line}", file=sys.stderr)
     if not lines:
@@ -100,22 +101,14 @@ def _format_value(setting: Setting, origin: str, value: object) -> str:
 
 def _list_keys(configuration: Configuration | None) -> int:
     """Print id, keys and sentence of every binding that can be remapped."""
-    rows = _import_catalog().list_remappable_keys(_import_app(), {} if configuration is None else configuration.keys)
+    rows = _ask_key_catalog("list_remappable_keys", {} if configuration is None else configuration.keys)
     width, key_width = (max(len(row[column]) for row in rows) for column in (0, 1))
     for name, keys, sentence in rows:
         print(f"{name:<{width}}  {keys:<{key_width}}  {sentence}".rstrip())
     return 0
 
 
-def _check_keys(configuration: Configuration) -> list[str]:
-    problems: list[str] = _import_catalog().check_keymap(_import_app(), configuration.keys)
-    return problems
-
-
-# By name: the other answers need neither the app nor its screens.
-def _import_catalog() -> Any:
-    return importlib.import_module("torchprof_tui.ui.key_catalog")
-
-
-def _import_app() -> Any:
-    return importlib.import_module("torchprof_tui.app").TorchprofApp
+def _ask_key_catalog(function: str, keys: Mapping[str, str]) -> Any:
+    """Call a function of the catalog of keys, imported by name: other answers need neither the app nor its screens."""
+    app = importlib.import_module("torchprof_tui.app").TorchprofApp
+    return getattr(importlib.import_module("torchprof_tui.ui.key_catalog"), function)(app, keys)

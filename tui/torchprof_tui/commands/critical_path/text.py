@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath
 from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
 from torchprof_tui.analysis.rank_path.joined_path import list_rank_changes
@@ -21,29 +23,35 @@ def print_path(trace: Trace, path: CriticalPath, top: int) -> None:
     console.print(_describe_replay(path))
     for line in (*path.missing, *((f"to see more, {path.advice}",) if path.advice else ())):
         console.print(f"  {clean(line)}")
-    console.print()
-    console.print(_build_kinds(path))
-    if path.rank_shares:
-        console.print()
-        console.print(_build_ranks(path))
-        changes = list_rank_changes(path)
-        if changes and top:
+    for table in _build_tables(trace, path, top):
+        if table.row_count:
             console.print()
-            console.print(_build_changes(trace, path, top))
-    if top and path.find_longest(1):
-        console.print()
-        console.print(_build_events(trace, path, top))
-    off_path = path.sum_off_path(trace, top)
-    if off_path:
-        console.print()
-        table = ConsoleTable(
-            "GPU work off the path: no gain in a faster one",
-            ("time", "right"), ("count", "right"), ("slack", "right"), ("name", "left"),
-        )  # fmt: skip
-        labels = label_kernels([trace.names[each.name] for each in off_path])
-        for each, label in zip(off_path, labels, strict=True):
-            table.add_cells(format_duration(each.time), f"{each.count:,}", format_duration(each.slack), clean(label))
-        console.print(table)
+            console.print(table)
+
+
+def _build_tables(trace: Trace, path: CriticalPath, top: int) -> Iterator[ConsoleTable]:
+    """Build the path by kind and by rank, the changes of rank, the longest events, and the GPU work off the path."""
+    kinds = ConsoleTable("Critical path", ">share", ">time", ">pieces", "kind")
+    for share in path.shares:
+        kinds.add_cells(format_share(share.share), format_duration(share.time), f"{share.count:,}", share.label)
+    yield kinds
+    ranks = ConsoleTable("By rank", ">share", ">time", ">stretches", "rank")
+    for part in path.rank_shares:
+        ranks.add_cells(format_share(part.share), format_duration(part.time), f"{part.count:,}", f"rank {part.rank}")
+    yield ranks
+    changes = list_rank_changes(path) if path.rank_shares else []
+    more = f", the first {top} of {len(changes):,}" if len(changes) > top else ""
+    waits = ConsoleTable(f"A rank goes on that waited for another{more}", ">at", "waited", "for", "in")
+    for change in changes[:top]:
+        names = label_kernels([trace.event(change.event).name]) if change.event >= 0 else [""]
+        waits.add_cells(format_duration(change.time), f"rank {change.after}", f"rank {change.before}", clean(names[0]))
+    yield waits
+    yield _build_events(trace, path, top)
+    off_path = ConsoleTable("GPU work off the path: no gain in a faster one", ">time", ">count", ">slack", "name")
+    work = path.sum_off_path(trace, top)
+    for each, label in zip(work, label_kernels([trace.names[each.name] for each in work]), strict=True):
+        off_path.add_cells(format_duration(each.time), f"{each.count:,}", format_duration(each.slack), clean(label))
+    yield off_path
 
 
 def _describe_window(path: CriticalPath) -> str:
@@ -68,40 +76,8 @@ def _describe_replay(path: CriticalPath) -> str:
     return text if path.is_trusted else f"{text}: dependencies are missing"
 
 
-def _build_kinds(path: CriticalPath) -> ConsoleTable:
-    table = ConsoleTable("Critical path", ("share", "right"), ("time", "right"), ("pieces", "right"), ("kind", "left"))
-    for each in path.shares:
-        table.add_cells(format_share(each.share), format_duration(each.time), f"{each.count:,}", each.label)
-    return table
-
-
-def _build_ranks(path: CriticalPath) -> ConsoleTable:
-    table = ConsoleTable("By rank", ("share", "right"), ("time", "right"), ("stretches", "right"), ("rank", "left"))
-    for each in path.rank_shares:
-        table.add_cells(format_share(each.share), format_duration(each.time), f"{each.count:,}", f"rank {each.rank}")
-    return table
-
-
-def _build_changes(trace: Trace, path: CriticalPath, top: int) -> ConsoleTable:
-    changes = list_rank_changes(path)
-    more = f", the first {top} of {len(changes):,}" if len(changes) > top else ""
-    table = ConsoleTable(
-        f"A rank goes on that waited for another{more}",
-        ("at", "right"),
-        ("waited", "left"),
-        ("for", "left"),
-        ("in", "left"),
-    )
-    for each in changes[:top]:
-        names = label_kernels([trace.event(each.event).name]) if each.event >= 0 else [""]
-        table.add_cells(format_duration(each.time), f"rank {each.after}", f"rank {each.before}", clean(names[0]))
-    return table
-
-
 def _build_events(trace: Trace, path: CriticalPath, top: int) -> ConsoleTable:
-    table = ConsoleTable(
-        "Longest on the path", ("on path", "right"), ("at", "right"), ("lane", "left"), ("name", "left")
-    )
+    table = ConsoleTable("Longest on the path", ">on path", ">at", "lane", "name")
     longest = path.find_longest(top)
     events = [trace.event(each.event) for each in longest]
     work = [event.name for event in events if event.kind in GPU_WORK]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from torchprof_tui.analysis.compare.account_groups import CAUSE, CLASS, choose_matching, group_account
 from torchprof_tui.analysis.compare.comparison import (
@@ -19,7 +19,6 @@ from torchprof_tui.analysis.compare.comparison import (
     format_change,
     list_largest_changes,
 )
-from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause
 from torchprof_tui.analysis.compare.matched_rows import ComparedRow, ComparedRows, RowStatus
 from torchprof_tui.analysis.memory.findings.memory_finding import format_size
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
@@ -45,9 +44,10 @@ def format_comparison(comparison: Comparison, by: str) -> list[str]:
     verdict = comparison.verdict
     lines += ["", *_wrap(verdict.headline), *_wrap(verdict.regimes, _INDENT), *_wrap(verdict.launches, _INDENT)]
     lines += _wrap(describe_ranks(comparison.ranks), _INDENT)
-    lines += _format_differences(comparison)
+    differences = [f"{each.what}: A {each.a}, B {each.b}: {each.consequence}" for each in comparison.differences]
+    lines += _format_section("to know before comparing", differences)
     lines += ["", *format_waterfall(comparison.account)]
-    lines += _format_causes(verdict.causes)
+    lines += _format_section("largest causes", map(describe_cause, verdict.causes))
     lines += _format_patterns("A", verdict.patterns_a_only)
     lines += _format_patterns("B", verdict.patterns_b_only)
     lines += _format_memory(comparison)
@@ -75,31 +75,17 @@ def _shorten_path(label: str, cells: int) -> str:
     return label if len(label) <= cells else "…" + label[len(label) - cells + 1 :]
 
 
-def _format_differences(comparison: Comparison) -> Iterator[str]:
-    if comparison.differences:
-        yield ""
-        yield "to know before comparing"
-    for each in comparison.differences:
-        yield from _wrap(f"{each.what}: A {each.a}, B {each.b}: {each.consequence}", _INDENT)
+def _format_section(heading: str, texts: Iterable[str]) -> list[str]:
+    """Format a heading and texts below it; [] without any."""
+    lines = [line for text in texts for line in _wrap(text, _INDENT)]
+    return ["", heading, *lines] if lines else []
 
 
-def _format_causes(causes: tuple[ChangeCause, ...]) -> Iterator[str]:
-    if causes:
-        yield ""
-        yield "largest causes"
-    for cause in causes:
-        yield from _wrap(describe_cause(cause), _INDENT)
-
-
-def _format_patterns(name: str, findings: tuple[Finding, ...]) -> Iterator[str]:
-    if not findings:
-        return
-    yield ""
-    yield f"patterns of {name} only"
-    for found in findings[:_MAX_PATTERNS]:
-        yield from _wrap(f"{found.id}: {found.answer.seen}", _INDENT)
-    if len(findings) > _MAX_PATTERNS:
-        yield f"{_INDENT}and {len(findings) - _MAX_PATTERNS} more (--json)"
+def _format_patterns(name: str, findings: tuple[Finding, ...]) -> list[str]:
+    shown = [f"{found.id}: {found.answer.seen}" for found in findings[:_MAX_PATTERNS]]
+    more = len(findings) - _MAX_PATTERNS
+    lines = _format_section(f"patterns of {name} only", shown)
+    return [*lines, f"{_INDENT}and {more} more (--json)"] if more > 0 else lines
 
 
 def _format_memory(comparison: Comparison) -> Iterator[str]:

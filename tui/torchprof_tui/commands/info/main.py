@@ -23,7 +23,6 @@ def run(options: InfoOptions) -> int:
     except FolderError as folder:
         if not folder.traces:
             raise
-
         print_folder(folder, options.json)
         return 0
     loaded = replace(loaded, trace=use_captures(loaded.trace, options.capture, not options.no_cache))
@@ -32,7 +31,6 @@ def run(options: InfoOptions) -> int:
     if options.json:
         print_answer(document)
         return 0
-
     from torchprof_tui.commands.info.text import print_summary  # deferred: JSON needs no rich
 
     print_summary(loaded.trace.label, as_fields(document), tree)
@@ -48,7 +46,7 @@ def print_folder(folder: FolderError, as_json: bool) -> None:
     runs = group_runs(folder.traces)
     ranked = any(each.rank is not None for each in folder.traces)
     for each in folder.traces:
-        rank = f"{_format_rank(each.rank):<10}" if ranked else ""
+        rank = f"{'' if each.rank is None else f'rank {each.rank}':<10}" if ranked else ""
         size = "-" if each.size is None else format_file_size(each.size)
         print(f"{size:>9}  {format_modified_time(each.modified):16}  {rank}{clean(each.spec)}")
     if folder.omitted:
@@ -56,10 +54,6 @@ def print_folder(folder: FolderError, as_json: bool) -> None:
     for run in runs:
         names = " ".join(shlex.quote(clean(spec)) for spec in run.specs)
         print(f"all {len(run.traces)} ranks of one run: {names}", file=sys.stderr)
-
-
-def _format_rank(rank: int | None) -> str:
-    return "" if rank is None else f"rank {rank}"
 
 
 def format_modified_time(seconds: float) -> str:

@@ -68,7 +68,7 @@ def print_summary(name: str, summary: dict[str, Any], tree: TimeTree | None = No
     if "ranks" not in summary:
         parts.append(_lane_table(summary, most))
     parts += _doctor_tables(summary)
-    console.print(Group(*_insert_blank_lines(parts)))
+    console.print(Group(*[each for part in parts for each in (part, Text())][:-1]))
 
 
 def _format_time(tree: TimeTree) -> Text:
@@ -76,13 +76,6 @@ def _format_time(tree: TimeTree) -> Text:
     for line in format_time_tree(tree):
         text.append(f"\n{line}", style="not bold default")
     return text
-
-
-def _insert_blank_lines(parts: list[RenderableType]) -> list[RenderableType]:
-    spaced: list[RenderableType] = []
-    for part in parts:
-        spaced += [part, Text()]
-    return spaced[:-1]
 
 
 def _format_title(name: str, answer: dict[str, Any]) -> Text:
@@ -98,14 +91,9 @@ def _format_title(name: str, answer: dict[str, Any]) -> Text:
     if answer["rank"] is not None:
         title.append(f", rank {answer['rank']} of {answer['world_size'] or '?'}")
     if "ranks" in answer:
-        title.append(f", {len(answer['ranks'])} ranks" + _format_missing_ranks(answer))
+        count, world = len(answer["ranks"]), answer["world_size"]
+        title.append(f", {count} ranks" + (f" of {world}" if world not in (None, count) else ""))
     return title
-
-
-def _format_missing_ranks(answer: dict[str, Any]) -> str:
-    """Format the number of ranks in the job if some are missing."""
-    world: int | None = answer["world_size"]
-    return f" of {world}" if world is not None and world != len(answer["ranks"]) else ""
 
 
 def _overview_table(answer: dict[str, Any]) -> Table:
@@ -163,9 +151,8 @@ def _format_graphs(graphs: dict[str, Any]) -> str:
 
 def _rank_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
     """Build a table with one row per rank: events, GPU busy share and clock error."""
-    numbers = [(name, "right") for name in ("events", "steps", "begins", "length", "GPU busy")]
     cut = any(rank["partial"] for rank in answer["ranks"])
-    columns = [("rank", "right"), *([("", "left")] if cut else []), ("file", "left"), *numbers, ("clock", "left")]
+    columns = (">rank", *([""] if cut else []), "file", ">events", ">steps", ">begins", ">length", ">GPU busy", "clock")
     measured = any(rank["error_ns"] is not None for rank in answer["ranks"])
     step_counts = Counter(step["rank"] for step in answer["steps"])
     busy_times = defaultdict(list)
@@ -205,9 +192,7 @@ def _rank_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
 
 def _step_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
     steps = answer["steps"]
-    table = ConsoleTable(
-        f"Steps ({len(steps)})", ("name", "left"), ("start", "right"), ("duration", "right"), max_text_cells=most
-    )
+    table = ConsoleTable(f"Steps ({len(steps)})", "name", ">start", ">duration", max_text_cells=most)
     for step in steps[:MAX_LISTED_STEPS]:
         table.add_cells(clean(step["name"]), format_duration(step["start_ns"]), format_duration(step["duration_ns"]))
     return _add_remainder_row(table, len(steps) - MAX_LISTED_STEPS)
@@ -217,9 +202,8 @@ def _communication_table(answer: dict[str, Any]) -> ConsoleTable:
     """Build a table with one row per kind of collective (and rank), and the card's line beneath."""
     cards = [card for card in answer["communication"] if card["count"]]
     several = len(answer["communication"]) > 1
-    numbers = ("count", "time", "waiting", "bytes", "bus GB/s", "best", "link")
-    columns = [*([("rank", "right")] if several else []), ("operation", "left")]
-    table = ConsoleTable("Communication", *columns, *((name, "right") for name in numbers), ("waiting by", "left"))
+    numbers = (">count", ">time", ">waiting", ">bytes", ">bus GB/s", ">best", ">link")
+    table = ConsoleTable("Communication", *([">rank"] if several else []), "operation", *numbers, "waiting by")
     for card in cards:
         for row in card["operations"]:
             table.add_cells(
@@ -239,9 +223,7 @@ def _communication_table(answer: dict[str, Any]) -> ConsoleTable:
 
 def _category_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
     by_category = sorted(answer["by_category"].items(), key=lambda item: -item[1])
-    table = ConsoleTable(
-        "What was recorded", ("category", "left"), ("events", "right"), ("", "left"), max_text_cells=most
-    )
+    table = ConsoleTable("What was recorded", "category", ">events", "", max_text_cells=most)
     for category, number in by_category[:MAX_LISTED_LANES]:
         meaning = Text(CATEGORY_MEANINGS.get(category, ""), style="dim")
         table.add_cells(clean(category or "(none)"), f"{number:,}", meaning)
@@ -250,8 +232,7 @@ def _category_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
 
 def _lane_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
     lanes = answer["lanes"]
-    columns = (("lane", "left"), ("of", "left"), ("events", "right"), ("rows", "right"))
-    table = ConsoleTable(f"Lanes ({len(lanes)})", *columns, max_text_cells=most)
+    table = ConsoleTable(f"Lanes ({len(lanes)})", "lane", "of", ">events", ">rows", max_text_cells=most)
     for lane in lanes[:MAX_LISTED_LANES]:
         table.add_cells(clean(lane["label"]), clean(lane["group"]), f"{lane['events']:,}", str(lane["rows"]))
     return _add_remainder_row(table, len(lanes) - MAX_LISTED_LANES)
@@ -265,15 +246,11 @@ def _doctor_tables(answer: dict[str, Any]) -> list[RenderableType]:
         if not remarks:
             continue
         missing = section == "not recorded"
-        columns = (("what", "left"), ("to record it", "left")) if missing else (
-            ("times", "right"), ("what", "left"), ("for example", "left"),
-        )  # fmt: skip
+        columns = ("what", "to record it") if missing else (">times", "what", "for example")
         table = ConsoleTable(title, *columns)
         for remark in remarks:
-            kind = clean(remark["kind"])
             said = clean(remark["action"] if missing else remark["example"] or remark["meaning"])
-            cells = [] if missing else [f"{remark['count']:,}"]
-            table.add_cells(*cells, kind, said)
+            table.add_cells(*([] if missing else [f"{remark['count']:,}"]), clean(remark["kind"]), said)
         found.append(table)
     return found
 

@@ -46,9 +46,9 @@ def print_state(
         Text(f"At {format_duration(state.time)}: {format_bytes(state.allocated)} allocated{reserved}", style="bold")
     )
     groups = device.group_state(state, by)
-    table = ConsoleTable(
-        f"by {by.value}", *_GROUP_COLUMNS, max_text_cells=MAX_TEXT_CELLS if console.is_terminal else None
-    )
+    most = MAX_TEXT_CELLS if console.is_terminal else None
+    columns = (">bytes", ">share", ">number", ">since", ">until", "what")
+    table = ConsoleTable(f"by {by.value}", *columns, max_text_cells=most)
     for group in groups[:limit]:
         table.add_cells(*_format_group(group, state.allocated))
     console.print(table)
@@ -56,25 +56,6 @@ def print_state(
     _print_allocations(console, device, state, limit)
     print_findings(console, list_memory_findings(device))
     _print_notes(console, device, state, groups if by is GroupBy.CATEGORY else [])
-
-
-_GROUP_COLUMNS = (
-    ("bytes", "right"),
-    ("share", "right"),
-    ("number", "right"),
-    ("since", "right"),
-    ("until", "right"),
-    ("what", "left"),
-)
-_ALLOCATION_COLUMNS = (
-    ("bytes", "right"),
-    ("since", "right"),
-    ("until", "right"),
-    ("category", "left"),
-    ("phase", "left"),
-    ("op", "left"),
-    ("line", "left"),
-)
 
 
 def format_bytes(size: int) -> str:
@@ -120,11 +101,9 @@ def _print_allocations(console: Console, device: DeviceHistory, state: MemorySta
     shown = state.alive[:limit]
     op, op_names = device.label_lifetimes(shown, GroupBy.OP)
     line, lines = device.label_lifetimes(shown, GroupBy.LINE)
-    table = ConsoleTable(
-        "largest allocations",
-        *_ALLOCATION_COLUMNS,
-        max_text_cells=MAX_TEXT_CELLS // 2 if console.is_terminal else None,
-    )
+    columns = (">bytes", ">since", ">until", "category", "phase", "op", "line")
+    most = MAX_TEXT_CELLS // 2 if console.is_terminal else None
+    table = ConsoleTable("largest allocations", *columns, max_text_cells=most)
     for row, lifetime in enumerate(shown.tolist()):
         table.add_cells(
             format_bytes(int(device.lifetimes.bytes[lifetime])),
@@ -202,31 +181,15 @@ def print_snapshot(
     if state is not None and state.surplus:
         more = format_bytes(state.surplus)
         console.print(f"the history does not agree with the blocks of the snapshot: it has {more} more")
-    table = ConsoleTable(
-        f"by {by.value}",
-        ("bytes", "right"),
-        ("share", "right"),
-        ("number", "right"),
-        ("largest", "right"),
-        (by.value, "left"),
-        max_text_cells=MAX_TEXT_CELLS if console.is_terminal else None,
-    )
+    most = MAX_TEXT_CELLS if console.is_terminal else None
+    table = ConsoleTable(f"by {by.value}", ">bytes", ">share", ">number", ">largest", by.value, max_text_cells=most)
     for group in groups[:limit]:
-        table.add_cells(
-            format_bytes(group.bytes),
-            format_share(group.bytes / total) if total else "–",
-            f"{group.count:,}",
-            format_bytes(group.largest),
-            clean(group.label.replace("\n", " < ")),
-        )
+        share = format_share(group.bytes / total) if total else NOT_SEEN
+        label = clean(group.label.replace("\n", " < "))
+        table.add_cells(format_bytes(group.bytes), share, f"{group.count:,}", format_bytes(group.largest), label)
     if state is not None and state.older:
-        table.add_cells(
-            format_bytes(state.older),
-            format_share(state.older / total) if total else "–",
-            "–",
-            "–",
-            "before the history begins",
-        )
+        share = format_share(state.older / total) if total else NOT_SEEN
+        table.add_cells(format_bytes(state.older), share, NOT_SEEN, NOT_SEEN, "before the history begins")
     console.print(table)
     if limit is not None and len(groups) > limit:
         console.print(Text(f"and {len(groups) - limit:,} more (--top 0 shows all)", style="dim"))
@@ -276,15 +239,7 @@ def _print_failure(console: Console, failure: OutOfMemory) -> None:
 
 def _print_segments(console: Console, device: DeviceSnapshot, limit: int | None) -> None:
     segments = device.snapshot.segments
-    table = ConsoleTable(
-        "segments",
-        ("size", "right"),
-        ("allocated", "right"),
-        ("largest free", "right"),
-        ("blocks", "right"),
-        ("stream", "right"),
-        ("kind", "left"),
-    )
+    table = ConsoleTable("segments", ">size", ">allocated", ">largest free", ">blocks", ">stream", "kind")
     for row in device.segments[:limit].tolist():
         table.add_cells(
             format_bytes(int(segments.size[row])),

@@ -38,7 +38,7 @@ def run(options: TableOptions) -> int:
     loaded = load_specs(options.trace, cache=not options.no_cache)
     trace, rank, sheet = _choose_sheet(loaded.trace, options)
     if rank is not None and options.rank is None:
-        print(f"{rank.label} of {_format_rank_count(loaded.trace)}; another: --rank N", file=sys.stderr)
+        print(f"{rank.label} of {len(loaded.trace.all_ranks)} ranks; another: --rank N", file=sys.stderr)
     if options.json:
         print_answer(_build_answer(trace, rank, sheet, options))
         return 0
@@ -60,9 +60,15 @@ def answer_question(trace: Trace, options: TableOptions) -> AnyTable:
 def _choose_sheet(trace: Trace, options: TableOptions) -> tuple[Trace, Rank | None, Sheet]:
     """Build the table that was asked for; return it after the trace and the rank that it is of."""
     if options.of == "arrivals":
-        return trace, None, _build_arrivals_sheet(trace)
+        if trace.merged_ranks is None:
+            raise UsageError("--of arrivals needs several ranks: give their traces, or their folder")
+        return trace, None, build_arrivals_sheet(compute_arrivals(trace.merged_ranks))
     trace, rank = select_rank(trace, options.rank)
-    return trace, rank, _build_sheet(use_captures(trace, options.capture, not options.no_cache), options)
+    profile = Profile(use_captures(trace, options.capture, not options.no_cache))
+    try:
+        return trace, rank, build_sheet(profile, _choose_table(options))
+    except NotRecordedError as error:
+        raise UsageError(str(error)) from error
 
 
 def _build_answer(trace: Trace, rank: Rank | None, sheet: Sheet, options: TableOptions) -> AnyTable:
@@ -71,18 +77,6 @@ def _build_answer(trace: Trace, rank: Rank | None, sheet: Sheet, options: TableO
     number = None if rank is None else rank.number
     table: AnyTable = build_table(trace, _choose_table(options), sheet, rows[: options.limit or None], number)
     return table
-
-
-def _build_arrivals_sheet(trace: Trace) -> Sheet:
-    if trace.merged_ranks is None:
-        raise UsageError("--of arrivals needs several ranks: give their traces, or their folder")
-
-    return build_arrivals_sheet(compute_arrivals(trace.merged_ranks))
-
-
-def _format_rank_count(trace: Trace) -> str:
-    assert trace.merged_ranks is not None
-    return f"{len(trace.merged_ranks)} ranks"
 
 
 def _print_sheet(options: TableOptions, sheet: Sheet, order: list[int], work_count: int, trace: Trace) -> None:
@@ -104,13 +98,6 @@ def _print_sheet(options: TableOptions, sheet: Sheet, order: list[int], work_cou
             order[work_count:],
             DEFAULT_ROWS if options.limit is None else limit,
         )
-
-
-def _build_sheet(trace: Trace, options: TableOptions) -> Sheet:
-    try:
-        return build_sheet(Profile(trace), _choose_table(options))
-    except NotRecordedError as error:
-        raise UsageError(str(error)) from error
 
 
 def _choose_table(options: TableOptions) -> TableQuestion:

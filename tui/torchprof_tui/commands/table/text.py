@@ -26,7 +26,6 @@ _OPTIONAL_COLUMNS = (
 )
 """Columns dropped on a narrow terminal, in this order; `--json` and a pipe have all."""
 
-
 _OPTIONAL_STEP_COLUMNS = (
     ("cpu_share", "gpu_share", "self_cpu_share", "self_gpu_share", "cpu_avg", "gpu_avg"),
     ("self_cpu", "self_gpu", "gpu"),
@@ -36,6 +35,8 @@ _OPTIONAL_STEP_COLUMNS = (
     ("step_p95", "batch"),
 )
 """The same for steps of a serving engine."""
+
+_PREFIXES = {"P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6}
 
 
 def print_sheet(sheet: Sheet, work: Sequence[int], spans: Sequence[int], limit: int | None) -> None:
@@ -50,19 +51,16 @@ def print_sheet(sheet: Sheet, work: Sequence[int], spans: Sequence[int], limit: 
         table.add_column(field.title, justify="left" if field.unit is Unit.TEXT else "right", no_wrap=True)
     for place in range(len(rows)):
         if place == len(shown_work):
-            table.add_row(Text(_format_rest(len(work) - len(shown_work)), style="dim"))
-        table.add_row(*(Text(_fit_cell(field, cells[field.key][place], width)) for field in fields))
+            more = len(work) - len(shown_work)
+            table.add_row(Text(f"… {more:,} more, then annotations:" if more else "annotations:", style="dim"))
+        shown = [(field.unit, cells[field.key][place]) for field in fields]
+        table.add_row(*(Text(truncate(cell, width) if unit is Unit.TEXT else cell) for unit, cell in shown))
     console.print(table)
     omitted = len(work) + len(spans) - len(rows)
     if omitted:
         console.print(Text(f"and {omitted:,} more rows (--limit 0 shows all)", style="dim"))
     for total in (*sheet.totals, *([format_spans_note(sheet)] if shown_spans else [])):
         console.print(total)
-
-
-def _format_rest(omitted: int) -> str:
-    """Format the line above the annotations."""
-    return f"… {omitted:,} more, then annotations:" if omitted else "annotations:"
 
 
 def _fit_columns(fields: Sequence[Field], cells: dict[str, list[str]], width: int) -> tuple[list[Field], int]:
@@ -77,10 +75,6 @@ def _fit_columns(fields: Sequence[Field], cells: dict[str, list[str]], width: in
         if room >= NARROW_NAME_CELLS:
             break
     return kept, min(max(room, NARROW_NAME_CELLS), max(NAME_CELLS, room // 2))
-
-
-def _fit_cell(field: Field, cell: str, width: int) -> str:
-    return truncate(cell, width) if field.unit is Unit.TEXT else cell
 
 
 def _format_cell(sheet: Sheet, field: Field, row: int) -> str:
@@ -99,15 +93,9 @@ def _format_cell(sheet: Sheet, field: Field, row: int) -> str:
     if field.unit is Unit.BYTES:
         return format_value(number, "bytes")
     if field.unit is Unit.FLOPS:
-        return _format_metric(number)
+        return next(
+            (f"{number / size:.2f} {name}" for name, size in _PREFIXES.items() if number >= size), f"{number:,.0f}"
+        )
     if field.unit is Unit.NUMBER:
         return f"{number:.3g}"
     return f"{number:,.0f}" if field.unit is Unit.COUNT else f"{number:,.1f}"
-
-
-def _format_metric(number: float) -> str:
-    """Format 1.2e12 as "1.20 T"."""
-    for size, letter in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if number >= size:
-            return f"{number / size:.2f} {letter}"
-    return f"{number:,.0f}"

@@ -18,7 +18,7 @@ def print_forecast(trace: Trace, forecast: Forecast, each: list[Forecast], ranks
     console.print(clean(trace.label))
     console.print(_describe_replay(forecast, ranks))
     console.print()
-    table = ConsoleTable("Step time", ("time", "right"), ("faster", "right"), ("with", "left"))
+    table = ConsoleTable("Step time", ">time", ">faster", "with")
     table.add_cells(format_duration(forecast.before), "", "nothing changed")
     if len(each) > 1:
         for alone in each:
@@ -37,7 +37,7 @@ def print_forecast(trace: Trace, forecast: Forecast, each: list[Forecast], ranks
     if not each:
         console.print("Change something: --set 'class=gemm*0.5', --set sync=0, --set launch=graph; see --help")
     console.print()
-    table = ConsoleTable("New critical path", ("share", "right"), ("time", "right"), ("kind", "left"))
+    table = ConsoleTable("New critical path", ">share", ">time", "kind")
     for part in forecast.path:
         table.add_cells(format_share(part.share), format_duration(part.time), part.label)
     console.print(table)
