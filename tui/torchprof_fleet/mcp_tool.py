@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from msgspec import Meta
@@ -26,7 +27,7 @@ def answer_fleet(answerer: Answerer, asked: FleetQuestion) -> str:
     """Compare the ranks in a folder of the server."""
     found = answerer.folders.find_trace(asked.trace)
     report, kept = compare_sources([found.path])
-    options, command = build_options(FleetOptions, source=(found.spec,), top=asked.limit, json=True)
+    options, command = build_options(partial(FleetOptions, source=(found.spec,), top=asked.limit, json=True))
     fields = as_fields(build_fleet(report, options.top, kept))
     del fields["schema"]
     answer = {"command": command, **fields, **{name: pack_records(fields[name]) for name in _LISTS}}

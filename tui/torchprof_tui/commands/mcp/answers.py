@@ -6,8 +6,9 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 
@@ -58,38 +59,20 @@ from torchprof_tui.trace.model.trace import Trace
 Fields = dict[str, Any]
 Method = TypeVar("Method", bound=Callable[..., str])
 AnyOptions = TypeVar("AnyOptions", bound=Options)
-Given = ParamSpec("Given")
 
 PROGRAM = "torchprof-tui"
 MAX_EVIDENCE = 3
 MAX_LISTED_TRACES = 200
 _OVERVIEW_KEYS = ("format", "bytes", "events", "duration_ns", "steps", "devices", "gpu_busy_ns", "rank", "world_size")
 _FINDING_KEYS = (
-    "id",
-    "severity",
-    "seen",
-    "at_stake_us",
-    "share",
-    "won_share",
-    "leading",
-    "action",
-    "line",
-    "evidence_count",
-)
+    "id", "severity", "seen", "at_stake_us", "share", "won_share", "leading", "action", "line", "evidence_count",
+)  # fmt: skip
 _DIFF_KEYS = (
-    "a",
-    "b",
-    "same_recording",
-    "comparable",
-    "step_us",
-    "verdict",
-    "ranks",
-    "divided",
-    "launches",
-    "gpu_work",
-)
+    "a", "b", "same_recording", "comparable", "step_us", "verdict", "ranks", "divided", "launches", "gpu_work",
+)  # fmt: skip
 _PATH_LISTS = ("segments", "ranks", "rank_changes", "events", "off_path")
 _MEMORY_LISTS = ("groups", "alive", "before_window")
+_MORE = "ask with a larger max_tokens"
 _FEWER_ROWS = "ask with a smaller limit or a larger max_tokens"
 
 
@@ -131,6 +114,14 @@ class Answerer:
     def close(self) -> None:
         self._traces.close_all()
 
+    def _ask(
+        self, trace: str, make: partial[AnyOptions], build: Callable[[OpenTrace, AnyOptions], Fields]
+    ) -> tuple[OpenTrace, Fields, str]:
+        """Open a trace; also return the document of a command about it, and the command line that prints it."""
+        opened = self._traces.open(trace)
+        options, command = build_options(partial(make.func, trace=opened.specs, **make.keywords))
+        return opened, opened.recall(options, build), command
+
     @_tool(
         "What a trace holds and what limits it: verdict, steps, devices, busiest kernels, what was not recorded. "
         "Without a trace: which traces can be asked about."
@@ -138,30 +129,23 @@ class Answerer:
     def overview(self, asked: asks.OverviewQuestion) -> str:
         if asked.trace is None:
             return self._list_traces(asked)
-        opened = self._traces.open(asked.trace)
-        of_trace, info_command = build_options(InfoOptions, trace=opened.specs, json=True)
-        of_check, check_command = build_options(CheckOptions, trace=opened.specs, json=True)
-        of_kernels, kernels_command = build_options(TableOptions, trace=opened.specs, of="kernels", limit=5, json=True)
-        info = opened.recall(of_trace, ask_info)
-        check = opened.recall(of_check, ask_check)
-        kernels = opened.recall(of_kernels, ask_table)
+        _, info, info_command = self._ask(asked.trace, partial(InfoOptions, json=True), ask_info)
+        _, check, check_command = self._ask(asked.trace, partial(CheckOptions, json=True), ask_check)
+        make = partial(TableOptions, of="kernels", limit=5, json=True)
+        opened, kernels, kernels_command = self._ask(asked.trace, make, ask_table)
+        fired = [found for found in check["patterns"] if found["state"] == "fired"]
         answer = {
             "commands": [info_command, check_command, kernels_command],
             "verdict": _summarize_verdict(check["verdict"]),
             **{key: info[key] for key in _OVERVIEW_KEYS if info.get(key) is not None},
             **_list_undecided(check),
-            "fired": [
-                {key: found[key] for key in ("id", "severity", "share")}
-                for found in check["patterns"]
-                if found["state"] == "fired"
-            ],
+            "fired": [_select(found, ("id", "severity", "share")) for found in fired],
             "kernels": pack_records(list_rows_with_events(opened, None, kernels["rows"])),
             "not_recorded": [remark["kind"] for remark in info["doctor"] if remark["section"] == "not recorded"],
             "partial": check["partial"],
             "communication": [each["summary"] for each in info["communication"]],
+            **_summarize_ranks(check),
         }
-        if check.get("ranks"):
-            answer["ranks"] = [{"rank": each["rank"], **_summarize_verdict(each["verdict"])} for each in check["ranks"]]
         if kernels.get("cannot_tell"):
             answer["kernels"] = {"cannot_tell": kernels["cannot_tell"]}
         return _write(answer, asked, "overview has more with a larger max_tokens; findings and table have details")
@@ -171,9 +155,7 @@ class Answerer:
         "gaps, and what cannot be told."
     )
     def findings(self, asked: asks.FindingsQuestion) -> str:
-        opened = self._traces.open(asked.trace)
-        options, command = build_options(CheckOptions, trace=opened.specs, range=asked.range, json=True)
-        check = opened.recall(options, ask_check)
+        _, check, command = self._ask(asked.trace, partial(CheckOptions, range=asked.range, json=True), ask_check)
         if asked.pattern is not None:
             patterns = [*check["patterns"], *check["notes"]]
             found = next((each for each in patterns if each["id"] == asked.pattern), None)
@@ -181,48 +163,35 @@ class Answerer:
                 known = ", ".join(each["id"] for each in patterns)
                 raise UsageError(f"pattern {asked.pattern!r}: there is none of that name; there are {known}")
             whole = {**found, "evidence": _pack_events(found["evidence"])}
-            return _write({"command": command, "scope": check["scope"], **whole}, asked, "ask with a larger max_tokens")
+            return _write({"command": command, "scope": check["scope"], **whole}, asked, _MORE)
+        gap_keys = ("start_ns", "duration_ns", "cause", "line", "next_event")
         answer: Fields = {
             "command": command,
             "scope": check["scope"],
             "verdict": _summarize_verdict(check["verdict"]),
-            "causes": pack_records(
-                [{key: cause[key] for key in ("cause", "us", "share")} for cause in check["verdict"]["causes"]]
-            ),
+            "causes": pack_records([_select(cause, ("cause", "us", "share")) for cause in check["verdict"]["causes"]]),
             **_list_undecided(check),
             "partial": check["partial"],
             "fired": [_summarize_finding(found) for found in check["patterns"] if found["state"] == "fired"],
-            "gaps": pack_records(
-                [
-                    {key: gap[key] for key in ("start_ns", "duration_ns", "cause", "line", "next_event")}
-                    for gap in check["gaps"]
-                ]
-            ),
+            "gaps": pack_records([_select(gap, gap_keys) for gap in check["gaps"]]),
             "notes": [each["id"] for each in check["notes"] if each["state"] == "fired"],
             "not_found": [each["id"] for each in check["patterns"] if each["state"] not in ("fired", "cannot_tell")],
+            **_summarize_ranks(check),
         }
-        if check.get("ranks"):
-            answer["ranks"] = [{"rank": each["rank"], **_summarize_verdict(each["verdict"])} for each in check["ranks"]]
         return _write(answer, asked, "findings with pattern=ID has all about one; or a larger max_tokens")
 
     @_tool("The profiler's table of calls (as key_averages()), of kernels, copies, collectives, or of late ranks.")
     def table(self, asked: asks.TableQuestion) -> str:
-        opened = self._traces.open(asked.trace)
         sort = asked.sort
         if sort is None and asked.of == "calls":
-            sort = "self_gpu" if opened.trace.links.gpu_events else "gpu" if asked.by == "class" else "self_cpu"
-        options, command = build_options(
-            TableOptions,
-            trace=opened.specs,
-            of=asked.of,
-            by=asked.by if asked.of == "calls" or asked.by != "name" else None,
-            step=asked.step,
-            rank=asked.rank,
-            sort=sort,
-            limit=asked.limit if asked.name is None and asked.of != "calls" else None,
-            json=True,
+            has_gpu = self._traces.open(asked.trace).trace.links.gpu_events
+            sort = "self_gpu" if has_gpu else "gpu" if asked.by == "class" else "self_cpu"
+        by = asked.by if asked.of == "calls" or asked.by != "name" else None
+        limit = asked.limit if asked.name is None and asked.of != "calls" else None
+        make = partial(
+            TableOptions, of=asked.of, by=by, step=asked.step, rank=asked.rank, sort=sort, limit=limit, json=True
         )
-        table = opened.recall(options, ask_table)
+        opened, table, command = self._ask(asked.trace, make, ask_table)
         rows = table["rows"]
         answer = {"command": command, **_without(table, "schema", "rows")}
         if asked.name is not None:
@@ -241,33 +210,25 @@ class Answerer:
         opened = self._traces.open(asked.trace)
         if (asked.event is None) == (asked.row is None):
             raise UsageError("chain needs either event (a name) or row")
-        event, nth, rank = asked.event, asked.nth, asked.rank
+        event, nth, rank = asked.event or "", asked.nth, asked.rank
         if asked.row is not None:
             event, nth, rank = name_event(opened, asked.row)
-        options, command = build_options(
-            ChainOptions, trace=opened.specs, event=event or "", nth=nth, rank=rank, json=True
-        )
-        fields = opened.recall(options, ask_chain)
+        make = partial(ChainOptions, event=event, nth=nth, rank=rank, json=True)
+        _, fields, command = self._ask(asked.trace, make, ask_chain)
         work = {**fields["gpu_work"], "heaviest": _pack_events(fields["gpu_work"]["heaviest"])}
-        answer = {
-            "command": command,
-            **_without(fields, "schema"),
-            "chain": _pack_events(fields["chain"]),
-            "gpu_work": work,
-        }
-        return _write(answer, asked, "ask with a larger max_tokens")
+        packed = {"chain": _pack_events(fields["chain"]), "gpu_work": work}
+        return _write({"command": command, **_without(fields, "schema"), **packed}, asked, _MORE)
 
     @_tool(
         "What changed from trace a to trace b, part by part of a step (up to the start of the next), and whether "
         "that is more than noise."
     )
     def diff(self, asked: asks.DiffQuestion) -> str:
-        sides = {"a": self._traces.open(asked.a), "b": self._traces.open(asked.b)}
-        a, b = sides["a"], sides["b"]
+        a, b = self._traces.open(asked.a), self._traces.open(asked.b)
         options, command = build_options(
-            DiffOptions, a=a.spec, b=b.spec, by=asked.by, steps=asked.steps, rank=asked.rank, json=True
+            partial(DiffOptions, a=a.spec, b=b.spec, by=asked.by, steps=asked.steps, rank=asked.rank, json=True)
         )
-        by_spec = {side.spec: side.trace for side in sides.values()}
+        by_spec = {side.spec: side.trace for side in (a, b)}
 
         def build(*_: object) -> Fields:
             comparison = load_comparison(options, lambda spec: by_spec[spec])
@@ -291,13 +252,9 @@ class Answerer:
         "it then. Check replay_error first: predictions of a step whose replay is off are not to be trusted."
     )
     def what_if(self, asked: asks.WhatIfQuestion) -> str:
-        opened = self._traces.open(asked.trace)
-        options, command = build_options(
-            WhatIfOptions, trace=opened.specs, set=tuple(asked.changes), step=asked.step, rank=asked.rank, json=True
-        )
-        fields = opened.recall(options, ask_what_if)
-        answer = {"command": command, **_without(fields, "schema"), "path": pack_records(fields["path"])}
-        return _write(answer, asked, "ask with a larger max_tokens")
+        make = partial(WhatIfOptions, set=tuple(asked.changes), step=asked.step, rank=asked.rank, json=True)
+        _, fields, command = self._ask(asked.trace, make, ask_what_if)
+        return _write(_pack_lists(command, fields, ("path",)), asked, _MORE)
 
     @_tool(
         "The longest chain of dependencies of a step: its time by kind (dispatch, launch, kernels, waiting for a "
@@ -305,66 +262,32 @@ class Answerer:
         "makes the step shorter. Check replay_error, missing and advice first."
     )
     def critical_path(self, asked: asks.CriticalPathQuestion) -> str:
-        opened = self._traces.open(asked.trace)
-        options, command = build_options(
-            CriticalPathOptions,
-            trace=opened.specs,
-            step=asked.step,
-            range=asked.range,
-            rank=asked.rank,
-            top=asked.limit,
-            json=True,
+        make = partial(
+            CriticalPathOptions, step=asked.step, range=asked.range, rank=asked.rank, top=asked.limit, json=True
         )
-        fields = opened.recall(options, ask_critical_path)
+        _, fields, command = self._ask(asked.trace, make, ask_critical_path)
         return _write(_pack_lists(command, fields, _PATH_LISTS), asked, _FEWER_ROWS)
 
     @_tool("What is allocated at the peak or at another time, by category, op, module or line; what could be saved.")
     def memory_at(self, asked: asks.MemoryAtQuestion) -> str:
-        opened = self._traces.open(asked.trace)
-        options, command = build_options(
-            MemoryOptions,
-            trace=opened.specs,
-            at=asked.at,
-            by=asked.by,
-            device=asked.device,
-            rank=asked.rank,
-            top=asked.limit,
-            json=True,
+        make = partial(
+            MemoryOptions, at=asked.at, by=asked.by, device=asked.device, rank=asked.rank, top=asked.limit, json=True
         )
-        fields = opened.recall(options, ask_memory_at)
+        _, fields, command = self._ask(asked.trace, make, ask_memory_at)
         return _write(_pack_lists(command, fields, _MEMORY_LISTS), asked, _FEWER_ROWS)
 
     @_tool("Allocations by operator, and the peak of each device.")
     def memory(self, asked: asks.MemoryQuestion) -> str:
-        opened = self._traces.open(asked.trace)
-        options, command = build_options(
-            TableOptions,
-            trace=opened.specs,
-            of="memory",
-            step=asked.step,
-            rank=asked.rank,
-            limit=asked.limit,
-            json=True,
-        )
-        table = opened.recall(options, ask_table)
-        answer = {"command": command, **_without(table, "schema", "rows")}
-        answer |= pack_records(list_rows_with_events(opened, asked.rank, table["rows"]))
-        return _write(answer, asked, _FEWER_ROWS)
+        make = partial(TableOptions, of="memory", step=asked.step, rank=asked.rank, limit=asked.limit, json=True)
+        opened, table, command = self._ask(asked.trace, make, ask_table)
+        rows = pack_records(list_rows_with_events(opened, asked.rank, table["rows"]))
+        return _write({"command": command, **_without(table, "schema", "rows"), **rows}, asked, _FEWER_ROWS)
 
     @_tool("The stacks, modules or ops with the most self GPU or CPU time.")
     def flame(self, asked: asks.FlameQuestion) -> str:
-        opened = self._traces.open(asked.trace)
-        options, command = build_options(
-            ExportOptions,
-            trace=opened.specs,
-            format="folded",
-            by=asked.by,
-            time=asked.time,
-            range=asked.range,
-            step=asked.step,
-            rank=asked.rank,
-        )
-        fields = opened.recall(options, ask_flame)
+        scope = partial(ExportOptions, format="folded", by=asked.by, time=asked.time)
+        make = partial(scope, range=asked.range, step=asked.step, rank=asked.rank)
+        _, fields, command = self._ask(asked.trace, make, ask_flame)
         outer, stacks = split_common_frames(fields["stacks"][: asked.limit])
         answer = {"command": command, **_without(fields, "stacks"), "outer_frames": outer, **pack_records(stacks)}
         return _write(answer, asked, "ask with by=op or module, a range or a step, or a larger max_tokens")
@@ -380,17 +303,16 @@ class Answerer:
         output = self.folders.find_output(asked.output, OUTPUT_SUFFIXES)
         sliced = write_new_slice(trace, times, output)
         fields = as_fields(build_slice(trace, str(output), sliced))
-        _, command = build_options(
-            SliceOptions, trace=opened.specs, range=asked.range, output=str(output), rank=asked.rank
-        )
-        return _write({"command": command, **fields}, asked, "ask with a larger max_tokens")
+        make = partial(SliceOptions, trace=opened.specs, range=asked.range, output=str(output), rank=asked.rank)
+        return _write({"command": build_options(make)[1], **fields}, asked, _MORE)
 
     @_tool("The program's screen as text, after some keys.")
     def snapshot(self, asked: asks.SnapshotQuestion) -> str:
         opened = self._traces.open(asked.trace)
         path = self.folders.find_trace(asked.trace).path
         keys, screen = take_screen(path, asked.view, asked.keys, asked.size)
-        _, command = build_options(SnapshotOptions, trace=opened.specs, size=asked.size, keys=keys, output="screen.txt")
+        make = partial(SnapshotOptions, trace=opened.specs, size=asked.size, keys=keys, output="screen.txt")
+        _, command = build_options(make)
         lines = [f"command: {command}", *map(clean, screen.splitlines())]
         limit = asked.max_tokens * asks.CHARACTERS_PER_TOKEN
         total = len(lines) - 1
@@ -410,13 +332,11 @@ class Answerer:
         return _write(answer, asked, "start the server with a narrower folder, or ask with a larger max_tokens")
 
 
-def build_options(
-    make: Callable[Given, AnyOptions], *args: Given.args, **named: Given.kwargs
-) -> tuple[AnyOptions, str]:
+def build_options(make: partial[AnyOptions]) -> tuple[AnyOptions, str]:
     """Build the options of a command, and the command line that gives them in the same order. Raises UsageError."""
-    options = make(*args, **named)
+    options = make()
     words: list[str] = []
-    for name in named:
+    for name in make.keywords:
         argument, value = options.arguments[name], getattr(options, name)
         flag = argument.format_flag(name, value)
         if value is None or value in ("", ()):
@@ -440,6 +360,10 @@ def _write(answer: Fields, asked: asks.Question, more: str) -> str:
     return write_bounded(clean_values(answer), asked.max_tokens, more)
 
 
+def _select(fields: Fields, names: Sequence[str]) -> Fields:
+    return {name: fields[name] for name in names}
+
+
 def _without(fields: Fields, *names: str) -> Fields:
     return {name: value for name, value in fields.items() if name not in names}
 
@@ -448,6 +372,12 @@ def _summarize_verdict(verdict: Fields) -> Fields:
     return {
         key: value for key, value in verdict.items() if key not in ("causes", "what", "action") and value is not None
     }
+
+
+def _summarize_ranks(check: Fields) -> Fields:
+    """Return the verdict of each rank; {} where there is one trace."""
+    ranks = [{"rank": each["rank"], **_summarize_verdict(each["verdict"])} for each in check.get("ranks") or ()]
+    return {"ranks": ranks} if ranks else {}
 
 
 def _summarize_finding(found: Fields) -> Fields:
@@ -573,19 +503,16 @@ def ask_flame(asked: OpenTrace, options: ExportOptions) -> Fields:
         "total_ns": tree.total,
         "without_frames_ns": tree.missing_ns,
         "stack_count": len(lines),
-        "stacks": [_build_stack(trace, lines[index], rows[index], first) for index in order],
+        "stacks": [
+            {
+                "self_ns": int(lines[index].rpartition(" ")[2]),
+                "stack": lines[index].rpartition(" ")[0],
+                "row": rows[index] + first if rows[index] >= 0 else None,
+                "start_ns": int(trace.start[rows[index]]) if rows[index] >= 0 else None,
+            }
+            for index in order
+        ],
         "partial": _list_losses(asked),
-    }
-
-
-def _build_stack(trace: Any, line: str, row: int, first: int) -> Fields:
-    path, _, value = line.rpartition(" ")
-    known = row >= 0
-    return {
-        "self_ns": int(value),
-        "stack": path,
-        "row": row + first if known else None,
-        "start_ns": int(trace.start[row]) if known else None,
     }
 
 
