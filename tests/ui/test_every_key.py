@@ -37,7 +37,6 @@ from torchprof_tui.ui.diff.locked_view import LockedView
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.flame.flame_screen import FlameScreen
 from torchprof_tui.ui.guess.guess_screen import GuessScreen
-from torchprof_tui.ui.lanes.view_state import ViewHistory
 from torchprof_tui.ui.memory.memory_screen import MemoryScreen
 from torchprof_tui.ui.memory.snapshot_screen import SnapshotScreen
 from torchprof_tui.ui.record.record_screen import RecordScreen
@@ -218,7 +217,7 @@ async def test_every_key_on_the_lanes(name: str) -> None:
                 await pilot.press("escape")
             state.search.set_query("")
             state.mark = None
-            state._history = ViewHistory()
+            state._history.clear()
             state.folding.fold = None
             state.lane_view.apply_arrangement(arrangement)
             state.selected, state.lane, state.lane_view.top = -1, -1, 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchprof_tui.ui.common.list_keys import ListScreen
+from torchprof_tui.ui.common.child_screen import ListScreen
 
 
 class Rows:

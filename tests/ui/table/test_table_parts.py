@@ -13,16 +13,17 @@ from tests.helpers.explorer_app import event_of, two_steps
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.analysis.table.event_scope import NotRecordedError
+from torchprof_tui.analysis.table.export import to_markdown
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
 from torchprof_tui.analysis.table.trace_profile import Profile
+from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.ui.common.painted_widget import DEFAULT_PALETTE
 from torchprof_tui.ui.lanes.view_state import ViewState
-from torchprof_tui.ui.table import file_export
 from torchprof_tui.ui.table.row_listing import RowListing
 from torchprof_tui.ui.table.scope_choices import TableScope, list_table_scopes
 from torchprof_tui.ui.table.sheet_catalog import SheetQuery, read_row, read_sheet
-from torchprof_tui.ui.table.sheet_rows import ColumnLayout, fit_columns, format_row
+from torchprof_tui.ui.table.sheet_rows import ColumnLayout, fit_columns, format_row, write_sheet
 
 NAMES = ["mm", "add", "copy", "addmm"]
 
@@ -87,22 +88,22 @@ class TestListing:
 
 def test_a_table_is_written_in_the_format_of_its_suffix(tmp_path: Path) -> None:
     rows, order = sheet("name", "calls"), np.array([2, 0])
-    assert file_export.write_sheet(rows, order, str(tmp_path / "a.CSV")) == (
+    assert write_sheet(rows, order, str(tmp_path / "a.CSV")) == (
         f"wrote 2 rows to {tmp_path / 'a.CSV'}",
         True,
     )
     assert list(csv.reader((tmp_path / "a.CSV").open())) == [["name", "calls"], ["copy", "2"], ["mm", "3"]]
-    file_export.write_sheet(rows, order, str(tmp_path / "a.json"))
+    write_sheet(rows, order, str(tmp_path / "a.json"))
     assert json.loads((tmp_path / "a.json").read_text()) == [{"name": "copy", "calls": 2}, {"name": "mm", "calls": 3}]
-    file_export.write_sheet(rows, order, str(tmp_path / "a.md"))
-    assert (tmp_path / "a.md").read_text() == file_export.format_markdown(rows, order)
-    assert "| copy | 2 |" in file_export.format_markdown(rows, order)
+    write_sheet(rows, order, str(tmp_path / "a.md"))
+    assert (tmp_path / "a.md").read_text() == to_markdown(rows, order.tolist(), clean)
+    assert "| copy | 2 |" in to_markdown(rows, order.tolist(), clean)
 
 
 @pytest.mark.parametrize(("name", "reason"), [("a", ".md"), ("there.csv", "overwritten"), ("no/folder.md", "no such")])
 def test_a_failed_export_reports_the_reason(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "there.csv").write_text("kept")
-    line, written = file_export.write_sheet(sheet("name"), np.array([0]), str(tmp_path / name))
+    line, written = write_sheet(sheet("name"), np.array([0]), str(tmp_path / name))
     assert (reason in line, written) == (True, False)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("there.csv", "kept")]
 
@@ -117,11 +118,11 @@ def test_an_export_to_no_possible_file_is_one_line(tmp_path: Path, monkeypatch: 
         (f"{'é' * 200}.md", "255 bytes"),
         ("a\0.csv", "not a valid file"),
     ):
-        line, written = file_export.write_sheet(sheet("name"), np.array([0]), str(tmp_path / name))
+        line, written = write_sheet(sheet("name"), np.array([0]), str(tmp_path / name))
         assert words in line
         assert not written
     monkeypatch.setattr(Path, "expanduser", fail)
-    line, written = file_export.write_sheet(sheet("name"), np.array([0]), "~/a.csv")
+    line, written = write_sheet(sheet("name"), np.array([0]), "~/a.csv")
     assert ("the home folder is unknown" in line, written) == (True, False)
 
 

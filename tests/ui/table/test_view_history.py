@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import deque
 
 from torchprof_tui.analysis.table.profiler_table import GroupBy
-from torchprof_tui.ui.table.row_listing import MAX_VIEWS, TableView, ViewHistory
+from torchprof_tui.ui.table.row_listing import TableView, push_view
 
 VIEW = TableView("kernels", GroupBy.NAME, 0, "total", True, "", 3)
 
 
-def test_views_come_back_latest_first() -> None:
-    history = ViewHistory()
-    assert history.pop() is None
-    other = replace(VIEW, sort_key="avg")
-    history.push(VIEW)
-    history.push(other)
-    assert [history.pop(), history.pop(), history.pop()] == [other, VIEW, None]
+def test_another_view_is_kept() -> None:
+    other = VIEW._replace(sort_key="avg")
+    views = deque([VIEW])
+    push_view(views, other)
+    assert list(views) == [VIEW, other]
 
 
 def test_a_view_with_another_row_replaces_the_one_before() -> None:
-    history = ViewHistory()
-    history.push(VIEW)
-    history.push(replace(VIEW, row=9))
-    assert [history.pop(), history.pop()] == [replace(VIEW, row=9), None]
+    views: deque[TableView] = deque()
+    push_view(views, VIEW)
+    push_view(views, VIEW._replace(row=9))
+    assert list(views) == [VIEW._replace(row=9)]
 
 
 def test_the_oldest_views_are_dropped() -> None:
-    history = ViewHistory()
-    for scope in range(MAX_VIEWS + 5):
-        history.push(replace(VIEW, scope=scope))
-    views = []
-    while (view := history.pop()) is not None:
-        views.append(view.scope)
-    assert views == list(range(MAX_VIEWS + 4, 4, -1))
+    views: deque[TableView] = deque(maxlen=3)
+    for scope in range(5):
+        push_view(views, VIEW._replace(scope=scope))
+    assert [view.scope for view in views] == [2, 3, 4]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from textual import events
@@ -35,16 +35,15 @@ from torchprof_fleet.ui.fleet_map import (
 )
 from torchprof_fleet.ui.fleet_worker import FleetCompared, FleetSketcher, FleetSource, SketchProgress
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
-from torchprof_tui.ui.common.guarded_screen import GuardedScreen
+from torchprof_tui.ui.common.child_screen import MAX_VIEWS, ChildScreen, cycle
 from torchprof_tui.ui.common.help.guides import Guide
 from torchprof_tui.ui.common.keys import parse_hints, parse_keys
 from torchprof_tui.ui.common.name_display import truncate
-from torchprof_tui.ui.common.painted_widget import TextRun, follow_theme
+from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
-from torchprof_tui.ui.common.prompt_input import Prompt, PromptClosed, PromptSubmitted
+from torchprof_tui.ui.common.prompt_input import PromptSubmitted
 from torchprof_tui.ui.common.row_list import RowList, RowPicked
-from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
+from torchprof_tui.ui.common.status_line import StatusLine
 
 KEYS = parse_keys("""\
 = rows.up rows.down
@@ -114,12 +113,11 @@ class ListBuilt(Message):
 FIND_PROMPT = "find"
 FIND_HINT = "a rank, 17, or a part of a host's name · ↑ earlier"
 NOT_READ = "nothing to see yet: the ranks are being read"
-MAX_VIEWS = 50
 MAX_OPENED = 16
 """Ranks that are opened together: the explorer holds all of their events."""
 
 
-class FleetScreen(GuardedScreen[Any]):
+class FleetScreen(ChildScreen):
     """The lowest screen of `torchprof-tui fleet`. Posts `RanksAsked`."""
 
     BINDINGS = KEYS
@@ -127,7 +125,6 @@ class FleetScreen(GuardedScreen[Any]):
     TITLE = "fleet"
     help_topic = GUIDE
     CSS_PATH = "fleet_screen.tcss"
-    AUTO_FOCUS = ""
 
     @dataclass
     class RanksAsked(Message):
@@ -161,11 +158,8 @@ class FleetScreen(GuardedScreen[Any]):
         self._legend = StatusLine(id="fleet-legend")
         self._tabs = PanelTabs([(each.value, each.value) for each in FleetList])
         self.rows = RowList(self._build_row, self._build_header, id="fleet-rows")
-        self._status = StatusLine(id="fleet-status")
-        self._prompt = Prompt(id="prompt")
-        self._worker = DebouncedWorker(self)
         self._sketcher = FleetSketcher(source, self.post_message)
-        self._views: list[tuple[str, tuple[int, ...], str, tuple[tuple[int, ...], int]]] = []
+        self._views: deque[tuple[str, tuple[int, ...], str, tuple[tuple[int, ...], int]]] = deque(maxlen=MAX_VIEWS)
         self._searched = ""
 
     def compose(self) -> ComposeResult:
@@ -183,8 +177,7 @@ class FleetScreen(GuardedScreen[Any]):
         yield self._prompt
 
     def on_mount(self) -> None:
-        follow_theme(self)
-        self._status.show_keys(HINTS)
+        self.follow_theme(HINTS)
         self._tabs.show_active(self.which.value)
         self._progress = f"sketched 0 of {self.source.file_count:,} ranks"
         self.map.empty_text = self.rows.empty_text = READING
@@ -446,14 +439,12 @@ class FleetScreen(GuardedScreen[Any]):
 
     def action_measure(self, direction: int) -> None:
         if self._has_report():
-            measures = list(Measure)
-            self.measure = measures[(measures.index(self.measure) + direction) % len(measures)]
+            self.measure = cycle(list(Measure), self.measure, direction)
             self._status.show_message(f"map: {self.measure.value}")
             self.refresh_view()
 
     def _save_view(self) -> None:
-        view = (self.grouping_name, self.inside, self.inside_label, self.find_cursor())
-        self._views = [*self._views[1 - MAX_VIEWS :], view]
+        self._views.append((self.grouping_name, self.inside, self.inside_label, self.find_cursor()))
 
     def action_group(self) -> None:
         if not self._has_report():
@@ -464,13 +455,12 @@ class FleetScreen(GuardedScreen[Any]):
             return
         self._save_view()
         known = self.grouping_name if self.grouping_name in names else names[0]
-        self.grouping_name, self.inside = names[(names.index(known) + 1) % len(names)], ()
+        self.grouping_name, self.inside = cycle(names, known, 1), ()
         self._status.show_message(f"rows by {self.grouping_name}")
         self.refresh_view()
 
     def action_list(self, direction: int) -> None:
-        lists = list(FleetList)
-        self._show_list(lists[(lists.index(self.which) + direction) % len(lists)])
+        self._show_list(cycle(list(FleetList), self.which, direction))
 
     def on_panel_picked(self, message: PanelPicked) -> None:
         self._show_list(FleetList(message.panel))
@@ -563,15 +553,7 @@ class FleetScreen(GuardedScreen[Any]):
 
     def action_search(self) -> None:
         if self._has_report():
-            self.add_class("asking")
-            self._prompt.open(FIND_PROMPT, FIND_HINT, self._searched, replace=True)
-
-    def _close_prompt(self) -> None:
-        self.remove_class("asking")
-        self._prompt.close()
-
-    def on_prompt_closed(self, message: PromptClosed) -> None:
-        self._close_prompt()
+            self._open_prompt(FIND_PROMPT, FIND_HINT, self._searched)
 
     def on_prompt_submitted(self, message: PromptSubmitted) -> None:
         self._close_prompt()
@@ -655,8 +637,7 @@ class FleetScreen(GuardedScreen[Any]):
             values = [format_measure(value, self.measure) for value in content.values[row].tolist()]
             text = "\t".join([f"{content.labels[row]} {content.notes[row]}".rstrip(), *values])
             label = f"{content.labels[row]}, {self.measure.value} of {len(values):,} steps"
-        self.app.copy_to_clipboard(text)
-        self._status.show_message(format_copy_message(label))
+        self.copy_text(text, label)
 
 
 def _build(

@@ -12,6 +12,7 @@ colour, bars are drawn in reverse video.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any
@@ -59,67 +60,29 @@ def style_index(kind: Any, cell_form: Any, emphasis: Any = Emphasis.NORMAL) -> A
     return (emphasis * len(CellForm) + cell_form) * KIND_COUNT + kind
 
 
-DARK_FILL: dict[Kind, str] = {
-    Kind.OTHER: "#87afaf",
-    Kind.STEP: "#d7d7af",
-    Kind.ANNOTATION: "#d7af5f",
-    Kind.PYTHON: "#87875f",
-    Kind.OP: "#5fafd7",
-    Kind.RUNTIME: "#af87d7",
-    Kind.KERNEL: "#87d75f",
-    Kind.COPY: "#ff875f",
-    Kind.MEMSET: "#ffaf87",
-    Kind.COLLECTIVE: "#ff5faf",
-    Kind.SYNC: "#8787af",
-    Kind.GPU_ANNOTATION: "#afaf5f",
-    Kind.OVERHEAD: "#d75f5f",
-    Kind.PROFILER: "#8a8a8a",
-    Kind.ASYNC: "#5fd7af",
-    Kind.INSTANT: "#afd7ff",
-    Kind.MEMORY: "#5fafaf",
+_FILLS = {
+    Kind.OTHER: ("#87afaf", "#005f87", "blue"),
+    Kind.STEP: ("#d7d7af", "#585858", "white"),
+    Kind.ANNOTATION: ("#d7af5f", "#875f00", "yellow"),
+    Kind.PYTHON: ("#87875f", "#875f87", "bright_black"),
+    Kind.OP: ("#5fafd7", "#005faf", "cyan"),
+    Kind.RUNTIME: ("#af87d7", "#5f00af", "magenta"),
+    Kind.KERNEL: ("#87d75f", "#008700", "green"),
+    Kind.COPY: ("#ff875f", "#af5f00", "bright_red"),
+    Kind.MEMSET: ("#ffaf87", "#875f5f", "bright_yellow"),
+    Kind.COLLECTIVE: ("#ff5faf", "#af005f", "bright_magenta"),
+    Kind.SYNC: ("#8787af", "#5f5f87", "bright_blue"),
+    Kind.GPU_ANNOTATION: ("#afaf5f", "#5f5f00", "bright_green"),
+    Kind.OVERHEAD: ("#d75f5f", "#af0000", "red"),
+    Kind.PROFILER: ("#8a8a8a", "#5f5faf", "bright_black"),
+    Kind.ASYNC: ("#5fd7af", "#005f5f", "bright_cyan"),
+    Kind.INSTANT: ("#afd7ff", "#000087", "bright_white"),
+    Kind.MEMORY: ("#5fafaf", "#5f0087", "blue"),
 }
-"""Fills of the dark theme, under black text."""
+"""Fills of each kind: of the dark theme, under black text; of the light one, under white text; of sixteen colours."""
 
-LIGHT_FILL: dict[Kind, str] = {
-    Kind.OTHER: "#005f87",
-    Kind.STEP: "#585858",
-    Kind.ANNOTATION: "#875f00",
-    Kind.PYTHON: "#875f87",
-    Kind.OP: "#005faf",
-    Kind.RUNTIME: "#5f00af",
-    Kind.KERNEL: "#008700",
-    Kind.COPY: "#af5f00",
-    Kind.MEMSET: "#875f5f",
-    Kind.COLLECTIVE: "#af005f",
-    Kind.SYNC: "#5f5f87",
-    Kind.GPU_ANNOTATION: "#5f5f00",
-    Kind.OVERHEAD: "#af0000",
-    Kind.PROFILER: "#5f5faf",
-    Kind.ASYNC: "#005f5f",
-    Kind.INSTANT: "#000087",
-    Kind.MEMORY: "#5f0087",
-}
-"""Fills of the light theme, under white text."""
+DARK_FILL, LIGHT_FILL, ANSI_FILL = ({kind: fills[theme] for kind, fills in _FILLS.items()} for theme in range(3))
 
-ANSI_FILL: dict[Kind, str] = {
-    Kind.OTHER: "blue",
-    Kind.STEP: "white",
-    Kind.ANNOTATION: "yellow",
-    Kind.PYTHON: "bright_black",
-    Kind.OP: "cyan",
-    Kind.RUNTIME: "magenta",
-    Kind.KERNEL: "green",
-    Kind.COPY: "bright_red",
-    Kind.MEMSET: "bright_yellow",
-    Kind.COLLECTIVE: "bright_magenta",
-    Kind.SYNC: "bright_blue",
-    Kind.GPU_ANNOTATION: "bright_green",
-    Kind.OVERHEAD: "red",
-    Kind.PROFILER: "bright_black",
-    Kind.ASYNC: "bright_cyan",
-    Kind.INSTANT: "bright_white",
-    Kind.MEMORY: "blue",
-}
 DARK_DIMMED, LIGHT_DIMMED = ("#9e9e9e", "#303030", "#585858"), ("#585858", "#dadada", "#b2b2b2")
 """Greys of what is off the critical path: text in bars, fill of bars, blocks and shades."""
 
@@ -194,6 +157,15 @@ def blend(color: str, into: str, share: float) -> str:
     return "#" + "".join(f"{round(a * share + b * (1 - share)):02x}" for a, b in pairs)
 
 
+def _index_styles(kind: Kind, *by_form: Sequence[Style]) -> dict[int, Style]:
+    """Return the styles of a kind by their index; `by_form`: for each `CellForm`, one for each `Emphasis`."""
+    return {
+        style_index(kind, form, emphasis): style
+        for form, styles in zip(CellForm, by_form, strict=True)
+        for emphasis, style in zip(Emphasis, styles, strict=True)
+    }
+
+
 def _build_rgb_palette(theme: ThemeColors) -> Palette:
     fills = DARK_FILL if theme.dark else LIGHT_FILL
     bar_text, selected_fill = ("#000000", "#ffffff") if theme.dark else ("#ffffff", "#000000")
@@ -208,21 +180,21 @@ def _build_rgb_palette(theme: ThemeColors) -> Palette:
     for kind in Kind:
         fill = fills[kind]
         highlight = lighten(fill, lighten_steps)
-        cells[style_index(kind, CellForm.BAR, Emphasis.NORMAL)] = Style(color=bar_text, bgcolor=fill)
-        cells[style_index(kind, CellForm.BAR, Emphasis.HIGHLIGHTED)] = Style(
-            color=bar_text, bgcolor=highlight, bold=True
+        plain, bold = Style(color=bar_text, bgcolor=fill), Style(color=bar_text, bgcolor=fill, bold=True)
+        highlighted = Style(color=bar_text, bgcolor=highlight, bold=True)
+        bars = (plain, highlighted, matched_bar, selected, Style(color=dimmed[0], bgcolor=dimmed[1]), bold)
+        shades = (
+            (
+                Style(color=fill, bgcolor=ground),
+                Style(color=highlight, bgcolor=ground, bold=True),
+                Style(color=matched_ink, bgcolor=ground, underline=True),
+                selected,
+                Style(color=dimmed[2], bgcolor=ground),
+                Style(color=fill, bgcolor=ground),
+            )
+            for ground in (background, marked_background)
         )
-        cells[style_index(kind, CellForm.BAR, Emphasis.MATCHED)] = matched_bar
-        cells[style_index(kind, CellForm.BAR, Emphasis.SELECTED)] = selected
-        cells[style_index(kind, CellForm.BAR, Emphasis.DIMMED)] = Style(color=dimmed[0], bgcolor=dimmed[1])
-        cells[style_index(kind, CellForm.BAR, Emphasis.ON_PATH)] = Style(color=bar_text, bgcolor=fill, bold=True)
-        for form, ground in ((CellForm.SHADE, background), (CellForm.SHADE_MARKED, marked_background)):
-            cells[style_index(kind, form, Emphasis.NORMAL)] = Style(color=fill, bgcolor=ground)
-            cells[style_index(kind, form, Emphasis.HIGHLIGHTED)] = Style(color=highlight, bgcolor=ground, bold=True)
-            cells[style_index(kind, form, Emphasis.MATCHED)] = Style(color=matched_ink, bgcolor=ground, underline=True)
-            cells[style_index(kind, form, Emphasis.SELECTED)] = selected
-            cells[style_index(kind, form, Emphasis.DIMMED)] = Style(color=dimmed[2], bgcolor=ground)
-            cells[style_index(kind, form, Emphasis.ON_PATH)] = Style(color=fill, bgcolor=ground)
+        cells |= _index_styles(kind, bars, *shades)
     muted = Style(color=blend(theme.foreground, background, 0.6), bgcolor=background)
     text = Style(color=theme.foreground, bgcolor=background)
     cells[BLANK] = muted
@@ -260,22 +232,13 @@ def _build_ansi_palette(theme: ThemeColors) -> Palette:
         bar_text = "white" if fill in _ANSI_DARK else "black"
         bar = Style(color=bar_text, bgcolor=fill)
         selected = Style(color=background, bgcolor="bright_white" if theme.dark else "black", bold=True)
-        cells[style_index(kind, CellForm.BAR, Emphasis.NORMAL)] = bar
-        cells[style_index(kind, CellForm.BAR, Emphasis.HIGHLIGHTED)] = bar + Style(bold=True, underline=True)
-        cells[style_index(kind, CellForm.BAR, Emphasis.MATCHED)] = Style(
-            color="black", bgcolor="bright_yellow", underline=True
-        )
-        cells[style_index(kind, CellForm.BAR, Emphasis.SELECTED)] = selected
-        cells[style_index(kind, CellForm.BAR, Emphasis.DIMMED)] = Style(color="bright_black", bgcolor=background)
-        cells[style_index(kind, CellForm.BAR, Emphasis.ON_PATH)] = bar + Style(bold=True)
-        for form in (CellForm.SHADE, CellForm.SHADE_MARKED):
-            shade = Style(color=foreground if fill == background else fill, bgcolor=background)
-            cells[style_index(kind, form, Emphasis.NORMAL)] = shade
-            cells[style_index(kind, form, Emphasis.HIGHLIGHTED)] = shade + Style(bold=True, underline=True)
-            cells[style_index(kind, form, Emphasis.MATCHED)] = shade + Style(color="bright_yellow", underline=True)
-            cells[style_index(kind, form, Emphasis.SELECTED)] = selected
-            cells[style_index(kind, form, Emphasis.DIMMED)] = Style(color="bright_black", bgcolor=background)
-            cells[style_index(kind, form, Emphasis.ON_PATH)] = shade
+        dimmed = Style(color="bright_black", bgcolor=background)
+        shade = Style(color=foreground if fill == background else fill, bgcolor=background)
+        strong, matched = Style(bold=True, underline=True), Style(color="bright_yellow", underline=True)
+        matched_bar = Style(color="black", bgcolor="bright_yellow", underline=True)
+        bars = (bar, bar + strong, matched_bar, selected, dimmed, bar + Style(bold=True))
+        shades = (shade, shade + strong, shade + matched, selected, dimmed, shade)
+        cells |= _index_styles(kind, bars, shades, shades)
     cells[BLANK] = cells[BLANK_MARKED] = blank
     cells[GRID] = Style(color="bright_black", bgcolor=background)
     return Palette(
@@ -301,23 +264,13 @@ def _build_plain_palette(theme: ThemeColors) -> Palette:
     """Build the palette without colours: bars in reverse video, everything else bold, underlined or a glyph."""
     blank, bar = Style(), Style(reverse=True)
     selected = Style(reverse=True, bold=True, underline=True)
+    bold, dim, underlined = Style(bold=True), Style(dim=True), Style(underline=True)
+    bars = (bar, bar + bold, bar + underlined, selected, dim, bar + bold)
+    shades = (blank, bold, underlined, selected, dim, bold)
     cells: dict[int, Style] = {}
     for kind in Kind:
-        cells[style_index(kind, CellForm.BAR, Emphasis.NORMAL)] = bar
-        cells[style_index(kind, CellForm.BAR, Emphasis.HIGHLIGHTED)] = Style(reverse=True, bold=True)
-        cells[style_index(kind, CellForm.BAR, Emphasis.MATCHED)] = Style(reverse=True, underline=True)
-        cells[style_index(kind, CellForm.BAR, Emphasis.SELECTED)] = selected
-        cells[style_index(kind, CellForm.BAR, Emphasis.DIMMED)] = Style(dim=True)
-        cells[style_index(kind, CellForm.BAR, Emphasis.ON_PATH)] = Style(reverse=True, bold=True)
-        for form in (CellForm.SHADE, CellForm.SHADE_MARKED):
-            cells[style_index(kind, form, Emphasis.NORMAL)] = blank
-            cells[style_index(kind, form, Emphasis.HIGHLIGHTED)] = Style(bold=True)
-            cells[style_index(kind, form, Emphasis.MATCHED)] = Style(underline=True)
-            cells[style_index(kind, form, Emphasis.SELECTED)] = selected
-            cells[style_index(kind, form, Emphasis.DIMMED)] = Style(dim=True)
-            cells[style_index(kind, form, Emphasis.ON_PATH)] = Style(bold=True)
+        cells |= _index_styles(kind, bars, shades, shades)
     cells[BLANK] = cells[BLANK_MARKED] = cells[GRID] = blank
-    bold = Style(bold=True)
     return Palette(
         theme=theme,
         color_support=ColorSupport.NONE,

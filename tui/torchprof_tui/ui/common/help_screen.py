@@ -38,20 +38,7 @@ LANE_SYMBOLS = (
     ("▾ ▸ ▴", "a lane or rank unfolded, folded; a lane pinned"),
 )
 
-KINDS_SHOWN = (
-    Kind.STEP,
-    Kind.ANNOTATION,
-    Kind.PYTHON,
-    Kind.OP,
-    Kind.RUNTIME,
-    Kind.KERNEL,
-    Kind.COPY,
-    Kind.MEMSET,
-    Kind.COLLECTIVE,
-    Kind.SYNC,
-    Kind.GPU_ANNOTATION,
-    Kind.OVERHEAD,
-)
+KINDS_SHOWN = tuple(kind for kind in KIND_DESCRIPTIONS if Kind.STEP <= kind <= Kind.OVERHEAD)
 
 
 TWO_COLUMN_WIDTH = 110

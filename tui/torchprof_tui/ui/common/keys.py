@@ -212,8 +212,8 @@ e            table.export        ask_export    export: write the rows as .csv, .
 backspace    table.back          go_back       view back: the previous table, order and row
 escape       table.clear         back          back: clear the filter; again: leave
 q,t          table.leave         leave         lanes: back to the lanes
-T            table.tree          tree          tree: the dispatch tree
-F            table.flame         flame         flame graph: the flame graph
+T            table.tree          child('tree')   tree: the dispatch tree
+F            table.flame         child('flame')  flame graph: the flame graph
 """)
 """Keys of the profiler's table."""
 
@@ -231,8 +231,8 @@ Y          rows.copy-all   copy(True)   copy tree: copy the rows on screen, 120 
 backspace  tree.back       go_back      view back: the previous folding and node
 escape     tree.clear      back         back: show all nodes again; again: leave
 q,T        tree.leave      leave        lanes: back to the lanes
-t          tree.table      table        table: the profiler table
-F          tree.flame      flame        flame graph: the flame graph
+t          tree.table      child('table')  table: the profiler table
+F          tree.flame      child('flame')  flame graph: the flame graph
 """)
 """Keys of the dispatch tree."""
 

@@ -22,15 +22,13 @@ from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common import keys
+from torchprof_tui.ui.common.child_screen import SEARCH_HINT, ChildScreen, cycle
 from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.comparison_request import parse_request, suggest_forms
-from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
-from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.labels import short_label
-from torchprof_tui.ui.common.painted_widget import follow_theme
 from torchprof_tui.ui.common.panel_dock import Dock, PanelPicked
-from torchprof_tui.ui.common.prompt_input import Prompt, PromptChanged, PromptClosed, PromptSubmitted
-from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
+from torchprof_tui.ui.common.prompt_input import PromptChanged, PromptClosed, PromptSubmitted
+from torchprof_tui.ui.common.status_line import format_copy_message
 from torchprof_tui.ui.diff.comparison_worker import (
     AccountBuilt,
     ComparedInput,
@@ -121,11 +119,10 @@ class ShownView:
 
 
 FILTER_PROMPT, COMPARE_PROMPT = "filter", "compare with"
-FILTER_HINT = "text, or /regular expression/ · ↑ earlier"
 LARGEST_ZOOM, WHOLE = "this is the largest zoom: s zooms out", "all of both traces is on screen: w zooms in"
 
 
-class DiffScreen(GuardedScreen[None]):
+class DiffScreen(ChildScreen):
     """Show two traces, one above the other.
 
     `opener`: that of the trace that was opened for the comparison, closed with the screen; None where both were open.
@@ -135,7 +132,6 @@ class DiffScreen(GuardedScreen[None]):
     BINDINGS = keys.DIFF
     help_topic = "diff"
     CSS_PATH = "diff_screen.tcss"
-    AUTO_FOCUS = ""
     TITLE = "diff"
 
     def __init__(
@@ -163,9 +159,6 @@ class DiffScreen(GuardedScreen[None]):
         self._account, self._rows, self._remarks = AccountPanel(), RowsPanel(self.differences), RemarksPanel()
         panels = ((ACCOUNT, "account", self._account), (ROWS, "rows", self._rows), (REMARKS, "remarks", self._remarks))
         self._dock = Dock(panels, (ROWS, REMARKS), id="diff-dock")
-        self._status = StatusLine(id="diff-status")
-        self._prompt = Prompt(id="prompt")
-        self._worker = DebouncedWorker(self)
 
     def compose(self) -> ComposeResult:
         yield DiffTitle(self.inputs[0].label, self.inputs[1].label)
@@ -177,8 +170,7 @@ class DiffScreen(GuardedScreen[None]):
         yield self._prompt
 
     def on_mount(self) -> None:
-        follow_theme(self)
-        self._status.show_keys(keys.DIFF_HINTS)
+        self.follow_theme(keys.DIFF_HINTS)
         self._dock.mark_keys(True)
         if self._problem:
             self._show_problem(self._problem)
@@ -490,7 +482,7 @@ class DiffScreen(GuardedScreen[None]):
     def action_group(self, direction: int) -> None:
         if self._lacks_sides():
             return
-        by = GROUPINGS[(GROUPINGS.index(self.differences.by) + direction) % len(GROUPINGS)]
+        by = cycle(GROUPINGS, self.differences.by, direction)
         self._set_part(ROWS)
         self._request_rows(by)
         self._refresh_widgets(f"rows by {by} …")
@@ -499,7 +491,7 @@ class DiffScreen(GuardedScreen[None]):
 
     def action_part(self, direction: int) -> None:
         if not self._lacks_sides():
-            self._set_part(PARTS[(PARTS.index(self._part) + direction) % len(PARTS)])
+            self._set_part(cycle(PARTS, self._part, direction))
 
     def action_move(self, lines: int) -> None:
         if self._lacks_sides():
@@ -602,15 +594,7 @@ class DiffScreen(GuardedScreen[None]):
 
     def action_ask_filter(self) -> None:
         if self.differences.filter or self._has_rows(any_row=True):
-            self._open_prompt(FILTER_PROMPT, FILTER_HINT, self.differences.filter)
-
-    def _open_prompt(self, purpose: str, hint: str, text: str) -> None:
-        self.add_class("asking")
-        self._prompt.open(purpose, hint, text, replace=True)
-
-    def _close_prompt(self) -> None:
-        self.remove_class("asking")
-        self._prompt.close()
+            self._open_prompt(FILTER_PROMPT, SEARCH_HINT, self.differences.filter)
 
     def _apply_filter(self, text: str) -> str:
         """List only rows with this text; "" lists all. Returns what is wrong with it, else ""."""
@@ -629,7 +613,7 @@ class DiffScreen(GuardedScreen[None]):
     def _preview_filter(self, text: str) -> None:
         if self._prompt.is_open:
             problem = self._apply_filter(text)
-            self._prompt.show_hint(problem or (f"{len(self.differences.rows):,} found" if text else FILTER_HINT))
+            self._prompt.show_hint(problem or (f"{len(self.differences.rows):,} found" if text else SEARCH_HINT))
 
     def on_prompt_submitted(self, message: PromptSubmitted) -> None:
         """Apply what was typed; on an error the prompt stays open, so that no further character becomes a key."""
@@ -653,7 +637,6 @@ class DiffScreen(GuardedScreen[None]):
         self.post_message(CompareAsked(request, whole, whole.label))
 
     def on_prompt_closed(self, message: PromptClosed) -> None:
-        self._close_prompt()
         if message.purpose == FILTER_PROMPT:
             self._apply_filter("")
 

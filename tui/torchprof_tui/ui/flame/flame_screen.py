@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from textual.app import ComposeResult
 
@@ -14,19 +13,14 @@ from torchprof_tui.analysis.flame.flame_tree import FlameTree, FoldBy, FoldTime
 from torchprof_tui.analysis.flame.fold import has_frames
 from torchprof_tui.analysis.search.name_search import BadPattern, is_case_sensitive
 from torchprof_tui.analysis.table.trace_profile import Profile
-from torchprof_tui.trace.core.atomic_file import OutputError, check_target, expand_path, write_atomically
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
-from torchprof_tui.ui.common.guarded_screen import GuardedScreen
-from torchprof_tui.ui.common.list_keys import switch_child_screen
+from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, ChildScreen, cycle, write_new_file
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import follow_theme
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
-from torchprof_tui.ui.common.prompt_input import Prompt, PromptChanged, PromptClosed, PromptSubmitted
-from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
+from torchprof_tui.ui.common.prompt_input import PromptChanged, PromptClosed, PromptSubmitted
+from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.flame.flame_worker import (
-    FlameHistory,
     FlameMade,
     FlameQuery,
     FlameView,
@@ -38,12 +32,6 @@ from torchprof_tui.ui.flame.icicle_layout import Box, Zoom
 from torchprof_tui.ui.lanes.view_state import ViewState
 from torchprof_tui.ui.table.scope_choices import TableScope, list_table_scopes
 
-_FORMATTERS: dict[str, Callable[[FlameTree, str], str]] = {
-    ".folded": lambda tree, _: "".join(iterate_folded_lines(tree)),
-    ".speedscope.json": format_speedscope,
-}
-
-
 TABS = {FoldBy.STACK: "stacks", FoldBy.MODULE: "modules", FoldBy.OP: "ops"}
 OTHER_FRAMES = {FoldBy.STACK: "shift+tab: ops. ", FoldBy.MODULE: "tab: ops. ", FoldBy.OP: "g: GPU or CPU time. "}
 """What to press where a trace has no frames of a sort."""
@@ -53,17 +41,15 @@ TIME_NAMES = {FoldTime.GPU: "GPU time", FoldTime.CPU: "CPU time"}
 
 
 SEARCH_PROMPT, EXPORT_PROMPT = "search", "write to"
-SEARCH_HINT = "text, or /regular expression/ · ↑ earlier"
 NOTHING_HERE = "nothing to see here: tab, g and v show other frames, time and scope"
 
 
-class FlameScreen(GuardedScreen[Any]):
+class FlameScreen(ChildScreen):
     """Dismissed with the event to show on the lanes, the first one of a frame, or None."""
 
     BINDINGS = keys.FLAME
     help_topic = "flame"
     CSS_PATH = "flame_screen.tcss"
-    AUTO_FOCUS = ""
 
     def __init__(self, profile: Profile, view_state: ViewState) -> None:
         super().__init__()
@@ -75,15 +61,12 @@ class FlameScreen(GuardedScreen[Any]):
             FoldTime.GPU if self.trace.links.gpu_events else FoldTime.CPU,
             choose_first_scope(self._scopes, view_state),
         )
-        self._history = FlameHistory()
+        self._history: deque[FlameView] = deque(maxlen=MAX_VIEWS)
         self._view_to_restore: FlameView | None = None
         self._tabs = PanelTabs([(tab, tab) for tab in TABS.values()])
         self.icicle = Icicle(id="icicle")
         self._frame_lines = FrameLines(id="flame-frame")
         self._summary = StatusLine(id="flame-summary")
-        self._status = StatusLine(id="flame-status")
-        self._prompt = Prompt(id="prompt")
-        self._worker = DebouncedWorker(self)
 
     def compose(self) -> ComposeResult:
         yield self._tabs
@@ -94,8 +77,7 @@ class FlameScreen(GuardedScreen[Any]):
         yield self._prompt
 
     def on_mount(self) -> None:
-        follow_theme(self)
-        self._status.show_keys(keys.FLAME_HINTS)
+        self.follow_theme(keys.FLAME_HINTS)
         self._request_tree()
 
     # -- folding -------------------------------------------------------------------------------------------
@@ -192,7 +174,7 @@ class FlameScreen(GuardedScreen[Any]):
     def _remember_view(self) -> None:
         """Keep the current view for `backspace`; call it before a change."""
         node = 0 if self.icicle.box is None else self.icicle.box.node
-        self._history.push(FlameView(self._query, self.icicle.zoom, self._search_text, node))
+        self._history.append(FlameView(self._query, self.icicle.zoom, self._search_text, node))
 
     def _restore(self, view: FlameView) -> None:
         """Show the zoom, the search and the cursor of a view of the same query."""
@@ -268,10 +250,10 @@ class FlameScreen(GuardedScreen[Any]):
                 self._change_zoom(Zoom(), found[1].node)
 
     def action_go_back(self) -> None:
-        view = self._history.pop()
-        if view is None:
+        if not self._history:
             self._status.show_message("no earlier view of the flame graph; q: back to the lanes")
             return
+        view = self._history.pop()
         if view.query != self._query:
             self._query, self._view_to_restore = view.query, view
             self._request_tree()
@@ -299,9 +281,7 @@ class FlameScreen(GuardedScreen[Any]):
         self._request_tree()
 
     def action_frames(self, direction: int) -> None:
-        kinds = list(FoldBy)
-        place = (kinds.index(self._query.fold_by) + direction) % len(kinds)
-        self._change_query(self._query._replace(fold_by=kinds[place]))
+        self._change_query(self._query._replace(fold_by=cycle(list(FoldBy), self._query.fold_by, direction)))
 
     def on_panel_picked(self, message: PanelPicked) -> None:
         kind = next(kind for kind, tab in TABS.items() if tab == message.panel)
@@ -332,12 +312,6 @@ class FlameScreen(GuardedScreen[Any]):
         else:
             self.dismiss(event + self.rank.first)
 
-    def action_leave(self) -> None:
-        self.dismiss(None)
-
-    def action_child(self, action: str) -> None:
-        switch_child_screen(self, action)
-
     # -- searching and writing -----------------------------------------------------------------------------
 
     def action_search(self) -> None:
@@ -347,15 +321,7 @@ class FlameScreen(GuardedScreen[Any]):
 
     def action_ask_export(self) -> None:
         if self._find_box() is not None:
-            self._open_prompt(EXPORT_PROMPT, ".folded or .speedscope.json", "flame.folded")
-
-    def _open_prompt(self, purpose: str, hint: str, text: str) -> None:
-        self.add_class("asking")
-        self._prompt.open(purpose, hint, text, replace=purpose == SEARCH_PROMPT)
-
-    def _close_prompt(self) -> None:
-        self.remove_class("asking")
-        self._prompt.close()
+            self._open_prompt(EXPORT_PROMPT, ".folded or .speedscope.json", "flame.folded", replace=False)
 
     def action_match(self, distance: int) -> None:
         if (found := self._find_box()) is None:
@@ -401,7 +367,6 @@ class FlameScreen(GuardedScreen[Any]):
             self._status.show_message(self._describe_matches(), is_warning=not len(matches.nodes))
 
     def on_prompt_closed(self, message: PromptClosed) -> None:
-        self._close_prompt()
         if message.purpose == SEARCH_PROMPT:
             self._search("")
 
@@ -411,7 +376,11 @@ class FlameScreen(GuardedScreen[Any]):
         if not name or tree is None:
             self._close_prompt()
             return
-        line, written = write_flame(tree, name, Path(self.trace.label).name)
+        formatters = {
+            ".folded": lambda: "".join(iterate_folded_lines(tree)),
+            ".speedscope.json": lambda: format_speedscope(tree, Path(self.trace.label).name),
+        }
+        line, written = write_new_file(name, formatters, f"{int((tree.value_ns > 0).sum()):,} stacks")
         if written:
             self._close_prompt()
             self._status.show_message(line)
@@ -432,8 +401,7 @@ class FlameScreen(GuardedScreen[Any]):
             )
         else:
             text = label = tree.label(box.node)
-        self.app.copy_to_clipboard(text)
-        self._status.show_message(format_copy_message(label))
+        self.copy_text(text, label)
 
 
 def choose_first_scope(scopes: list[TableScope], view_state: ViewState) -> int:
@@ -447,21 +415,3 @@ def choose_first_scope(scopes: list[TableScope], view_state: ViewState) -> int:
     else:
         wanted = "on screen"
     return labels.index(wanted) if wanted in labels else 0
-
-
-def write_flame(tree: FlameTree, name: str, label: str) -> tuple[str, bool]:
-    """Write a tree to a file that the user named; `label`: of the trace.
-
-    Returns (a line that reports the outcome, whether the file was written). Existing files are never overwritten.
-    """
-    formatter = next((value for suffix, value in _FORMATTERS.items() if name.lower().endswith(suffix)), None)
-    if formatter is None:
-        return f"{Path(name).name}: the name must end in .folded or .speedscope.json", False
-    try:
-        path = expand_path(name)
-        if check_target(path):
-            return f"{path} exists already and was not overwritten; choose another name", False
-        write_atomically(path, formatter(tree, label))
-    except OutputError as error:
-        return str(error), False
-    return f"wrote {int((tree.value_ns > 0).sum()):,} stacks to {path}", True

@@ -67,10 +67,6 @@ def _sum_outermost(tree: FlameTree, nodes: I64) -> int:
     return int(tree.total_ns[nodes[~covered]].sum())
 
 
-MAX_VIEWS = 50
-"""Views that are kept; the oldest one is dropped."""
-
-
 class FlameQuery(NamedTuple):
     """The flame graph to show; results for an earlier query are dropped."""
 
@@ -106,17 +102,3 @@ class FlameView:
     zoom: Zoom
     search: str
     node: int
-
-
-class FlameHistory:
-    """A stack of views. `push` before a change, `pop` to undo it."""
-
-    def __init__(self) -> None:
-        self._views: list[FlameView] = []
-
-    def push(self, view: FlameView) -> None:
-        self._views = [*self._views[1 - MAX_VIEWS :], view]
-
-    def pop(self) -> FlameView | None:
-        """Take the latest view off, None if there is none."""
-        return self._views.pop() if self._views else None

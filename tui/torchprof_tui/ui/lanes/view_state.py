@@ -91,20 +91,6 @@ class View:
     top: int
 
 
-class ViewHistory:
-    """Keep the last MAX_PREVIOUS_VIEWS views."""
-
-    def __init__(self) -> None:
-        self._views: deque[View] = deque(maxlen=MAX_PREVIOUS_VIEWS)
-
-    def push(self, view: View) -> None:
-        self._views.append(view)
-
-    def pop(self) -> View | None:
-        """Return the last view and forget it; None without one."""
-        return self._views.pop() if self._views else None
-
-
 @dataclass(frozen=True, slots=True)
 class RangeMark:
     """A range, ns. While `live`, it covers `anchor` (start and end of where it began) and the selection or cursor."""
@@ -193,7 +179,7 @@ class ViewState:
         self.mark: RangeMark | None = None
         self._initial_arrangement = self.own_arrangement = self.lane_view.arrangement  # own: not the user's
         self.is_arranged = False  # whether the lanes are arranged for the size of the screen
-        self._history = ViewHistory()
+        self._history: deque[View] = deque(maxlen=MAX_PREVIOUS_VIEWS)
         self.folding = RepeatFolding()
         self._last_fit: tuple[int, Viewport] | None = None  # the event that was fitted, and the viewport that showed it
 
@@ -334,13 +320,14 @@ class ViewState:
         message = move() or ""
         is_far = abs(self.lane_view.top - before.top) >= max(self.lane_view.height // 2, 1)
         if self.viewport != before.viewport or is_far:
-            self._history.push(before)
+            self._history.append(before)
         return message
 
     def go_back(self) -> str:
         """Return to the view before the last jump, with its selection. Returns why there is none, else ""."""
-        if (view := self._history.pop()) is None:
+        if not self._history:
             return "no previous view: there was no jump yet"
+        view = self._history.pop()
         self.select(view.selected)  # shows its lane, which may be hidden by now
         self.folding.fold = view.fold
         width = self.viewport.width

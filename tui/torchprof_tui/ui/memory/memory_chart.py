@@ -56,7 +56,36 @@ def _boundary_style(low: Style, high: Style | None, blank: Style) -> Style:
     return Style(color=low.bgcolor, bgcolor=blank.bgcolor if high is None else high.bgcolor)
 
 
-class MemoryChart(PaintedWidget):
+class CurveChart(PaintedWidget):
+    """A curve over time, right of `_gutter_width` cells. The first line names the peak; a click posts `JumpAsked`."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._viewport: Viewport | None = None
+        self._gutter_width = 0
+        self._cursor = 0
+
+    def _mark_peak(self, size: str, time: int, view: Viewport) -> list[TextRun]:
+        """Paint the mark of the peak above its cell, with its size, or the side on which it is off the screen."""
+        palette, cell = self.palette, view.cell(time)
+        if cell < 0:
+            return [(f"◀ {size}", palette.strong)]
+        if cell >= view.width:
+            text = f"{size} ▶"
+            return [(" " * max(view.width - cell_len(text), 0), palette.text), (text, palette.strong)]
+        is_left = cell + 2 + len(size) > view.width
+        text = f"{size} ▼" if is_left else f"▼ {size}"
+        start = max(cell + 1 - len(text), 0) if is_left else cell
+        return [(" " * start, palette.text), (text, palette.strong)]
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        cell = event.x - self._gutter_width
+        if self._viewport is not None and 0 <= cell < self._viewport.width:
+            self.post_message(JumpAsked(self._viewport.middle(cell)))
+
+
+class MemoryChart(CurveChart):
     """Paint the curve. The first line names the peak, the others are stacked columns, one for each cell of time."""
 
     DEFAULT_CSS = "MemoryChart { height: 8; }"
@@ -64,9 +93,6 @@ class MemoryChart(PaintedWidget):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._shown: ShownDevice | None = None
-        self._viewport: Viewport | None = None
-        self._gutter_width = 0
-        self._cursor = 0
         self._levels = np.zeros((0, len(BANDS) + 1), np.int64)  # by cell: the upper edge of each band, in eighths
         self._reserved_line = np.zeros(0, np.int64)
         self._highest = 0
@@ -119,7 +145,12 @@ class MemoryChart(PaintedWidget):
             return build_strip([], width, palette.text)
         gutter = self._format_gutter(y).rjust(self._gutter_width - 2) + " "
         runs: list[TextRun] = [(gutter, palette.muted), (CURSOR, palette.line)]
-        runs += self._paint_peak(shown, view) if y == 0 else self._paint_cells(self.size.height - 1 - y, view)
+        if y == 0:
+            memory = shown.history.memory
+            size = f"peak {format_value(int(memory.allocated[memory.peak]), 'bytes')}"
+            runs += self._mark_peak(size, int(memory.time[memory.peak]), view)
+        else:
+            runs += self._paint_cells(self.size.height - 1 - y, view)
         return build_strip(runs, width, palette.text)
 
     def _format_gutter(self, y: int) -> str:
@@ -131,21 +162,6 @@ class MemoryChart(PaintedWidget):
         if rows >= 5 and y == 1 + rows // 2:
             return format_value(self._highest * (rows - rows // 2) // rows, "bytes")
         return "0 B" if y == rows and rows > 1 else ""
-
-    def _paint_peak(self, shown: ShownDevice, view: Viewport) -> list[TextRun]:
-        """Paint the mark of the peak above its cell, with its size, or the side on which it is off the screen."""
-        memory, palette = shown.history.memory, self.palette
-        cell = view.cell(int(memory.time[memory.peak]))
-        size = f"peak {format_value(int(memory.allocated[memory.peak]), 'bytes')}"
-        if cell < 0:
-            return [(f"◀ {size}", palette.strong)]
-        if cell >= view.width:
-            text = f"{size} ▶"
-            return [(" " * max(view.width - cell_len(text), 0), palette.text), (text, palette.strong)]
-        is_left = cell + 2 + len(size) > view.width
-        text = f"{size} ▼" if is_left else f"▼ {size}"
-        start = max(cell + 1 - len(text), 0) if is_left else cell
-        return [(" " * start, palette.text), (text, palette.strong)]
 
     def _paint_cells(self, row: int, view: Viewport) -> list[TextRun]:
         """Paint a line of the columns; `row` counts from the bottom."""
@@ -169,12 +185,6 @@ class MemoryChart(PaintedWidget):
                     self._paint_cell(int(band[cell]), int(top[cell] - low), None if is_top else int(above[cell]))
                 )
         return runs
-
-    def on_click(self, event: events.Click) -> None:
-        event.stop()
-        cell = event.x - self._gutter_width
-        if self._viewport is not None and 0 <= cell < self._viewport.width:
-            self.post_message(JumpAsked(self._viewport.middle(cell)))
 
     def _fill(self, band: int) -> Style:
         return self.palette.fill(band_kind(band))
@@ -209,7 +219,7 @@ GUTTER = 12
 """Cells left of the curve."""
 
 
-class SnapshotChart(PaintedWidget):
+class SnapshotChart(CurveChart):
     """Paint the curve. The first line names the peak, the last one the times at the edges."""
 
     DEFAULT_CSS = "SnapshotChart { height: 8; }"
@@ -217,8 +227,7 @@ class SnapshotChart(PaintedWidget):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._shown: ShownSnapshot | None = None
-        self._viewport: Viewport | None = None
-        self._cursor = 0
+        self._gutter_width = GUTTER
         self._requested = np.zeros(0, np.int64)
         self._reserved = np.zeros(0, np.int64)
 
@@ -241,7 +250,11 @@ class SnapshotChart(PaintedWidget):
         if y > rows:
             return build_strip([*runs, (f" {self._format_times(view)}", palette.muted)], width, palette.text)
         runs.append((CURSOR, palette.line))
-        runs += self._paint_peak(shown, view) if y == 0 else self._paint_cells(rows - y, view)
+        if y == 0:
+            size = f"peak {format_value(int(shown.device.requested_curve[shown.peak]), 'bytes')} requested"
+            runs += self._mark_peak(size, int(shown.time[shown.peak]), view)
+        else:
+            runs += self._paint_cells(rows - y, view)
         return build_strip(runs, width, palette.text)
 
     @property
@@ -252,21 +265,6 @@ class SnapshotChart(PaintedWidget):
     def _format_times(view: Viewport) -> str:
         start, end = format_duration(view.t0), format_duration(view.t1)
         return f"{start}{end:>{max(view.width - cell_len(start), 1)}}"
-
-    def _paint_peak(self, shown: ShownSnapshot, view: Viewport) -> list[TextRun]:
-        """Paint the mark of the peak above its cell, with its size, or the side on which it is off the screen."""
-        size = f"peak {format_value(int(shown.device.requested_curve[shown.peak]), 'bytes')} requested"
-        cell = view.cell(int(shown.time[shown.peak]))
-        if cell < 0:
-            return [(f"◀ {size}", self.palette.strong)]
-        if cell >= view.width:
-            return [(f"{size} ▶".rjust(view.width), self.palette.strong)]
-        is_left = cell + 2 + len(size) > view.width
-        text = f"{size} ▼" if is_left else f"▼ {size}"
-        return [
-            (" " * (max(cell + 1 - len(text), 0) if is_left else cell), self.palette.text),
-            (text, self.palette.strong),
-        ]
 
     def _paint_cells(self, row: int, view: Viewport) -> list[TextRun]:
         """Paint a line of the curve; `row` counts from the bottom."""
@@ -285,12 +283,6 @@ class SnapshotChart(PaintedWidget):
             else:
                 runs.append((RESERVED if line[cell] == row else " ", palette.line))
         return runs
-
-    def on_click(self, event: events.Click) -> None:
-        event.stop()
-        cell = event.x - GUTTER
-        if self._viewport is not None and 0 <= cell < self._viewport.width:
-            self.post_message(JumpAsked(self._viewport.middle(cell)))
 
 
 def measure_cells(shown: ShownSnapshot, view: Viewport) -> tuple[I64, I64]:

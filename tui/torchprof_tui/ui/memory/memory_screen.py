@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
-from typing import Any
 
 import numpy as np
 from rich.cells import cell_len
@@ -19,19 +19,18 @@ from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
-from torchprof_tui.ui.common.guarded_screen import GuardedScreen
-from torchprof_tui.ui.common.list_keys import switch_child_screen
+from torchprof_tui.ui.common.child_screen import MAX_VIEWS, cycle
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_value
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip, follow_theme
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
-from torchprof_tui.ui.common.prompt_input import Prompt, PromptClosed, PromptSubmitted
+from torchprof_tui.ui.common.prompt_input import PromptSubmitted
 from torchprof_tui.ui.common.row_list import RowList, RowPicked
-from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
-from torchprof_tui.ui.lanes.mouse_gestures import JumpAsked, PanAsked, RangeDragged, ZoomAsked
+from torchprof_tui.ui.common.status_line import StatusLine
+from torchprof_tui.ui.lanes.mouse_gestures import PanAsked, RangeDragged, ZoomAsked
 from torchprof_tui.ui.lanes.time_ruler import Ruler
-from torchprof_tui.ui.lanes.view_state import LARGEST_ZOOM, PAN_DIVISOR, WHOLE_TRACE, ZOOM_FACTOR, ViewState
+from torchprof_tui.ui.lanes.view_state import PAN_DIVISOR, WHOLE_TRACE, ZOOM_FACTOR, ViewState
+from torchprof_tui.ui.memory.curve_screen import CurveScreen
 from torchprof_tui.ui.memory.lifetime_rows import (
     GROUP_HEADER,
     LifetimeRows,
@@ -86,34 +85,27 @@ class GroupList(RowList):
 
 FILTER_PROMPT = "filter"
 FILTER_HINT = "op, module, line, category or phase; or /regular expression/ · ↑ earlier"
-NOT_READ = "nothing to see yet: the memory is being read"
 NO_ALLOCATION = "no allocation is listed: v or 0 shows more"
-MAX_VIEWS = 50
 
 
-class MemoryScreen(GuardedScreen[Any]):
+class MemoryScreen(CurveScreen[ShownDevice]):
     """Dismissed with the event to show on the lanes, the op of an allocation, or None."""
 
     BINDINGS = keys.MEMORY
     help_topic = "memory"
+    NOUN, WHOLE, NOT_READ = "trace", WHOLE_TRACE, "nothing to see yet: the memory is being read"
     CSS_PATH = "memory_screen.tcss"
-    AUTO_FOCUS = ""
 
     def __init__(self, view_state: ViewState, known: dict[int, MemoryRead]) -> None:
-        super().__init__()
         self.rank = view_state.current_rank()
         self.trace = self.rank.trace
+        super().__init__(Viewport.whole(self.trace.span, 40))
         self._known = known  # by rank: what was read when the screen was opened before
         self._asked_event = view_state.selected - self.rank.first if view_state.selected >= 0 else -1
-        self.viewport = Viewport.whole(self.trace.span, 40)
         self.gutter_width = 32
-        self.time = self.viewport.t0
         self.by = GroupBy.CATEGORY
         self.only_alive = False
-        self._devices: tuple[ShownDevice, ...] = ()
-        self._number = 0
         self._stacks: tuple[TraceStacks | None, ...] = ()  # by device, from a snapshot
-        self._problem = ""
         self._filter: FilterMade | None = None
         self._listed: tuple[object, ...] = ()  # what `_rows` were found for
         self._rows: I64 = np.zeros(0, np.int64)
@@ -126,10 +118,7 @@ class MemoryScreen(GuardedScreen[Any]):
         self._tabs = PanelTabs([(by.value, by.value) for by in GroupBy])
         self.groups = GroupList(self._build_group, self._build_group_header, id="memory-groups")
         self._detail = StatusLine(id="memory-detail")
-        self._status = StatusLine(id="memory-status")
-        self._prompt = Prompt(id="prompt")
-        self._worker = DebouncedWorker(self)
-        self._views: list[tuple[Viewport, int]] = []
+        self._views: deque[tuple[Viewport, int]] = deque(maxlen=MAX_VIEWS)
 
     def compose(self) -> ComposeResult:
         yield self.chart
@@ -143,8 +132,7 @@ class MemoryScreen(GuardedScreen[Any]):
         yield self._prompt
 
     def on_mount(self) -> None:
-        follow_theme(self)
-        self._status.show_keys(keys.MEMORY_HINTS)
+        self.follow_theme(keys.MEMORY_HINTS)
         self._arrange(self.app.size)
         self._tabs.show_active(self.by.value)
         number = self.rank.number
@@ -172,11 +160,6 @@ class MemoryScreen(GuardedScreen[Any]):
         self.groups.styles.height = min(max(rest * 3 // 10, 4), 16)
         self.gutter_width = choose_gutter_width(size.width)
         self.viewport = self.viewport.resize(max(size.width - self.gutter_width, 1))
-
-    @property
-    def device(self) -> ShownDevice | None:
-        """The device that is shown; None until the memory was read, and where there is none."""
-        return self._devices[self._number] if self._devices else None
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -325,31 +308,19 @@ class MemoryScreen(GuardedScreen[Any]):
         line = format_group_line(list_group_cells(self.state.groups[index], self.state.state.allocated), width)
         return [(line, self.groups.palette.text)]
 
-    def _get_device(self) -> ShownDevice | None:
-        """Return the device; None where there is none, and say so."""
-        if self.device is None:
-            self._status.show_message(self._problem or NOT_READ)
-        return self.device
-
     # -- time ----------------------------------------------------------------------------------------------
 
     def _show_view(self, viewport: Viewport, time: int, reason: str, is_jump: bool = False) -> None:
-        """Show a viewport and a cursor, or say why that changes nothing."""
         if self._get_device() is None:
             return
         if (viewport, time) == (self.viewport, self.time):
             self._status.show_message(reason)
             return
         if is_jump:
-            self._views = [*self._views[1 - MAX_VIEWS :], (self.viewport, self.time)]
+            self._views.append((self.viewport, self.time))
         self.viewport, self.time = viewport, time
         self._status.show_message("")
         self.refresh_view()
-
-    def action_zoom(self, steps: int) -> None:
-        reason = LARGEST_ZOOM if steps > 0 else WHOLE_TRACE
-        time = min(max(self.time, self.viewport.t0), self.viewport.t1 - 1)
-        self._show_view(self.viewport.zoom(time, ZOOM_FACTOR**steps), self.time, reason)
 
     def action_pan(self, tenths: int) -> None:
         view = self.viewport.pan_cells(tenths * max(1, self.viewport.width // PAN_DIVISOR))
@@ -358,29 +329,9 @@ class MemoryScreen(GuardedScreen[Any]):
         time = self.time if is_inside or view == self.viewport else view.middle(view.width // 2)
         self._show_view(view, time, reason)
 
-    def action_fit_all(self) -> None:
-        low, high = self.viewport.limits
-        view = Viewport.whole((low, high), self.viewport.width, margin=0)
-        self._show_view(view, self.time, WHOLE_TRACE, is_jump=True)
-
-    def action_to_end(self, later: bool) -> None:
-        low, high = self.viewport.limits
-        time = high - 1 if later else low
-        self._show_view(self.viewport.reveal(time, time + 1), time, f"the {'end' if later else 'start'}", is_jump=True)
-
-    def action_step(self, cells: int) -> None:
-        """Move the cursor by cells: into the middle of the next one."""
-        cell = self.viewport.cell(self.time) + cells
-        time = min(max(self.viewport.middle(cell), self.viewport.limits[0]), self.viewport.limits[1] - 1)
-        edge = f"the {'end' if cells > 0 else 'start'} of the trace"
-        self._show_view(self.viewport.reveal(time, time + 1), time, edge)
-
-    def action_peak(self) -> None:
-        shown = self._get_device()
-        if shown is not None:
-            memory = shown.history.memory
-            time = int(memory.time[memory.peak])
-            self._show_view(self.viewport.reveal(time, time + 1), time, "the cursor is at the peak", is_jump=True)
+    def _find_peak_time(self) -> int:
+        shown = self.device
+        return 0 if shown is None else int(shown.history.memory.time[shown.history.memory.peak])
 
     def action_fit(self) -> None:
         shown = self._get_device()
@@ -398,10 +349,6 @@ class MemoryScreen(GuardedScreen[Any]):
         view, time = self._views.pop()
         width = self.viewport.width
         self._show_view(view if view.width == width else view.resize(width), time, "the earlier view is this one")
-
-    def on_jump_asked(self, message: JumpAsked) -> None:
-        """Move the cursor to where the curve was clicked."""
-        self._show_view(self.viewport, int(message.at), "")
 
     def on_range_dragged(self, message: RangeDragged) -> None:
         start, end = sorted((int(message.start), int(message.end)))
@@ -467,8 +414,7 @@ class MemoryScreen(GuardedScreen[Any]):
     # -- what is shown -------------------------------------------------------------------------------------
 
     def action_group(self, direction: int) -> None:
-        kinds = list(GroupBy)
-        self._show_grouping(kinds[(kinds.index(self.by) + direction) % len(kinds)])
+        self._show_grouping(cycle(list(GroupBy), self.by, direction))
 
     def on_panel_picked(self, message: PanelPicked) -> None:
         self._show_grouping(GroupBy(message.panel))
@@ -494,7 +440,7 @@ class MemoryScreen(GuardedScreen[Any]):
         if len(self._devices) == 1:
             self._status.show_message("no other device has memory in this trace")
             return
-        self._views = []
+        self._views.clear()
         self._show_device((self._number + 1) % len(self._devices))
         self._status.show_message(f"memory of {self._devices[self._number].history.memory.label}")
 
@@ -502,14 +448,7 @@ class MemoryScreen(GuardedScreen[Any]):
 
     def action_search(self) -> None:
         if self._get_device() is not None:
-            self.add_class("asking")
-            self._prompt.open(
-                FILTER_PROMPT, FILTER_HINT, "" if self._filter is None else self._filter.text, replace=True
-            )
-
-    def _close_prompt(self) -> None:
-        self.remove_class("asking")
-        self._prompt.close()
+            self._open_prompt(FILTER_PROMPT, FILTER_HINT, "" if self._filter is None else self._filter.text)
 
     def on_prompt_submitted(self, message: PromptSubmitted) -> None:
         shown = self.device
@@ -531,9 +470,6 @@ class MemoryScreen(GuardedScreen[Any]):
         self.refresh_view()
         count = len(self._rows)
         self._status.show_message(f"{count:,} allocations with {message.text!r}", is_warning=not count)
-
-    def on_prompt_closed(self, message: PromptClosed) -> None:
-        self._close_prompt()
 
     def _clear_filter(self) -> None:
         if self._filter is not None:
@@ -563,12 +499,6 @@ class MemoryScreen(GuardedScreen[Any]):
         else:
             self._clear_filter()
 
-    def action_leave(self) -> None:
-        self.dismiss(None)
-
-    def action_child(self, action: str) -> None:
-        switch_child_screen(self, action)
-
     def action_copy(self, everything: bool) -> None:
         if self._get_device() is None:
             return
@@ -582,5 +512,4 @@ class MemoryScreen(GuardedScreen[Any]):
         else:
             self._status.show_message("nothing to copy here yet")
             return
-        self.app.copy_to_clipboard(text)
-        self._status.show_message(format_copy_message(label))
+        self.copy_text(text, label)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.cells import cell_len
 from textual import events
@@ -15,16 +14,15 @@ from textual.geometry import Size
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
-from torchprof_tui.ui.common.guarded_screen import GuardedScreen
+from torchprof_tui.ui.common.child_screen import cycle
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_value
-from torchprof_tui.ui.common.painted_widget import TextRun, follow_theme
+from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.row_list import RowList, RowPicked
-from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
-from torchprof_tui.ui.lanes.mouse_gestures import JumpAsked
-from torchprof_tui.ui.lanes.view_state import LARGEST_ZOOM, PAN_DIVISOR, ZOOM_FACTOR
+from torchprof_tui.ui.common.status_line import StatusLine
+from torchprof_tui.ui.lanes.view_state import PAN_DIVISOR
+from torchprof_tui.ui.memory.curve_screen import CurveScreen
 from torchprof_tui.ui.memory.memory_chart import GUTTER, SnapshotChart
 from torchprof_tui.ui.memory.snapshot_rows import (
     HEADERS,
@@ -38,8 +36,6 @@ from torchprof_tui.ui.memory.snapshot_rows import (
     read_shown_snapshot,
 )
 
-NOT_READ = "nothing to see yet: the snapshot is being read"
-WHOLE_HISTORY = "this is the whole history"
 NO_TRACE = "ops, modules and categories are in a trace: record one with run --profile-memory --memory-snapshot"
 NOTHING = {
     SnapshotList.FAILURES: "no allocation failed in this history",
@@ -49,36 +45,30 @@ _WIDTHS = (10, 7, 10, 10)
 _TRACE_PATTERN = "*.trace.json*"
 
 
-class SnapshotScreen(GuardedScreen[Any]):
+class SnapshotScreen(CurveScreen[ShownSnapshot]):
     """Show a snapshot; it is read on a thread.
 
     `settle` is called when it was read, or cannot be: with why not, one line, or "".
     """
 
     CSS_PATH = "memory_screen.tcss"
-    AUTO_FOCUS = ""
     BINDINGS = keys.SNAPSHOT
     TITLE = "snapshot"
     help_topic = "snapshot"
+    NOUN, WHOLE = "history", "this is the whole history"
+    NOT_READ = "nothing to see yet: the snapshot is being read"
 
     def __init__(self, path: Path, settle: Callable[[str], None] = lambda problem: None) -> None:
-        super().__init__()
+        super().__init__(Viewport.whole((0, 1), 40, margin=0))
         self.path = path
         self._settle = settle
-        self.viewport = Viewport.whole((0, 1), 40, margin=0)
-        self.time = 0
         self.shown_list = SnapshotList.LINE
         self.read: RowsRead | None = None
-        self._devices: tuple[ShownSnapshot, ...] = ()
-        self._number = 0
-        self._problem = ""
         self.chart = SnapshotChart(id="snapshot-chart")
         self._totals = StatusLine(id="snapshot-totals")
         self._tabs = PanelTabs([(each.value, each.value) for each in SnapshotList])
         self.rows = RowList(self._build_row, self._build_header, id="snapshot-rows")
         self._detail = StatusLine(id="snapshot-detail")
-        self._status = StatusLine(id="snapshot-status")
-        self._worker = DebouncedWorker(self)
 
     def compose(self) -> ComposeResult:
         yield self._totals
@@ -89,8 +79,7 @@ class SnapshotScreen(GuardedScreen[Any]):
         yield self._status
 
     def on_mount(self) -> None:
-        follow_theme(self)
-        self._status.show_keys(keys.SNAPSHOT_HINTS)
+        self.follow_theme(keys.SNAPSHOT_HINTS)
         self._tabs.show_active(self.shown_list.value)
         self._arrange(self.app.size)
         self.rows.empty_text = f"reading {clean(self.path.name)} …"
@@ -104,17 +93,6 @@ class SnapshotScreen(GuardedScreen[Any]):
         has_curve = self.device is None or len(self.device.time) > 0
         self.chart.styles.height = min(max(size.height * 3 // 10, 5), 20) if has_curve else 0
         self.viewport = self.viewport.resize(max(size.width - GUTTER, 1))
-
-    @property
-    def device(self) -> ShownSnapshot | None:
-        """The device that is shown; None until the snapshot was read, and where it cannot be."""
-        return self._devices[self._number] if self._devices else None
-
-    def _get_device(self) -> ShownSnapshot | None:
-        """Return the device; None where there is none, and say so."""
-        if self.device is None:
-            self._status.show_message(self._problem or NOT_READ)
-        return self.device
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -226,8 +204,7 @@ class SnapshotScreen(GuardedScreen[Any]):
         self._show_detail()
 
     def action_list(self, direction: int) -> None:
-        kinds = list(SnapshotList)
-        self._show_list(kinds[(kinds.index(self.shown_list) + direction) % len(kinds)])
+        self._show_list(cycle(list(SnapshotList), self.shown_list, direction))
 
     def on_panel_picked(self, message: PanelPicked) -> None:
         self._show_list(SnapshotList(message.panel))
@@ -241,8 +218,7 @@ class SnapshotScreen(GuardedScreen[Any]):
 
     # -- time ----------------------------------------------------------------------------------------------
 
-    def _move(self, viewport: Viewport, time: int, reason: str) -> None:
-        """Show a viewport and a cursor, or say why that changes nothing."""
+    def _show_view(self, viewport: Viewport, time: int, reason: str, is_jump: bool = False) -> None:
         shown = self._get_device()
         if shown is None:
             return
@@ -255,38 +231,14 @@ class SnapshotScreen(GuardedScreen[Any]):
             self._status.show_message("")
             self._refresh_view()
 
-    def action_zoom(self, steps: int) -> None:
-        time = min(max(self.time, self.viewport.t0), self.viewport.t1 - 1)
-        view = self.viewport.zoom(time, ZOOM_FACTOR**steps)
-        self._move(view, self.time, LARGEST_ZOOM if steps > 0 else WHOLE_HISTORY)
-
     def action_pan(self, tenths: int) -> None:
         view = self.viewport.pan_cells(tenths * max(1, self.viewport.width // PAN_DIVISOR))
-        reason = WHOLE_HISTORY if view.is_whole else f"the {'end' if tenths > 0 else 'start'} of the history"
-        self._move(view, self.time, reason)
+        reason = self.WHOLE if view.is_whole else f"the {'end' if tenths > 0 else 'start'} of the history"
+        self._show_view(view, self.time, reason)
 
-    def action_fit_all(self) -> None:
-        self._move(Viewport.whole(self.viewport.limits, self.viewport.width, margin=0), self.time, WHOLE_HISTORY)
-
-    def action_step(self, cells: int) -> None:
-        low, high = self.viewport.limits
-        time = min(max(self.viewport.middle(self.viewport.cell(self.time) + cells), low), high - 1)
-        edge = f"the {'end' if cells > 0 else 'start'} of the history"
-        self._move(self.viewport.reveal(time, time + 1), time, edge)
-
-    def action_to_end(self, later: bool) -> None:
-        low, high = self.viewport.limits
-        time = high - 1 if later else low
-        self._move(self.viewport.reveal(time, time + 1), time, f"the {'end' if later else 'start'}")
-
-    def action_peak(self) -> None:
-        shown = self._get_device()
-        if shown is not None:
-            time = int(shown.time[shown.peak]) if len(shown.time) else 0
-            self._move(self.viewport.reveal(time, time + 1), time, "the cursor is at the peak")
-
-    def on_jump_asked(self, message: JumpAsked) -> None:
-        self._move(self.viewport, int(message.at), "")
+    def _find_peak_time(self) -> int:
+        shown = self.device
+        return int(shown.time[shown.peak]) if shown is not None and len(shown.time) else 0
 
     # -- devices and copying -------------------------------------------------------------------------------
 
@@ -309,8 +261,7 @@ class SnapshotScreen(GuardedScreen[Any]):
             label = f"the list: {copied.value}"
         else:
             text = label = self.read.rows[self.rows.cursor].detail
-        self.app.copy_to_clipboard(text)
-        self._status.show_message(format_copy_message(label))
+        self.copy_text(text, label)
 
 
 def format_cells(cells: tuple[str, ...], width: int, more: str = "") -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,12 +12,8 @@ from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.trace.core.arrays import I64
 
-MAX_VIEWS = 50
-"""Views that are kept; the oldest one is dropped."""
 
-
-@dataclass(frozen=True, slots=True)
-class TableView:
+class TableView(NamedTuple):
     """What the table shows: which table, its order, its filter, and the row under the cursor (-1 for none)."""
 
     tab: str
@@ -28,25 +25,11 @@ class TableView:
     row: int
 
 
-class ViewHistory:
-    """A stack of views. `push` before a change, `pop` to undo it."""
-
-    def __init__(self) -> None:
-        self._views: list[TableView] = []
-
-    def push(self, view: TableView) -> None:
-        """Keep a view, unless it is the latest one but for its row."""
-        if self._views and _without_row(self._views[-1]) == _without_row(view):
-            self._views.pop()
-        self._views = [*self._views[1 - MAX_VIEWS :], view]
-
-    def pop(self) -> TableView | None:
-        """Take the latest view off, None if there is none."""
-        return self._views.pop() if self._views else None
-
-
-def _without_row(view: TableView) -> tuple[str, GroupBy, int, str, bool, str]:
-    return view.tab, view.group_by, view.scope, view.sort_key, view.descending, view.filter
+def push_view(views: deque[TableView], view: TableView) -> None:
+    """Keep a view for the key that goes back, unless it is the latest one but for its row."""
+    if views and views[-1][:-1] == view[:-1]:
+        views.pop()
+    views.append(view)
 
 
 NO_ROWS: I64 = np.zeros(0, np.int64)

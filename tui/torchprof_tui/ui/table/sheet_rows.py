@@ -8,8 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from rich.cells import cell_len
 
+from torchprof_tui.analysis.table import export
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
+from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.ui.common.child_screen import write_new_file
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share, format_value
@@ -191,3 +194,14 @@ def _format_si(number: float) -> str:
             return f"{number:.3g} {prefix}".rstrip()
         number /= 1000
     return ""
+
+
+def write_sheet(sheet: Sheet, order: I64, name: str) -> tuple[str, bool]:
+    """Write rows `order` int64[k] of a sheet to a new file that the user named; see `write_new_file`."""
+    rows = order.tolist()
+    formatters = {
+        ".csv": lambda: export.to_csv(sheet, rows, clean),
+        ".json": lambda: export.to_json(sheet, rows),
+        ".md": lambda: export.to_markdown(sheet, rows, clean),
+    }
+    return write_new_file(name, formatters, f"{len(order):,} rows")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 
 from textual.app import ComposeResult
@@ -13,17 +14,16 @@ from torchprof_tui.analysis.table.row_detail import find_row_of_event
 from torchprof_tui.analysis.table.sheets import format_spans_note
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
-from torchprof_tui.ui.common.list_keys import ListScreen, switch_child_screen
-from torchprof_tui.ui.common.painted_widget import TextRun, follow_theme
+from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, ListScreen, cycle
+from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
-from torchprof_tui.ui.common.prompt_input import Prompt, PromptChanged, PromptClosed, PromptSubmitted
+from torchprof_tui.ui.common.prompt_input import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.row_list import HeaderPicked, RowList, RowPicked
-from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
+from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.text_panel import COPY_WIDTH
 from torchprof_tui.ui.lanes.view_state import ViewState
-from torchprof_tui.ui.table import file_export, sheet_rows
-from torchprof_tui.ui.table.row_listing import RowListing, TableView, ViewHistory, format_summary
+from torchprof_tui.ui.table import sheet_rows
+from torchprof_tui.ui.table.row_listing import RowListing, TableView, format_summary, push_view
 from torchprof_tui.ui.table.row_panel import RowPanel
 from torchprof_tui.ui.table.scope_choices import list_table_scopes
 from torchprof_tui.ui.table.sheet_catalog import (
@@ -48,7 +48,6 @@ PANEL_MIN_HEIGHT, PANEL_HEIGHT_SHARE = 24, 0.35
 
 
 FILTER_PROMPT, EXPORT_PROMPT = "filter", "write to"
-FILTER_HINT = "text, or /regular expression/ · ↑ earlier"
 
 
 class TableScreen(ListScreen):
@@ -60,7 +59,6 @@ class TableScreen(ListScreen):
     BINDINGS = keys.TABLE
     help_topic = "table"
     CSS_PATH = "table_screen.tcss"
-    AUTO_FOCUS = ""
 
     def __init__(self, profile: Profile, view_state: ViewState) -> None:
         super().__init__()
@@ -77,7 +75,7 @@ class TableScreen(ListScreen):
         self._listing = RowListing(DEFAULT_SORT_KEYS)
         self._built_sheet: BuiltSheet | None = None
         self._column_layouts: dict[int, sheet_rows.ColumnLayout] = {}  # by width
-        self._history = ViewHistory()
+        self._history: deque[TableView] = deque(maxlen=MAX_VIEWS)
         self._row_to_show = -1  # row of the sheet to move to once it is built
         self._target_event = view_state.selected - self._event_offset if view_state.selected >= 0 else -1
         self._tabs = PanelTabs([(tab, tab) for tab in self._shown_tabs])
@@ -85,9 +83,6 @@ class TableScreen(ListScreen):
         self._panel = RowPanel(id="row-panel")
         self._charts = TimeShareCharts(id="charts")
         self._summary = StatusLine(id="table-summary")
-        self._status = StatusLine(id="table-status")
-        self._prompt = Prompt(id="prompt")
-        self._worker = DebouncedWorker(self)
 
     def compose(self) -> ComposeResult:
         yield self._tabs
@@ -99,9 +94,8 @@ class TableScreen(ListScreen):
         yield self._prompt
 
     def on_mount(self) -> None:
-        follow_theme(self)
         self._show_tab()
-        self._status.show_keys(keys.TABLE_HINTS)
+        self.follow_theme(keys.TABLE_HINTS)
         self._request_sheet()
 
     def _show_tab(self) -> None:
@@ -251,23 +245,22 @@ class TableScreen(ListScreen):
     def _remember_view(self) -> None:
         """Keep the current view for `backspace`; call it before a change."""
         listing = self._listing
-        self._history.push(
-            TableView(
-                self._tab,
-                self._group_by,
-                self._scope,
-                listing.sort_key,
-                listing.descending,
-                listing.filter,
-                self._cursor_row,
-            )
+        view = TableView(
+            self._tab,
+            self._group_by,
+            self._scope,
+            listing.sort_key,
+            listing.descending,
+            listing.filter,
+            self._cursor_row,
         )
+        push_view(self._history, view)
 
     def action_go_back(self) -> None:
-        view = self._history.pop()
-        if view is None:
+        if not self._history:
             self._status.show_message("no earlier view of the table; q: back to the lanes")
             return
+        view = self._history.pop()
         self._tab, self._group_by, self._scope, self._row_to_show = view.tab, view.group_by, view.scope, view.row
         self._listing.restore(view.tab, view.sort_key, view.descending, view.filter)
         self._show_tab()
@@ -297,8 +290,7 @@ class TableScreen(ListScreen):
 
     def action_tab(self, direction: int) -> None:
         self._remember_view()
-        tabs = self._shown_tabs
-        self._tab = tabs[(tabs.index(self._tab) + direction) % len(tabs)]
+        self._tab = cycle(self._shown_tabs, self._tab, direction)
         self._listing.descending = True
         self._show_tab()
         self._request_sheet()
@@ -310,7 +302,7 @@ class TableScreen(ListScreen):
         self._remember_view()
         has_kinds = bool(self.rank.steps) and self.rank.steps[0].serving is not None
         groupings = [each for each in GroupBy if has_kinds or each is not GroupBy.STEP_KIND]
-        self._group_by = groupings[(groupings.index(self._group_by) + direction) % len(groupings)]
+        self._group_by = cycle(groupings, self._group_by, direction)
         self._tab = TABS[0]
         self._show_tab()
         self._request_sheet()
@@ -369,36 +361,19 @@ class TableScreen(ListScreen):
         else:
             self.dismiss(None)
 
-    def action_leave(self) -> None:
-        self.dismiss(None)
-
-    def action_tree(self) -> None:
-        switch_child_screen(self, "tree")
-
-    def action_flame(self) -> None:
-        switch_child_screen(self, "flame")
-
     def on_row_picked(self, message: RowPicked) -> None:
         self.handle_cursor_move()
 
     # -- filter and export ---------------------------------------------------------------------------------
 
     def action_ask_filter(self) -> None:
-        self._open_prompt(FILTER_PROMPT, FILTER_HINT, self._listing.filter)
+        if self._has_rows():
+            self._remember_view()
+            self._open_prompt(FILTER_PROMPT, SEARCH_HINT, self._listing.filter)
 
     def action_ask_export(self) -> None:
-        self._open_prompt(EXPORT_PROMPT, ".csv, .json or .md", "table.csv")
-
-    def _open_prompt(self, purpose: str, hint: str, text: str) -> None:
         if self._has_rows():
-            if purpose == FILTER_PROMPT:
-                self._remember_view()
-            self.add_class("asking")
-            self._prompt.open(purpose, hint, text, replace=purpose == FILTER_PROMPT)
-
-    def _close_prompt(self) -> None:
-        self.remove_class("asking")
-        self._prompt.close()
+            self._open_prompt(EXPORT_PROMPT, ".csv, .json or .md", "table.csv", replace=False)
 
     def _apply_filter(self, text: str) -> str:
         """List the rows that match, with the cursor on the first; "" lists all, with the cursor on the row it was on.
@@ -421,7 +396,7 @@ class TableScreen(ListScreen):
         if self._prompt.is_open:
             problem = self._apply_filter(text)
             case = " · case-sensitive: it has a capital" if is_case_sensitive(text) else ""
-            self._prompt.show_hint(problem or (f"{len(self._listing.order):,} found{case}" if text else FILTER_HINT))
+            self._prompt.show_hint(problem or (f"{len(self._listing.order):,} found{case}" if text else SEARCH_HINT))
 
     def on_prompt_submitted(self, message: PromptSubmitted) -> None:
         """Apply what was typed; on an error the prompt stays open, so that no further character becomes a key."""
@@ -430,7 +405,10 @@ class TableScreen(ListScreen):
             self._listing.filter = message.text
             problem = self._listing.sort_and_filter()
         elif message.text:
-            problem = self._export_file(message.text)
+            assert self._built_sheet is not None
+            line, written = sheet_rows.write_sheet(self._built_sheet.sheet, self._listing.order, message.text)
+            problem = "" if written else line
+            self._status.show_message("" if problem else line)
         if problem:
             self._prompt.show_hint(problem)
             return
@@ -441,18 +419,8 @@ class TableScreen(ListScreen):
                 self._status.show_message(f"no match for {message.text!r}", is_warning=True)
 
     def on_prompt_closed(self, message: PromptClosed) -> None:
-        self._close_prompt()
         if message.purpose == FILTER_PROMPT:
             self._apply_filter("")
-
-    def _export_file(self, name: str) -> str:
-        """Write the listed rows and show so. Returns why they could not be written, else ""."""
-        assert self._built_sheet is not None
-        line, written = file_export.write_sheet(self._built_sheet.sheet, self._listing.order, name)
-        if not written:
-            return line
-        self._status.show_message(line)
-        return ""
 
     def action_copy(self, everything: bool) -> None:
         if self._tab == CHARTS_TAB and everything:
@@ -467,5 +435,4 @@ class TableScreen(ListScreen):
             return
         else:
             text = label = str(self._built_sheet.sheet.columns["name"][self._cursor_row])
-        self.app.copy_to_clipboard(text)
-        self._status.show_message(format_copy_message(label))
+        self.copy_text(text, label)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 
 import numpy as np
@@ -18,16 +19,14 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
+from torchprof_tui.ui.common.child_screen import SEARCH_HINT, ListScreen
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.labels import short_label
-from torchprof_tui.ui.common.list_keys import ListScreen, switch_child_screen
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import TextRun, follow_theme
-from torchprof_tui.ui.common.prompt_input import Prompt, PromptChanged, PromptClosed, PromptSubmitted
+from torchprof_tui.ui.common.painted_widget import TextRun
+from torchprof_tui.ui.common.prompt_input import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.row_list import RowList, RowPicked
-from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 from torchprof_tui.ui.common.text_panel import COPY_WIDTH
 from torchprof_tui.ui.tree.fold_state import FoldSnapshot, FoldState
 
@@ -43,7 +42,6 @@ MAX_INDENT, MIN_LABEL_CELLS = 40, 22
 
 
 SEARCH_PROMPT = "search"
-SEARCH_HINT = "text, or /regular expression/ · ↑ earlier"
 MAX_SNAPSHOTS = 20
 """Earlier foldings that are kept; each has a byte or two for each node."""
 
@@ -52,7 +50,6 @@ class TreeScreen(ListScreen):
     """Dismissed with the event to show on the lanes, the longest one of the node, or None."""
 
     CSS_PATH = "tree_screen.tcss"
-    AUTO_FOCUS = ""
     BINDINGS = keys.TREE
     help_topic = "tree"
 
@@ -67,11 +64,8 @@ class TreeScreen(ListScreen):
         self._total_gpu_time = 1
         self.rows = RowList(self._format_row, self._format_header, id="tree")
         self._labels: dict[int, str] = {}  # of GPU work, by name
-        self._snapshots: list[FoldSnapshot] = []
+        self._snapshots: deque[FoldSnapshot] = deque(maxlen=MAX_SNAPSHOTS)
         self._search_start: FoldSnapshot | None = None  # what was shown when the search began
-        self._status = StatusLine(id="tree-status")
-        self._prompt = Prompt(id="prompt")
-        self._worker = DebouncedWorker(self)
 
     def compose(self) -> ComposeResult:
         yield self.rows
@@ -79,8 +73,7 @@ class TreeScreen(ListScreen):
         yield self._prompt
 
     def on_mount(self) -> None:
-        follow_theme(self)
-        self._status.show_keys(keys.TREE_HINTS)
+        self.follow_theme(keys.TREE_HINTS)
         self._status.show_message("building the tree …")
         self._build_tree()
 
@@ -284,15 +277,6 @@ class TreeScreen(ListScreen):
         else:
             self.dismiss(None)
 
-    def action_leave(self) -> None:
-        self.dismiss(None)
-
-    def action_table(self) -> None:
-        switch_child_screen(self, "table")
-
-    def action_flame(self) -> None:
-        switch_child_screen(self, "flame")
-
     def action_copy(self, everything: bool) -> None:
         node = self._cursor_node
         if self.call_tree is None or node < 0:
@@ -303,16 +287,14 @@ class TreeScreen(ListScreen):
         else:
             name = int(self.call_tree.name[node])
             text = label = self.call_tree.names[name] if name >= 0 else self.call_tree.root_labels[node]
-        self.app.copy_to_clipboard(text)
-        self._status.show_message(format_copy_message(label))
+        self.copy_text(text, label)
 
     # -- earlier views -------------------------------------------------------------------------------------
 
     def _remember_view(self) -> None:
         """Keep the folding and the cursor for `backspace`; call it before a change."""
         if self._fold_state is not None:
-            snapshot = self._fold_state.take_snapshot(self._cursor_node)
-            self._snapshots = [*self._snapshots[1 - MAX_SNAPSHOTS :], snapshot]
+            self._snapshots.append(self._fold_state.take_snapshot(self._cursor_node))
 
     def action_go_back(self) -> None:
         if not self._snapshots or self._fold_state is None:
@@ -331,8 +313,7 @@ class TreeScreen(ListScreen):
             return
         self._remember_view()
         self._search_start = self._snapshots[-1]
-        self.add_class("asking")
-        self._prompt.open(SEARCH_PROMPT, SEARCH_HINT, folds.filter, replace=True)
+        self._open_prompt(SEARCH_PROMPT, SEARCH_HINT, folds.filter)
 
     def action_match(self, distance: int) -> None:
         folds = self._fold_state
@@ -373,10 +354,6 @@ class TreeScreen(ListScreen):
             self._fold_state.reveal(node)
         self._refresh_rows(max(node, 0))
 
-    def _close_prompt(self) -> None:
-        self.remove_class("asking")
-        self._prompt.close()
-
     def on_prompt_changed(self, message: PromptChanged) -> None:
         self._worker.debounce("search", partial(self._preview_search, message.text))
 
@@ -398,7 +375,6 @@ class TreeScreen(ListScreen):
 
     def on_prompt_closed(self, message: PromptClosed) -> None:
         """Show what was on screen before the search."""
-        self._close_prompt()
         if self._search_start is not None and self._fold_state is not None:
             self._fold_state.restore(self._search_start)
             self._fold_state.set_filter("")

@@ -1,0 +1,120 @@
+"""What the screens beside the lanes share: a status line, a prompt in its place, a worker, and the keys of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from torchprof_tui.trace.core.atomic_file import OutputError, check_target, expand_path, write_atomically
+from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
+from torchprof_tui.ui.common.guarded_screen import GuardedScreen
+from torchprof_tui.ui.common.painted_widget import follow_theme
+from torchprof_tui.ui.common.prompt_input import Prompt, PromptClosed
+from torchprof_tui.ui.common.row_list import RowList
+from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
+
+MAX_VIEWS = 50
+"""Earlier views of a screen that are kept for the key that goes back; the oldest one is dropped."""
+
+Choice = TypeVar("Choice")
+
+SEARCH_HINT = "text, or /regular expression/ · ↑ earlier"
+
+
+class ChildScreen(GuardedScreen[Any]):
+    """A screen whose status line gives way to a prompt. The id of that line has the name of the class."""
+
+    AUTO_FOCUS = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._status = StatusLine(id=f"{type(self).__name__.removesuffix('Screen').lower()}-status")
+        self._prompt = Prompt(id="prompt")
+        self._worker = DebouncedWorker(self)
+
+    def show_message(self, message: str) -> None:
+        """Show a message in the status line; "" shows the state of the screen again."""
+        self._status.show_message(message)
+
+    def follow_theme(self, hints: Sequence[tuple[str, str]]) -> None:
+        """Paint the widgets of the mounted screen in the colours of the theme, and show the keys of these hints."""
+        follow_theme(self)
+        self._status.show_keys(hints)
+
+    def copy_text(self, text: str, label: str) -> None:
+        """Copy a text, if the terminal takes it, and say what was copied."""
+        self.app.copy_to_clipboard(text)
+        self.show_message(format_copy_message(label))
+
+    def _open_prompt(self, purpose: str, hint: str, text: str, replace: bool = True) -> None:
+        """Ask for a text; `replace`: typing replaces what there is."""
+        self.add_class("asking")
+        self._prompt.open(purpose, hint, text, replace=replace)
+
+    def _close_prompt(self) -> None:
+        self.remove_class("asking")
+        self._prompt.close()
+
+    def on_prompt_closed(self, message: PromptClosed) -> None:
+        self._close_prompt()
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+    def action_child(self, action: str) -> None:
+        """Leave this screen above the lanes, and open another one: `action` is the key's action there."""
+        lanes = self.app.screen_stack[-2]
+        self.dismiss(None)
+        lanes.call_later(lanes.run_action, action)
+
+
+class ListScreen(ChildScreen):
+    """A screen with one list, `rows`, and the actions of the keys of rows."""
+
+    rows: RowList
+
+    def handle_cursor_move(self) -> None:
+        """Handle a move of the cursor to another row."""
+
+    def action_move(self, distance: int) -> None:
+        self._move_to(self.rows.cursor + distance)
+
+    def action_page(self, pages: int) -> None:
+        self.action_move(pages * self.rows.page_size)
+
+    def action_edge(self, last: bool) -> None:
+        self._move_to(self.rows.count if last else -1)
+
+    def _move_to(self, row: int) -> None:
+        before = self.rows.cursor
+        self.rows.move_to(row)
+        if self.rows.cursor != before:
+            self.show_message("")
+            self.handle_cursor_move()
+        else:
+            self.show_message(f"the {'first' if row < before else 'last'} row" if self.rows.count else "no rows")
+
+
+def cycle(choices: Sequence[Choice], current: Choice, distance: int) -> Choice:
+    """Return the choice that is `distance` after the current one, cyclically."""
+    return choices[(choices.index(current) + distance) % len(choices)]
+
+
+def write_new_file(name: str, formatters: Mapping[str, Callable[[], str]], content: str) -> tuple[str, bool]:
+    """Write a file that the user named. `formatters`: what makes its text, by suffix; `content`: what that is.
+
+    Returns (a line that reports the outcome, whether the file was written). Existing files are never overwritten.
+    """
+    formatter = next((each for suffix, each in formatters.items() if name.lower().endswith(suffix)), None)
+    if formatter is None:
+        *others, last = formatters
+        return f"{Path(name).name}: the name must end in {', '.join(others)} or {last}", False
+    try:
+        path = expand_path(name)
+        if check_target(path):
+            return f"{path} exists already and was not overwritten; choose another name", False
+        write_atomically(path, formatter())
+    except OutputError as error:
+        return str(error), False
+    return f"wrote {content} to {path}", True
