@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
-from torchprof_tui.analysis.patterns.engine.pattern import Finding, fired_answer
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding
 from torchprof_tui.analysis.patterns.verdict.costs import CostBase
 from torchprof_tui.ui.common.labels import describe_cost, list_reasons
 
@@ -16,7 +16,7 @@ STEPS = CostBase(30_000_000, steps=3)
 
 
 def finding(cost: int, won: float | None = None) -> Finding:
-    answer = fired_answer("seen", np.arange(1), 20_000_000)
+    answer = Answer.fired("seen", np.arange(1), 20_000_000)
     return replace(Finding(PATTERNS["input-starved"], answer, 0.0).with_cost(cost, STEPS.time), won=won)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import field
 
-from torchprof_tui.analysis.patterns.engine.registry import registered_patterns
+from torchprof_tui.analysis.patterns.engine.pattern import registered_patterns
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, TimeTree
 from torchprof_tui.analysis.patterns.verdict.tree_model import TimePart as TreePart
 from torchprof_tui.answers.record import Record, about

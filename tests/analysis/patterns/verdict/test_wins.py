@@ -12,7 +12,7 @@ from tests.helpers.paths import SHARED_TRACES
 from torchprof_samples import find
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope, step_scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
-from torchprof_tui.analysis.patterns.engine.pattern import Finding, fired_answer
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding
 from torchprof_tui.analysis.patterns.verdict import check_report, wins
 from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport, RemedyFinder, check_trace
 from torchprof_tui.analysis.patterns.verdict.wins import Wins, find_remedy, predict_wins, rank_by_wins
@@ -79,7 +79,7 @@ def test_the_launches_of_one_op_save_no_more_than_that_op(starved: Trace) -> Non
     starts = starved.start
     inside = (starts >= window.start) & (starts < window.cpu_end) & (starved.kind == Kind.OP)
     op = np.flatnonzero(inside & (starved.lane == window.lane) & (np.asarray(starved.duration) > 100_000))[:1]
-    answer = fired_answer("", op.astype(np.int64), 1)
+    answer = Answer.fired("", op.astype(np.int64), 1)
     remedy = find_remedy(starved, Finding(PATTERNS["tiny-kernels"], answer, 1.0))
     assert remedy is not None
     assert remedy.kind is ScenarioKind.LAUNCH

@@ -14,7 +14,7 @@ from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.pattern_traces import waiting
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, overhead, python, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
-from torchprof_tui.analysis.patterns.engine.pattern import Finding, fired_answer
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.labels import describe_cost
 from torchprof_tui.ui.common.painted_widget import PaintedWidget
@@ -142,7 +142,7 @@ async def test_it_shows_the_verdict_its_numbers_and_the_largest_causes() -> None
 
 def test_a_problem_of_less_than_two_percent_is_not_red() -> None:
     pattern = PATTERNS["input-starved"]
-    answer = fired_answer("seen", np.arange(1), at_stake=5)
+    answer = Answer.fired("seen", np.arange(1), at_stake=5)
     palette = PaintedWidget().palette
     red, other = Finding(pattern, answer, 0.02), Finding(pattern, answer, 0.0199)
     assert choose_sign(red, palette) == (PROBLEM_SIGN, palette.warning)

@@ -20,8 +20,15 @@ from torchprof_tui.analysis.patterns.engine import check_scope, largest_gaps
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
-from torchprof_tui.analysis.patterns.engine.pattern import Finding, Pattern, Remedy, Section, Severity, State
-from torchprof_tui.analysis.patterns.engine.registry import registered_patterns
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Finding,
+    Pattern,
+    Remedy,
+    Section,
+    Severity,
+    State,
+    registered_patterns,
+)
 from torchprof_tui.analysis.patterns.engine.remedy_fit import fit_remedy
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext, TraceTables

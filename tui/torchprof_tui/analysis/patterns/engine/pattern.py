@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -144,25 +145,29 @@ class Answer:
     spans: Intervals | None = None
     places: EvidencePlaces | None = None
 
+    @classmethod
+    def fired(
+        cls,
+        seen: str,
+        events: I64,
+        at_stake: int = 0,
+        remedy: Remedy | None = None,
+        spans: Intervals | None = None,
+        places: EvidencePlaces | None = None,
+    ) -> Answer:
+        rows, lost = np.asarray(events, dtype=np.int64), max(int(at_stake), 0)
+        return cls(State.FIRED, seen, rows, lost, remedy=remedy, spans=spans, places=places)
 
-def fired_answer(
-    seen: str,
-    events: I64,
-    at_stake: int = 0,
-    remedy: Remedy | None = None,
-    spans: Intervals | None = None,
-    places: EvidencePlaces | None = None,
-) -> Answer:
-    rows, lost = np.asarray(events, dtype=np.int64), max(int(at_stake), 0)
-    return Answer(State.FIRED, seen, rows, lost, remedy=remedy, spans=spans, places=places)
+    @classmethod
+    def absent(cls, seen: str = "") -> Answer:
+        return cls(State.ABSENT, seen)
+
+    @classmethod
+    def cannot_tell(cls, reason: str) -> Answer:
+        return cls(State.CANNOT_TELL, reason=reason)
 
 
-def absent_answer(seen: str = "") -> Answer:
-    return Answer(State.ABSENT, seen)
-
-
-def cannot_tell_answer(reason: str) -> Answer:
-    return Answer(State.CANNOT_TELL, reason=reason)
+CheckFunction = Callable[["ScopeView"], Answer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +180,56 @@ class Pattern:
     meaning: str
     action: str
     decided: str
-    check: Callable[[ScopeView], Answer]
+    check: CheckFunction
     thresholds: tuple[Threshold, ...] = ()
     severity: Severity = Severity.NOTICE
     code: str = ""  # a line to paste, if one line helps
     applies_to_all_ranks: bool = False  # its answer describes all ranks, whichever rank is checked
     fires_on_absence: bool = False  # fires by the absence of events: undecidable in a file that lost entries
+
+
+_REGISTRY: dict[str, Pattern] = {}
+
+
+def register_pattern(
+    title: str,
+    *,
+    meaning: str,
+    action: str,
+    decided: str,
+    section: Section = Section.BEYOND,
+    thresholds: tuple[Threshold, ...] = (),
+    severity: Severity = Severity.NOTICE,
+    code: str = "",
+    needs: tuple[Callable[[ScopeView], str], ...] = (),
+    applies_to_all_ranks: bool = False,
+    fires_on_absence: bool = False,
+) -> Callable[[CheckFunction], CheckFunction]:
+    """Register a check under its name, with dashes. Raises ValueError for a duplicate name.
+
+    `needs`: what must have been recorded, each as a function that says what is missing, "" for nothing. Where it is,
+    the pattern is undecidable for the first such reason, and the check is not made.
+    """
+
+    def register(check: CheckFunction) -> CheckFunction:
+        @wraps(check)
+        def check_if_possible(view: ScopeView) -> Answer:
+            missing_reason = next(filter(None, (find_missing(view) for find_missing in needs)), "")
+            return Answer.cannot_tell(missing_reason) if missing_reason else check(view)
+
+        name = check.__name__.replace("_", "-")
+        if name in _REGISTRY:
+            raise ValueError(f"two patterns called {name}")
+        details = (thresholds, severity, code, applies_to_all_ranks, fires_on_absence)
+        _REGISTRY[name] = Pattern(name, section, title, meaning, action, decided, check_if_possible, *details)
+        return check_if_possible
+
+    return register
+
+
+def registered_patterns() -> dict[str, Pattern]:
+    """Return each pattern by its id, in the order in which their modules were imported."""
+    return _REGISTRY
 
 
 @dataclass(frozen=True, slots=True)

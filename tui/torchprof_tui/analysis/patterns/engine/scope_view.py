@@ -15,9 +15,11 @@ from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import (
+    NO_CALLS,
     NO_CPU,
     NO_GPU,
     NO_GPU_HERE,
+    NO_LINKS,
     NO_STEPS,
     SERVING_STEPS_ONLY,
 )
@@ -181,6 +183,18 @@ class ScopeView:
         if not len(self.tables.work):
             return NO_GPU
         return "" if len(self.work) else NO_GPU_HERE
+
+    def missing_work_reason(self) -> str:
+        """Explain why patterns of the whole trace's GPU work are undecidable, "" where they can be decided."""
+        return "" if len(self.tables.work) else NO_GPU
+
+    def missing_links_reason(self) -> str:
+        """Explain why patterns about launches are undecidable, "" where some GPU work has a known launch."""
+        return "" if (self.work.launch >= 0).any() else NO_LINKS
+
+    def missing_calls_reason(self) -> str:
+        """Explain why patterns about runtime calls are undecidable, "" where they can be decided."""
+        return "" if len(self.tables.calls) else NO_CALLS
 
     def missing_window_reason(self) -> str:
         """Explain why the GPU's busy share is undecidable, "" where it can be measured, in idle ranges too."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from torchprof_tui.analysis.completeness.data_loss import DataLoss
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding, Pattern, State, cannot_tell_answer
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding, Pattern, State
 
 NO_GPU = "no GPU activity was recorded"
 NO_GPU_HERE = "no GPU work in this range"
@@ -71,9 +71,9 @@ def qualify_answer(pattern: Pattern, answer: Answer, data_loss: DataLoss) -> Ans
     if not data_loss:
         return answer
     if answer.state is State.CANNOT_TELL:
-        return cannot_tell_answer(format_missing_reason(answer.reason, data_loss))
+        return Answer.cannot_tell(format_missing_reason(answer.reason, data_loss))
     if answer.state is State.ABSENT or (pattern.fires_on_absence and is_loss_significant(data_loss)):
-        return cannot_tell_answer(data_loss.reason)
+        return Answer.cannot_tell(data_loss.reason)
     return replace(answer, seen=f"{answer.seen} ({PARTIAL_INPUT_NOTE})")
 
 

@@ -6,19 +6,9 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Remedy,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -96,8 +86,6 @@ _MAX_CHILDREN = 4
 
 
 @register_pattern(
-    "gqa-expand-copy",
-    Section.BEYOND,
     "Keys and values are copied for each head",
     meaning="grouped-query attention has fewer heads of keys and values than of queries; here keys and values are "
     "first repeated in memory",
@@ -108,26 +96,23 @@ _MAX_CHILDREN = 4
     "copies on the GPU.",
     thresholds=(thresholds.GQA_COPIES_PER_ATTENTION,),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
 )
 def gqa_expand_copy(view: ScopeView) -> Answer:
     tables = view.tables
-    if missing_reason := view.missing_gpu_reason() or view.missing_ops_reason():
-        return cannot_tell_answer(missing_reason)
     work = view.work
-    if not (work.launch >= 0).any():
-        return cannot_tell_answer(NO_LINKS)
     fused = view.match_names(_SDPA_REGEX, Kind.OP)
     attentions = fused if len(fused) else view.select_in_scope(tables.compute_once(find_attentions))
     if not len(attentions):
-        return absent_answer("no attention")
+        return Answer.absent("no attention")
     copies = view.select_in_scope(tables.event_table(np.sort(tables.compute_once(find_expanded_copies))))
     if len(copies) < max(2, thresholds.GQA_COPIES_PER_ATTENTION.value * len(attentions)):
-        return absent_answer(f"{format_count(len(copies), 'expanded copy', 'expanded copies')}" if len(copies) else "")
+        return Answer.absent(f"{format_count(len(copies), 'expanded copy', 'expanded copies')}" if len(copies) else "")
     kernels = work.events.select(np.flatnonzero(np.isin(view.outer_op, copies.row)))
     time = view.covered_time(kernels)
     if not time:
-        return absent_answer("the copies launched nothing on the GPU")
-    return fired_answer(
+        return Answer.absent("the copies launched nothing on the GPU")
+    return Answer.fired(
         f"{format_count(len(copies), 'copy', 'copies')} of expanded keys and values for "
         f"{format_count(len(attentions), 'attention')}: {format_duration(time)} on the GPU",
         np.concatenate([copies.row, kernels.row]),

@@ -9,18 +9,9 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU
 from torchprof_tui.analysis.patterns.rules.generation_steps import find_generation_steps
 from torchprof_tui.analysis.time.kernel_speed import weighted_median
 from torchprof_tui.trace.core.arrays import I64, Bool
@@ -147,8 +138,6 @@ def _compare_runs(tables: TraceTables, groups: list[I64], third: int) -> ClockDr
 
 
 @register_pattern(
-    "clock-variation",
-    Section.BEYOND,
     "The GPU's clock changes",
     meaning="the same kernels take longer than before, or than on another GPU: a power or heat limit lowers the clock",
     action="compare only runs at the same clock; find the reason for the throttling, or lock the clock",
@@ -165,15 +154,14 @@ def _compare_runs(tables: TraceTables, groups: list[I64], third: int) -> ClockDr
         thresholds.CLOCK_COVERED_SHARE,
     ),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_work_reason,),
 )
 def clock_variation(view: ScopeView) -> Answer:
     tables = view.tables
-    if not len(tables.work):
-        return cannot_tell_answer(NO_GPU)
     drift = tables.compute_once(find_clock_drift, view.gap_finder)
     rank_text = _describe_ranks(view)
     if drift.covered_share < thresholds.CLOCK_COVERED_SHARE.value and not rank_text:
-        return cannot_tell_answer(
+        return Answer.cannot_tell(
             f"{format_count(drift.kernel_count, 'kernel')} of 20 µs or more can be compared over time: too few"
         )
     change = max(drift.ratio, 1 / drift.ratio)
@@ -194,8 +182,8 @@ def clock_variation(view: ScopeView) -> Answer:
         parts.append(rank_text)
         events = events if len(events) else view.representative_events()
     if not parts or not len(events):
-        return absent_answer(f"late over early {drift.ratio:.2f} ({format_count(drift.kernel_count, 'kernel')})")
-    return fired_answer("; ".join(parts), events, at_stake)
+        return Answer.absent(f"late over early {drift.ratio:.2f} ({format_count(drift.kernel_count, 'kernel')})")
+    return Answer.fired("; ".join(parts), events, at_stake)
 
 
 def _describe_ranks(view: ScopeView) -> str:

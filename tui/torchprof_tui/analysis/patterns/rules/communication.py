@@ -6,18 +6,8 @@ import numpy as np
 
 from torchprof_tui.analysis.collectives.communication_card import CommunicationCard, build_communication_card
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Remedy,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
-from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU
 from torchprof_tui.analysis.throughput.class_summary import OTHER
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.time_format import format_duration
@@ -26,8 +16,6 @@ from torchprof_tui.trace.model.event_kind import Kind
 
 
 @register_pattern(
-    "communication",
-    Section.BEYOND,
     "Communication between GPUs",
     meaning="the time in collectives: how much of it is hidden behind computation, and how much moves data or waits "
     "for a late rank",
@@ -39,23 +27,21 @@ from torchprof_tui.trace.model.event_kind import Kind
     "even that run has less than a twentieth of the link's bandwidth, above the time at a fifth of that "
     "bandwidth; barriers and notifications only wait. Bus bandwidth: bytes over time, times 2 (n - 1) / n "
     "for an all-reduce, (n - 1) / n for all-gather, reduce-scatter and all-to-all of n ranks.",
-    severity=Severity.NOTICE,
+    needs=(ScopeView.missing_work_reason,),
 )
 def communication(view: ScopeView) -> Answer:
-    if not len(view.tables.work):
-        return cannot_tell_answer(NO_GPU)
     card = build_card_of_view(view)
     if card.count:
-        return fired_answer(card.describe(), card.events)
+        return Answer.fired(card.describe(), card.events)
     if len(view.tables.communication[0]):
-        return absent_answer("no communication in this range")
+        return Answer.absent("no communication in this range")
     rank_context = view.tables.rank_context
     rank_count = len(rank_context.arrivals.ranks) if rank_context else view.trace.world_size or 1
     if rank_count < 2:
-        return cannot_tell_answer("one rank only: no communication was recorded")
+        return Answer.cannot_tell("one rank only: no communication was recorded")
     if missing := describe_missing_collectives(view):
-        return cannot_tell_answer(missing)
-    return absent_answer(f"{rank_count} ranks, no communication was recorded")
+        return Answer.cannot_tell(missing)
+    return Answer.absent(f"{rank_count} ranks, no communication was recorded")
 
 
 def describe_missing_collectives(view: ScopeView) -> str:

@@ -11,16 +11,7 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.launch_owners import MATH_ATTENTION_REGEX, is_launched_beneath
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Remedy,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.time_format import format_duration
@@ -35,8 +26,6 @@ _AUTOCAST_OPS = (
 
 
 @register_pattern(
-    "autocast-casts",
-    Section.BEYOND,
     "Casts between data types",
     meaning="a cast reads and writes a whole tensor and computes nothing; autocast repeats the casts of the weights "
     "in each step",
@@ -45,10 +34,9 @@ _AUTOCAST_OPS = (
     "such as aten::linear called aten::to, else casts in the program. Casts of `sdpa-math` are counted there.",
     thresholds=(thresholds.CONVERSION_SHARE, thresholds.CONVERSION_TIME),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_gpu_reason,),
 )
 def autocast_casts(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason():
-        return cannot_tell_answer(missing_reason)
     is_cast = _select_copies(view, lambda display: display.startswith("cast"))
     is_cast &= ~is_launched_beneath(view, is_cast, MATH_ATTENTION_REGEX)
     if answer := _too_small(view, is_cast):
@@ -63,7 +51,7 @@ def autocast_casts(view: ScopeView) -> Answer:
         if by_autocast.any()
         else ""
     )
-    return fired_answer(
+    return Answer.fired(
         f"{_format_share(view, is_cast)} in {format_count(len(kernels), 'cast')}"
         f"{view.format_per_step(len(kernels))}{owner}",
         kernels.row,
@@ -91,8 +79,6 @@ def _choose_cast_remedy(view: ScopeView, is_cast: Bool, is_autocast: bool) -> Re
 
 
 @register_pattern(
-    "layout-conversion",
-    Section.BEYOND,
     "Changes of the memory layout",
     meaning="the data is copied into another order of its axes, because the next kernel needs that order",
     action="produce the tensor in the layout that the next op reads: avoid permute followed by contiguous or reshape",
@@ -100,10 +86,9 @@ def _choose_cast_remedy(view: ScopeView, is_cast: Bool, is_autocast: bool) -> Re
     "aten::contiguous or aten::reshape launched without a change of type.",
     thresholds=(thresholds.CONVERSION_SHARE, thresholds.CONVERSION_TIME),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_gpu_reason,),
 )
 def layout_conversion(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason():
-        return cannot_tell_answer(missing_reason)
     is_named = _select_copies(view, lambda display: any(word in display for word in _LAYOUT_WORDS))
     is_copy = _select_copies(view, lambda display: display.startswith("copy"))
     if answer := _too_small(view, is_named | is_copy):
@@ -131,7 +116,7 @@ def layout_conversion(view: ScopeView) -> Answer:
         if of_convolutions
         else None
     )
-    return fired_answer(
+    return Answer.fired(
         f"{_format_share(view, is_layout)} in {format_count(len(kernels), 'copy', 'copies')}"
         f"{view.format_per_step(len(kernels))}, mostly for {'tiled formats (TransData)' if of_npu else owner}",
         kernels.row,
@@ -162,9 +147,9 @@ def _too_small(view: ScopeView, chosen: Bool) -> Answer | None:
     time = int(view.work_time[chosen].sum())
     share = time / max(int(view.work_time.sum()), 1)
     if share < thresholds.CONVERSION_SHARE.value:
-        return absent_answer(f"{format_percent(share)} of GPU time")
+        return Answer.absent(f"{format_percent(share)} of GPU time")
     if time < thresholds.CONVERSION_TIME.value * max(view.device_time, 1):
-        return absent_answer(f"{format_percent(share)} of GPU time, but only {format_duration(time)} in total")
+        return Answer.absent(f"{format_percent(share)} of GPU time, but only {format_duration(time)} in total")
     return None
 
 

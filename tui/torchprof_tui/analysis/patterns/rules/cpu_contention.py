@@ -10,14 +10,10 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
-    Section,
     Severity,
-    absent_answer,
-    cannot_tell_answer,
     find_event_places,
-    fired_answer,
+    register_pattern,
 )
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU, NO_GPU
@@ -177,12 +173,7 @@ def _compare_shapes(
     return bool(of_slow and usual), 2 * sum(shape in usual for shape in of_slow) > len(of_slow)
 
 
-CPU_CONTENTION_ID = "cpu-contention"
-
-
 @register_pattern(
-    CPU_CONTENTION_ID,
-    Section.BEYOND,
     "Ops wait for CPU cores",
     meaning="the same op with the same work is fast in most calls and very slow in others: its threads wait for cores "
     "that are busy with other threads or programs, or that are not there",
@@ -204,25 +195,25 @@ CPU_CONTENTION_ID = "cpu-contention"
 def cpu_contention(view: ScopeView) -> Answer:
     tables = view.tables
     if len(tables.work):
-        return absent_answer("with a GPU, what ops wait for counts as a cause of its idle time: idle-gap")
+        return Answer.absent("with a GPU, what ops wait for counts as a cause of its idle time: idle-gap")
     if missing_reason := (NO_GPU if len(tables.calls) else "" if len(tables.ops) else NO_CPU):
-        return cannot_tell_answer(missing_reason)
+        return Answer.cannot_tell(missing_reason)
     found = tables.compute_once(find_slow_calls)
     if not found.is_recurring:
-        return absent_answer()
+        return Answer.absent()
     in_scope = view.overlap_mask(found.calls.start, found.calls.end)
     calls, excess = found.calls.select(in_scope), found.excess[in_scope]
     lost = min(int(excess.sum()), view.covered_time(calls))
     share = lost / max(view.window_length, 1)
     if share < thresholds.CONTENTION_SHARE.value:
-        return absent_answer(f"slow calls take {format_percent(share)} of this range more than is usual")
+        return Answer.absent(f"slow calls take {format_percent(share)} of this range more than is usual")
     if not found.is_comparable:
-        return cannot_tell_answer(
+        return Answer.cannot_tell(
             "some calls of an op take over ten times its median, but neither input shapes nor steps with the same "
             "calls were recorded: they may have more to do (record_shapes=True)"
         )
     time = min(int(found.time[in_scope].sum()), view.window_length)
-    return fired_answer(
+    return Answer.fired(
         f"{view.trace.names[found.name]}: median {format_duration(found.median)}, but "
         f"{format_duration(found.slowest)} or more in {found.percent} % of {found.count:,} calls; calls over ten times "
         f"their op's median take {format_percent(time / max(view.window_length, 1))} of {view.window_label}",

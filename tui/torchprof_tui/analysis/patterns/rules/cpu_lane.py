@@ -22,15 +22,12 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     Remedy,
     Section,
     Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
+    register_pattern,
     sort_places,
 )
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CALLS, NO_CPU, NO_GPU, NO_LINKS
+from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CALLS, NO_CPU, NO_LINKS
 from torchprof_tui.analysis.patterns.rules.generation_steps import find_comparable_steps
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_hidden_copy_remedy
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
@@ -143,9 +140,8 @@ EXPLICIT_COPY_OPS = ("aten::copy_", "aten::clone", "aten::to", "aten::_foreach_c
 
 
 @register_pattern(
-    "first-step-wide",
-    Section.CPU_LANE,
     "The first step takes much longer",
+    section=Section.CPU_LANE,
     meaning="the first recorded step is not like the others, so means over all steps say too much",
     action="run some steps before you measure, and let the profiler skip the first steps",
     code="schedule=torch.profiler.schedule(wait=1, warmup=2, active=3)",
@@ -165,37 +161,37 @@ EXPLICIT_COPY_OPS = ("aten::copy_", "aten::clone", "aten::to", "aten::_foreach_c
 def first_step_wide(view: ScopeView) -> Answer:
     steps = view.tables.compute_once(find_comparable_steps)
     if not len(steps):
-        return cannot_tell_answer(view.missing_steps_reason())
+        return Answer.cannot_tell(view.missing_steps_reason())
     if len(steps) < 1 + thresholds.MIN_OTHERS.value:
-        return cannot_tell_answer(
+        return Answer.cannot_tell(
             f"{format_count(len(steps), 'step')} recorded: at least three are needed to compare them"
         )
     first = EventTable(steps.row[:1], steps.start[:1], steps.end[:1], np.zeros(1, np.int32))
     if not view.overlap_mask(first.start, first.end)[0]:
-        return absent_answer("the first step is not in this range")
+        return Answer.absent("the first step is not in this range")
     durations = steps.end - steps.start
     first_duration = int(durations[0]) - view.tables.overhead_intervals.measure_between(
         int(steps.start[0]), int(steps.end[0])
     )
     median_of_others = float(np.median(durations[1:]))
     if not median_of_others:
-        return cannot_tell_answer("most steps were recorded without a duration")
+        return Answer.cannot_tell("most steps were recorded without a duration")
     if first_duration < thresholds.FIRST_STEP_RATIO.value * median_of_others:
-        return absent_answer(
+        return Answer.absent(
             f"step #{steps.number[0]} took {format_duration(first_duration)}, the others "
             f"{format_duration(median_of_others)} (median)"
         )
     wide = max(thresholds.FIRST_STEP_RATIO.value * median_of_others, thresholds.WIDE_AGAIN.value * first_duration)
     as_wide = int((durations[1:] >= wide).sum())
     if as_wide > thresholds.WIDE_STEPS_SHARE.value * (len(steps) - 1):
-        return absent_answer(f"{format_count(as_wide, 'later step')} took about as long: not a cold start")
+        return Answer.absent(f"{format_count(as_wide, 'later step')} took about as long: not a cold start")
     listed = " and ".join(map(format_duration, durations[1:].tolist()))
     others = listed if len(steps) <= 4 else f"{format_duration(median_of_others)} in the median"
     excess = int(first_duration - median_of_others)
     if _is_hidden(view, steps, excess):
-        return absent_answer(f"step #{steps.number[0]} took longer on the CPU, while the GPU was busy with its work")
+        return Answer.absent(f"step #{steps.number[0]} took longer on the CPU, while the GPU was busy with its work")
     grown, remedy = explain_growth(view.tables, steps, excess)
-    return fired_answer(
+    return Answer.fired(
         f"step #{steps.number[0]} took {format_duration(first_duration)}, {first_duration / median_of_others:.1f}× "
         f"as long as the other {len(steps) - 1}: {others}" + (f"; {grown}" if grown else ""),
         first.row,
@@ -216,9 +212,8 @@ def _is_hidden(view: ScopeView, steps: StepTable, excess: int) -> bool:
 
 
 @register_pattern(
-    "dead-window",
-    Section.CPU_LANE,
     "A range begins without any op",
+    section=Section.CPU_LANE,
     meaning="a cold start inside a range: something was set up before the first op ran",
     action="warm up first; if it recurs, check the code between the start of the range and its first op",
     decided="The time from an annotation's start to its first op or runtime call, over the median of its other "
@@ -230,15 +225,15 @@ def _is_hidden(view: ScopeView, steps: StepTable, excess: int) -> bool:
 def dead_window(view: ScopeView) -> Answer:
     tables = view.tables
     if not len(tables.annotations):
-        return cannot_tell_answer("no annotation was recorded: mark ranges with record_function")
+        return Answer.cannot_tell("no annotation was recorded: mark ranges with record_function")
     if not len(tables.ops):
-        return cannot_tell_answer(NO_CPU)
+        return Answer.cannot_tell(NO_CPU)
     found = tables.compute_once(find_dead_windows)
     if found is None:
-        return cannot_tell_answer("no annotation with ops inside occurs three times: nothing to compare with")
+        return Answer.cannot_tell("no annotation with ops inside occurs three times: nothing to compare with")
     in_scope = view.overlap_mask(found.windows.start, found.windows.end)
     if not in_scope.any():
-        return absent_answer()
+        return Answer.absent()
     worst = int(np.where(in_scope, found.excess, -1).argmax())
     summary = (
         f"{tables.name(int(found.windows.row[worst]))} has no op for its first "
@@ -246,7 +241,7 @@ def dead_window(view: ScopeView) -> Answer:
         f"occurrences begin after {format_duration(found.medians[worst])}"
     )
     windows = found.windows.select(np.flatnonzero(in_scope))
-    return fired_answer(
+    return Answer.fired(
         summary,
         np.sort(windows.row),
         min(int(found.excess[in_scope].sum()), view.covered_time(windows)),
@@ -282,39 +277,35 @@ def _missing_launches_reason(view: ScopeView) -> str:
 
 
 @register_pattern(
-    "adaptive-launch",
-    Section.CPU_LANE,
     "The library chose the launch size for this GPU",
+    section=Section.CPU_LANE,
     meaning="the library asked how many blocks fit on an SM before it launched the kernel",
     action="nothing: this is normal for GEMMs, convolutions and reductions; the query takes about a microsecond",
     decided="A runtime call that queries the occupancy (cudaOccupancy…, hipOccupancy…) before a launch in the same op.",
+    needs=(_missing_launches_reason,),
 )
 def adaptive_launch(view: ScopeView) -> Answer:
-    if missing_reason := _missing_launches_reason(view):
-        return cannot_tell_answer(missing_reason)
     after_query, queries = _find_occupancy_queries(view)
     if not after_query.any():
-        return absent_answer()
+        return Answer.absent()
     launched = view.work.events.select(after_query)
     kernel = view.tables.short_name(int(launched.row[launched.duration.argmax()]))
     summary = f"{format_count(len(launched), 'launch', 'launches')} after an occupancy query, {kernel} among them"
     evidence = np.sort(np.concatenate([queries.row, launched.row]))
-    return fired_answer(summary, evidence)
+    return Answer.fired(summary, evidence)
 
 
 @register_pattern(
-    "fixed-launch",
-    Section.CPU_LANE,
     "Launched with a fixed size",
+    section=Section.CPU_LANE,
     meaning="elementwise or reduction kernels that need few resources, launched with a fixed size",
     action="nothing; if there are many of them, torch.compile can fuse them",
     decided="A launch without an occupancy query in its op, of a kernel that is elementwise, a reduction, a copy, a "
     "softmax, a norm or generated by Triton, by its name.",
     fires_on_absence=True,
+    needs=(_missing_launches_reason,),
 )
 def fixed_launch(view: ScopeView) -> Answer:
-    if missing_reason := _missing_launches_reason(view):
-        return cannot_tell_answer(missing_reason)
     after_query, _ = _find_occupancy_queries(view)
     is_light = view.work.class_mask(
         KernelClass.ELEMENTWISE,
@@ -330,42 +321,38 @@ def fixed_launch(view: ScopeView) -> Answer:
     is_only_work = (view.work.launch >= 0) & (work_first[launch + 1] - work_first[launch] == 1)
     is_fixed = ~after_query & is_light & is_only_work & (view.work.kind == Kind.KERNEL)
     if not is_fixed.any():
-        return absent_answer()
+        return Answer.absent()
     launched = view.work.events.select(is_fixed)
     ops = view.outer_op[is_fixed]
     op_names = [view.tables.name(int(op)) for op in ops[ops >= 0][:1]]
     op_text = f" (e.g. {op_names[0]})" if op_names else ""
-    return fired_answer(f"{format_count(len(launched), 'kernel')} with a fixed launch size{op_text}", launched.row)
+    return Answer.fired(f"{format_count(len(launched), 'kernel')} with a fixed launch size{op_text}", launched.row)
 
 
 @register_pattern(
-    "trailing-sync",
-    Section.CPU_LANE,
     "A long wait ends the recording",
+    section=Section.CPU_LANE,
     meaning="the profiler waits for the GPU before it stops; it is not part of any step",
     action="nothing: do not count it as time of the program",
     decided="The last call that waits for the GPU, if nothing was launched after it and it began after the last "
     "step. Shown with it: the GPU work that runs during the wait.",
     severity=Severity.ARTEFACT,
     fires_on_absence=True,
+    needs=(ScopeView.missing_calls_reason, ScopeView.missing_work_reason),
 )
 def trailing_sync(view: ScopeView) -> Answer:
     tables = view.tables
-    if not len(tables.calls):
-        return cannot_tell_answer(NO_CALLS)
-    if not len(tables.work):
-        return cannot_tell_answer(NO_GPU)
     sync_row = find_trailing_sync(view)
     if sync_row < 0:
-        return absent_answer(
+        return Answer.absent(
             "no wait follows the last step" if len(tables.steps) else "no wait follows the last launch"
         )
     sync = tables.event_table(np.array([sync_row]))
     if not len(view.select_in_scope(sync)):
-        return absent_answer("the last wait is not in this range")
+        return Answer.absent("the last wait is not in this range")
     sync_duration = int(sync.duration[0])
     covered_time = covered_gpu_time(tables, sync)
-    return fired_answer(
+    return Answer.fired(
         f"{tables.name(sync_row)} waits {format_duration(sync_duration)} after the last "
         f"{'step' if len(tables.steps) else 'launch'} and covers "
         f"{format_duration(covered_time)} of GPU work: {_format_idle_share(covered_time, sync_duration)} idle",
@@ -417,9 +404,8 @@ def _find_trailing_sync(tables: TraceTables) -> int:
 
 
 @register_pattern(
-    "hidden-copy",
-    Section.CPU_LANE,
     "A copy on the GPU that you did not write",
+    section=Section.CPU_LANE,
     meaning="an op copied its input first: the bias of addmm, the input of an out-of-place op, or a tensor whose "
     "layout had to change",
     action="change the op that is named: its in-place variant, a contiguous input, or a fused op avoids the copy",
@@ -428,24 +414,23 @@ def _find_trailing_sync(tables: TraceTables) -> int:
     "count, nor do copies that together take less than a hundredth of the time.",
     thresholds=(thresholds.HIDDEN_COPY_SHARE,),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_gpu_reason,),
 )
 def hidden_copy(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason():
-        return cannot_tell_answer(missing_reason)
     is_device_copy = device_copy_mask(view)
     copies = np.flatnonzero(is_device_copy | _layout_copy_mask(view))
     if not len(copies):
-        return absent_answer("no device-to-device copy")
+        return Answer.absent("no device-to-device copy")
     copying_op = find_launch_ancestors(view.tables, mark_operator_like)[view.work_in_scope][copies]
     has_op = (view.work.launch[copies] >= 0) & (copying_op >= 0)
     if not has_op.any():
-        return cannot_tell_answer("device-to-device copies ran, but the ops that launched them are unknown")
+        return Answer.cannot_tell("device-to-device copies ran, but the ops that launched them are unknown")
     copies, copying_op = copies[has_op], copying_op[has_op]
     names = view.trace.name[copying_op]
     is_hidden = np.array([name not in EXPLICIT_COPY_OPS for name in view.trace.names], np.bool_)[names]
     hidden, names = copies[is_hidden], names[is_hidden]
     if not len(hidden):
-        return absent_answer("the program itself requested all device-to-device copies")
+        return Answer.absent("the program itself requested all device-to-device copies")
     rows = view.work.events.select(hidden)
     main_op, count = _find_most_frequent(view, names)
     copy_time = view.covered_time(rows)
@@ -455,8 +440,8 @@ def hidden_copy(view: ScopeView) -> Answer:
     )
     share = int(view.time_in_scope(rows).sum()) / max(view.window_length * len(view.tables.devices), 1)
     if share < thresholds.HIDDEN_COPY_SHARE.value:
-        return absent_answer(f"{summary}, {format_percent(share)} of the time")
-    return fired_answer(summary, rows.row, copy_time, choose_hidden_copy_remedy(main_op))
+        return Answer.absent(f"{summary}, {format_percent(share)} of the time")
+    return Answer.fired(summary, rows.row, copy_time, choose_hidden_copy_remedy(main_op))
 
 
 def _find_most_frequent(view: ScopeView, names: I32) -> tuple[str, int]:

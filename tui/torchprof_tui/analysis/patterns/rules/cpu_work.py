@@ -14,21 +14,14 @@ from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
-    Section,
     Severity,
-    absent_answer,
-    cannot_tell_answer,
     find_event_places,
-    fired_answer,
+    register_pattern,
 )
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
-from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CALLS
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, union
 from torchprof_tui.trace.core.arrays import find_largest
 from torchprof_tui.trace.core.time_format import format_duration
-
-CPU_WORK_ID = "cpu-work"
 
 CREATING_OP = re.compile(
     r"aten::(rand|randn|randint|randperm|normal|uniform|log_normal|bernoulli|exponential|random|trunc_normal|zeros?|ones?"
@@ -86,8 +79,6 @@ def measure_cpu_work(view: ScopeView) -> CpuWork:
 
 
 @register_pattern(
-    CPU_WORK_ID,
-    Section.BEYOND,
     "The GPU waits for ops that compute on the CPU",
     meaning="an op that launches nothing computes on the CPU: random numbers, weights or inputs that are created there "
     "and copied later, or preparation that no worker does",
@@ -97,21 +88,18 @@ def measure_cpu_work(view: ScopeView) -> CpuWork:
     "runtime call, without those in the data loader.",
     thresholds=(thresholds.CPU_OP_MIN, thresholds.CPU_WORK_SHARE),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_calls_reason),
 )
 def cpu_work(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason() or view.missing_ops_reason():
-        return cannot_tell_answer(missing_reason)
-    if not len(view.tables.calls):
-        return cannot_tell_answer(NO_CALLS)
     work = view.compute_once(measure_cpu_work)
     idle = work.idle // len(view.tables.devices)
     share = work.idle / view.device_time if view.device_time > 0 else 0.0
     if not len(work.ops) or share < thresholds.CPU_WORK_SHARE.value:
-        return absent_answer(f"{format_percent(share)} of the time" if idle else "")
+        return Answer.absent(f"{format_percent(share)} of the time" if idle else "")
     spans = NO_INTERVALS
     for device in view.tables.devices:
         spans = spans | view.gap_finder.list_cause_intervals(view.gaps, IdleCause.CPU_COMPUTE, device)
-    return fired_answer(
+    return Answer.fired(
         f"{work.text}; the GPU was idle {format_duration(idle)} meanwhile, {format_percent(share)} of "
         f"{view.window_label}",
         np.sort(work.ops.row),

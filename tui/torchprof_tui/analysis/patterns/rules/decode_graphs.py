@@ -9,14 +9,10 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
-    Section,
     Severity,
-    absent_answer,
-    cannot_tell_answer,
     find_event_places,
-    fired_answer,
+    register_pattern,
 )
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.generation_steps import (
@@ -47,8 +43,6 @@ def _is_replayed(steps: GenerationSteps) -> Bool:
 
 
 @register_pattern(
-    "eager-fallback",
-    Section.BEYOND,
     "Some decode steps run without a CUDA graph",
     meaning="a graph exists for some batch sizes only: the other steps launch each kernel by itself and take longer",
     action="capture a graph for these batch sizes as well",
@@ -57,27 +51,26 @@ def _is_replayed(steps: GenerationSteps) -> Bool:
     "Time at stake: what these steps take longer than the median step with a graph.",
     thresholds=(thresholds.DECODE_MIN_KERNELS, thresholds.GRAPH_SHARE),
     severity=Severity.PROBLEM,
+    needs=(explain_missing_steps,),
 )
 def eager_fallback(view: ScopeView) -> Answer:
-    if missing_reason := explain_missing_steps(view):
-        return cannot_tell_answer(missing_reason)
     steps: GenerationSteps = view.tables.compute_once(find_generation_steps)
     decoding = select_decoding(view, steps)
     decoding = decoding[steps.kernels[decoding] >= thresholds.DECODE_MIN_KERNELS.value]
     if not len(decoding):
-        return absent_answer("no decode steps" if len(steps) else NO_GENERATION)
+        return Answer.absent("no decode steps" if len(steps) else NO_GENERATION)
     is_replayed = _is_replayed(steps)
     eager, replayed = decoding[~is_replayed[decoding]], decoding[is_replayed[decoding]]
     if not len(eager):
-        return absent_answer(f"all {format_count(len(decoding), 'decode step')} replay graphs")
+        return Answer.absent(f"all {format_count(len(decoding), 'decode step')} replay graphs")
     if not len(replayed):
-        return absent_answer("no decode step replays a graph")
+        return Answer.absent("no decode step replays a graph")
     usual = float(np.median(steps.step_time[replayed]))
     excess = np.maximum(steps.step_time[eager] - int(usual), 0)
     why, remedy = _explain_eager_steps(steps, eager, replayed)
     rows = step_events(view, steps, eager).row
     cost = excess[np.argsort(steps.row[eager])]
-    return fired_answer(
+    return Answer.fired(
         f"{len(eager)} of {format_count(len(decoding), 'decode step')} launch their kernels one by one and take "
         f"{format_duration(float(np.median(steps.step_time[eager])))} instead of {format_duration(usual)}; {why}",
         rows,
@@ -154,8 +147,6 @@ def _group_by_graph(tables: TraceTables, steps: GenerationSteps) -> I64:
 
 
 @register_pattern(
-    "graph-padding",
-    Section.BEYOND,
     "Batches are padded to the size of a captured graph",
     meaning="a graph runs for the batch size that it was captured for: with fewer sequences, the rest is computed for "
     "nothing",
@@ -166,23 +157,22 @@ def _group_by_graph(tables: TraceTables, steps: GenerationSteps) -> I64:
     "read all weights for any number of rows.",
     thresholds=(thresholds.PADDING_SHARE,),
     severity=Severity.PROBLEM,
+    needs=(explain_missing_steps,),
 )
 def graph_padding(view: ScopeView) -> Answer:
-    if missing_reason := explain_missing_steps(view):
-        return cannot_tell_answer(missing_reason)
     tables = view.tables
     steps: GenerationSteps = tables.compute_once(find_generation_steps)
     decoding = select_decoding(view, steps)
     replaying = decoding[_is_replayed(steps)[decoding] & (steps.graph_kernels[decoding] > 0)]
     if not len(replaying):
-        return absent_answer("no decode step replays a graph" if len(steps) else NO_GENERATION)
+        return Answer.absent("no decode step replays a graph" if len(steps) else NO_GENERATION)
     if (steps.batch[replaying] == UNKNOWN).all():
-        return cannot_tell_answer("no annotation says how many sequences a step has")
+        return Answer.cannot_tell("no annotation says how many sequences a step has")
     captured = tables.compute_once(find_captured_sizes)[replaying]
     batch = steps.batch[replaying]
     known = (captured != UNKNOWN) & (batch != UNKNOWN)
     if not known.any():
-        return cannot_tell_answer(
+        return Answer.cannot_tell(
             f"each graph is replayed for one batch size only ({_format_sizes(np.unique(batch[batch != UNKNOWN]))}): "
             "nothing says for which size it was captured"
         )
@@ -192,11 +182,11 @@ def graph_padding(view: ScopeView) -> Answer:
         f"{int(captured[known].sum()):,}: {format_percent(share)} padding"
     )
     if share < thresholds.PADDING_SHARE.value:
-        return absent_answer(text)
+        return Answer.absent(text)
     padded = replaying[known & (captured > batch)]
     largest = int(np.argmax((captured - batch) * known))
     rows = step_events(view, steps, padded).row
-    return fired_answer(
+    return Answer.fired(
         f"{text}; such as {batch[largest]} in a graph for {captured[largest]} or more",
         rows,
         min(int(share * _time_by_rows(tables, steps, replaying[known])), view.scope.length),

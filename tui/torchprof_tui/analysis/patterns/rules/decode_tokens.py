@@ -13,14 +13,10 @@ from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
-    Section,
     Severity,
-    absent_answer,
-    cannot_tell_answer,
     find_event_places,
-    fired_answer,
+    register_pattern,
 )
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.attention_layout import find_attentions
@@ -219,12 +215,7 @@ def count_attentions(tables: TraceTables, steps: GenerationSteps) -> int:
     return int((start.searchsorted(steps.end) - start.searchsorted(steps.start)).sum())
 
 
-TOKEN_SYNC_ID = "token-sync"
-
-
 @register_pattern(
-    "kv-cache-cat",
-    Section.BEYOND,
     "The KV cache is copied for each token",
     meaning="each token makes a new tensor with torch.cat: all keys and values so far are read and written, and "
     "memory of a new size is needed",
@@ -237,30 +228,27 @@ TOKEN_SYNC_ID = "token-sync"
     "length.",
     thresholds=(thresholds.PLANNING_RATIO,),
     severity=Severity.PROBLEM,
+    needs=(explain_missing_steps, ScopeView.missing_ops_reason),
 )
 def kv_cache_cat(view: ScopeView) -> Answer:
-    if missing_reason := explain_missing_steps(view):
-        return cannot_tell_answer(missing_reason)
     tables = view.tables
-    if missing_reason := view.missing_ops_reason():
-        return cannot_tell_answer(missing_reason)
     steps: GenerationSteps = tables.compute_once(find_generation_steps)
     decoding = select_decoding(view, steps)
     if not len(decoding):
-        return absent_answer("no decode steps" if len(steps) else NO_GENERATION)
+        return Answer.absent("no decode steps" if len(steps) else NO_GENERATION)
     appends: CacheAppends = tables.compute_once(find_cache_appends)
     if not appends.is_known:
         if appends.count * len(steps) < 2 * count_attentions(tables, steps):
             calls = format_count(appends.count, "call")
-            return absent_answer(f"{calls} of aten::cat a step, fewer than two for each attention")
-        return cannot_tell_answer(
+            return Answer.absent(f"{calls} of aten::cat a step, fewer than two for each attention")
+        return Answer.cannot_tell(
             f"{appends.count} calls of aten::cat a step, but no shapes were recorded: they may append to the KV cache, "
             "or be a part of rotary positions (record_shapes=True)"
         )
     cats = view.select_in_scope(tables.event_table(appends.cats))
     if not len(cats):
         calls = format_count(appends.count, "call")
-        return absent_answer(f"{calls} of aten::cat a step, none of which grows" if appends.count else "no aten::cat")
+        return Answer.absent(f"{calls} of aten::cat a step, none of which grows" if appends.count else "no aten::cat")
     is_cat = np.zeros(len(view.trace), np.bool_)
     is_cat[cats.row] = True
     linked = np.flatnonzero(view.work.launch >= 0)
@@ -274,7 +262,7 @@ def kv_cache_cat(view: ScopeView) -> Answer:
     if len(planning):
         each = format_duration(float(np.median(planning.duration)))
         planned = f"; attention is planned anew for each length, {each} a step ({name_planner(tables, planning)})"
-    return fired_answer(
+    return Answer.fired(
         f"{len(appends.cats) // appends.step_count} calls of aten::cat in each of "
         f"{format_count(appends.step_count, 'decode step')} append to a cache that grows from {appends.growth}: "
         f"{format_duration(gpu_time)} on the GPU{planned}; the GPU is idle for {format_duration(idle)} meanwhile",
@@ -286,8 +274,6 @@ def kv_cache_cat(view: ScopeView) -> Answer:
 
 
 @register_pattern(
-    TOKEN_SYNC_ID,
-    Section.BEYOND,
     "The CPU reads values from the GPU after each token",
     meaning="item(), tolist() or nonzero() waits until the token is computed, most often to test for the end of the "
     "sequence; only then does the CPU launch the next step, and the GPU waits for that",
@@ -298,17 +284,16 @@ def kv_cache_cat(view: ScopeView) -> Answer:
     "step once, while the next one runs, loses less.",
     thresholds=(thresholds.TOKEN_SYNC_SHARE,),
     severity=Severity.PROBLEM,
+    needs=(explain_missing_steps,),
 )
 def token_sync(view: ScopeView) -> Answer:
-    if missing_reason := explain_missing_steps(view):
-        return cannot_tell_answer(missing_reason)
     tables = view.tables
     if not len(tables.calls):
-        return cannot_tell_answer("no runtime calls were recorded")
+        return Answer.cannot_tell("no runtime calls were recorded")
     steps: GenerationSteps = tables.compute_once(find_generation_steps)
     decoding = select_decoding(view, steps)
     if len(decoding) < thresholds.TOKEN_LOOP_MIN.value:
-        return absent_answer("fewer than three decode steps" if len(steps) else NO_GENERATION)
+        return Answer.absent("fewer than three decode steps" if len(steps) else NO_GENERATION)
     waits = find_waits(view)
     owner = outermost_ancestor(view.trace, waits.row, tables.is_dispatcher_op)
     # A wait after a step belongs to it as long as no other step has begun.
@@ -320,7 +305,7 @@ def token_sync(view: ScopeView) -> Answer:
     per_step = np.bincount(step, minlength=len(steps))[decoding]
     typical = float(np.median(per_step))
     if typical < 1:
-        return absent_answer(f"{format_count(len(waits), 'wait')} in {format_count(len(decoding), 'decode step')}")
+        return Answer.absent(f"{format_count(len(waits), 'wait')} in {format_count(len(decoding), 'decode step')}")
     lost_time = find_lost_time(view, waits, owner)
     idle = measure_idle(view, lost_time)
     names = [tables.name(int(op)) for op in owner]
@@ -331,8 +316,8 @@ def token_sync(view: ScopeView) -> Answer:
         f"{format_duration(idle)} because of them, {format_percent(share)} of {view.window_label}"
     )
     if share < thresholds.TOKEN_SYNC_SHARE.value:
-        return absent_answer(text)
-    return fired_answer(
+        return Answer.absent(text)
+    return Answer.fired(
         text,
         waits.row,
         min(idle, view.scope.length),

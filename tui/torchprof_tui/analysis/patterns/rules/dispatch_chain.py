@@ -6,16 +6,8 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.chain import list_ancestors
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Section,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
-from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS
 from torchprof_tui.trace.core.arrays import I64, find_largest, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -25,20 +17,16 @@ _MAX_CHAINS = 200
 
 
 @register_pattern(
-    "canonical-chain",
-    Section.DISPATCH,
     "Step → range → op → launch → kernel",
+    section=Section.DISPATCH,
     meaning="the path from the step to a kernel; a row's total time includes its children, its self time does not",
     action="select an event; [ and ] go along its chain",
     decided="The chain of the longest GPU work that has one: an operator, a launch matched by correlation, and the "
     "step and ranges around them if they were recorded.",
+    needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
 )
 def canonical_chain(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason() or view.missing_ops_reason():
-        return cannot_tell_answer(missing_reason)
     work = view.work
-    if not (work.launch >= 0).any():
-        return cannot_tell_answer(NO_LINKS)
     tables, trace = view.tables, view.trace
     with_op = np.flatnonzero(view.outer_op >= 0)
     for index in with_op[find_largest(view.work_time[with_op], _MAX_CHAINS)].tolist():
@@ -49,30 +37,29 @@ def canonical_chain(view: ScopeView) -> Answer:
             chain.insert(0, int(tables.steps.row[step_index]))  # autograd's threads have no step events
         evidence = view.select_in_scope(tables.event_table(np.array([*chain, launch, row]))).row
         chain_text = " › ".join(tables.short_name(event, 32) for event in [*chain, launch])
-        return fired_answer(
+        return Answer.fired(
             f"{chain_text} ⇢ {tables.short_name(row, 32)} ({format_duration(int(trace.duration[row]))})", evidence
         )
-    return absent_answer("no operator launched GPU work here")
+    return Answer.absent("no operator launched GPU work here")
 
 
 def _check_child_call(view: ScopeView, parent: str, child: str) -> Answer:
     """Fire where an op named `child` is a direct child of one named `parent`."""
     if missing_reason := view.missing_ops_reason():
-        return cannot_tell_answer(missing_reason)
+        return Answer.cannot_tell(missing_reason)
     children = view.match_names(rf"{child}$", Kind.OP)
     parents = view.trace.parent[children.row]
     parent_names = [name_id for name_id, name in enumerate(view.trace.names) if name == parent]
     is_match = (parents >= 0) & np.isin(view.trace.name[np.maximum(parents, 0)], parent_names)
     if not len(children) or not is_match.any():
-        return absent_answer()
+        return Answer.absent()
     matches = children.select(is_match)
-    return fired_answer(f"{parent} became {child} {len(matches):,}×{view.format_per_step(len(matches))}", matches.row)
+    return Answer.fired(f"{parent} became {child} {len(matches):,}×{view.format_per_step(len(matches))}", matches.row)
 
 
 @register_pattern(
-    "matmul-to-mm",
-    Section.DISPATCH,
     "matmul of two matrices",
+    section=Section.DISPATCH,
     meaning="both arguments have two dimensions: one plain GEMM",
     action="nothing: this is the shortest path to a kernel",
     decided="aten::mm directly below aten::matmul.",
@@ -82,9 +69,8 @@ def matmul_to_mm(view: ScopeView) -> Answer:
 
 
 @register_pattern(
-    "matmul-to-bmm",
-    Section.DISPATCH,
     "matmul of batches",
+    section=Section.DISPATCH,
     meaning="three dimensions or more: one batched GEMM, after some views",
     action="nothing; if one argument has no batch, fold the batch into the rows to get a larger plain GEMM",
     decided="aten::bmm directly below aten::matmul.",
@@ -94,22 +80,20 @@ def matmul_to_bmm(view: ScopeView) -> Answer:
 
 
 @register_pattern(
-    "addmm-fusion",
-    Section.DISPATCH,
     "Bias and product in one op",
+    section=Section.DISPATCH,
     meaning="addmm instead of mm and add: the GEMM adds the bias at its end, which saves one launch and one pass "
     "over the data",
     action="nothing: nn.Linear does this already",
     decided="aten::addmm without an aten::add among its siblings (if the parent is an annotation or a step: as its "
     "next sibling).",
     fires_on_absence=True,
+    needs=(ScopeView.missing_ops_reason,),
 )
 def addmm_fusion(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_ops_reason():
-        return cannot_tell_answer(missing_reason)
     addmms = view.match_names(r"aten::addmm$", Kind.OP)
     if not len(addmms):
-        return absent_answer()
+        return Answer.absent()
     trace, tables = view.trace, view.tables
     adds = tables.match_names(r"aten::add_?$", Kind.OP).row
     add_parents = trace.parent[adds]
@@ -119,8 +103,8 @@ def addmm_fusion(view: ScopeView) -> Answer:
     # Under a step or a range all ops of a model are siblings: there only the next sibling can be its separate add.
     fused = addmms.select(~has_sibling_add & (under_op | ~np.isin(_find_next_siblings(view, addmms), adds)))
     if not len(fused):
-        return absent_answer("every addmm has an add next to it")
-    return fired_answer(
+        return Answer.absent("every addmm has an add next to it")
+    return Answer.fired(
         f"{format_count(len(fused), 'addmm', 'addmm')}{view.format_per_step(len(fused))} without a separate add",
         fused.row,
     )

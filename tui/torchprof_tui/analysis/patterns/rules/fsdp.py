@@ -7,19 +7,9 @@ import numpy as np
 from torchprof_tui.analysis.collectives.communication_records import ELEMENT_BYTES
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Remedy,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
@@ -64,8 +54,6 @@ def _read_bandwidth(tables: TraceTables, row: int) -> float:
 
 
 @register_pattern(
-    "fsdp-prefetch",
-    Section.BEYOND,
     "FSDP gathers a layer just before it is used",
     meaning="the weights of a layer are gathered right before it runs, and the GPU computes nothing during that time",
     action="gather the next layer while this one computes",
@@ -75,20 +63,19 @@ def _read_bandwidth(tables: TraceTables, row: int) -> float:
     "time of its launch shape, if that time fits the bandwidth of a link.",
     thresholds=(thresholds.EXPOSED_SHARE, thresholds.TRANSFER_BANDWIDTH_MIN),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_work_reason,),
 )
 def fsdp_prefetch(view: ScopeView) -> Answer:
     tables = view.tables
-    if not len(tables.work):
-        return cannot_tell_answer(NO_GPU)
     if not tables.practices.has_name(_FSDP_REGEX):
-        return absent_answer("FSDP is not used")
+        return Answer.absent("FSDP is not used")
     work = view.work
     collectives = work.events.select(work.kind == Kind.COLLECTIVE)
     gathers = tables.filter_by_name(collectives, lambda name: "allgather" in name.lower().replace("_", ""))
     if not len(gathers):
-        return absent_answer("no all-gather")
+        return Answer.absent("no all-gather")
     if not view.window_length:
-        return cannot_tell_answer("no work of the program in this range")
+        return Answer.cannot_tell("no work of the program in this range")
     exposed = union(gathers.start, gathers.end)
     for device in tables.devices:
         exposed = exposed - tables.compute_intervals[device]
@@ -101,10 +88,10 @@ def fsdp_prefetch(view: ScopeView) -> Answer:
         f"{format_percent(exposed_share)} of {view.window_label}; {format_duration(at_stake)} of it is transfer"
     )
     if share >= thresholds.EXPOSED_SHARE.value:
-        return fired_answer(summary, np.sort(gathers.row[transfer > 0]), at_stake, _choose_prefetch_remedy(view))
+        return Answer.fired(summary, np.sort(gathers.row[transfer > 0]), at_stake, _choose_prefetch_remedy(view))
     if exposed_share >= thresholds.EXPOSED_SHARE.value and tables.rank_context is None:
-        return cannot_tell_answer(f"{summary} for certain: open the other ranks to separate transfer from waiting")
-    return absent_answer(summary)
+        return Answer.cannot_tell(f"{summary} for certain: open the other ranks to separate transfer from waiting")
+    return Answer.absent(summary)
 
 
 def _measure_transfer(view: ScopeView, gathers: EventTable, exposed: Intervals) -> I64:

@@ -13,18 +13,9 @@ from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, mark_matches
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Remedy,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
-from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CALLS, NO_LINKS
+from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -42,29 +33,26 @@ _MAX_KERNELS_READ = 12
 
 
 @register_pattern(
-    "metadata-op",
-    Section.BEYOND,
     "Ops that launch nothing",
     meaning="views change only shape and stride on the CPU; no data moves and no kernel runs",
     action="nothing: they are cheap, but not free; compiled code avoids them",
     decided="View operators (aten::t, view, transpose, as_strided …) that launch no GPU work.",
     fires_on_absence=True,
+    needs=(ScopeView.missing_ops_reason,),
 )
 def metadata_op(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_ops_reason():
-        return cannot_tell_answer(missing_reason)
     view_ops = view.match_names(VIEW_OP_REGEX, Kind.OP)
     if len(view.tables.work) and not (view.tables.work.launch >= 0).any():
-        return cannot_tell_answer(NO_LINKS)
+        return Answer.cannot_tell(NO_LINKS)
     metadata_ops = view_ops.select(~view.tables.has_work[view_ops.row])
     if not len(metadata_ops):
-        return absent_answer()
+        return Answer.absent()
     self_time = int(np.minimum(view.trace.self_duration[metadata_ops.row], view.time_in_scope(metadata_ops)).sum())
     counts = np.bincount(metadata_ops.name)
     frequent_names = ", ".join(
         view.trace.names[name_id] for name_id in np.argsort(-counts, kind="stable")[:3] if counts[name_id]
     )
-    return fired_answer(
+    return Answer.fired(
         f"{format_count(len(metadata_ops), 'op')}{view.format_per_step(len(metadata_ops))} ({frequent_names}): "
         f"{format_duration(self_time)} on the CPU",
         metadata_ops.row,
@@ -73,62 +61,56 @@ def metadata_op(view: ScopeView) -> Answer:
 
 
 @register_pattern(
-    "fused-triton",
-    Section.BEYOND,
     "Kernels that Inductor fused",
     meaning="several ops in one kernel: their intermediate results are not written to memory",
     action="nothing: the kernel's name lists the fused ops",
     decided="Kernels whose decoded name is Inductor's (triton_poi_fused_…, triton_red_…, triton_per_…).",
+    needs=(ScopeView.missing_gpu_reason,),
 )
 def fused_triton(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason():
-        return cannot_tell_answer(missing_reason)
     rows = view.tables.filter_by_name(
         view.work.events.select(view.work.kind == Kind.KERNEL),
         lambda name: name.startswith(("triton_poi_", "triton_red_", "triton_per_", "triton_tem_", "triton_for_",
                                       "triton_mix_")) and bool(decode_kernel_name(name).fused or "fused" in name),
     )  # fmt: skip
     if not len(rows):
-        return absent_answer()
+        return Answer.absent()
     time = np.bincount(rows.name, weights=view.time_in_scope(rows))
     heaviest = decode_kernel_name(view.trace.names[int(time.argmax())])
     fused_text = (
         f": {' + '.join(heaviest.fused[:6])}{' …' if len(heaviest.fused) > 6 else ''}" if heaviest.fused else ""
     )
     kernel_count = int((time > 0).sum()) or 1
-    return fired_answer(
+    return Answer.fired(
         f"{format_count(kernel_count, 'fused kernel')}, {format_count(len(rows), 'run')}; the heaviest{fused_text}",
         rows.row,
     )
 
 
 @register_pattern(
-    "sdpa-math",
-    Section.BEYOND,
     "Attention by the slow reference implementation",
     meaning="no fused backend supports this call: many kernels write the scores to memory, in higher precision",
     action="check why no fused backend is used: data type (fp16 or bf16 needed), head size, mask, or a forced backend",
     code="with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION): …",
     decided="Ops called aten::_scaled_dot_product_attention_math; time at stake: the GPU work that they launch.",
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_ops_reason,),
 )
 def sdpa_math(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_ops_reason():
-        return cannot_tell_answer(missing_reason)
     tables = view.tables
     math_ops = tables.match_names(_MATH_REGEX, Kind.OP)
     if not len(math_ops):
-        return absent_answer()
+        return Answer.absent()
     above = find_launch_ancestors(tables, mark_matches, _MATH_REGEX, Kind.OP)[view.work_in_scope]
     work = view.work.events.select(above >= 0)
     ops_in_scope = view.select_in_scope(math_ops)
     if not len(ops_in_scope) and not len(work):
-        return absent_answer("not in this range")
+        return Answer.absent("not in this range")
     evidence = np.sort(np.concatenate([ops_in_scope.row, work.row]))
     time = view.covered_time(work) or view.covered_time(ops_in_scope)
     side = "on the GPU" if len(work) else "on the CPU"
     work_text = f"{format_count(len(work), 'piece')} of GPU work" if len(work) else "GPU work unknown"
-    return fired_answer(
+    return Answer.fired(
         f"{format_count(len(ops_in_scope), 'call')}{view.format_per_step(len(ops_in_scope))}, {work_text}, "
         f"{format_duration(time)} {side}",
         evidence,
@@ -137,30 +119,25 @@ def sdpa_math(view: ScopeView) -> Answer:
 
 
 @register_pattern(
-    "sdpa-fused",
-    Section.BEYOND,
     "Fused attention",
     meaning="one kernel computes all of attention; its low occupancy is intended, because it keeps tiles in registers",
     action="nothing: compare backends by time, not by occupancy",
     decided="Kernels with the decoded name of a fused attention (flash, memory-efficient, cuDNN, AOTriton …).",
+    needs=(ScopeView.missing_gpu_reason,),
 )
 def sdpa_fused(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason():
-        return cannot_tell_answer(missing_reason)
     kernels = view.work.events.select(view.work.class_mask(KernelClass.ATTENTION) & (view.work.kind == Kind.KERNEL))
     if not len(kernels):
-        return absent_answer()
+        return Answer.absent()
     names = np.flatnonzero(np.bincount(kernels.name))
     backends = sorted({decode_kernel_name(view.trace.names[name]).family for name in names.tolist()})
-    return fired_answer(
+    return Answer.fired(
         f"{', '.join(backends)}: {format_count(len(kernels), 'kernel')}, {format_duration(view.covered_time(kernels))}",
         kernels.row,
     )
 
 
 @register_pattern(
-    "no-tensor-core",
-    Section.BEYOND,
     "Matrix products without tensor cores",
     meaning="FP32 products run on the ordinary cores, several times slower",
     action="autocast to bf16, or let FP32 products use TF32",
@@ -169,29 +146,28 @@ def sdpa_fused(view: ScopeView) -> Answer:
     "below, on a GPU that has tensor cores (compute capability 7.0 and later, except GTX 16).",
     thresholds=(thresholds.TENSOR_CORE_SHARE,),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_gpu_reason,),
 )
 def no_tensor_core(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason():
-        return cannot_tell_answer(missing_reason)
     work = view.work
     products = work.events.select(work.class_mask(KernelClass.GEMM, KernelClass.CONV) & (work.kind == Kind.KERNEL))
     if not len(products):
-        return absent_answer("no matrix product")
+        return Answer.absent("no matrix product")
     plain_products = view.tables.filter_by_name(products, lambda name: decode_kernel_name(name).tensor_core is False)
     if not len(plain_products):
         undecidable = view.tables.filter_by_name(products, lambda name: decode_kernel_name(name).tensor_core is None)
         if len(undecidable) == len(products):
-            return cannot_tell_answer("the names of the products' kernels do not tell whether tensor cores run them")
-        return absent_answer()
+            return Answer.cannot_tell("the names of the products' kernels do not tell whether tensor cores run them")
+        return Answer.absent()
     share = float(view.time_in_scope(plain_products).sum()) / max(float(view.work_time.sum()), 1.0)
     if share < thresholds.TENSOR_CORE_SHARE.value:
-        return absent_answer(f"{format_percent(share)} of GPU time")
+        return Answer.absent(f"{format_percent(share)} of GPU time")
     has_tensor_cores = _has_tensor_cores(view, int(plain_products.row[0]))
     if has_tensor_cores is None:
-        return cannot_tell_answer("the trace does not describe its GPU")
+        return Answer.cannot_tell("the trace does not describe its GPU")
     if not has_tensor_cores:
-        return absent_answer("this GPU has no tensor cores")
-    return fired_answer(
+        return Answer.absent("this GPU has no tensor cores")
+    return Answer.fired(
         f"{view.tables.short_name(int(plain_products.row[0]))} and others like it take {format_percent(share)} of "
         "GPU time",
         plain_products.row,
@@ -248,21 +224,18 @@ def _has_tensor_cores(view: ScopeView, row: int) -> bool | None:
 
 
 @register_pattern(
-    "occupancy-misread",
-    Section.BEYOND,
     "A reported occupancy of 0 % is wrong",
     meaning="the profiler's estimate is 0 for launches through the driver API and for grids of a few blocks",
     action="use the computed occupancy in the kernel panel (k) instead",
     decided="Of the twelve kernels that take most GPU time in the scope, those whose `est. achieved occupancy %` in "
     "the trace is 0.",
+    needs=(ScopeView.missing_gpu_reason,),
 )
 def occupancy_misread(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason():
-        return cannot_tell_answer(missing_reason)
     tables, work = view.tables, view.work
     kernels = np.flatnonzero(work.kind == Kind.KERNEL)
     if not len(kernels):
-        return absent_answer("no kernel in this range")
+        return Answer.absent("no kernel in this range")
     group = tables.launch_group[view.work_in_scope][kernels]
     time = np.bincount(group, weights=view.work_time[kernels])
     first_of_group = np.full(len(time), -1, dtype=np.int64)
@@ -279,13 +252,13 @@ def occupancy_misread(view: ScopeView) -> Answer:
             zero_groups.append(group_number)
     if not zero_groups:
         if not read_count:
-            return cannot_tell_answer("the trace reports no occupancy")
-        return absent_answer(f"none of the {format_count(read_count, 'heaviest kernel')} reads 0 %")
+            return Answer.cannot_tell("the trace reports no occupancy")
+        return Answer.absent(f"none of the {format_count(read_count, 'heaviest kernel')} reads 0 %")
     misread = work.events.select(kernels[np.isin(group, zero_groups)])
     worst = int(work.events.row[first_of_group[zero_groups[0]]])
     launch = int(view.trace.links.launch_of[worst])
     launch_text = f", launched by {tables.name(launch)}" if launch >= 0 else ""
-    return fired_answer(
+    return Answer.fired(
         f"{tables.short_name(worst)} ({format_duration(int(view.trace.duration[worst]))}{launch_text}) has "
         "a reported occupancy of 0 %; "
         f"{format_count(len(zero_groups), 'kernel')} of {read_count} checked",
@@ -294,31 +267,24 @@ def occupancy_misread(view: ScopeView) -> Answer:
 
 
 @register_pattern(
-    "graph-replay",
-    Section.BEYOND,
     "A CUDA graph was replayed",
     meaning="one launch starts many kernels without the cost of single launches, and the ops inside are not recorded",
     action="nothing: to see the ops, name a trace of the capture or of a run without the graph with --capture",
     decided="One runtime call whose correlation links it to at least two pieces of GPU work; copies and commands of "
     "MTIA's queue, which the device splits, do not count.",
+    needs=(ScopeView.missing_gpu_reason, ScopeView.missing_calls_reason, ScopeView.missing_links_reason),
 )
 def graph_replay(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason():
-        return cannot_tell_answer(missing_reason)
-    if not len(view.tables.calls):
-        return cannot_tell_answer(NO_CALLS)
     launch = view.work.launch
-    if not (launch >= 0).any():
-        return cannot_tell_answer(NO_LINKS)
     work_first = view.trace.links.work_first
     calls = sorted_unique(launch[launch >= 0])
     calls = calls[work_first[calls + 1] - work_first[calls] > 1]
     graph_launches = calls[_is_launch_call(view, calls)]
     if not len(graph_launches):
-        return absent_answer("each launch started one piece of GPU work")
+        return Answer.absent("each launch started one piece of GPU work")
     work = view.work.events.select(np.isin(launch, graph_launches))
     launches_in_scope = view.select_in_scope(view.tables.event_table(graph_launches))
-    return fired_answer(
+    return Answer.fired(
         f"{format_count(len(graph_launches), 'launch', 'launches')} ({view.tables.name(int(graph_launches[0]))}) "
         f"started {len(work):,} pieces of GPU work{_describe_known_ops(view)}",
         np.sort(np.concatenate([launches_in_scope.row, work.row])),

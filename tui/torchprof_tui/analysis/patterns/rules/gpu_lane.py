@@ -7,19 +7,10 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-    sort_places,
-)
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, Severity, register_pattern, sort_places
 from torchprof_tui.analysis.patterns.engine.repeated_steps import find_one_off_gaps
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
-from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU, NO_LINKS, NOTHING_HERE
+from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.rules.cpu_lane import device_copy_mask
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
@@ -27,23 +18,21 @@ from torchprof_tui.trace.model.event_kind import Kind
 
 
 @register_pattern(
-    "buffer-request",
-    Section.GPU_LANE,
     "The profiler allocated buffers",
+    section=Section.GPU_LANE,
     meaning="memory for the profiler's own records; it delays the first GPU work",
     action="nothing: with warm-up steps in the schedule it happens before the recording",
     code="schedule=torch.profiler.schedule(wait=1, warmup=1, active=3)",
     decided="Overhead events called Activity Buffer Request. Shown with them: the time from the first launch in the "
     "scope to the first GPU work launched in it.",
     severity=Severity.ARTEFACT,
+    needs=(ScopeView.missing_work_reason,),
 )
 def buffer_request(view: ScopeView) -> Answer:
     tables = view.tables
-    if not len(tables.work):
-        return cannot_tell_answer(NO_GPU)
     requests = view.select_in_scope(tables.match_names(r"Activity Buffer Request", Kind.OVERHEAD))
     if not len(requests):
-        return absent_answer()
+        return Answer.absent()
     request_time = view.covered_time(requests)
     launch = tables.work.launch
     first_linked = np.flatnonzero(launch >= 0)[:1]
@@ -51,16 +40,15 @@ def buffer_request(view: ScopeView) -> Answer:
     if len(first_linked):
         delay = int(tables.work.events.start[first_linked[0]] - view.trace.start[launch[first_linked[0]]])
         delay_text = f"; the first kernel began {format_duration(delay)} after its launch"
-    return fired_answer(
+    return Answer.fired(
         f"{format_count(len(requests), 'request')} for buffers took {format_duration(request_time)}{delay_text}",
         requests.row,
     )
 
 
 @register_pattern(
-    "one-off-gap",
-    Section.GPU_LANE,
     "A gap in one step only",
+    section=Section.GPU_LANE,
     meaning="the other steps do not have this gap, so its cause is most likely the profiler or the system, not your "
     "code",
     action="record more steps to see whether it recurs",
@@ -69,20 +57,17 @@ def buffer_request(view: ScopeView) -> Answer:
     thresholds=(thresholds.ONE_OFF_RATIO, thresholds.ONE_OFF_MIN, thresholds.MIN_OTHERS),
     severity=Severity.ARTEFACT,
     fires_on_absence=True,
+    needs=(ScopeView.missing_work_reason, ScopeView.missing_steps_reason),
 )
 def one_off_gap(view: ScopeView) -> Answer:
     tables = view.tables
-    if not len(tables.work):
-        return cannot_tell_answer(NO_GPU)
-    if not len(tables.steps):
-        return cannot_tell_answer(view.missing_steps_reason())
     repeats = view.gap_finder.repeated_steps
     if len(repeats.steps) < 1 + thresholds.MIN_OTHERS.value:
-        return cannot_tell_answer("fewer than three steps launched the same GPU work, so their gaps cannot be compared")
+        return Answer.cannot_tell("fewer than three steps launched the same GPU work, so their gaps cannot be compared")
     gaps = find_one_off_gaps(repeats)
     in_scope = view.overlap_mask(gaps.gap_start, gaps.gap_end)
     if not in_scope.any():
-        return absent_answer(f"{len(repeats.steps)} steps of {repeats.events.shape[1]:,} pieces of work compared")
+        return Answer.absent(f"{len(repeats.steps)} steps of {repeats.events.shape[1]:,} pieces of work compared")
     next_events = repeats.events[gaps.step[in_scope], gaps.position[in_scope]]
     gap_length, median_gap = (gaps.gap_end - gaps.gap_start)[in_scope], gaps.median_gap[in_scope]
     worst = int(gap_length.argmax())
@@ -96,8 +81,8 @@ def one_off_gap(view: ScopeView) -> Answer:
     )
     evidence = _select_first_in_scope(view, *evidence_choices)
     if not len(evidence):
-        return cannot_tell_answer(NOTHING_HERE)
-    return fired_answer(
+        return Answer.cannot_tell(NOTHING_HERE)
+    return Answer.fired(
         f"{format_count(len(next_events), 'gap')}, the longest in step #{step_number}: "
         f"{format_duration(int(gap_length[worst]))} before "
         f"{tables.short_name(int(next_events[worst]))}, elsewhere {format_duration(float(median_gap[worst]))}",
@@ -116,9 +101,8 @@ def _select_first_in_scope(view: ScopeView, *choices: I64) -> I64:
 
 
 @register_pattern(
-    "kernel-variance",
-    Section.GPU_LANE,
     "The same kernel, different times",
+    section=Section.GPU_LANE,
     meaning="clocks, heat, power or other work on the GPU change its time: one number does not describe this kernel",
     action="look at the distribution, not at the mean; lock the clocks to compare",
     code="nvidia-smi --lock-gpu-clocks=1500",
@@ -131,23 +115,22 @@ def _select_first_in_scope(view: ScopeView, *choices: I64) -> I64:
         thresholds.VARIANCE_MIN_SPREAD,
         thresholds.VARIANCE_SHARE,
     ),
+    needs=(ScopeView.missing_gpu_reason,),
 )
 def kernel_variance(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason():
-        return cannot_tell_answer(missing_reason)
     work = view.work
     is_whole_kernel = (
         (work.kind == Kind.KERNEL) & (work.events.start >= view.scope.t0) & (work.events.end <= view.scope.t1)
     )
     if not is_whole_kernel.any():
-        return cannot_tell_answer("no complete kernel in this range")
+        return Answer.cannot_tell("no complete kernel in this range")
     runs = work.events.select(is_whole_kernel)
     step = view.tables.launch_step[view.work_in_scope][is_whole_kernel]
     total = float(view.work_time.sum())
     group = view.tables.launch_group[view.work_in_scope][is_whole_kernel]
     run_count = np.bincount(group)
     if run_count.max() < thresholds.VARIANCE_MIN_RUNS.value:
-        return cannot_tell_answer("no kernel ran three times with the same grid and block")
+        return Answer.cannot_tell("no kernel ran three times with the same grid and block")
     time = np.bincount(group, weights=runs.duration)
     candidates = np.flatnonzero(
         (run_count >= thresholds.VARIANCE_MIN_RUNS.value) & (time >= thresholds.VARIANCE_SHARE.value * total)
@@ -163,15 +146,15 @@ def kernel_variance(view: ScopeView) -> Answer:
             heaviest = (time[candidate], member_indices)
     if heaviest is None:
         if undecided:
-            return cannot_tell_answer(
+            return Answer.cannot_tell(
                 f"of {format_count(len(candidates), 'kernel')} {undecided} vary, but a step runs them several times, "
                 f"perhaps on other sizes: three equal steps are needed"
             )
-        return absent_answer(f"{format_count(len(candidates), 'kernel')} compared")
+        return Answer.absent(f"{format_count(len(candidates), 'kernel')} compared")
     member_indices = heaviest[1]
     durations = runs.duration[member_indices]
     p5, median, p95 = np.percentile(durations, [5, 50, 95])
-    return fired_answer(
+    return Answer.fired(
         f"{view.tables.short_name(int(runs.row[member_indices[0]]))}, {format_count(len(member_indices), 'run')}: "
         f"mean {format_duration(durations.mean())}, median "
         f"{format_duration(median)}, 5–95 % {format_duration(p5)} – {format_duration(p95)}",
@@ -205,51 +188,47 @@ def _relative_spread(durations: I64) -> float:
 
 
 @register_pattern(
-    "gemm-kernel",
-    Section.GPU_LANE,
     "A matrix product",
+    section=Section.GPU_LANE,
     meaning="the computation of a matmul; the kernel's name gives architecture, data type, tile size and use of "
     "tensor cores",
     action="read the decoded name: data type and tensor cores decide most of its speed",
     decided="Kernels with the decoded name of a GEMM.",
+    needs=(ScopeView.missing_gpu_reason,),
 )
 def gemm_kernel(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason():
-        return cannot_tell_answer(missing_reason)
     gemms = view.work.events.select(view.work.class_mask(KernelClass.GEMM))
     if not len(gemms):
-        return absent_answer()
+        return Answer.absent()
     time = np.bincount(gemms.name, weights=view.time_in_scope(gemms))
     heaviest_name = int(time.argmax())
     decoded = decode_kernel_name(view.trace.names[heaviest_name])
     share = float(time.sum()) / max(float(view.work_time.sum()), 1.0)
     description = decoded.summary or decoded.display
-    return fired_answer(
+    return Answer.fired(
         f"{format_count(len(gemms), 'GEMM')}, {format_percent(share)} of GPU time; the heaviest: {description}",
         gemms.row,
     )
 
 
 @register_pattern(
-    "copy-before-gemm",
-    Section.GPU_LANE,
     "A copy right before a GEMM",
+    section=Section.GPU_LANE,
     meaning="the bias is first copied into the output, and the GEMM then adds to it: the kernel does not fuse the bias",
     action="for a linear layer use nn.Linear: the GEMM can add a bias of one dimension itself",
     code="torch.nn.functional.linear(x, w.T, b)  # instead of x @ w + b",
     decided="A device-to-device copy followed by a GEMM on the same stream (fills in between do not count), launched "
     "by the same op.",
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_gpu_reason,),
 )
 def copy_before_gemm(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason():
-        return cannot_tell_answer(missing_reason)
     work = view.work
     is_copy = device_copy_mask(view)
     if not is_copy.any():
-        return absent_answer("no device-to-device copy")
+        return Answer.absent("no device-to-device copy")
     if not (work.launch[is_copy] >= 0).any():
-        return cannot_tell_answer(NO_LINKS)
+        return Answer.cannot_tell(NO_LINKS)
     is_gemm = work.class_mask(KernelClass.GEMM) & (work.kind == Kind.KERNEL)
     # Sorted by stream, then start, without fills: neighbours in this order are neighbours on their stream.
     order = np.lexsort((work.events.start, work.lane))
@@ -265,11 +244,11 @@ def copy_before_gemm(view: ScopeView) -> Answer:
     )
     copy_indices = np.sort(current[is_pair])
     if not len(copy_indices):
-        return absent_answer("copies ran, but none right before a GEMM of the same op")
+        return Answer.absent("copies ran, but none right before a GEMM of the same op")
     copies = work.events.select(copy_indices)
     time = view.covered_time(copies)
     op = view.tables.name(int(inner[copy_indices[0]]))
-    return fired_answer(
+    return Answer.fired(
         f"{op} copies before its GEMM {len(copy_indices):,}×{view.format_per_step(len(copy_indices))}: "
         f"{format_duration(time)} on the GPU",
         copies.row,

@@ -14,19 +14,14 @@ from torchprof_tui.analysis.patterns.engine.host_activity import ALLOCATION_CALL
 from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, find_owner_ops, mark_matches
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
-    Section,
     Severity,
-    absent_answer,
-    cannot_tell_answer,
     find_event_places,
-    fired_answer,
+    register_pattern,
     sort_places,
 )
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import (
-    NO_CALLS,
     NO_GPU,
     NO_LINKS,
     NO_LOADER_WHILE_SERVING,
@@ -51,8 +46,6 @@ PINNED_COPY_REGEX = r"(Memcpy (HtoD|DtoH)).*Pinned"
 
 
 @register_pattern(
-    "sync-in-step",
-    Section.BEYOND,
     "The CPU waits for the GPU inside a step",
     meaning="the CPU reads a value from the GPU (.item(), .cpu(), nonzero(), printing a loss) or calls a "
     "synchronisation: the GPU's queue becomes empty, and the GPU is idle until the CPU launches new work",
@@ -62,33 +55,28 @@ PINNED_COPY_REGEX = r"(Memcpy (HtoD|DtoH)).*Pinned"
     "Time at stake: the idle time of the GPU after it, without input and the profiler's own work.",
     severity=Severity.PROBLEM,
     fires_on_absence=True,
+    needs=(ScopeView.missing_calls_reason, ScopeView.missing_work_reason, ScopeView.missing_steps_reason),
 )
 def sync_in_step(view: ScopeView) -> Answer:
     tables = view.tables
-    if not len(tables.calls):
-        return cannot_tell_answer(NO_CALLS)
-    if not len(tables.work):
-        return cannot_tell_answer(NO_GPU)
-    if not len(tables.steps):
-        return cannot_tell_answer(view.missing_steps_reason())
     all_waits = find_waits(view)
     in_step = all_waits.select(tables.steps.index_at(all_waits.start) >= 0)
     waits = in_step.select(view.overlap_mask(in_step.start, in_step.end) & (in_step.row != find_trailing_sync(view)))
     if not len(waits):
-        return absent_answer()
+        return Answer.absent()
     outer_ops = find_owner_ops(tables, waits.row)
     # On Ascend the op waits for the thread that launches, which may be at work: only the call itself is lost.
     lost_time = find_lost_time(view, waits, outermost_ancestor(view.trace, waits.row, tables.is_dispatcher_op))
     idle_time = measure_idle(view, lost_time)
     if not idle_time:
-        return absent_answer(f"{format_count(len(waits), 'wait')}, and the GPU was idle after none of them")
+        return Answer.absent(f"{format_count(len(waits), 'wait')}, and the GPU was idle after none of them")
     steps = sorted_unique(tables.steps.index_at(waits.start))
     op_names = [tables.name(int(op)) for op in outer_ops if op >= 0]
     main_op = max(sorted(set(op_names)), key=op_names.count) if op_names else "none of them in an op"
     of_main_op = [not op_names or (op >= 0 and tables.name(int(op)) == main_op) for op in outer_ops]
     call_names = [tables.name(int(row)) for row in waits.row[of_main_op]]
     main_call = max(sorted(set(call_names)), key=call_names.count)
-    return fired_answer(
+    return Answer.fired(
         f"{format_count(len(waits), 'wait')} in {format_count(len(steps), 'step')} ({main_call}; {main_op}); the "
         f"GPU was idle {format_duration(idle_time)} because of them",
         waits.row,
@@ -100,8 +88,6 @@ def sync_in_step(view: ScopeView) -> Answer:
 
 
 @register_pattern(
-    "pageable-copy",
-    Section.BEYOND,
     "Copies from memory that is not pinned",
     meaning="such copies go through a staging buffer: they are slower, and the CPU waits for them",
     action="pin the memory and copy without blocking",
@@ -110,11 +96,10 @@ def sync_in_step(view: ScopeView) -> Answer:
     "their bandwidth and that of pinned copies in the trace.",
     thresholds=(thresholds.PAGEABLE_MIN,),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_work_reason,),
 )
 def pageable_copy(view: ScopeView) -> Answer:
     tables = view.tables
-    if not len(tables.work):
-        return cannot_tell_answer(NO_GPU)
     all_copies = tables.work.events.select(tables.work.kind == Kind.COPY)
     pageable = tables.filter_by_name(all_copies, lambda name: _matches(PAGEABLE_COPY_REGEX, name))
     pageable_size = transfer_sizes(view.trace, pageable.row)
@@ -124,8 +109,8 @@ def pageable_copy(view: ScopeView) -> Answer:
         host_copies = tables.filter_by_name(all_copies, lambda name: "HtoD" in name or "DtoH" in name or "Host" in name)
         labelled = tables.filter_by_name(host_copies, lambda name: "Pageable" in name or "Pinned" in name)
         if len(view.select_in_scope(host_copies)) and not len(labelled):
-            return cannot_tell_answer("the copies in this trace do not record whether memory is pinned")
-        return absent_answer()
+            return Answer.cannot_tell("the copies in this trace do not record whether memory is pinned")
+        return Answer.absent()
     copy_time = view.covered_time(copies)
     blocking = _find_blocking_time(view, copies)
     bandwidth = _compute_bandwidth(transfer_sizes(view.trace, copies.row), copies)
@@ -134,7 +119,7 @@ def pageable_copy(view: ScopeView) -> Answer:
     pinned_bandwidth = _compute_bandwidth(pinned_size, pinned.select(pinned_size > thresholds.PAGEABLE_MIN.value))
     bandwidth_text = f" at {bandwidth:.1f} GB/s" if bandwidth else ""
     bandwidth_text += f", pinned ones at {pinned_bandwidth:.1f} GB/s" if pinned_bandwidth and bandwidth else ""
-    return fired_answer(
+    return Answer.fired(
         f"{format_count(len(copies), 'pageable copy', 'pageable copies')}{view.format_per_step(len(copies))}: "
         f"{format_duration(copy_time)}{bandwidth_text}",
         np.sort(copies.row),
@@ -168,8 +153,6 @@ def _compute_bandwidth(size: I64, copies: EventTable) -> float | None:
 
 
 @register_pattern(
-    "input-starved",
-    Section.BEYOND,
     "The step waits for the next batch",
     meaning="loading and preparing a batch takes longer than the step that uses it",
     action="load in worker processes, ahead of the step, into pinned memory",
@@ -183,10 +166,10 @@ def _compute_bandwidth(size: I64, copies: EventTable) -> float | None:
 def input_starved(view: ScopeView) -> Answer:
     tables = view.tables
     if missing_reason := view.missing_window_reason():
-        return _answer_without_gpu(view) if missing_reason == NO_GPU else cannot_tell_answer(missing_reason)
+        return _answer_without_gpu(view) if missing_reason == NO_GPU else Answer.cannot_tell(missing_reason)
     gap_finder = view.gap_finder
     if not len(gap_finder.loader_calls) and not len(tables.steps):
-        return cannot_tell_answer(
+        return Answer.cannot_tell(
             NO_LOADER_WHILE_SERVING if tables.trace.steps else "no data loader and no steps were recorded"
         )
     idle_time = sum(
@@ -195,9 +178,9 @@ def input_starved(view: ScopeView) -> Answer:
     activity = "the data loader" if len(gap_finder.loader_calls) else "no op"
     share = idle_time / view.window_length
     if share < thresholds.INPUT_SHARE.value:
-        return absent_answer(f"the GPU waited {format_duration(idle_time)} for input, {format_percent(share)}")
+        return Answer.absent(f"the GPU waited {format_duration(idle_time)} for input, {format_percent(share)}")
     evidence = view.select_in_scope(gap_finder.input_waits)
-    return fired_answer(
+    return Answer.fired(
         f"{format_percent(share)} of the time ({format_duration(idle_time)}) the GPU was idle while the CPU was "
         f"in {activity}"
         f"{' at the start of steps' if activity == 'no op' else ''}",
@@ -212,15 +195,15 @@ def _answer_without_gpu(view: ScopeView) -> Answer:
     """Answer for a program without a GPU: the share of the time in which it was in the data loader."""
     calls = view.select_in_scope(view.tables.match_names(DATA_LOADER_REGEX))
     if not len(calls):
-        return cannot_tell_answer(NO_GPU)
+        return Answer.cannot_tell(NO_GPU)
     t0, t1 = view.window
     if t1 <= t0:
-        return cannot_tell_answer(NO_GPU)
+        return Answer.cannot_tell(NO_GPU)
     time = union(calls.start, calls.end).measure_between(t0, t1)
     share = time / (t1 - t0)
     if share < thresholds.INPUT_SHARE.value:
-        return absent_answer(f"the program was {format_duration(time)} in the data loader, {format_percent(share)}")
-    return fired_answer(
+        return Answer.absent(f"the program was {format_duration(time)} in the data loader, {format_percent(share)}")
+    return Answer.fired(
         f"{format_percent(share)} of the time ({format_duration(time)}) the program was in the data loader",
         calls.row,
         time,
@@ -229,8 +212,6 @@ def _answer_without_gpu(view: ScopeView) -> Answer:
 
 
 @register_pattern(
-    "idle-gap",
-    Section.BEYOND,
     "The GPU is idle repeatedly",
     meaning="each gap has a cause on the CPU: dispatch, a synchronisation, input, code between ops, or a collective",
     action="fix the most frequent cause first; the lanes name the cause of each gap (x)",
@@ -239,10 +220,9 @@ def _answer_without_gpu(view: ScopeView) -> Answer:
     "time must reach the limits.",
     thresholds=(thresholds.IDLE_MIN, thresholds.IDLE_SHARE, thresholds.IDLE_MIN_GAPS, thresholds.IDLE_STEPS_SHARE),
     fires_on_absence=True,
+    needs=(ScopeView.missing_window_reason,),
 )
 def idle_gap(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_window_reason():
-        return cannot_tell_answer(missing_reason)
     tables, gaps = view.tables, view.gaps
     program_time = gaps.program_time
     long_gaps = np.flatnonzero(program_time >= thresholds.IDLE_MIN.value)
@@ -250,7 +230,7 @@ def idle_gap(view: ScopeView) -> Answer:
     share = idle_time * len(tables.devices) / view.device_time if view.device_time > 0 else 0.0
     is_rare = len(long_gaps) < thresholds.IDLE_MIN_GAPS.value
     if is_rare or share < thresholds.IDLE_SHARE.value:
-        return absent_answer(f"{format_count(len(long_gaps), 'gap')}, {format_percent(share)} of the time")
+        return Answer.absent(f"{format_count(len(long_gaps), 'gap')}, {format_percent(share)} of the time")
     if len(view.steps) > 1:
         # The late step is the one that launched the work after the gap.
         launch = np.where(
@@ -259,7 +239,7 @@ def idle_gap(view: ScopeView) -> Answer:
         late_steps = tables.steps.index_at(view.trace.start[launch[launch >= 0]])
         late_steps = sorted_unique(late_steps[late_steps >= 0])
         if len(late_steps) < max(2, thresholds.IDLE_STEPS_SHARE.value * len(view.steps)):
-            return absent_answer(f"such gaps in {len(late_steps)} of {len(view.steps)} steps only")
+            return Answer.absent(f"such gaps in {len(late_steps)} of {len(view.steps)} steps only")
     time_by_cause = gaps.program_time_by_cause(long_gaps)
     cause_text = ", ".join(
         f"{cause.label} {format_percent(time_by_cause[cause] / view.device_time)}"
@@ -273,8 +253,8 @@ def idle_gap(view: ScopeView) -> Answer:
     evidence = view.select_in_scope(tables.event_table(neighbours)).row
     evidence = evidence if len(evidence) else view.representative_events()
     if not len(evidence):
-        return cannot_tell_answer(NOTHING_HERE)
-    return fired_answer(
+        return Answer.cannot_tell(NOTHING_HERE)
+    return Answer.fired(
         f"{format_count(len(long_gaps), 'gap')} of {format_duration(thresholds.IDLE_MIN.value)} or more, "
         f"{format_duration(idle_time)} or {format_percent(share)} of {view.window_label}: {cause_text}",
         evidence,
@@ -293,8 +273,6 @@ def _find_steps_at(view: ScopeView, starts: I64) -> I64:
 
 
 @register_pattern(
-    "tiny-kernels",
-    Section.BEYOND,
     "One op launches dozens of tiny kernels",
     meaning="launching a kernel takes longer than running it, so the GPU waits for the CPU",
     action="use a foreach or fused variant, compile the op, or capture it in a CUDA graph",
@@ -303,14 +281,13 @@ def _find_steps_at(view: ScopeView, starts: I64) -> I64:
     "first limit, and their median duration must be below the second.",
     thresholds=(thresholds.TINY_KERNEL_MIN_COUNT, thresholds.TINY_KERNEL_MAX),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason),
 )
 def tiny_kernels(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason() or view.missing_ops_reason():
-        return cannot_tell_answer(missing_reason)
     tables, work = view.tables, view.work
     is_kernel = (work.kind == Kind.KERNEL) & (work.launch >= 0)
     if not is_kernel.any():
-        return cannot_tell_answer(NO_LINKS)
+        return Answer.cannot_tell(NO_LINKS)
     _, call_index = number_distinct(work.launch[is_kernel], len(view.trace))
     steps = find_launch_ancestors(tables, mark_matches, OPTIMIZER_STEP_REGEX)
     owner = steps[view.work_in_scope][is_kernel].astype(np.int64)
@@ -321,13 +298,13 @@ def tiny_kernels(view: ScopeView) -> Answer:
     tiny_owners = _find_tiny_kernel_owners(owner[has_own_launch], kernel_events.duration[has_own_launch])
     tiny_owners = tiny_owners[~np.isin(tiny_owners, find_looping_steps(view))]  # `optimizer-loop` counts these
     if not len(tiny_owners):
-        return absent_answer()
+        return Answer.absent()
     is_tiny = has_own_launch & is_in(owner, tiny_owners)
     owners_in_scope = view.select_in_scope(tables.event_table(tiny_owners))
     tiny_events = kernel_events.select(is_tiny)
     kernels_by_owner = np.bincount(np.searchsorted(tiny_owners, owner[is_tiny]))
     largest_owner = int(tiny_owners[int(kernels_by_owner.argmax())])
-    return fired_answer(
+    return Answer.fired(
         f"{tables.name(largest_owner)} launches {int(kernels_by_owner.max()):,} kernels, "
         f"{format_duration(float(np.median(tiny_events.duration)))} in the "
         f"median; {format_count(len(tiny_owners), 'such call')}{view.format_per_step(len(tiny_owners))}",
@@ -350,8 +327,6 @@ def _find_tiny_kernel_owners(owner: I64, duration: I64) -> I64:
 
 
 @register_pattern(
-    "alloc-in-step",
-    Section.BEYOND,
     "Steps allocate memory from the driver",
     meaning="the caching allocator had no memory to reuse, because shapes change or memory is short; cudaFree also "
     "waits for the GPU",
@@ -359,21 +334,20 @@ def _find_tiny_kernel_owners(owner: I64, duration: I64) -> I64:
     code="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
     decided="cudaMalloc, cudaFree and similar calls on any thread, inside a step after the first.",
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_calls_reason,),
 )
 def alloc_in_step(view: ScopeView) -> Answer:
     tables = view.tables
-    if not len(tables.calls):
-        return cannot_tell_answer(NO_CALLS)
     if len(tables.steps) < 2:
-        return cannot_tell_answer("fewer than two steps were recorded, and allocations in the first one are normal")
+        return Answer.cannot_tell("fewer than two steps were recorded, and allocations in the first one are normal")
     allocations = view.match_names(ALLOCATION_CALL_REGEX, Kind.RUNTIME)
     steps = tables.steps.index_at(allocations.start)
     late_calls = allocations.select(steps >= 1)
     if not len(late_calls):
-        return absent_answer("only in the first step" if len(allocations) else "")
+        return Answer.absent("only in the first step" if len(allocations) else "")
     time = view.covered_time(late_calls)
     call_names = sorted({tables.name(int(row)) for row in late_calls.row})
-    return fired_answer(
+    return Answer.fired(
         f"{format_count(len(late_calls), 'call')} ({', '.join(call_names)}) in "
         f"{format_count(len(sorted_unique(steps[steps >= 1])), 'step')} "
         f"after the first: {format_duration(time)}",

@@ -7,19 +7,10 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Remedy,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CALLS, NO_GPU, NO_LINKS
+from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS
 from torchprof_tui.analysis.patterns.rules.torch_compile import AOT_PROLOGUE_REGEX, CACHE_LOOKUP_REGEX, PREGRAPH_REGEX
 from torchprof_tui.trace.core.arrays import sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
@@ -53,8 +44,6 @@ def find_input_copies(tables: TraceTables) -> EventTable:
 
 
 @register_pattern(
-    "graph-input-copies",
-    Section.BEYOND,
     "Inputs are copied before a graph runs",
     meaning="a graph reads its inputs at fixed addresses, so new inputs are copied there before each replay",
     action="write the inputs directly to the addresses that the graph reads",
@@ -63,23 +52,20 @@ def find_input_copies(tables: TraceTables) -> EventTable:
     "other costs of a replay, which are the launch and the guards of compiled code.",
     thresholds=(thresholds.GRAPH_COPY_SHARE,),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_calls_reason, ScopeView.missing_work_reason),
 )
 def graph_input_copies(view: ScopeView) -> Answer:
     tables = view.tables
-    if not len(tables.calls):
-        return cannot_tell_answer(NO_CALLS)
-    if not len(tables.work):
-        return cannot_tell_answer(NO_GPU)
     launches = view.select_in_scope(tables.practices.graph_launches)
     if not len(launches):
-        return absent_answer("no graph is replayed")
+        return Answer.absent("no graph is replayed")
     if not (tables.work.launch >= 0).any():
-        return cannot_tell_answer(NO_LINKS)
+        return Answer.cannot_tell(NO_LINKS)
     copies = view.select_in_scope(tables.compute_once(find_input_copies))
     time, summary = view.covered_time(copies), describe_replay_costs(view)
     if time < thresholds.GRAPH_COPY_SHARE.value * view.scope.length:
-        return absent_answer(summary)
-    return fired_answer(summary, np.sort(copies.row), time, _choose_copy_remedy(view))
+        return Answer.absent(summary)
+    return Answer.fired(summary, np.sort(copies.row), time, _choose_copy_remedy(view))
 
 
 def describe_replay_costs(view: ScopeView) -> str:

@@ -15,14 +15,10 @@ from torchprof_tui.analysis.patterns.engine.host_code_time import (
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
-    Section,
     Severity,
-    absent_answer,
-    cannot_tell_answer,
     find_gap_places,
-    fired_answer,
+    register_pattern,
 )
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU, NO_GPU
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
@@ -33,8 +29,6 @@ _MAX_GAPS = 16
 
 
 @register_pattern(
-    "host-code",
-    Section.BEYOND,
     "The program runs code outside any op",
     meaning="the main thread runs plain Python, writes files or waits: no op runs meanwhile",
     action="do it less often, outside the loop, or in another process",
@@ -50,24 +44,24 @@ _MAX_GAPS = 16
 def host_code(view: ScopeView) -> Answer:
     tables = view.tables
     if len(tables.work):
-        return absent_answer("with a GPU it counts as a cause of idle time: host code in the time tree, idle-gap")
+        return Answer.absent("with a GPU it counts as a cause of idle time: host code in the time tree, idle-gap")
     if missing_reason := (NO_GPU if len(tables.calls) else "" if len(tables.ops) else NO_CPU):
-        return cannot_tell_answer(missing_reason)
+        return Answer.cannot_tell(missing_reason)
     host = find_host_code(view)
     t0, t1 = find_main_window(view, host.main) if host.main is not None else (0, 0)
     if host.main is None or t1 <= t0:
-        return cannot_tell_answer("the program did nothing in this range")
+        return Answer.cannot_tell("the program did nothing in this range")
     share = host.intervals.total / (t1 - t0)
     seen = f"{format_percent(share)} of the CPU's time ({format_duration(host.intervals.total)}) is code outside any op"
     if share < thresholds.HOST_CODE_SHARE.value:
-        return absent_answer(seen)
+        return Answer.absent(seen)
     owners = host.describe_owners()
     events = host.events if len(host.owners) else _find_neighbours(view, host.main, host)
     events = events if len(events) else view.representative_events()
     action = host.choose_remedy(view)
     remedy = Remedy(action, _choose_code(host, action)) if action else None
     places = find_gap_places(view.trace, host.intervals, host.events, tables.ops.row, host.main.lane)
-    return fired_answer(
+    return Answer.fired(
         f"{seen}{f', {owners}' if owners else ''}", events, host.intervals.total, remedy, host.intervals, places
     )
 

@@ -9,20 +9,10 @@ import numpy as np
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Remedy,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration
@@ -105,8 +95,6 @@ def _find_outermost_starts(tables: TraceTables) -> I64:
 
 
 @register_pattern(
-    "gc-pause",
-    Section.BEYOND,
     "The garbage collector stops the program",
     meaning="Python searches its objects for reference cycles, and launches nothing during that time",
     action="freeze long-lived objects, and collect between epochs instead of between launches",
@@ -116,11 +104,10 @@ def _find_outermost_starts(tables: TraceTables) -> I64:
     "each step; they look like the collector, but the trace does not name it.",
     thresholds=(thresholds.GC_MIN, thresholds.PAUSE_MIN, thresholds.PAUSE_STEPS_SHARE),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_ops_reason,),
 )
 def gc_pause(view: ScopeView) -> Answer:
     tables = view.tables
-    if not len(tables.ops):
-        return cannot_tell_answer(NO_CPU)
     runs = view.select_in_scope(tables.compute_once(find_collections))
     runs = runs.select(runs.duration >= int(thresholds.GC_MIN.value))
     if len(runs):
@@ -129,30 +116,30 @@ def gc_pause(view: ScopeView) -> Answer:
     seen = np.flatnonzero(view.overlap_mask(pauses.start, pauses.end)) if len(pauses) else np.zeros(0, dtype=np.int64)
     irregular = seen[pauses.is_irregular[seen]] if len(seen) else seen
     if not len(seen):
-        return absent_answer()
+        return Answer.absent()
     longest = format_duration(int((pauses.end - pauses.start)[seen].max()))
     pause_text = format_count(len(seen), "pause")
     if not len(irregular):
         if len(tables.steps) > 2:
-            return absent_answer(
+            return Answer.absent(
                 f"{pause_text} of up to {longest}, at the same op in each step: caused by the program's code"
             )
-        return cannot_tell_answer(
+        return Answer.cannot_tell(
             f"{pause_text} of up to {longest}; fewer than three steps are too few to see what recurs"
         )
     if len(tables.steps) <= 2:
-        return cannot_tell_answer(
+        return Answer.cannot_tell(
             f"{pause_text} of up to {longest}; fewer than three steps are too few to see what recurs"
         )
     frames = tables.practices.python_frames
     if len(frames):
         irregular = irregular[~_has_own_frames(frames, pauses.start[irregular], pauses.end[irregular])]
         if not len(irregular):
-            return absent_answer(f"{pause_text} of up to {longest}, in functions that the stacks name")
+            return Answer.absent(f"{pause_text} of up to {longest}, in functions that the stacks name")
         longest = format_duration(int((pauses.end - pauses.start)[irregular].max()))
     likely = "plain Python, " if len(frames) else ""
     missing = "" if len(frames) else " with stacks, or"
-    return cannot_tell_answer(
+    return Answer.cannot_tell(
         f"{format_count(len(irregular), 'pause')} of up to {longest} without any op, not at the same place in each "
         f"step: looks like {likely}the garbage collector or another process; record{missing} the collector's runs "
         "(experimental_config: record_python_gc_info=True)"
@@ -178,7 +165,7 @@ def _describe_collections(view: ScopeView, runs: EventTable) -> Answer:
         idle = idle - view.tables.busy_intervals(device)
     at_stake = view.clip(idle).total
     time = view.covered_time(runs)
-    return fired_answer(
+    return Answer.fired(
         f"{format_count(len(runs), 'collection')}, {format_duration(time)} together, the longest "
         f"{format_duration(int(runs.duration.max()))}; the GPU was idle for {format_duration(at_stake)} of it",
         runs.row,

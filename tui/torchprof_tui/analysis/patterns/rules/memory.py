@@ -22,19 +22,10 @@ from torchprof_tui.analysis.memory.findings.lifetime_findings import MIN_STEPS
 from torchprof_tui.analysis.memory.findings.list_findings import list_memory_findings
 from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding, format_number, format_size
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory, MemoryHistory, build_memory_history
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Remedy,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_ADDRESSES, NO_CALLS, NO_MEMORY
+from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_ADDRESSES, NO_MEMORY
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64
 
@@ -75,40 +66,13 @@ def _answer_from_finding(view: ScopeView, pattern_id: str) -> Answer:
     """Answer by the finding of this id; its evidence are the ops that allocated, or that run at the peak."""
     checks = view.tables.compute_once(check_memory)
     if checks.history is None:
-        return cannot_tell_answer(NO_MEMORY)
+        return Answer.cannot_tell(NO_MEMORY)
     if not checks.has_addresses:
-        return cannot_tell_answer(NO_ADDRESSES)
+        return Answer.cannot_tell(NO_ADDRESSES)
     if pattern_id not in checks.found:
-        return absent_answer()
+        return Answer.absent()
     device, finding = checks.found[pattern_id]
     return _fire(view, device.memory, finding, _find_evidence(device, finding), len(checks.devices) > 1)
-
-
-def _register_finding(
-    pattern_id: str,
-    title: str,
-    *,
-    meaning: str,
-    action: str,
-    decided: str,
-    code: str = "",
-    fires_on_absence: bool = False,
-) -> None:
-    """Register a pattern that fires where the finding of its id was made, and needs no other condition."""
-
-    def check(view: ScopeView) -> Answer:
-        return _answer_from_finding(view, pattern_id)
-
-    register_pattern(
-        pattern_id,
-        Section.BEYOND,
-        title,
-        meaning=meaning,
-        action=action,
-        code=code,
-        decided=decided,
-        fires_on_absence=fires_on_absence,
-    )(check)
 
 
 def _fire(view: ScopeView, memory: DeviceMemory, finding: MemoryFinding, rows: I64, is_named: bool) -> Answer:
@@ -116,11 +80,11 @@ def _fire(view: ScopeView, memory: DeviceMemory, finding: MemoryFinding, rows: I
     if not len(events):
         events = view.representative_events() if view.scope.is_whole_trace else events
     if not len(events):
-        return absent_answer("not in this range")
+        return Answer.absent("not in this range")
     seen = f"{memory.label}: {finding.seen}" if is_named else finding.seen
     if finding.saved:
         seen += f"; at the peak up to {format_size(finding.saved)} less"
-    return fired_answer(seen, events, remedy=Remedy(finding.action, finding.code))
+    return Answer.fired(seen, events, remedy=Remedy(finding.action, finding.code))
 
 
 def _find_evidence(device: DeviceHistory, finding: MemoryFinding) -> I64:
@@ -139,8 +103,6 @@ def _find_events_at(device: DeviceHistory, positions: I64) -> I64:
 
 
 @register_pattern(
-    "memory-growth",
-    Section.BEYOND,
     "Each step holds more memory",
     meaning="what is allocated at the same place of each step is not freed when the next one is over: the program "
     "runs out of memory after enough steps",
@@ -154,15 +116,13 @@ def memory_growth(view: ScopeView) -> Answer:
     answer = _answer_from_finding(view, "memory-growth")
     steps = view.tables.trace.profiler_steps
     if view.tables.compute_once(check_memory).history is not None and len(steps) < MIN_STEPS:
-        return cannot_tell_answer(
+        return Answer.cannot_tell(
             f"growth is told from {MIN_STEPS} steps or more: call prof.step(), active={MIN_STEPS}"
         )
     return answer
 
 
 @register_pattern(
-    "fragmentation",
-    Section.BEYOND,
     "Reserved memory is in pieces",
     meaning="the allocator holds enough free memory, but no free block is large enough (or it belongs to another "
     "stream or to a CUDA graph): it gets more from the driver, and fails earlier",
@@ -174,7 +134,7 @@ def memory_growth(view: ScopeView) -> Answer:
 def fragmentation(view: ScopeView) -> Answer:
     checks = view.tables.compute_once(check_memory)
     if checks.history is None:
-        return cannot_tell_answer(NO_MEMORY)
+        return Answer.cannot_tell(NO_MEMORY)
     if "fragmentation" in checks.found:
         device, finding = checks.found["fragmentation"]
         growth = find_scattered_growth(device.memory)
@@ -183,15 +143,14 @@ def fragmentation(view: ScopeView) -> Answer:
         return _fire(view, device.memory, finding, rows, len(checks.devices) > 1)
     for device in checks.devices:
         if not device.memory.is_cpu and (unused := measure_unused(device.memory)):
-            return cannot_tell_answer(
+            return Answer.cannot_tell(
                 f"at the peak {format_size(unused[0])} of {format_size(unused[1])} reserved are not in use; whether "
                 "they are in pieces, or were needed before the recording, a snapshot shows: --memory-snapshot"
             )
-    return absent_answer()
+    return Answer.absent()
 
 
-_register_finding(
-    "peak-phase",
+@register_pattern(
     "Where in the step memory peaks",
     meaning="the phase of training with most memory allocated: late in forward and early in backward activations "
     "decide the peak, in the optimizer's step its states and temporaries",
@@ -199,10 +158,11 @@ _register_finding(
     code="torchprof-tui memory TRACE --by category",
     decided="A backward pass was recorded, and the peak has 16 MiB or more.",
 )
+def peak_phase(view: ScopeView) -> Answer:
+    return _answer_from_finding(view, "peak-phase")
 
 
-_register_finding(
-    "activation-memory",
+@register_pattern(
     "Activations hold the peak",
     meaning="what the forward pass keeps for the backward pass is a large part of the peak; it grows with the batch",
     action="do not keep the activations of each layer: compute them again in the backward pass",
@@ -210,10 +170,11 @@ _register_finding(
     decided="Activations are 30 % of the peak or more, without them the peak would be 16 MiB and 10 % lower, and "
     "nothing is checkpointed. The cost is the time of a forward pass.",
 )
+def activation_memory(view: ScopeView) -> Answer:
+    return _answer_from_finding(view, "activation-memory")
 
 
-_register_finding(
-    "temporary-spike",
+@register_pattern(
     "A temporary makes the peak",
     meaning="results of one op that are needed for a short time make the peak: scores of attention, logits, sorted "
     "copies",
@@ -221,6 +182,8 @@ _register_finding(
     decided="Temporaries of one op at the peak, alive for a twentieth of a step (of the recording, without steps) or "
     "less, without which the peak would be 16 MiB and 10 % lower.",
 )
+def temporary_spike(view: ScopeView) -> Answer:
+    return _answer_from_finding(view, "temporary-spike")
 
 
 def _find_retries(tables: TraceTables) -> RetryCalls:
@@ -228,8 +191,6 @@ def _find_retries(tables: TraceTables) -> RetryCalls:
 
 
 @register_pattern(
-    "allocator-retries",
-    Section.BEYOND,
     "The allocator ran out and tried again",
     meaning="the driver had no memory left: torch gave its cache back and asked again, which waits for the GPU",
     action="use less memory, or fragment it less: the program is at the limit of the device",
@@ -237,33 +198,31 @@ def _find_retries(tables: TraceTables) -> RetryCalls:
     decided="Inside one op cudaMalloc, then cudaFree, then cudaMalloc, and less is reserved after the op than before "
     "it. Convolutions are left out: their libraries do so while they try algorithms.",
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_calls_reason,),
 )
 def allocator_retries(view: ScopeView) -> Answer:
     tables = view.tables
-    if not len(tables.calls):
-        return cannot_tell_answer(NO_CALLS)
     candidates = tables.compute_once(_find_retries)
     if not len(candidates.ops):
-        return absent_answer()
+        return Answer.absent()
     checks = tables.compute_once(check_memory)
     if checks.history is None:
-        return cannot_tell_answer(
+        return Answer.cannot_tell(
             f"{format_number(len(candidates.ops), 'op')} called cudaMalloc, cudaFree and cudaMalloc, which a library "
             "does as well when it loads: profile_memory=True tells"
         )
     if "allocator-retries" not in checks.found:
-        return absent_answer("the driver's calls are those of libraries")
+        return Answer.absent("the driver's calls are those of libraries")
     device, finding = checks.found["allocator-retries"]
     calls = view.select_in_scope(tables.event_table(candidates.calls))
     answer = _fire(view, device.memory, finding, calls.row, len(checks.devices) > 1)
     if not len(answer.events):
         return answer
     spans = union(calls.start, calls.end)
-    return fired_answer(answer.seen, answer.events, view.clip(spans).total, answer.remedy, spans=spans)
+    return Answer.fired(answer.seen, answer.events, view.clip(spans).total, answer.remedy, spans=spans)
 
 
-_register_finding(
-    "graph-in-inference",
+@register_pattern(
     "Inference keeps a graph for a backward pass",
     meaning="without no_grad each op keeps its inputs for a backward pass that never comes",
     action="run inference without gradients, so that each result is freed when the next layer has used it",
@@ -272,20 +231,22 @@ _register_finding(
     "as with gradients, and without what they keep the peak would be 16 MiB and 10 % lower.",
     fires_on_absence=True,
 )
+def graph_in_inference(view: ScopeView) -> Answer:
+    return _answer_from_finding(view, "graph-in-inference")
 
 
-_register_finding(
-    "optimizer-states",
+@register_pattern(
     "The optimizer's states hold the peak",
     meaning="Adam keeps two values for each parameter, as large as the parameters in 32 bits",
     action="keep them in 8 bits, or shard them over the GPUs",
     code="torch.distributed.optim.ZeroRedundancyOptimizer(params, torch.optim.AdamW)  # or torchao's AdamW8bit",
     decided="States are a quarter of the peak or more, and 8 bits would save 16 MiB and 10 % of it.",
 )
+def optimizer_states(view: ScopeView) -> Answer:
+    return _answer_from_finding(view, "optimizer-states")
 
 
-_register_finding(
-    "duplicate-copies",
+@register_pattern(
     "Tensors are held in two precisions",
     meaning="casts inside the model are alive at the peak: autocast keeps a copy of each weight, a cast input is held "
     "beside the input",
@@ -294,10 +255,11 @@ _register_finding(
     decided="Results of aten::_to_copy inside the passes, no copies between devices, without which the peak would be "
     "16 MiB and 10 % lower.",
 )
+def duplicate_copies(view: ScopeView) -> Answer:
+    return _answer_from_finding(view, "duplicate-copies")
 
 
-_register_finding(
-    "kv-cache",
+@register_pattern(
     "The cache of keys and values holds the peak",
     meaning="keys and values of all tokens are kept, and appending with cat holds one of them twice",
     action="allocate the cache once for the longest text, and write the new keys and values into it",
@@ -305,3 +267,5 @@ _register_finding(
     decided="In inference with attention: results of cat, 10 % of the peak or more, each alive together with one a "
     "little longer or shorter. Caches that were allocated before the recording are not seen.",
 )
+def kv_cache(view: ScopeView) -> Answer:
+    return _answer_from_finding(view, "kv-cache")

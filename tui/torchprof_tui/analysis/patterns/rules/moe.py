@@ -6,16 +6,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Remedy,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import union
@@ -63,8 +54,6 @@ def find_experts(tables: TraceTables) -> EventTable:
 
 
 @register_pattern(
-    "moe-expert-loop",
-    Section.BEYOND,
     "Experts run one after the other",
     meaning="for each expert the code finds its tokens (nonzero waits for the GPU), gathers, multiplies and adds "
     "them back: many small kernels, and one wait per expert",
@@ -74,20 +63,19 @@ def find_experts(tables: TraceTables) -> EventTable:
     "index_add before the next nonzero. Time at stake: the GPU's idle time in them.",
     thresholds=(thresholds.EXPERT_LOOP_MIN,),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_ops_reason,),
 )
 def moe_expert_loop(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_ops_reason():
-        return cannot_tell_answer(missing_reason)
     experts = view.select_in_scope(view.tables.compute_once(find_experts))
     if len(experts) < thresholds.EXPERT_LOOP_MIN.value:
-        return absent_answer(f"{format_count(len(experts), 'gathered product')}" if len(experts) else "")
+        return Answer.absent(f"{format_count(len(experts), 'gathered product')}" if len(experts) else "")
     work = view.work.events
     idle = view.clip(union(experts.start, experts.end) - union(work.start, work.end)).total
     waits = f", the GPU idle {format_duration(idle)} in them" if len(view.tables.work) else ""
     start_in_scope = view.select_in_scope(view.tables.event_table(experts.row)).row
     if not len(start_in_scope):
-        return absent_answer("one expert only")
-    return fired_answer(
+        return Answer.absent("one expert only")
+    return Answer.fired(
         f"{format_count(len(experts), 'expert')}{view.format_per_step(len(experts))} one after the other, "
         f"{format_duration(float(np.median(experts.duration)))} each{waits}",
         start_in_scope,

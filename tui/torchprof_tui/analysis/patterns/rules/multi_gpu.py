@@ -19,16 +19,7 @@ from torchprof_tui.analysis.collectives.communication_records import Communicati
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Remedy,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU
@@ -166,8 +157,6 @@ class _CallerSearch:
 
 
 @register_pattern(
-    "exposed-comm",
-    Section.BEYOND,
     "Communication without overlapping computation",
     meaning="collectives run while the GPU computes nothing, which makes the step longer",
     action="start the collective earlier, so that it overlaps with work that does not need its result",
@@ -184,26 +173,25 @@ class _CallerSearch:
     ),
     severity=Severity.PROBLEM,
     fires_on_absence=True,
+    needs=(ScopeView.missing_work_reason,),
 )
 def exposed_comm(view: ScopeView) -> Answer:
     tables = view.tables
-    if not len(tables.work):
-        return cannot_tell_answer(NO_GPU)
     if not any(len(intervals) for intervals in tables.collective_intervals.values()):
         world_size = view.trace.world_size
         if world_size is None or world_size < 2:
-            return cannot_tell_answer("one rank only: no collective was recorded")
+            return Answer.cannot_tell("one rank only: no collective was recorded")
         if missing := describe_missing_collectives(view):
-            return cannot_tell_answer(missing)
-        return absent_answer("no collective was recorded")
+            return Answer.cannot_tell(missing)
+        return Answer.absent("no collective was recorded")
     if not view.window_length:
-        return cannot_tell_answer("no work of the program in this range")
+        return Answer.cannot_tell("no work of the program in this range")
     t0, t1 = view.window
     exposed = exposed_intervals(view)
     exposed_time = sum(intervals.total for intervals in exposed.values()) // len(tables.devices)
     share = exposed_time / view.window_length
     if share < thresholds.EXPOSED_SHARE.value:
-        return absent_answer(f"{format_duration(exposed_time)} of communication is exposed, {format_percent(share)}")
+        return Answer.absent(f"{format_duration(exposed_time)} of communication is exposed, {format_percent(share)}")
     work = view.work
     collectives = work.events.select(work.kind == Kind.COLLECTIVE)
     exposed_per_collective = np.zeros(len(collectives), dtype=np.int64)
@@ -218,7 +206,7 @@ def exposed_comm(view: ScopeView) -> Answer:
     )
     reduces = describe_unbucketed_reduces(view, build_card_of_view(view))
     sections = list(view.compute_once(find_reduce_sections).values()) if reduces else []
-    return fired_answer(
+    return Answer.fired(
         f"{format_duration(exposed_time)} of {format_duration(total_time)} in collectives is exposed: "
         f"{format_percent(share)} of {view.window_label}{_format_waiting(view)}" + (f"; {reduces}" if reduces else ""),
         np.sort(collectives.row[exposed_per_collective > 0]),
@@ -312,12 +300,7 @@ def _format_waiting(view: ScopeView) -> str:
     return f", {format_duration(exposed_waiting_time(view))} of it waiting for the last rank"
 
 
-STRAGGLER_ID = "straggler"
-
-
 @register_pattern(
-    STRAGGLER_ID,
-    Section.BEYOND,
     "One rank arrives late",
     meaning="a collective ends only after the last rank has arrived, so all other ranks wait for it",
     action="check what the late rank does before the collective: its data, its clocks, its code",
@@ -335,17 +318,17 @@ def straggler(view: ScopeView) -> Answer:
     if tables.rank_context is not None:
         return _check_straggler_across_ranks(view, tables.rank_context)
     if not len(tables.work):
-        return cannot_tell_answer(NO_GPU)
+        return Answer.cannot_tell(NO_GPU)
     work = tables.work.select(tables.work.kind == Kind.COLLECTIVE)
     devices = sorted_unique(work.device)
     if len(devices) < 2:
-        return cannot_tell_answer("one rank only: the traces of the other ranks are needed")
+        return Answer.cannot_tell("one rank only: the traces of the other ranks are needed")
     order = np.lexsort((work.events.start, work.device))
     work = work.select(order)
     per_device = [np.flatnonzero(work.device == device) for device in devices]
     sequences = {work.events.name[on_device].tobytes() for on_device in per_device}
     if len(sequences) != 1:
-        return cannot_tell_answer("the ranks did not run the same collectives")
+        return Answer.cannot_tell("the ranks did not run the same collectives")
     indices = np.stack(per_device)
     start, end = work.events.start[indices], work.events.end[indices]
     last_device = start.argmax(axis=0)
@@ -355,13 +338,13 @@ def straggler(view: ScopeView) -> Answer:
     waiting_time = int(spread[is_late].sum())
     share = waiting_time / view.window_length if view.window_length else 0.0
     if share < thresholds.STRAGGLER_SHARE.value:
-        return absent_answer(
+        return Answer.absent(
             f"starts differ by {format_duration(int(spread[in_scope].max()))} at most" if in_scope.any() else ""
         )
     waiting_by_device = np.bincount(last_device[is_late], weights=spread[is_late], minlength=len(devices))
     worst = int(devices[int(waiting_by_device.argmax())])
     evidence = view.select_in_scope(work.events.select(np.sort(indices[:, is_late].reshape(-1))))
-    return fired_answer(
+    return Answer.fired(
         f"{format_count(int(is_late.sum()), 'collective')}: device {worst} arrives last most "
         f"often, {format_duration(waiting_time)} of waiting",
         np.sort(evidence.row),
@@ -372,9 +355,9 @@ def straggler(view: ScopeView) -> Answer:
 def _check_straggler_across_ranks(view: ScopeView, rank_context: RankContext) -> Answer:
     arrivals = rank_context.arrivals
     if not len(arrivals):
-        return cannot_tell_answer("no collective was matched across ranks")
+        return Answer.cannot_tell("no collective was matched across ranks")
     if not view.window_length:
-        return cannot_tell_answer("no work of the program in this range")
+        return Answer.cannot_tell("no work of the program in this range")
     in_scope = view.overlap_mask(arrivals.first_start, arrivals.last_start)
     is_late = in_scope & (arrivals.spread >= thresholds.STRAGGLER_MIN.value)
     waiting_by_rank = [
@@ -386,7 +369,7 @@ def _check_straggler_across_ranks(view: ScopeView, rank_context: RankContext) ->
     share = mean_wait / view.window_length
     if share < thresholds.STRAGGLER_SHARE.value:
         longest = format_duration(int(arrivals.spread[in_scope].max())) if in_scope.any() else "nothing"
-        return absent_answer(
+        return Answer.absent(
             f"ranks wait {format_duration(mean_wait)} for the last one on average, {format_percent(share)}; "
             f"{longest} at most"
         )
@@ -409,7 +392,7 @@ def _check_straggler_across_ranks(view: ScopeView, rank_context: RankContext) ->
         summary += format_count(stall.compared_steps, "step")
         if stall.rank_index == rank_context.rank_index:
             events = np.append(events, view.select_in_scope(view.tables.event_table(np.array([stall.event]))).row)
-    return fired_answer(
+    return Answer.fired(
         f"{summary}; ranks wait {format_duration(mean_wait)} on average", events, min(mean_wait, view.scope.length)
     )
 

@@ -10,25 +10,15 @@ from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import OP_COMPILATION_REGEX
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Remedy,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CALLS, NO_GPU
+from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
-OP_COMPILATION_ID = "op-compilation"
 _COMPILE_ONLY_REGEX = r"(AscendCL@)?(opCompile|aclopCompile(V2)?$)"
 _TASK_TYPE, _AI_CPU = "Task Type", "AI_CPU"
 _MAX_READS = 512
@@ -38,8 +28,6 @@ _MAX_OPS = 3
 
 
 @register_pattern(
-    OP_COMPILATION_ID,
-    Section.BEYOND,
     "Ops are compiled as they run",
     meaning="in each call the NPU's runtime compiles an op for its shapes, or looks it up and builds its tasks "
     "again: hundreds of microseconds, where a precompiled op takes ten",
@@ -49,16 +37,15 @@ _MAX_OPS = 3
     "Time at stake: the NPU's idle time during these calls.",
     thresholds=(thresholds.OP_COMPILATION_SHARE,),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_calls_reason,),
 )
 def op_compilation(view: ScopeView) -> Answer:
     tables = view.tables
-    if not len(tables.calls):
-        return cannot_tell_answer(NO_CALLS)
     calls = view.select_in_scope(tables.compute_once(find_compiling_calls))
     if not len(calls):
-        return absent_answer()
+        return Answer.absent()
     if not len(tables.work):
-        return cannot_tell_answer(NO_GPU)
+        return Answer.cannot_tell(NO_GPU)
     lost = union(calls.start, calls.end)
     in_scope = view.clip(lost)
     idle = max((in_scope - tables.busy_intervals(device)).total for device in tables.devices)
@@ -69,11 +56,11 @@ def op_compilation(view: ScopeView) -> Answer:
         f"{_describe_ops(view, calls)}; the NPU was idle {format_duration(idle)} meanwhile"
     )
     if idle < thresholds.OP_COMPILATION_SHARE.value * view.scope.length:
-        return absent_answer(seen)
+        return Answer.absent(seen)
     compiling = view.covered_time(tables.match_names(_COMPILE_ONLY_REGEX, Kind.RUNTIME))
     if compiling:
         seen += f"; compiling alone is {format_duration(compiling)} of it"
-    return fired_answer(seen, calls.row, idle, _choose_compilation_remedy(compiling, in_scope.total), spans=lost)
+    return Answer.fired(seen, calls.row, idle, _choose_compilation_remedy(compiling, in_scope.total), spans=lost)
 
 
 def find_compiling_calls(tables: TraceTables) -> EventTable:
@@ -106,8 +93,6 @@ def _name_ops(tables: TraceTables, ops: I64) -> str:
 
 
 @register_pattern(
-    "ai-cpu-ops",
-    Section.BEYOND,
     "Ops on the NPU's control processors",
     meaning="an op without an implementation for the vector and matrix units runs on the AI CPU, at least ten times "
     "as slow; the usual reason is the data type (int64, float64, bool)",
@@ -116,14 +101,13 @@ def _name_ops(tables: TraceTables, ops: I64) -> str:
     decided="Kernels whose task type is AI_CPU, or with AiCpu in their name, by the operator that launched them.",
     thresholds=(thresholds.AI_CPU_SHARE, thresholds.CONVERSION_TIME),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_gpu_reason,),
 )
 def ai_cpu_ops(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason():
-        return cannot_tell_answer(missing_reason)
     work = view.work
     chosen = np.isin(work.events.name, view.tables.compute_once(find_ai_cpu_names)) & (work.kind == Kind.KERNEL)
     if not chosen.any():
-        return absent_answer()
+        return Answer.absent()
     time = int(view.work_time[chosen].sum())
     share = time / max(int(view.work_time.sum()), 1)
     kernels = work.events.select(chosen)
@@ -135,8 +119,8 @@ def ai_cpu_ops(view: ScopeView) -> Answer:
     )
     is_small = time < thresholds.CONVERSION_TIME.value * max(view.device_time, 1)
     if share < thresholds.AI_CPU_SHARE.value or is_small:
-        return absent_answer(seen)
-    return fired_answer(seen, kernels.row, view.covered_time(kernels))
+        return Answer.absent(seen)
+    return Answer.fired(seen, kernels.row, view.covered_time(kernels))
 
 
 def find_ai_cpu_names(tables: TraceTables) -> I64:

@@ -15,17 +15,8 @@ from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, near
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Remedy,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import union
@@ -89,8 +80,6 @@ def _find_stretches(mask: Bool) -> I64:
     padded = np.concatenate([[False], mask, [False]])
     return np.flatnonzero(padded[1:] != padded[:-1]).reshape(-1, 2).astype(np.int64)
 
-
-OP_LOOP_ID = "op-loop"
 
 _OP_REGEX = r"(?!autograd::|torch::|c10d|_c10d|fsdp::|profiler::)\w+::\w"
 """Operators that are no collective. Names with a dot, as `torch.distributed.ddp.reducer::…`, are loops of a library."""
@@ -242,8 +231,6 @@ def _measure_loops(view: ScopeView) -> _LoopTimes:
 
 
 @register_pattern(
-    OP_LOOP_ID,
-    Section.BEYOND,
     "The same small ops run in a long loop",
     meaning="Python calls a few ops for one item after another; each call has a fixed cost on the CPU",
     action="do it for all items at once: one batched op, a torch._foreach_ op, or compile the loop",
@@ -261,24 +248,23 @@ def _measure_loops(view: ScopeView) -> _LoopTimes:
         thresholds.SIGNIFICANT_SHARE,
     ),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_ops_reason,),
 )
 def op_loop(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_ops_reason():
-        return cannot_tell_answer(missing_reason)
     times = _measure_loops(view)
     loops, chosen = times.loops, times.chosen
     if not len(chosen):
-        return absent_answer(_describe_absence(times))
+        return Answer.absent(_describe_absence(times))
     main = int(np.bincount(loops.group[chosen], weights=times.idle[chosen]).argmax())
     runs = chosen[loops.group[chosen] == main]
     events = view.select_in_scope(view.tables.event_table(np.sort(loops.rows_of(chosen))))
     if not len(events):
-        return absent_answer("the scope lies between two ops of a loop")
+        return Answer.absent("the scope lies between two ops of a loop")
     spans = union(loops.start[chosen], loops.end[chosen]).clip(*view.window)
     at_stake = spans.total if not len(view.tables.work) else int(times.idle[chosen].sum())
     others = len(np.unique(loops.group[chosen])) - 1
     more = f"; with {format_count(others, 'other such loop')}: {format_duration(spans.total)}" if others else ""
-    return fired_answer(
+    return Answer.fired(
         _describe_loop(view, times, runs) + more,
         events.row,
         min(at_stake, spans.total),

@@ -10,17 +10,8 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, mark_matches
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Remedy,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_NAME_REGEX, OptimizerKind
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS
@@ -36,8 +27,6 @@ _FOREACH_OPTIMIZERS = frozenset({"Adagrad", "Adadelta", "Adamax", "ASGD", "NAdam
 
 
 @register_pattern(
-    "optimizer-loop",
-    Section.BEYOND,
     "The optimizer updates one parameter at a time",
     meaning="a few small kernels for each parameter: hundreds of launches, where a dozen are enough",
     action="use the fused or foreach version of the optimizer",
@@ -45,23 +34,22 @@ _FOREACH_OPTIMIZERS = frozenset({"Adagrad", "Adadelta", "Adamax", "ASGD", "NAdam
     "at stake: the GPU's idle time during these steps and between their kernels.",
     thresholds=(thresholds.OPTIMIZER_MIN_LAUNCHES,),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason),
 )
 def optimizer_loop(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason() or view.missing_ops_reason():
-        return cannot_tell_answer(missing_reason)
     tables, work = view.tables, view.work
     all_steps = tables.match_names(OPTIMIZER_NAME_REGEX)
     if not len(all_steps):
         if tables.practices.has_backward:
-            return cannot_tell_answer("no optimizer step was recorded")
-        return absent_answer("no training in this trace: no backward pass and no optimizer step")
+            return Answer.cannot_tell("no optimizer step was recorded")
+        return Answer.absent("no training in this trace: no backward pass and no optimizer step")
     if not len(np.flatnonzero((work.kind == Kind.KERNEL) & (work.launch >= 0))):
-        return cannot_tell_answer(NO_LINKS)
+        return Answer.cannot_tell(NO_LINKS)
     found = view.compute_once(_count_launches)
     looping = found.looping
     if not len(looping):
         kind = "" if not found.has_batched else ", foreach or fused"
-        return absent_answer(f"at most {int(found.counts.max(initial=0))} kernels in an optimizer step{kind}")
+        return Answer.absent(f"at most {int(found.counts.max(initial=0))} kernels in an optimizer step{kind}")
     kernels = work.events.select(found.launched[np.isin(found.owner, looping)])
     steps = tables.event_table(looping)
     busy = union(work.events.start, work.events.end)
@@ -71,7 +59,7 @@ def optimizer_loop(view: ScopeView) -> Answer:
     idle = view.clip((union(steps.start, steps.end) | union(first, last)) - busy).total
     name = tables.name(int(looping[0]))
     per_step = int(np.median(found.counts[np.isin(found.owners, looping)]))
-    return fired_answer(
+    return Answer.fired(
         f"{name} launches {per_step:,} kernels a step, {format_duration(float(np.median(kernels.duration)))} in the "
         f"median; {format_count(len(looping), 'such step')}, the GPU idle {format_duration(idle)} in them",
         np.concatenate([view.select_in_scope(steps).row, kernels.row]),

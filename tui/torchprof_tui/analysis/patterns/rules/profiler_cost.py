@@ -6,23 +6,13 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 
 
 @register_pattern(
-    "profiler-inflation",
-    Section.BEYOND,
     "The profiler slows the program",
     meaning="recording a Python frame takes CPU time, so steps get longer where the GPU waits for the CPU",
     action="record without stacks to measure times, and with stacks to find lines of code",
@@ -38,18 +28,18 @@ def profiler_inflation(view: ScopeView) -> Answer:
     all_frames = tables.practices.python_frames
     if not len(all_frames):
         if not len(tables.ops):
-            return cannot_tell_answer("no CPU thread was recorded")
-        return absent_answer("recorded without Python stacks")
+            return Answer.cannot_tell("no CPU thread was recorded")
+        return Answer.absent("recorded without Python stacks")
     frames = view.select_in_scope(tables.select_on_launch_lanes(all_frames))
     started, cost = estimate_frame_cost(view)
     share = min(cost / view.scope.length, 1.0)
     summary = f"{started:,} Python frames of 2 to 4 µs each cost up to {format_duration(cost)}"
     if len(tables.work) and view.busy_share > thresholds.GPU_BUSY_HIGH.value:
-        return absent_answer(f"{summary}, hidden behind the GPU")
+        return Answer.absent(f"{summary}, hidden behind the GPU")
     if share < thresholds.INFLATION_SHARE.value:
-        return absent_answer(f"{summary}: {format_percent(share)} of the time")
+        return Answer.absent(f"{summary}: {format_percent(share)} of the time")
     evidence = view.steps.row if len(view.steps) else _select_outermost(view, frames.row)
-    return fired_answer(f"{summary}: {format_percent(share)} of the time", evidence)
+    return Answer.fired(f"{summary}: {format_percent(share)} of the time", evidence)
 
 
 def estimate_frame_cost(view: ScopeView) -> tuple[int, int]:

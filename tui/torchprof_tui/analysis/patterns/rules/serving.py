@@ -9,16 +9,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Remedy,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.attention_layout import find_attentions
@@ -183,8 +174,6 @@ def _describe_phases(view: ScopeView, phases: EventTable) -> str:
 
 
 @register_pattern(
-    "serving-phases",
-    Section.BEYOND,
     "A language model generates text",
     meaning="a prefill processes the whole prompt at once and computes much; decoding produces one token after the "
     "other and mostly reads the weights",
@@ -198,15 +187,15 @@ def serving_phases(view: ScopeView) -> Answer:
     tables = view.tables
     phases = view.select_in_scope(tables.compute_once(find_phases))
     if not len(tables.ops) and not len(phases):
-        return cannot_tell_answer("no ops and no annotations were recorded on the CPU")
+        return Answer.cannot_tell("no ops and no annotations were recorded on the CPU")
     if tables.practices.has_backward or tables.practices.optimizer_names:
-        return absent_answer("this is training: a backward pass or an optimizer step was recorded")
+        return Answer.absent("this is training: a backward pass or an optimizer step was recorded")
     if len(phases):
-        return fired_answer(_describe_phases(view, phases), phases.row)
+        return Answer.fired(_describe_phases(view, phases), phases.row)
     loop = _select_loop(view, tables.compute_once(find_token_loop))
     if not len(loop):
-        return absent_answer("no annotation names a phase, and no loop over tokens was found")
-    return fired_answer(f"decoding: {_describe_loop(loop)}", loop.samplers.row)
+        return Answer.absent("no annotation names a phase, and no loop over tokens was found")
+    return Answer.fired(f"decoding: {_describe_loop(loop)}", loop.samplers.row)
 
 
 def _describe_loop(loop: TokenLoop) -> str:
@@ -218,8 +207,6 @@ def _describe_loop(loop: TokenLoop) -> str:
 
 
 @register_pattern(
-    "decode-without-graphs",
-    Section.BEYOND,
     "The kernels of each token are launched one by one",
     meaning="a token needs hundreds of short kernels, and the GPU finishes each before the CPU has launched the next",
     action="replay the decode step as a CUDA graph, with a static KV cache",
@@ -229,25 +216,24 @@ def _describe_loop(loop: TokenLoop) -> str:
     "from the first to the last token, without prefills.",
     thresholds=(thresholds.DECODE_MIN_KERNELS, thresholds.GRAPH_SHARE, thresholds.GPU_BUSY_HIGH),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_gpu_reason,),
 )
 def decode_without_graphs(view: ScopeView) -> Answer:
     tables = view.tables
-    if missing_reason := view.missing_gpu_reason():
-        return cannot_tell_answer(missing_reason)
     if not len(tables.ops) and not len(tables.compute_once(find_phases)):
-        return cannot_tell_answer(view.missing_ops_reason())
+        return Answer.cannot_tell(view.missing_ops_reason())
     if tables.practices.has_backward or tables.practices.optimizer_names:
-        return absent_answer("this is training")
+        return Answer.absent("this is training")
     loop = _select_loop(view, tables.compute_once(_find_decoding))
     if not len(loop) or float(np.median(loop.kernels)) < thresholds.DECODE_MIN_KERNELS.value:
-        return absent_answer("no loop over tokens")
+        return Answer.absent("no loop over tokens")
     summary = _describe_loop(loop)
     if loop.graph_share >= thresholds.GRAPH_SHARE.value:
-        return absent_answer(summary)
+        return Answer.absent(summary)
     if view.busy_share > thresholds.GPU_BUSY_HIGH.value:
-        return absent_answer(f"{summary}; but the GPU is busy, {format_percent(view.busy_share)}")
+        return Answer.absent(f"{summary}; but the GPU is busy, {format_percent(view.busy_share)}")
     start, end = loop.samplers.start, loop.samplers.end
-    return fired_answer(
+    return Answer.fired(
         f"{summary}; the GPU works {format_duration(_measure_work_of_token(tables, loop))} for one; "
         f"GPU busy {format_percent(view.busy_share)}",
         loop.samplers.row,

@@ -9,15 +9,11 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
-    Section,
     Severity,
-    absent_answer,
-    cannot_tell_answer,
     find_event_places,
-    fired_answer,
+    register_pattern,
     sort_places,
 )
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.rules.generation_steps import (
     NO_GENERATION,
@@ -32,7 +28,6 @@ from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration
 
-SCHEDULER_BOUND_ID = "scheduler-bound"
 _NO_ENGINE = "no serving engine's annotations say which requests a step has"
 
 _CHUNKS = {
@@ -51,8 +46,6 @@ _OVERLAP = {
 
 
 @register_pattern(
-    "mixed-batch",
-    Section.BEYOND,
     "Prompts hold up the next tokens",
     meaning="a step that also reads prompts, or a prefill between decode steps, takes much longer than a decode step: "
     "all running sequences wait that long for their next token",
@@ -62,23 +55,22 @@ _OVERLAP = {
     "without it, the prompts still have to be read.",
     thresholds=(thresholds.MIXED_RATIO, thresholds.MIXED_SHARE),
     severity=Severity.PROBLEM,
+    needs=(explain_missing_steps,),
 )
 def mixed_batch(view: ScopeView) -> Answer:
-    if missing_reason := explain_missing_steps(view):
-        return cannot_tell_answer(missing_reason)
     steps: GenerationSteps = view.tables.compute_once(find_generation_steps)
     if not len(steps):
-        return absent_answer(NO_GENERATION)
+        return Answer.absent(NO_GENERATION)
     serving = steps.serving
     if serving is None:
-        return cannot_tell_answer(_NO_ENGINE)
+        return Answer.cannot_tell(_NO_ENGINE)
     in_scope = view.overlap_mask(steps.start, steps.end)
     delaying = np.flatnonzero(in_scope & (steps.kind_mask(StepKind.MIXED) | _is_between_tokens(serving)))
     if not len(delaying):
-        return absent_answer("no step reads prompts while other sequences wait for a token")
+        return Answer.absent("no step reads prompts while other sequences wait for a token")
     decoding = np.flatnonzero(in_scope & steps.kind_mask(StepKind.DECODE))
     if not len(decoding):
-        return cannot_tell_answer(
+        return Answer.cannot_tell(
             f"{format_count(len(delaying), 'step')} with prompts, but no step without any to compare with"
         )
     usual = float(np.median(steps.step_time[decoding]))
@@ -91,12 +83,12 @@ def mixed_batch(view: ScopeView) -> Answer:
         f"{format_duration(usual)}"
     )
     if share < thresholds.MIXED_SHARE.value:
-        return absent_answer(text)
+        return Answer.absent(text)
     tokens = serving.prefill_tokens[slow]
     if (tokens != UNKNOWN).any():
         text += f"; up to {int(tokens.max()):,} tokens of prompts in a step"
     rows = step_events(view, steps, slow).row
-    return fired_answer(
+    return Answer.fired(
         text,
         rows,
         min(int(excess.sum()), view.scope.length),
@@ -123,8 +115,6 @@ def _is_between_tokens(serving: ServingSteps) -> Bool:
 
 
 @register_pattern(
-    SCHEDULER_BOUND_ID,
-    Section.BEYOND,
     "The GPU waits for the scheduler between steps",
     meaning="after a step's last kernel the CPU reads its tokens, chooses the requests of the next step and prepares "
     "its inputs, and only then launches it",
@@ -134,32 +124,31 @@ def _is_between_tokens(serving: ServingSteps) -> Bool:
     "which the GPU works for a step.",
     thresholds=(thresholds.SCHEDULER_RATIO, thresholds.TOKEN_LOOP_MIN),
     severity=Severity.PROBLEM,
+    needs=(explain_missing_steps,),
 )
 def scheduler_bound(view: ScopeView) -> Answer:
-    if missing_reason := explain_missing_steps(view):
-        return cannot_tell_answer(missing_reason)
     steps: GenerationSteps = view.tables.compute_once(find_generation_steps)
     if not len(steps):
-        return absent_answer(NO_GENERATION)
+        return Answer.absent(NO_GENERATION)
     serving = steps.serving
     if serving is None:
-        return cannot_tell_answer("no serving engine's annotations say where a step begins and ends")
+        return Answer.cannot_tell("no serving engine's annotations say where a step begins and ends")
     pause_start, idle = _find_pauses(view, serving)
     in_scope = np.flatnonzero((idle >= 0) & view.overlap_mask(steps.start, steps.end) & (serving.gpu_busy > 0))
     if len(in_scope) < thresholds.TOKEN_LOOP_MIN.value:
-        return cannot_tell_answer("fewer than three steps follow each other in this range")
+        return Answer.cannot_tell("fewer than three steps follow each other in this range")
     typical, busy = float(np.median(idle[in_scope])), float(np.median(serving.gpu_busy[in_scope]))
     text = (
         f"{format_duration(typical)} between two steps in which no GPU works, {format_duration(busy)} of GPU work a "
         f"step, in the median of {format_count(len(in_scope), 'step')}"
     )
     if typical < thresholds.SCHEDULER_RATIO.value * busy:
-        return absent_answer(text)
+        return Answer.absent(text)
     lost = int(idle[in_scope].sum())
     start = pause_start[in_scope]
     end = np.minimum(start + serving.pause[in_scope], steps.start[np.minimum(in_scope + 1, len(steps) - 1)])
     following = steps.row[np.minimum(in_scope + 1, len(steps) - 1)]
-    return fired_answer(
+    return Answer.fired(
         f"{text}: {format_percent(lost / max(view.window_length, 1))} of {view.window_label}",
         step_events(view, steps, in_scope).row,
         min(lost, view.scope.length),

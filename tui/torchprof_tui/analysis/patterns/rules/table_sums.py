@@ -12,15 +12,7 @@ from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.device_time import measure_shares
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU, NO_LINKS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_call_count_remedy, choose_cpu_remedy
@@ -75,9 +67,8 @@ def _mark_repeats(values: I64) -> Bool:
 
 
 @register_pattern(
-    "overhead-bound",
-    Section.TABLE,
     "The GPU waits for the CPU",
+    section=Section.TABLE,
     meaning="the CPU takes longer to prepare and launch the work than the GPU to run it",
     action="make fewer and larger calls, compile, or replay a CUDA graph",
     code='model = torch.compile(model, mode="reduce-overhead")',
@@ -92,10 +83,10 @@ def overhead_bound(view: ScopeView) -> Answer:
     if missing_reason := view.missing_window_reason() or (
         "" if view.tables.has_cpu_threads else "no CPU thread was recorded"
     ):
-        return cannot_tell_answer(missing_reason)
+        return Answer.cannot_tell(missing_reason)
     shares = measure_shares(view)
     if not shares.is_overhead_bound:
-        return absent_answer(f"GPU busy {format_percent(shares.busy)} of {format_duration(view.window_length)}")
+        return Answer.absent(f"GPU busy {format_percent(shares.busy)} of {format_duration(view.window_length)}")
     steps = view.steps
     scope_label = "the steps" if len(steps) else "the range"
     summary = (
@@ -105,7 +96,7 @@ def overhead_bound(view: ScopeView) -> Answer:
     )
     evidence = view.representative_events()
     if not len(evidence):
-        return cannot_tell_answer(NOTHING_HERE)
+        return Answer.cannot_tell(NOTHING_HERE)
     at_stake = int(shares.overhead * view.device_time) // len(view.tables.devices)
     idle = (
         view.gap_finder.find_cause_intervals(cause, device)
@@ -113,39 +104,37 @@ def overhead_bound(view: ScopeView) -> Answer:
         for device in view.tables.devices
     )
     spans = reduce(or_, idle, NO_INTERVALS)
-    return fired_answer(summary, evidence, at_stake, choose_cpu_remedy(view), view.clip(spans))
+    return Answer.fired(summary, evidence, at_stake, choose_cpu_remedy(view), view.clip(spans))
 
 
 @register_pattern(
-    "compute-bound",
-    Section.TABLE,
     "The GPU is the bottleneck",
+    section=Section.TABLE,
     meaning="the CPU launches work ahead of time and the GPU hardly waits: usually a good state",
     action="only faster kernels help: lower precision, fused or compiled ops, better tile sizes",
     decided="Kernels run for more than the limit of the steps' time, and the median GPU work starts after its launch "
     "call has returned (the queue is not empty).",
     thresholds=(thresholds.GPU_BUSY_HIGH,),
+    needs=(ScopeView.missing_window_reason,),
 )
 def compute_bound(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_window_reason():
-        return cannot_tell_answer(missing_reason)
     shares = measure_shares(view)
     if shares.compute < thresholds.GPU_BUSY_HIGH.value:
-        return absent_answer(
+        return Answer.absent(
             f"kernels run for {format_percent(shares.compute)} of {format_duration(view.window_length)}"
         )
     work, trace = view.work, view.trace
     has_launch = work.launch >= 0
     if not has_launch.any():
-        return cannot_tell_answer(NO_LINKS)
+        return Answer.cannot_tell(NO_LINKS)
     launch = work.launch[has_launch]
     delay = int(np.median(work.events.start[has_launch] - trace.start[launch] - trace.duration[launch]))
     if delay <= 0:
-        return absent_answer(
+        return Answer.absent(
             f"kernels run for {format_percent(shares.compute)}, but the launches are not ahead of them"
         )
     heaviest = work.events.row[find_largest(view.work_time, 20)]
-    return fired_answer(
+    return Answer.fired(
         f"kernels run for {format_percent(shares.compute)} of {format_duration(view.window_length)}; the median "
         f"launch is {format_duration(delay)} ahead",
         np.sort(heaviest),
@@ -153,18 +142,16 @@ def compute_bound(view: ScopeView) -> Answer:
 
 
 @register_pattern(
-    "hotspot",
-    Section.TABLE,
     "One kernel or op takes most of the GPU's time",
+    section=Section.TABLE,
     meaning="it takes the largest share of the GPU's time, so making it faster saves most",
     action="start there: change its shapes or precision, or use a fused or tuned replacement",
     decided="GPU time summed by kernel name in the scope, then by the innermost operator that launched it; the first "
     "one has at least the share of the limit.",
     thresholds=(thresholds.HOTSPOT_SHARE,),
+    needs=(ScopeView.missing_gpu_reason,),
 )
 def hotspot(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason():
-        return cannot_tell_answer(missing_reason)
     names = view.work.events.name
     time_by_name = np.bincount(names, weights=view.work_time)
     total = float(time_by_name.sum())
@@ -180,10 +167,10 @@ def hotspot(view: ScopeView) -> Answer:
         hotspot_name = view.tables.name(int(view.inner_op[int(in_hotspot.argmax())])) if in_hotspot.any() else ""
     if share < thresholds.HOTSPOT_SHARE.value:
         op_text = f", the heaviest op {format_percent(share)}" if hotspot_name else ""
-        return absent_answer(f"the heaviest kernel takes {format_percent(kernel_share)} of GPU time{op_text}")
+        return Answer.absent(f"the heaviest kernel takes {format_percent(kernel_share)} of GPU time{op_text}")
     hotspot_work = view.work.events.select(in_hotspot)
     unit_note = " of work, of several kernels" if unit == "piece" else ""
-    return fired_answer(
+    return Answer.fired(
         f"{hotspot_name} takes {format_percent(share)} of GPU time: "
         f"{format_duration(float(view.work_time[in_hotspot].sum()))} in "
         f"{format_count(len(hotspot_work), unit)}{unit_note}",
@@ -210,9 +197,8 @@ def _find_heaviest_operator(view: ScopeView, total: float) -> tuple[float, Bool]
 
 
 @register_pattern(
-    "call-count",
-    Section.TABLE,
     "A short op is called very often",
+    section=Section.TABLE,
     meaning="each call is short; their number makes them expensive",
     action="batch the calls into fewer, larger ones, or compile the region",
     decided="An op or a runtime call whose calls per step (without steps: in the scope) reach the first limit, whose "
@@ -220,13 +206,12 @@ def _find_heaviest_operator(view: ScopeView, total: float) -> tuple[float, Bool]
     "without a GPU, the time of the loops around the calls: the same outermost ops 16 times in a row or more.",
     thresholds=(thresholds.CALLS_PER_STEP, thresholds.CALLS_MEAN_MAX, thresholds.CALLS_SHARE),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_ops_reason,),
 )
 def call_count(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_ops_reason():
-        return cannot_tell_answer(missing_reason)
     tables = (view.ops, view.calls)
     if not any(len(table) for table in tables):
-        return absent_answer("no op in this range")
+        return Answer.absent("no op in this range")
     calls, time = np.zeros(len(view.trace.names), np.int64), np.zeros(len(view.trace.names))
     for table in tables:
         self_time = np.minimum(view.trace.self_duration[table.row], view.time_in_scope(table))
@@ -236,7 +221,7 @@ def call_count(view: ScopeView) -> Answer:
     is_frequent = (calls >= thresholds.CALLS_PER_STEP.value * steps) & (time <= thresholds.CALLS_MEAN_MAX.value * calls)
     is_costly = is_frequent & (time >= thresholds.CALLS_SHARE.value * view.scope.length)
     if not is_costly.any():
-        return absent_answer(
+        return Answer.absent(
             f"the most frequent one runs {int(calls.max()):,} times{view.format_per_step(int(calls.max()))}"
         )
     costliest = int(np.where(is_costly, time, 0).argmax())
@@ -252,16 +237,15 @@ def call_count(view: ScopeView) -> Answer:
     if not len(view.tables.work):  # with a GPU the loop may run while the GPU works
         loops = find_loops_around(view, of_name, int(thresholds.CALLS_PER_STEP.value))
     if loops.total <= own_time:
-        return fired_answer(seen, of_name.row, own_time, remedy)
+        return Answer.fired(seen, of_name.row, own_time, remedy)
     around = "loop" if len(loops) == 1 else f"{len(loops):,} loops"
     seen += f"; the {around} around them: {format_duration(loops.total)}"
-    return fired_answer(seen, of_name.row, loops.total, remedy, loops)
+    return Answer.fired(seen, of_name.row, loops.total, remedy, loops)
 
 
 @register_pattern(
-    "cost-in-children",
-    Section.TABLE,
     "The time is spent in nested calls",
+    section=Section.TABLE,
     meaning="a large total time with a small self time: the time is spent in the calls below this row",
     action="look at its children: the row to improve is further down",
     decided="Among the ops and annotations with the largest totals: total time over self time reaches the limit. "
@@ -270,10 +254,10 @@ def call_count(view: ScopeView) -> Answer:
 )
 def cost_in_children(view: ScopeView) -> Answer:
     if not len(view.tables.ops) and not len(view.tables.annotations):
-        return cannot_tell_answer(NO_CPU)
+        return Answer.cannot_tell(NO_CPU)
     tables = (view.ops, view.select_in_scope(view.tables.annotations))
     if not any(len(table) for table in tables):
-        return absent_answer("no op in this range")
+        return Answer.absent("no op in this range")
     trace = view.trace
     total, self_time = np.zeros(len(trace.names)), np.zeros(len(trace.names))
     for table in tables:
@@ -286,9 +270,9 @@ def cost_in_children(view: ScopeView) -> Answer:
         if total[name_id] and total[name_id] >= thresholds.TOTAL_OVER_SELF_RATIO.value * self_time[name_id]
     ]
     if not with_costly_children:
-        return absent_answer("the rows with the largest totals spend the time themselves")
+        return Answer.absent("the rows with the largest totals spend the time themselves")
     name_id = with_costly_children[0]
-    return fired_answer(
+    return Answer.fired(
         f"{trace.names[name_id]}: total {format_duration(total[name_id])}, self {format_duration(self_time[name_id])}",
         _list_rows_of_name(tables, name_id),
     )

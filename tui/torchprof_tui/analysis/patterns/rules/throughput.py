@@ -10,17 +10,8 @@ from torchprof_tui.analysis.kernel.footprint import find_device, find_occupancy
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.launch_owners import MATH_ATTENTION_REGEX, is_launched_beneath
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Remedy,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.rules.optimizer import choose_optimizer_remedy
 from torchprof_tui.analysis.throughput.byte_formulas import PRODUCT_CLASSES
@@ -50,8 +41,6 @@ _ATTENTION_SHARE = 0.15
 
 
 @register_pattern(
-    "memory-bound-elementwise",
-    Section.BEYOND,
     "Unfused kernels that only move data",
     meaning="each elementwise, copy and norm kernel reads and writes all its data, and several in a row repeat that",
     action="fuse them with torch.compile, fused norms or a fused optimizer",
@@ -62,10 +51,9 @@ _ATTENTION_SHARE = 0.15
     "over the kernels' time.",
     thresholds=(thresholds.MEMORY_BOUND_SHARE, thresholds.MEMORY_BOUND_TIME, thresholds.MEMORY_BOUND_WIN),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_gpu_reason,),
 )
 def memory_bound_elementwise(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason():
-        return cannot_tell_answer(missing_reason)
     work = view.work
     is_streaming = work.class_mask(*_STREAMING_CLASSES) & (work.kind == Kind.KERNEL)
     is_streaming &= ~is_launched_beneath(view, is_streaming, MATH_ATTENTION_REGEX)
@@ -73,18 +61,18 @@ def memory_bound_elementwise(view: ScopeView) -> Answer:
     kernels = work.events.select(is_streaming)
     busy_time = view.covered_time(kernels)
     if share < thresholds.MEMORY_BOUND_SHARE.value:
-        return absent_answer(f"{format_percent(share)} of GPU time")
+        return Answer.absent(f"{format_percent(share)} of GPU time")
     if busy_time < thresholds.MEMORY_BOUND_TIME.value * max(view.device_time, 1):
-        return absent_answer(f"{format_percent(share)} of GPU time, but only {format_duration(busy_time)} in total")
+        return Answer.absent(f"{format_percent(share)} of GPU time, but only {format_duration(busy_time)} in total")
     at_stake, run_count = _time_in_runs(view, is_streaming)
     attention_time = _attention_softmax_time(view)
     is_attention = attention_time > _ATTENTION_SHARE * float(view.work_time[is_streaming].sum())
     at_stake = min(max(at_stake, attention_time if is_attention else 0), busy_time)
     if at_stake < thresholds.MEMORY_BOUND_WIN.value * view.device_time:
-        return absent_answer(
+        return Answer.absent(
             f"{format_percent(share)} of GPU time, but few in a row: {format_duration(at_stake)} can be saved"
         )
-    return fired_answer(
+    return Answer.fired(
         f"{format_percent(share)} of GPU time in {format_count(len(kernels), 'kernel')} that only move data"
         f"{_format_rate(view, is_streaming)}; {format_count(run_count, 'run')} of several in a row",
         kernels.row,
@@ -173,8 +161,6 @@ class _Products:
 
 
 @register_pattern(
-    "gemm-efficiency",
-    Section.BEYOND,
     "Matrix products far below the peak",
     meaning="the shape limits these products, not the GPU: too few rows, odd sizes, too few tiles",
     action="use larger or rounder shapes: a larger batch, sizes that are multiples of 64, one product instead of "
@@ -189,41 +175,40 @@ class _Products:
         thresholds.PRODUCT_EFFICIENCY_GOOD,
     ),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_gpu_reason,),
 )
 def gemm_efficiency(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason():
-        return cannot_tell_answer(missing_reason)
     work = view.work
     is_product = work.class_mask(*PRODUCT_CLASSES) & (work.kind == Kind.KERNEL)
     gpu_time = max(float(view.work_time.sum()), 1.0)
     product_time = float(view.work_time[is_product].sum())
     if product_time < thresholds.PRODUCT_SHARE.value * gpu_time:
-        return absent_answer(f"products take {format_percent(product_time / gpu_time)} of GPU time")
+        return Answer.absent(f"products take {format_percent(product_time / gpu_time)} of GPU time")
     roofline = view.tables.roofline
     if roofline.missing:
-        return cannot_tell_answer(roofline.missing)
+        return Answer.cannot_tell(roofline.missing)
     products = _measure_products(view, roofline, is_product)
     is_low = products.at_peak < thresholds.PRODUCT_EFFICIENCY_LOW.value  # NaN is not low
     low_time = float(products.time[is_low].sum())
     known_time = float(products.time[~np.isnan(products.at_peak)].sum())
     if low_time < thresholds.PRODUCT_SHARE.value * gpu_time:
         if known_time < thresholds.PRODUCT_KNOWN_SHARE.value * product_time:
-            return cannot_tell_answer(
+            return Answer.cannot_tell(
                 f"the shapes or the GPU's peak are unknown for {format_percent(1 - known_time / product_time)} of the "
                 "products' time"
             )
-        return absent_answer(f"{format_percent(_mean_at_peak(products))} of the peak on average")
+        return Answer.absent(f"{format_percent(_mean_at_peak(products))} of the peak on average")
     low = np.flatnonzero(is_low & (products.time > 0))
     heaviest = int(low[products.time[low].argmax()])
     good = products.at_peak[low] / thresholds.PRODUCT_EFFICIENCY_GOOD.value
     kernels = work.events.select(is_product & np.isin(roofline.group[view.work_in_scope], low))
     at_stake = min(int((products.time[low] * (1 - good)).sum()), view.covered_time(kernels))
     if at_stake < thresholds.PRODUCT_TIME.value * view.device_time:
-        return absent_answer(
+        return Answer.absent(
             f"{format_percent(low_time / gpu_time)} of GPU time, but only {format_duration(at_stake)} can be saved"
         )
     reason = _explain_product(view, roofline, heaviest)
-    return fired_answer(
+    return Answer.fired(
         f"{format_percent(low_time / gpu_time)} of GPU time in products at "
         f"{format_percent(float(np.average(products.at_peak[low], weights=products.time[low])))} of what the GPU "
         f"reaches for their shape; the heaviest {_format_product(view, roofline, heaviest)}{reason and f' ({reason})'}",
@@ -291,8 +276,6 @@ def _choose_product_remedy(view: ScopeView, roofline: Roofline, group: int) -> R
 
 
 @register_pattern(
-    "wave-quantization",
-    Section.BEYOND,
     "An almost empty last wave",
     meaning="the grid does not fill the GPU a whole number of times, so in its last wave most SMs wait for a few "
     "blocks",
@@ -302,14 +285,13 @@ def _choose_product_remedy(view: ScopeView, roofline: Roofline, group: int) -> R
     "over SMs times resident blocks). Time at stake: the share of empty slots in the last wave, of the "
     "kernel's time. Kernels that overlap another one are left out, because it may use the idle SMs.",
     thresholds=(thresholds.TAIL_SHARE, thresholds.TAIL_MAX_WAVES, thresholds.TAIL_KERNELS),
+    needs=(ScopeView.missing_gpu_reason,),
 )
 def wave_quantization(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_gpu_reason():
-        return cannot_tell_answer(missing_reason)
     work = view.work
     alone = np.flatnonzero((work.kind == Kind.KERNEL) & _runs_alone(view))
     if not len(alone):
-        return absent_answer("every kernel overlaps another one")
+        return Answer.absent("every kernel overlaps another one")
     group = view.tables.launch_group[view.work_in_scope][alone]
     time = np.bincount(group, weights=view.work_time[alone])
     heaviest = np.argsort(-time, kind="stable")[: int(thresholds.TAIL_KERNELS.value)]
@@ -324,17 +306,17 @@ def wave_quantization(view: ScopeView) -> Answer:
         if 1 < occupancy.waves <= thresholds.TAIL_MAX_WAVES.value:
             tails.append((float(time[number]) * occupancy.tail_waste, number, occupancy.waves))
     if not known:
-        return cannot_tell_answer("the occupancy of the longest kernels is unknown")
+        return Answer.cannot_tell("the occupancy of the longest kernels is unknown")
     lost = sum(tail for tail, _, _ in tails)
     share = lost / max(view.device_time, 1)
     if share < thresholds.TAIL_SHARE.value:
-        return absent_answer(
+        return Answer.absent(
             f"{format_percent(share)} of the time is lost in the last waves of the {known} longest kernels"
         )
     _, worst, waves = max(tails)
     kernels = work.events.select(alone[np.isin(group, [number for _, number, _ in tails])])
     worst_row = int(work.events.row[alone[int((group == worst).argmax())]])
-    return fired_answer(
+    return Answer.fired(
         f"{format_percent(share)} of the time; {view.tables.short_name(worst_row)} needs {waves:.2f} waves: its "
         f"last is {format_percent(waves % 1)} full",
         kernels.row,

@@ -8,17 +8,8 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Remedy,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Section, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.time_format import format_duration
@@ -34,27 +25,25 @@ _GRAPH_HASH = re.compile(r"## Call CompiledFxGraph (\S+) ##")
 
 
 @register_pattern(
-    "compiled-region",
-    Section.COMPILE,
     "Compiled code",
+    section=Section.COMPILE,
     meaning="code that torch.compile compiled; of K/M, K is the number of the function and M how often it was "
     "recompiled",
     action="nothing: ops inside show what was not captured",
     decided="Events called Torch-Compiled Region, with K/M since torch 2.6.",
+    needs=(ScopeView.missing_ops_reason,),
 )
 def compiled_region(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_ops_reason():
-        return cannot_tell_answer(missing_reason)
     regions = view.match_names(COMPILED_REGION_REGEX)
     if not len(regions):
-        return absent_answer()
+        return Answer.absent()
     region_numbers = sorted(
         {view.tables.name(int(row)).removeprefix("Torch-Compiled Region").lstrip(": ") for row in regions.row}
     )
     number_text = ", ".join(number or "without a number" for number in region_numbers[:6]) + (
         " …" if len(region_numbers) > 6 else ""
     )
-    return fired_answer(
+    return Answer.fired(
         f"{format_count(len(regions), 'call')}{view.format_per_step(len(regions))} of {number_text}", regions.row
     )
 
@@ -62,12 +51,12 @@ def compiled_region(view: ScopeView) -> Answer:
 def _check_total_time(view: ScopeView, name: str, noun: str) -> Answer:
     """Fire where events of this name exist, with their total time."""
     if missing_reason := view.missing_ops_reason():
-        return cannot_tell_answer(missing_reason)
+        return Answer.cannot_tell(missing_reason)
     events = view.match_names(name)
     if not len(events):
-        return absent_answer()
+        return Answer.absent()
     time = view.covered_time(events)
-    return fired_answer(
+    return Answer.fired(
         f"{format_count(len(events), noun)}{view.format_per_step(len(events))}: {format_duration(time)}",
         events.row,
         time,
@@ -75,9 +64,8 @@ def _check_total_time(view: ScopeView, name: str, noun: str) -> Answer:
 
 
 @register_pattern(
-    "cache-lookup",
-    Section.COMPILE,
     "Guards are checked on every call",
+    section=Section.COMPILE,
     meaning="in each call Dynamo searches for compiled code whose guards are true: a small cost unless there is "
     "little work",
     action="compile fewer and larger regions, and avoid graph breaks",
@@ -88,9 +76,8 @@ def cache_lookup(view: ScopeView) -> Answer:
 
 
 @register_pattern(
-    "aot-prologue",
-    Section.COMPILE,
     "AOTAutograd's wrapper",
+    section=Section.COMPILE,
     meaning="it prepares the arguments of every compiled call, also in inference",
     action="nothing: every compiled call has it",
     decided="Events called AOTDispatcher Runtime Wrapper Prologue; their time is summed.",
@@ -100,20 +87,18 @@ def aot_prologue(view: ScopeView) -> Answer:
 
 
 @register_pattern(
-    "fxgraph-hash",
-    Section.COMPILE,
     "The compiled graph that ran",
+    section=Section.COMPILE,
     meaning="the same hash in each step means that the compiled code is reused",
     action="the generated code is in Inductor's cache folder, under this hash",
     code="TORCH_LOGS=output_code python train.py",
     decided="The hashes in ## Call CompiledFxGraph <hash> ##, by step.",
+    needs=(ScopeView.missing_ops_reason,),
 )
 def fxgraph_hash(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_ops_reason():
-        return cannot_tell_answer(missing_reason)
     graph_calls = view.match_names(COMPILED_GRAPH_REGEX)
     if not len(graph_calls):
-        return absent_answer()
+        return Answer.absent()
     matches = [_GRAPH_HASH.match(view.tables.name(int(row))) for row in graph_calls.row]
     hashes = np.array([match[1] if match else "" for match in matches])
     steps = view.tables.steps.index_at(graph_calls.start)
@@ -126,13 +111,12 @@ def fxgraph_hash(view: ScopeView) -> Answer:
     else:
         comparison = f"not the same in all of {len(hashes_by_step)} steps"
     hash_text = ", ".join(f"{graph_hash[:12]}…" for graph_hash in distinct[:4])
-    return fired_answer(f"{format_count(len(distinct), 'graph')} ({hash_text}), {comparison}", graph_calls.row)
+    return Answer.fired(f"{format_count(len(distinct), 'graph')} ({hash_text}), {comparison}", graph_calls.row)
 
 
 @register_pattern(
-    "compile-tax",
-    Section.COMPILE,
     "Compiled code costs CPU time of its own",
+    section=Section.COMPILE,
     meaning="guards and wrappers run in every call: a large share is normal for tiny work, and becomes small with "
     "many ops",
     action="compile larger regions, and leave tiny work eager; measure CUDA graphs before you use them: the copies of "
@@ -143,18 +127,17 @@ def fxgraph_hash(view: ScopeView) -> Answer:
     thresholds=(thresholds.WRAPPER_SHARE,),
     severity=Severity.PROBLEM,
     fires_on_absence=True,
+    needs=(ScopeView.missing_ops_reason,),
 )
 def compile_tax(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_ops_reason():
-        return cannot_tell_answer(missing_reason)
     tables = view.tables
     regions = view.match_names(COMPILED_REGION_REGEX)
     if not len(regions):
-        return absent_answer("nothing was compiled")
+        return Answer.absent("nothing was compiled")
     if not len(tables.steps):
-        return cannot_tell_answer(view.missing_steps_reason())
+        return Answer.cannot_tell(view.missing_steps_reason())
     if not len(tables.match_names(COMPILED_GRAPH_REGEX)):
-        return cannot_tell_answer(
+        return Answer.cannot_tell(
             "this version of torch does not mark compiled graphs, so wrappers and graph cannot be separated"
         )
     wrappers = view.match_names(rf"{CACHE_LOOKUP_REGEX}|{AOT_PROLOGUE_REGEX}|{PREGRAPH_REGEX}")
@@ -171,19 +154,17 @@ def compile_tax(view: ScopeView) -> Answer:
     share = overhead.total / step_time if step_time else 0.0
     summary = f"guards and wrappers take {format_duration(overhead.total)}, {format_percent(share)} of the steps"
     if share < thresholds.WRAPPER_SHARE.value:
-        return absent_answer(summary)
+        return Answer.absent(summary)
     remedy = None
     if tables.practices.uses_cuda_graphs:
         remedy = Remedy(
             "graphs are replayed already; guards and wrappers remain: compile fewer and larger regions",
             "step = torch.compile(step, mode=..., fullgraph=True)  # keep the mode; no graph breaks",
         )
-    return fired_answer(summary, np.sort(np.concatenate([regions.row, wrappers.row])), overhead.total, remedy)
+    return Answer.fired(summary, np.sort(np.concatenate([regions.row, wrappers.row])), overhead.total, remedy)
 
 
 @register_pattern(
-    "recompiles",
-    Section.BEYOND,
     "The same code is compiled again",
     meaning="shapes or other guarded values changed, and each new value needs a compilation",
     action="mark changing sizes as dynamic, or keep them fixed (pad, bucket)",
@@ -191,14 +172,13 @@ def compile_tax(view: ScopeView) -> Answer:
     decided="Regions of one function (K) with several M in the scope; or compile work of a recompilation (M > 0); or "
     "any compile work after the first step. Time at stake: the compile work in the scope.",
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_ops_reason,),
 )
 def recompiles(view: ScopeView) -> Answer:
-    if missing_reason := view.missing_ops_reason():
-        return cannot_tell_answer(missing_reason)
     tables = view.tables
     regions, compile_work = view.match_names(COMPILED_REGION_REGEX), view.match_names(COMPILE_WORK_REGEX)
     if not len(regions) and not len(compile_work):
-        return absent_answer("nothing was compiled")
+        return Answer.absent("nothing was compiled")
     variants: dict[str, set[int]] = {}
     for row in regions.row.tolist():
         if match := _REGION_ID.match(tables.name(row)):
@@ -212,8 +192,8 @@ def recompiles(view: ScopeView) -> Answer:
     compile_events = compile_work.select(after_first_step | is_recompilation)
     if not recompiled_frames and not len(compile_events):
         if not variants and len(regions) and not len(compile_work):
-            return cannot_tell_answer("regions carry no numbers before torch 2.6, and no compile work was recorded")
-        return absent_answer("each region kept its number")
+            return Answer.cannot_tell("regions carry no numbers before torch 2.6, and no compile work was recorded")
+        return Answer.absent("each region kept its number")
     evidence = _select_variants(view, regions, recompiled_frames)
     compile_time = view.covered_time(compile_events)
     parts = [
@@ -222,7 +202,7 @@ def recompiles(view: ScopeView) -> Answer:
     ]
     if len(compile_events):
         parts.append(f"compile work took {format_duration(compile_time)}")
-    return fired_answer(
+    return Answer.fired(
         "; ".join(parts),
         np.sort(np.concatenate([evidence.row, compile_events.row[:1] if recompiled_frames else compile_events.row])),
         compile_time,

@@ -10,19 +10,9 @@ import numpy as np
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import OP_COMPILATION_REGEX, mark_first_calls
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Remedy,
-    Section,
-    Severity,
-    absent_answer,
-    cannot_tell_answer,
-    fired_answer,
-)
-from torchprof_tui.analysis.patterns.engine.registry import register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CALLS
 from torchprof_tui.analysis.patterns.rules.generation_steps import find_comparable_steps
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import F64, I64
@@ -52,8 +42,6 @@ def find_cold_calls(tables: TraceTables) -> EventTable:
 
 
 @register_pattern(
-    "cold-call",
-    Section.BEYOND,
     "A call loads or allocates",
     meaning="kernels are loaded, handles created and memory allocated from the driver at the first use, once",
     action="run a few steps before the recording, so that such calls happen earlier",
@@ -68,18 +56,17 @@ def find_cold_calls(tables: TraceTables) -> EventTable:
         thresholds.RECURRING_RATE,
     ),
     severity=Severity.PROBLEM,
+    needs=(ScopeView.missing_calls_reason,),
 )
 def cold_call(view: ScopeView) -> Answer:
     tables = view.tables
-    if not len(tables.calls):
-        return cannot_tell_answer(NO_CALLS)
     calls = view.select_in_scope(tables.compute_once(find_cold_calls))
     time = view.covered_time(calls)
     share = time / view.scope.length
     if not len(calls) or share < thresholds.COLD_CALL_SHARE.value:
-        return absent_answer(f"{format_count(len(calls), 'cold call')}, {format_percent(share)}" if len(calls) else "")
+        return Answer.absent(f"{format_count(len(calls), 'cold call')}, {format_percent(share)}" if len(calls) else "")
     longest = int(calls.row[calls.duration.argmax()])
-    return fired_answer(
+    return Answer.fired(
         f"{format_count(len(calls), 'call')} over a millisecond: {format_duration(time)} or {format_percent(share)} of "
         f"the time; the longest is {tables.name(longest)}, {format_duration(int(view.trace.duration[longest]))}",
         calls.row,
@@ -147,8 +134,6 @@ def find_warming_steps(tables: TraceTables) -> WarmingSteps:
 
 
 @register_pattern(
-    "not-warmed-up",
-    Section.BEYOND,
     "The recording is not warmed up",
     meaning="steps still get faster, or loading takes much of the time, so these numbers are not typical of a long run",
     action="record later: skip several steps before the first recorded one",
@@ -186,11 +171,11 @@ def not_warmed_up(view: ScopeView) -> Answer:
         events.append(cold.row)
         time = max(time, cold_time)
     if parts:
-        return fired_answer("; ".join(parts), np.concatenate(events), time)
+        return Answer.fired("; ".join(parts), np.concatenate(events), time)
     if not len(steps) and tables.trace.steps:
-        return cannot_tell_answer(view.missing_steps_reason())
+        return Answer.cannot_tell(view.missing_steps_reason())
     if len(steps) < thresholds.WARMING_MIN_STEPS.value:
-        return cannot_tell_answer(
+        return Answer.cannot_tell(
             f"{format_count(len(steps), 'step')} recorded: at least three are needed to see whether they get faster"
         )
-    return absent_answer(f"{len(steps)} steps: they do not get steadily faster")
+    return Answer.absent(f"{len(steps)} steps: they do not get steadily faster")

@@ -11,8 +11,6 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
-from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
-from torchprof_tui.analysis.patterns.rules.op_loop import OP_LOOP_ID
 from torchprof_tui.analysis.patterns.verdict.tree_model import GENERAL_PATTERN_IDS, UNSPECIFIC_PATTERN_IDS, TimePart
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
@@ -50,7 +48,7 @@ def list_copy_intervals(view: ScopeView) -> dict[int, Intervals]:
     }
 
 
-_ORDER = {OP_COMPILATION_ID: -1, OP_LOOP_ID: 1, "tiny-kernels": 2, **dict.fromkeys(UNSPECIFIC_PATTERN_IDS, 3)}
+_ORDER = {"op-compilation": -1, "op-loop": 1, "tiny-kernels": 2, **dict.fromkeys(UNSPECIFIC_PATTERN_IDS, 3)}
 """What explains time before or after the others: the calls that compile hold up whatever the op's thread did meanwhile;
 a loop explains what its waits do not; patterns that do not say whose launches they count come last."""
 

@@ -19,15 +19,7 @@ from torchprof_tui.analysis.patterns.engine.checker import severity_sort_key
 from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals
 from torchprof_tui.analysis.patterns.engine.host_code_time import find_main_thread, find_main_window
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Finding,
-    Pattern,
-    Remedy,
-    Section,
-    Severity,
-    absent_answer,
-    fired_answer,
-)
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding, Pattern, Remedy, Section, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.verdict.claims import Claims, divide_compute, find_spans, list_copy_intervals
 from torchprof_tui.analysis.patterns.verdict.tree_model import COPIES, EXPOSED, GENERAL_PATTERN_IDS
@@ -212,8 +204,8 @@ def _build_cause(view: ScopeView, verdict: Verdict, base: CostBase) -> Finding |
     title, meaning = _CAUSES[verdict.cause]
     pattern = Pattern(
         verdict.cause, Section.BEYOND, title, meaning, verdict.remedy, "No pattern is about it: the largest cause.",
-        lambda _: absent_answer(), severity=Severity.PROBLEM,
+        lambda _: Answer.absent(), severity=Severity.PROBLEM,
     )  # fmt: skip
     events = verdict.events if len(verdict.events) else view.representative_events()
-    answer = fired_answer(verdict.what, np.sort(events), int(verdict.share * base.time), spans=spans)
+    answer = Answer.fired(verdict.what, np.sort(events), int(verdict.share * base.time), spans=spans)
     return Finding(pattern, answer, 0.0, verdict.line)

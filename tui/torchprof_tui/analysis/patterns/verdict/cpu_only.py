@@ -13,9 +13,7 @@ from torchprof_tui.analysis.patterns.engine.host_activity import COMMUNICATION_R
 from torchprof_tui.analysis.patterns.engine.host_code_time import find_host_code, find_main_thread, find_main_window
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
-from torchprof_tui.analysis.patterns.rules.cpu_contention import CPU_CONTENTION_ID
 from torchprof_tui.analysis.patterns.rules.cpu_work import CREATING_OP
-from torchprof_tui.analysis.patterns.rules.op_loop import OP_LOOP_ID
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis
 from torchprof_tui.analysis.patterns.verdict.tree_lines import part_sort_key
 from torchprof_tui.analysis.patterns.verdict.tree_model import OUTSIDE, TimePart, TimeTree
@@ -78,7 +76,7 @@ def diagnose_cpu(view: ScopeView, tree: TimeTree, findings: Sequence[Finding] = 
         return Diagnosis(HOST_CODE, 0.0, "the program did almost no work")
     share = worst.time / measured
     percent = format_percent(share)
-    slow = next((found for found in findings if found.id == CPU_CONTENTION_ID and found.has_fired), None)
+    slow = next((found for found in findings if found.id == "cpu-contention" and found.has_fired), None)
     if slow is not None and worst.id == OPS:
         what = f"ops wait for CPU cores for {format_percent(slow.answer.at_stake / measured)} of the CPU's time"
         return Diagnosis(OPS, share, what, slow.remedy.action, "", slow.answer.events, pattern=slow.id)
@@ -107,7 +105,7 @@ def _diagnose_ops(view: ScopeView, ops_part: TimePart, measured: int, findings: 
     ops = view.ops
     events = ops.row[ops.name == view.trace.names.index(op.id)]
     what = f"ops take {percent} of the CPU's time, {op.id} {format_percent(op.time / measured)}"
-    loop = next((found for found in findings if found.id == OP_LOOP_ID and found.has_fired), None)
+    loop = next((found for found in findings if found.id == "op-loop" and found.has_fired), None)
     if loop is not None and loop.answer.at_stake >= thresholds.EXPLAINED_SHARE_OF_WAIT.value * ops_part.time:
         what = f"ops take {percent} of the CPU's time; {loop.answer.seen}"
         return Diagnosis(OPS, share, what, loop.remedy.action, "", loop.answer.events, pattern=loop.id)

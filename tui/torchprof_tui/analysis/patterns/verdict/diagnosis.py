@@ -16,7 +16,6 @@ from torchprof_tui.analysis.patterns.engine.launch_owners import describe_launch
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy, Severity
 from torchprof_tui.analysis.patterns.engine.practices import Practices
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
-from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, EXPOSED, UNSPECIFIC_PATTERN_IDS, TimeTree
 from torchprof_tui.trace.core.arrays import I64, find_largest
 
@@ -165,7 +164,7 @@ class Evidence:
     @property
     def op_compilation(self) -> float:
         """Share of the device time that is idle while an NPU's runtime compiles ops: a cold call that comes again."""
-        return self.explained_time(IdleCause.COLD_CALL.id).get(OP_COMPILATION_ID, 0) / self.device_time
+        return self.explained_time(IdleCause.COLD_CALL.id).get("op-compilation", 0) / self.device_time
 
     @cached_property
     def main_problem(self) -> Diagnosis | None:

@@ -18,19 +18,15 @@ from torchprof_tui.analysis.patterns.rules.communication import (
     find_slow_rate,
     measure_reduce_section,
 )
-from torchprof_tui.analysis.patterns.rules.cpu_work import CPU_WORK_ID, measure_cpu_work
-from torchprof_tui.analysis.patterns.rules.decode_tokens import TOKEN_SYNC_ID
+from torchprof_tui.analysis.patterns.rules.cpu_work import measure_cpu_work
 from torchprof_tui.analysis.patterns.rules.generation_steps import GenerationSteps, find_generation_steps
 from torchprof_tui.analysis.patterns.rules.graphs import describe_replay_costs
 from torchprof_tui.analysis.patterns.rules.multi_gpu import (
-    STRAGGLER_ID,
     LateRank,
     exposed_waiting_time,
     find_late_rank,
 )
-from torchprof_tui.analysis.patterns.rules.npu import OP_COMPILATION_ID
 from torchprof_tui.analysis.patterns.rules.optimizer import measure_optimizer_share
-from torchprof_tui.analysis.patterns.rules.serving_schedule import SCHEDULER_BOUND_ID
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
 from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED
 from torchprof_tui.analysis.serving.serving_steps import KINDS, StepKind
@@ -202,7 +198,7 @@ def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
 
 def _diagnose_late_rank(evidence: Evidence, late_rank: LateRank) -> Diagnosis:
     """Diagnose whom the ranks wait for, and why if it is known: a slow host, or a pause at one place."""
-    straggler, slow_host = evidence.fired.get(STRAGGLER_ID), evidence.fired.get("slow-host")
+    straggler, slow_host = evidence.fired.get("straggler"), evidence.fired.get("slow-host")
     remedy = "check what they do before them" if late_rank.rank_index is None else "check what it does before them"
     why = straggler.answer.seen if straggler else ""
     rank_context = evidence.view.tables.rank_context
@@ -234,7 +230,7 @@ def _diagnose_cold_calls(evidence: Evidence) -> Diagnosis | None:
         return None
     compiling = evidence.op_compilation
     if 2 * compiling >= share:
-        return diagnose_finding(evidence.fired[OP_COMPILATION_ID], IdleCause.COLD_CALL.id, compiling)
+        return diagnose_finding(evidence.fired["op-compilation"], IdleCause.COLD_CALL.id, compiling)
     view, share = evidence.view, share - compiling
     calls = view.select_in_scope(view.gap_finder.host.cold_calls)
     longest = ""
@@ -254,7 +250,7 @@ def _diagnose_cold_calls(evidence: Evidence) -> Diagnosis | None:
 
 def _diagnose_cpu_work(evidence: Evidence) -> Diagnosis | None:
     """Diagnose ops that compute on the CPU while the GPU has nothing to do."""
-    share, finding = evidence.idle(IdleCause.CPU_COMPUTE), evidence.fired.get(CPU_WORK_ID)
+    share, finding = evidence.idle(IdleCause.CPU_COMPUTE), evidence.fired.get("cpu-work")
     if finding is None or not share:
         return None
     work = evidence.view.compute_once(measure_cpu_work)
@@ -280,7 +276,7 @@ def _diagnose_sync(evidence: Evidence) -> Diagnosis | None:
         calls = evidence.view.select_in_scope(evidence.view.gap_finder.sync_calls)
         what = f"calls that wait for the GPU leave it idle {format_percent(share)} of the time"
         return Diagnosis(IdleCause.SYNC.id, share, what, "keep values on the GPU", "", calls.row)
-    after_tokens = evidence.fired.get(TOKEN_SYNC_ID)
+    after_tokens = evidence.fired.get("token-sync")
     if after_tokens is not None and 2 * after_tokens.answer.at_stake >= finding.answer.at_stake:
         finding = after_tokens  # says when it waits, and what for
     delayed = finding.answer.at_stake * len(evidence.view.tables.devices) / evidence.device_time
@@ -298,7 +294,7 @@ def _diagnose_pause(evidence: Evidence) -> Diagnosis | None:
         if 2 * collecting >= pause.time:  # else another pause is the larger one
             largest = max(share, evidence.idle(IdleCause.HOST))
             return diagnose_finding(finding, IdleCause.HOST.id, min(collecting / evidence.device_time, largest))
-    if finding := evidence.fired.get(SCHEDULER_BOUND_ID):
+    if finding := evidence.fired.get("scheduler-bound"):
         between = finding.answer.at_stake * len(evidence.view.tables.devices)
         if 2 * between >= pause.time:
             return diagnose_finding(finding, IdleCause.HOST.id, max(share, between / evidence.device_time))
