@@ -193,7 +193,7 @@ def cumulate_parallel(column: I64) -> None:
 
     def shift(number: int) -> None:
         part = parts[number + 1]
-        np.add(column[part], _wrap_int64(before[number]), out=column[part])
+        np.add(column[part], (before[number] + 2**63) % 2**64 - 2**63, out=column[part])
 
     run_tasks([partial(shift, number) for number in range(len(before))])
 
@@ -209,10 +209,6 @@ def accumulate_max_parallel(column: I64) -> None:
         np.maximum(column[part], before[number], out=column[part])
 
     run_tasks([partial(raise_part, number) for number in range(len(before))])
-
-
-def _wrap_int64(number: int) -> int:
-    return (number + 2**63) % 2**64 - 2**63
 
 
 def take_parallel(

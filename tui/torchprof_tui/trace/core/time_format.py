@@ -42,7 +42,7 @@ def format_time(ns: int, step: int = 1, magnitude: int | None = None) -> str:
     The unit fits `magnitude` (default: the time itself), so that the labels of one time axis share it.
     """
     unit, power = _choose_unit(abs(ns) if magnitude is None else magnitude)
-    decimals = max(power - _trailing_zeros(step), 0)
+    decimals = max(power - (len(str(step)) - len(str(step).rstrip("0"))), 0)
     whole, rest = divmod(abs(ns), 10**power)
     fraction = f".{rest // 10 ** (power - decimals):0{decimals}}" if decimals else ""
     return f"{'-' if ns < 0 else ''}{whole}{fraction} {unit}"
@@ -66,7 +66,3 @@ def parse_time(text: str) -> int:
 
 def _choose_unit(ns: int) -> tuple[str, int]:
     return next(((unit, power) for unit, power in _UNITS if ns >= 10**power), _UNITS[-1])
-
-
-def _trailing_zeros(number: int) -> int:
-    return len(str(number)) - len(str(number).rstrip("0"))

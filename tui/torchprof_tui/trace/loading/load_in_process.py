@@ -16,7 +16,7 @@ from torchprof_tui.trace.loading.open_or_build import BuildResult, OpenedTrace, 
 from torchprof_tui.trace.loading.progress import LoadError, Report, ignore_progress
 from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_specs
 from torchprof_tui.trace.sources.ssh_command import LoginNeededError
-from torchprof_tui.trace.specs.runs_by_name import FolderError, Recordings, group_recordings
+from torchprof_tui.trace.specs.runs_by_name import FolderError, group_recordings
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
 from torchprof_tui.trace.text.gzip_text import GzipText
 
@@ -38,34 +38,25 @@ def load_resolved(
     A remote folder that holds the ranks of one run, and no other ranks, is that run; with `list_folders` it raises
     FolderError, as every other remote folder does. `allow_prompt`: ssh may ask on the terminal. Raises TraceError.
     """
-    _connect_hosts(resolved, connections, allow_prompt)
-    try:
-        if resolved.rank_files or resolved.remote_names:
-            return _load_in_workers(resolved, report, cache)
-        return replace(load_opened_trace(resolved.path, report, cache), left_out=resolved.left_out)
-    except FolderError as folder:
-        recordings = group_recordings(folder.traces)
-        if list_folders or not _is_one_run(recordings):
-            raise
-    opened = load_resolved(
-        resolve_specs(recordings.all[0].specs), connections, report, cache, list_folders, allow_prompt
-    )
-    return replace(opened, left_out=(*recordings.left_out, *opened.left_out))
-
-
-def _connect_hosts(resolved: ResolvedInput, connections: SshConnections, allow_prompt: bool) -> None:
-    """Connect to the hosts that are named. Of several, one that fails is reported later."""
+    # Connect to the hosts that are named. Of several, one that fails is reported later.
     hosts = resolved.ssh_hosts()
     try:
         connections.connect_all(hosts, allow_prompt=allow_prompt)
     except LoginNeededError:
         if len(hosts) == 1:
             raise
-
-
-def _is_one_run(recordings: Recordings) -> bool:
-    """Tell whether the ranks of one run are all that a folder holds, besides traces that say no rank."""
-    return len(recordings.all) == 1 and bool(recordings.all[0].ranks)
+    try:
+        if resolved.rank_files or resolved.remote_names:
+            return _load_in_workers(resolved, report, cache)
+        return replace(load_opened_trace(resolved.path, report, cache), left_out=resolved.left_out)
+    except FolderError as folder:
+        recordings = group_recordings(folder.traces)
+        if list_folders or not (len(recordings.all) == 1 and bool(recordings.all[0].ranks)):
+            raise
+    opened = load_resolved(
+        resolve_specs(recordings.all[0].specs), connections, report, cache, list_folders, allow_prompt
+    )
+    return replace(opened, left_out=(*recordings.left_out, *opened.left_out))
 
 
 def _load_in_workers(resolved: ResolvedInput, report: Report, cache: bool) -> OpenedTrace:

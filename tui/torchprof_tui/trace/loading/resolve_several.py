@@ -26,7 +26,7 @@ def resolve_paths(specs: Sequence[str], expanded: Sequence[str]) -> ResolvedInpu
         paths = [path for spec in expanded for path in expand_spec(spec)]
         for path in paths:
             check_readable(path)
-        if _needs_listing(paths):
+        if any(is_remote(path) and (len(paths) > 1 or is_pattern(path)) for path in paths):
             if "-" in paths:
                 raise NotRanksError("-: stdin is one trace; the ranks of a run are files")
             label = specs[0] if len(specs) == 1 else _common_prefix(paths)
@@ -76,11 +76,6 @@ def resolve_folder(spec: str, folder: str, list_folders: bool) -> ResolvedInput:
     except NotRanksError as error:
         raise TraceError(str(error)) from error
     return ResolvedInput(files[0].spec, spec, folder, files, left_out=left_out)
-
-
-def _needs_listing(paths: Sequence[str]) -> bool:
-    """Return whether other hosts must list what these names mean before it is known what to open."""
-    return any(is_remote(path) and (len(paths) > 1 or is_pattern(path)) for path in paths)
 
 
 def _common_prefix(paths: Sequence[str]) -> str:

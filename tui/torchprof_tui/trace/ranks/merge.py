@@ -147,7 +147,7 @@ def merge_ranks(opened_ranks: Sequence[OpenedRank], label: str, lost: Sequence[L
         counts=_merge_counts([trace.counts for trace in traces]),
         row_order=row_order,
         row_first=row_first,
-        text=_merge_texts(traces, offsets),
+        text=RankTexts([trace.text for trace in traces], np.array(offsets.entries, np.int64)),
         memory=_merge_memory(ranks, offsets),
         problems=_merge_problems(ranks, [_list_group_names(rank.collectives) for rank in ordered]),
         metadata=traces[0].metadata,
@@ -360,10 +360,6 @@ def _add_tables(tables: Iterable[dict[str, int]]) -> dict[str, int]:
         for key, count in table.items():
             total[key] = total.get(key, 0) + count
     return total
-
-
-def _merge_texts(traces: Sequence[Trace], offsets: _Offsets) -> RankTexts:
-    return RankTexts([trace.text for trace in traces], np.array(offsets.entries, np.int64))
 
 
 def _merge_memory(ranks: Ranks, offsets: _Offsets) -> MemoryEvents | None:

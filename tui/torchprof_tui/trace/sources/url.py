@@ -163,7 +163,8 @@ def match_links(file_system: Any, pattern: str) -> list[str]:
             found += [
                 link
                 for link in list_links(file_system, folder, deadline)
-                if link.endswith("/") is not is_last and fnmatchcase(unquote(_last_name(link)), unquote(name))
+                if link.endswith("/") is not is_last
+                and fnmatchcase(unquote(link.removesuffix("/").rpartition("/")[2]), unquote(name))
             ]
         folders = found
     return folders
@@ -202,10 +203,6 @@ def _resolve_link(page: str, link: str) -> str | None:
     ):
         return None
     return address
-
-
-def _last_name(link: str) -> str:
-    return link.removesuffix("/").rpartition("/")[2]
 
 
 def entries_of(links: list[str]) -> Iterator[dict[str, Any]]:
