@@ -23,7 +23,7 @@ from torchprof_nsight.kineto_text import (
 )
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import DAMAGED_TABLE, UNREADABLE_ENTRY, Problem
-from torchprof_tui.trace.sources.source import Source
+from torchprof_tui.trace.sources.source import PieceStream, Source
 
 HEADER_KEY = "nsightSystems"
 """Key of the text that says what it was made from."""
@@ -63,7 +63,12 @@ class NsightSource(Source):
     def __init__(self, spec: str, export: ExportFile) -> None:
         self._export = export
         self._text = KinetoText(export)
-        super().__init__(spec, _TextStream(self._text.write(_build_header(export)), export))
+        pieces = (piece.encode("utf-8", "replace") for piece in self._text.write(_build_header(export)))
+        super().__init__(spec, PieceStream(pieces, self._close_export))
+
+    def _close_export(self) -> None:
+        with contextlib.suppress(Exception):
+            self._export.close()
 
     @property
     def problems(self) -> list[Problem]:
@@ -140,26 +145,3 @@ def _read_devices(export: ExportFile) -> list[dict[str, Any]]:
             device["maxThreadsPerMultiprocessor"] = warps * device["warpSize"]
         devices.append(device)
     return devices
-
-
-class _TextStream:
-    """Stream of the pieces of a text."""
-
-    def __init__(self, pieces: Iterator[str], export: ExportFile) -> None:
-        self._pieces = pieces
-        self._export = export
-        self._rest = b""
-
-    def read(self, size: int, /) -> bytes:
-        """Return at most `size` bytes, none at the end."""
-        while not self._rest:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return b""
-            self._rest = piece.encode("utf-8", "replace")
-        part, self._rest = self._rest[:size], self._rest[size:]
-        return part
-
-    def close(self) -> None:
-        with contextlib.suppress(Exception):
-            self._export.close()

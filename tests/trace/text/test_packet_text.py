@@ -1,4 +1,4 @@
-"""Args of a Perfetto trace: read from its packets in place or from blocks, also after a restart, never wrong ones."""
+"""Args of a Perfetto trace: read from the text that it was converted to, also after a restart, never wrong ones."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.helpers.paths import FIXTURES
 from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
 from torchprof_tui.trace.core.errors import TraceChangedError
 from torchprof_tui.trace.core.problems import CUT_SHORT
-from torchprof_tui.trace.decode.general_decoder import decode_trace
+from torchprof_tui.trace.decode.general_decoder import TEXT_FILE, decode_trace
 from torchprof_tui.trace.json_text.salvage import parse_chunk
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.source import open_source
 from torchprof_tui.trace.storage.trace_store import StoreError, TraceWriter, open_trace
-from torchprof_tui.trace.text.packet_text import CONTEXT_FILE, PacketText
+from torchprof_tui.trace.text.block_text import BlockText
 
 _FILE = FIXTURES / "pftrace" / "multi_stream_overlap.pftrace.gz"
 
@@ -44,7 +44,7 @@ def _unpack(folder: Path) -> Path:
 
 def test_plain_and_compressed_files_have_the_same_entries(tmp_path: Path) -> None:
     packed, plain = _store(_FILE, tmp_path / "packed"), _store(_unpack(tmp_path), tmp_path / "plain")
-    assert isinstance(packed.text, PacketText)
+    assert isinstance(packed.text, BlockText)
     assert _read_all(packed) == _read_all(plain)
 
 
@@ -62,10 +62,9 @@ def test_a_stored_trace_may_be_moved(tmp_path: Path) -> None:
     assert _read_all(open_trace(tmp_path / "after", verify=True)) == entries
 
 
-@pytest.mark.parametrize("name", [CONTEXT_FILE, "packets.blocks"])
-def test_damage_in_the_cache_is_noticed(name: str, tmp_path: Path) -> None:
+def test_damage_in_the_cache_is_noticed(tmp_path: Path) -> None:
     trace = _store(_FILE, tmp_path / "packed")
-    path = tmp_path / "packed" / name
+    path = tmp_path / "packed" / TEXT_FILE
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
@@ -75,17 +74,17 @@ def test_damage_in_the_cache_is_noticed(name: str, tmp_path: Path) -> None:
         trace.read_entry(0)
 
 
-def test_a_file_that_changed_yields_no_args(tmp_path: Path) -> None:
+def test_a_file_that_changed_or_is_gone_yields_the_args_that_were_read(tmp_path: Path) -> None:
     path = _unpack(tmp_path)
     trace = _store(path, tmp_path / "plain")
+    entries = _read_all(trace)
     data = bytearray(path.read_bytes())
     data[-100] ^= 1
     path.write_bytes(data)
-    with pytest.raises(TraceChangedError, match="has changed"):
-        trace.read_entry(0)
+    assert _read_all(trace) == entries
     path.unlink()
-    with pytest.raises(OSError, match="No such file"):
-        trace.read_entry(0)
+    assert _read_all(trace) == entries
+    assert sorted(file.name for file in (tmp_path / "plain").iterdir()) == ["columns", "meta.json", TEXT_FILE]
 
 
 def test_a_compressed_file_cut_short_has_the_events_before(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,13 +126,26 @@ def _has_packets(source: Source) -> bool:
 
 
 def _decode_packets(source: Source, text_dir: Path, progress: ProgressCallback | None) -> DecodedTrace:
-    with pause_garbage_collection():
-        decoder = importlib.import_module(_PACKET_DECODER).PacketDecoder(source, text_dir, progress)
-        try:
-            decoded: DecodedTrace = decoder.run()
-            return decoded
-        finally:
-            decoder.close()
+    """Decode the text that a Perfetto trace is converted to."""
+
+    def report(_consumed: int, _total: int | None, entries: int) -> None:
+        if progress is not None:
+            progress(source.consumed, source.total, entries)
+
+    converter = importlib.import_module(_PACKET_DECODER).PacketConverter(source, text_dir)
+    with contextlib.closing(converter), pause_garbage_collection():
+        converter.read_packets(progress)
+        use_templates = converter.text_size >= _MIN_TEMPLATE_BYTES
+        decoded = decode_trace(converter.open_text(), text_dir, report, use_templates=use_templates, process_count=1)
+        problems = ProblemTally()
+        for problem in [*converter.problems, *decoded.problems]:
+            problems.add(problem.kind, problem.example, problem.count)
+        return replace(
+            decoded,
+            size=converter.size,
+            unreadable=decoded.unreadable + converter.unreadable,
+            problems=problems.problems(),
+        )
 
 
 class _TraceDecoder:

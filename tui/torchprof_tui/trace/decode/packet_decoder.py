@@ -1,8 +1,8 @@
-"""Decode a Perfetto trace (.pftrace): packets of protobuf, into the columns that a JSON of the same events has.
+"""Convert a Perfetto trace (.pftrace), packets of protobuf, to the text of a Kineto trace with the same events.
 
-Each packet is converted to the entries that JSON would have (`perfetto_protobuf/packet_entries.py`), and these become
-columns as those of JSON do (`column_builder.py`). Their times are kept beside them, because their clock may become
-known later; so are the numbers of tracks, whose processes and threads are known at the end.
+Each packet is converted to the entries that JSON would have (`perfetto_protobuf/packet_entries.py`). Their text is kept
+without times and tracks, because clocks, processes and threads may be described by later packets, and is completed once
+all packets are read. The general decoder then reads it as any other trace, and stores it in the cache.
 
 torch writes all begins of a group of slices, then all ends. Perfetto itself pairs them by time, as a stack, and so
 torch shortens what overlaps on one stream. But its own order says which end belongs to which begin, at equal times
@@ -11,32 +11,31 @@ too: the k-th end of a run is that of the run's k-th begin.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, GrowableArray
-from torchprof_tui.trace.core.column_file import crc32
+from torchprof_tui.trace.core.arrays import I32, I64, U8, GrowableArray
+from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import (
     CUT_SHORT,
     INCOMPLETE_STREAM_KINDS,
     LEFT_OUT,
     UNREADABLE_ENTRY,
+    Problem,
     ProblemTally,
 )
-from torchprof_tui.trace.decode.column_builder import ColumnBuilder
 from torchprof_tui.trace.decode.foreign_formats import is_xplane
-from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, DecodedTrace, RawEvents, SparseArg
-from torchprof_tui.trace.perfetto_protobuf.packet_context import PacketContext, ResolvedTracks, make_location
+from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME
+from torchprof_tui.trace.perfetto_protobuf.packet_context import PacketContext, ResolvedTracks, SequenceTables
 from torchprof_tui.trace.perfetto_protobuf.packet_entries import (
     PROFILER_CATEGORY,
     PROFILER_PID,
-    Entry,
     build_track_entries,
     convert_packet,
 )
@@ -52,9 +51,8 @@ from torchprof_tui.trace.perfetto_protobuf.wire_format import (
     parse_fields,
     parse_varint,
 )
-from torchprof_tui.trace.sources.source import Source
-from torchprof_tui.trace.text.block_text import BlockWriter
-from torchprof_tui.trace.text.packet_text import CONTEXT_FILE, PacketText, write_context
+from torchprof_tui.trace.sources.source import PieceStream, Source
+from torchprof_tui.trace.text.block_text import BlockText, BlockWriter
 
 ProgressCallback = Callable[[int, int | None, int], None]
 """As that of `general_decoder.py`."""
@@ -85,6 +83,7 @@ _STATE_FIELDS = frozenset(
     (Packet.CLOCK_SNAPSHOT, Packet.INTERNED_DATA, Packet.STATE_CLEARED, Packet.DEFAULTS, Packet.TRACK_DESCRIPTOR)
 )
 _EVENT_FIELDS = frozenset((Packet.TRACK_EVENT, Packet.RENDER_STAGE, Packet.GPU_COUNTER))
+_KNOWN_FIELDS = IGNORED_PACKETS | _EVENT_FIELDS
 _MAX_LISTED = 6
 _MAX_TIME = 1 << 62
 
@@ -209,151 +208,112 @@ def _find_packets(text: bytes, position: int, size: int) -> tuple[list[tuple[int
     return packets, position, 0
 
 
-@dataclass(slots=True)
-class _ParsedPacket:
-    """A packet of a chunk that has events. `tag`: where it is; `table`: the index of its sequence's table."""
+class PacketConverter:
+    """Converts the packets of a source to the text of a Kineto trace: `read_packets`, then `open_text`.
 
-    tag: int
-    fields: list[tuple[int, Value]]
-    table: int
+    `size`: bytes of packets; `text_size`: about as many bytes of text. `unreadable`: packets that were not read.
+    """
 
-
-class PacketDecoder:
-    """Decodes one source once."""
-
-    def __init__(
-        self, source: Source, text_dir: Path, progress: ProgressCallback | None, chunk_size: int = CHUNK_BYTES
-    ) -> None:
+    def __init__(self, source: Source, folder: Path, chunk_size: int = CHUNK_BYTES) -> None:
+        self.unreadable = self.text_size = 0
         self._source = source
-        self._text_dir = text_dir
-        self._progress = progress
         self._blocks = source.blocks()
         self._chunker = PacketChunker(self._blocks, chunk_size)
-        self._writer = None if source.plain_path else BlockWriter(text_dir / BLOCKS_FILE)
+        self._writer = BlockWriter(folder / BLOCKS_FILE)
         self._tally = ProblemTally()
         self._context = PacketContext()
-        self._builder = ColumnBuilder(self._tally)
-        self._gpu_tracks: dict[tuple[str, str], None] = {}
+        self._heads: dict[tuple[str, str, str, str], int] = {}  # phase, category, pid, tid
+        self._head = GrowableArray(np.int32)
         self._time, self._duration = GrowableArray(np.int64), GrowableArray(np.int64)
-        self._position = GrowableArray(np.int32)
-        self._first: list[int] = []
-        self._offsets: list[int] = []
-        self._lengths: list[int] = []
-        self._checksums: list[int] = []
         self._other_packets: Counter[int] = Counter()
         self._untyped = 0
-        self._unreadable = 0
+
+    @property
+    def size(self) -> int:
+        return self._chunker.offset
+
+    @property
+    def problems(self) -> list[Problem]:
+        return [*self._source.problems, *self._tally.problems()]
 
     def close(self) -> None:
         """End the threads and close the files, whether decoding succeeded or not."""
-        close = getattr(self._blocks, "close", None)
-        try:
-            if self._writer is not None:
-                self._writer.close()
-        finally:
-            if close is not None:
-                close()
-            self._source.close()
+        with contextlib.ExitStack() as closing:
+            closing.callback(self._source.close)
+            closing.callback(getattr(self._blocks, "close", lambda: None))
+            closing.callback(self._writer.path.unlink, missing_ok=True)
+            closing.callback(self._writer.close)
 
-    def run(self) -> DecodedTrace:
-        """Decode. Raises TraceError where there are no events, OSError where packets cannot be stored."""
+    def read_packets(self, progress: ProgressCallback | None) -> None:
+        """Read all packets. Raises TraceError where there are no events, OSError where they cannot be stored."""
         for chunk in self._chunker:
-            self._add_chunk(chunk)
-            if self._progress is not None:
-                self._progress(self._source.consumed, self._source.total, len(self._builder))
-        self._report_problems()
-        if not len(self._builder):
-            raise TraceError(f"{self._source.name}: {self._describe_nothing()}")
-        return self._finish()
-
-    def _add_chunk(self, chunk: PacketChunk) -> None:
-        number = len(self._first)
-        self._first.append(len(self._builder))
-        self._offsets.append(chunk.offset)
-        self._lengths.append(len(chunk.text))
-        if self._writer is None:
-            self._checksums.append(crc32(chunk.text))
-        else:
-            self._writer.put(chunk.text)
-        self._append([*self._read_packets(chunk, number)], chunk.offset)
-
-    def _read_packets(self, chunk: PacketChunk, chunk_number: int) -> Iterator[_ParsedPacket]:
-        """Read the fields of each packet, and take over what they say about others; yields those with events."""
-        for tag, begin, end in chunk.packets:
-            data, location = chunk.text[begin:end], make_location(chunk_number, tag)
-            fields: list[tuple[int, Value]] = []
-            sequence: Value = 0
-            has_state = False
-            try:
-                for number, value in parse_fields(data):
-                    fields.append((number, value))
-                    if number == Packet.SEQUENCE:
-                        sequence = value
-                    elif number in _STATE_FIELDS:
-                        has_state = True
-                    elif number == Packet.FLAGS:
-                        has_state |= isinstance(value, int) and bool(value & FLAG_STATE_CLEARED)
-                if has_state:
-                    table = self._context.add_packet(data, location)
-                else:
-                    table = self._context.find_last_table(sequence if isinstance(sequence, int) else 0, location)
-            except WireError:
-                self._report_unreadable(chunk.offset + tag)
-                continue
-            has_events = False
-            for number, _ in fields:
-                if number in _EVENT_FIELDS:
-                    has_events = True
-                elif number not in IGNORED_PACKETS:
-                    self._other_packets[number] += 1
-            if has_events:
-                yield _ParsedPacket(tag, fields, table)
-
-    def _append(self, packets: list[_ParsedPacket], offset: int) -> None:
-        """Append the entries of the packets of a chunk, once all that it says about tracks and clocks is known."""
-        entries: list[Entry] = []
-        times: list[int] = []
-        durations: list[int] = []
-        positions: list[int] = []
-        for packet in packets:
-            try:
-                events = convert_packet(
-                    packet.fields, self._context.tables[packet.table], self._context.tracks, _make_placeholder
-                )
-            except WireError:
-                self._report_unreadable(offset + packet.tag)
-                continue
-            for entry in events.entries:
-                if entry["ph"] == "X":  # GPU work
-                    self._gpu_tracks[entry["pid"], entry["tid"]] = None
-            if not events.entries:
-                self._untyped += 1
-                continue
-            count = len(events.entries)
-            time = None if events.time is None else self._context.to_trace_time(events.time, events.clock)
-            entries += events.entries
-            times += [_fit(time, NO_TIME)] * count
-            durations += [_fit(events.duration, NO_DURATION)] * count
-            positions += [packet.tag] * count
-        if entries:
-            self._builder.add_chunk(entries, b"")
-            self._time.extend(np.array(times, np.int64))
-            self._duration.extend(np.array(durations, np.int64))
-            self._position.extend(np.array(positions, np.int32))
-
-    def _report_unreadable(self, position: int) -> None:
-        self._unreadable += 1
-        self._tally.add(UNREADABLE_ENTRY, f"the packet at byte {position}")
-
-    def _report_problems(self) -> None:
+            self._append([*self._read_chunk(chunk)], chunk.offset)
+            if progress is not None:
+                progress(self._source.consumed, self._source.total, len(self._head))
         if self._chunker.damage:
             is_cut = self._chunker.is_cut_short
             if not (is_cut and any(problem.kind in INCOMPLETE_STREAM_KINDS for problem in self._source.problems)):
                 self._tally.add(CUT_SHORT if is_cut else UNREADABLE_ENTRY, self._chunker.damage)
-            self._unreadable += not is_cut
+            self.unreadable += not is_cut
         left_out = sum(self._other_packets.values()) + self._untyped
         if left_out:
             self._tally.add(LEFT_OUT, self._describe_others(), left_out)
+        if not len(self._head):
+            raise TraceError(f"{self._source.name}: {self._describe_nothing()}")
+
+    def _read_chunk(self, chunk: PacketChunk) -> Iterator[tuple[int, list[tuple[int, Value]], SequenceTables]]:
+        """Read the fields of each packet, and take over what they say about others.
+
+        Yields where a packet with events is, its fields, and the tables of its sequence.
+        """
+        for tag, begin, end in chunk.packets:
+            try:
+                fields = [*parse_fields(chunk.text[begin:end])]
+                last = dict(fields)
+                flags, sequence = last.get(Packet.FLAGS, 0), last.get(Packet.SEQUENCE, 0)
+                if not _STATE_FIELDS.isdisjoint(last) or (isinstance(flags, int) and flags & FLAG_STATE_CLEARED):
+                    tables = self._context.add_packet(fields)
+                else:
+                    tables = self._context.find_tables(sequence if isinstance(sequence, int) else 0)
+            except WireError:
+                self._report_unreadable(chunk.offset + tag)
+                continue
+            if not _KNOWN_FIELDS.issuperset(last):
+                self._other_packets.update(number for number, _ in fields if number not in _KNOWN_FIELDS)
+            if not _EVENT_FIELDS.isdisjoint(last):
+                yield tag, fields, tables
+
+    def _append(self, packets: list[tuple[int, list[tuple[int, Value]], SequenceTables]], offset: int) -> None:
+        """Append the entries of the packets of a chunk, once all that it says about tracks and clocks is known."""
+        texts: list[bytes] = []
+        heads: list[int] = []
+        times: list[int] = []
+        durations: list[int] = []
+        for tag, fields, tables in packets:
+            try:
+                events = convert_packet(fields, tables, self._context.tracks, _make_placeholder)
+            except WireError:
+                self._report_unreadable(offset + tag)
+                continue
+            self._untyped += not events.entries
+            time = None if events.time is None else self._context.to_trace_time(events.time, events.clock)
+            for entry in events.entries:
+                head = entry.pop("ph"), entry.pop("cat", ""), entry.pop("pid"), entry.pop("tid")
+                heads.append(self._heads.setdefault(head, len(self._heads)))
+                texts.append(dump_bounded(entry))
+            times += [_fit(time, NO_TIME)] * len(events.entries)
+            durations += [_fit(events.duration, NO_DURATION)] * len(events.entries)
+        if texts:
+            text = b"\n".join(texts)
+            self._writer.put(text)
+            self.text_size += len(text)
+            self._head.extend(np.array(heads, np.int32))
+            self._time.extend(np.array(times, np.int64))
+            self._duration.extend(np.array(durations, np.int64))
+
+    def _report_unreadable(self, position: int) -> None:
+        self.unreadable += 1
+        self._tally.add(UNREADABLE_ENTRY, f"the packet at byte {position}")
 
     def _describe_others(self) -> str:
         names: Counter[str] = Counter()
@@ -372,66 +332,46 @@ class PacketDecoder:
         end = f"; what it has is not read: {others}" if others else ""
         return f"a Perfetto trace without track events or GPU work{end}"
 
-    def _finish(self) -> DecodedTrace:
-        context = self._context
-        context.resolved = context.tracks.resolve()
-        described = build_track_entries(context, self._gpu_tracks)
-        self._first.append(len(self._builder))
-        self._offsets.append(self._chunker.offset)
-        self._lengths.append(0)
-        self._checksums.append(0)
-        if described:
-            self._builder.add_chunk(described, b"")
-        missing = np.full(len(described), NO_TIME, np.int64)
-        self._time.extend(missing)
-        self._duration.extend(missing + (NO_DURATION - NO_TIME))
-        self._position.extend(missing * 0)
-        unreadable, not_objects = self._unreadable, self._builder.not_objects
-        events = self._builder.finish()
-        events.time, events.duration = self._time.finish(), self._duration.finish()
-        _name_tracks(events, context.resolved)
-        position, first = self._position.finish(), np.array(self._first, np.int64)
-        kept = _drop_paired_ends(events)
-        if kept is not None:
-            position, first = position[kept], np.searchsorted(np.flatnonzero(kept), first).astype(np.int64)
-        problems = ProblemTally()
-        for problem in [*self._source.problems, *self._tally.problems()]:
-            problems.add(problem.kind, problem.example, problem.count)
-        base = context.base_time
-        return DecodedTrace(
-            events=events,
-            header={"schemaVersion": 1, "baseTimeNanoseconds": base} if base else {},
-            text=self._build_text(first, position, events.time, events.duration, described),
-            format="kineto" if base else "chrome",
-            size=self._chunker.offset,
-            unreadable=unreadable,
-            not_objects=not_objects,
-            problems=problems.problems(),
-        )
+    def open_text(self) -> Source:
+        """Open the text as a source, which is written while it is read."""
+        self._writer.close()
+        source = Source(self._source.name, PieceStream(self._write_text()))
+        source.format = "kineto" if self._context.base_time else "chrome"
+        source.unpack_all = True  # it is as long as what was stored
+        return source
 
-    def _build_text(
-        self, first: I64, position: I32, time: I64, duration: I64, described: list[dict[str, Any]]
-    ) -> PacketText:
-        path = self._text_dir / CONTEXT_FILE
-        checksum = write_context(path, self._context, described)
-        offsets, lengths, checksums = (np.array(values) for values in (self._offsets, self._lengths, self._checksums))
-        if self._writer is not None:
-            self._writer.close()
-            lengths, checksums = np.array([*self._writer.lengths, 0]), np.array([*self._writer.checksums, 0])
-            offsets = np.cumsum(lengths) - lengths
-        return PacketText(
-            self._source.plain_path or self._text_dir / BLOCKS_FILE,
-            first,
-            offsets.astype(np.int64),
-            lengths.astype(np.int64),
-            checksums.astype(np.uint32),
-            position=position,
-            time=time.copy(),
-            duration=duration.copy(),
-            is_compressed=self._writer is not None,
-            context_path=path,
-            context_checksum=checksum,
-        )
+    def _write_text(self) -> Iterator[bytes]:
+        """Yield the text of the trace in pieces of many entries."""
+        time, duration, head = self._time.finish(), self._duration.finish(), self._head.finish()
+        resolved = self._context.tracks.resolve()
+        named = [_name_head(*key, resolved) for key in self._heads]
+        tracks: dict[tuple[str, str], int] = {}
+        track_of = np.array([tracks.setdefault((pid, tid), len(tracks)) for _, _, pid, tid in named], np.int32)
+        phase_of = np.array([ord(phase) for phase, *_ in named], np.uint8)
+        kept = np.ones(len(head), np.bool_)
+        pairs = _pair_by_order(phase_of[head], time, track_of[head])
+        if pairs is not None:  # complete events take the place of begins and ends
+            begin, end = pairs
+            duration[begin] = time[end] - time[begin]
+            head[begin] += len(named)
+            kept[end] = False
+        begins = [_write_head(*key) for key in named] + [_write_head("X", *key[1:]) for key in named]
+        base = self._context.base_time
+        yield b'{"schemaVersion":1,"baseTimeNanoseconds":%d,"traceEvents":[\n' % base if base else b'{"traceEvents":[\n'
+        first = 0
+        stored = self._writer
+        lengths, checksums = np.array(stored.lengths, np.int64), np.array(stored.checksums, np.uint32)
+        blocks = BlockText.from_lengths(stored.path, np.zeros(len(lengths), np.int64), lengths, checksums)
+        for _, block in blocks.read_texts(range(len(lengths))):
+            texts = block.split(b"\n")
+            part = slice(first, first + len(texts))
+            first = part.stop
+            columns = (head[part].tolist(), time[part].tolist(), duration[part].tolist(), kept[part].tolist())
+            for code, at, length, is_kept, text in zip(*columns, texts, strict=True):
+                if is_kept:
+                    yield begins[code] + _write_time(b"ts", at) + _write_time(b"dur", length) + text[1:] + b",\n"
+        gpu_tracks = dict.fromkeys((pid, tid) for phase, _, pid, tid in self._heads if phase == "X")
+        yield b",\n".join(map(dump_bounded, build_track_entries(self._context, resolved, gpu_tracks))) + b"]}"
 
 
 def _make_placeholder(uuid: int) -> tuple[str, str]:
@@ -439,58 +379,35 @@ def _make_placeholder(uuid: int) -> tuple[str, str]:
     return f"{_TRACK_MARK}{uuid}", str(uuid)
 
 
+def _name_head(phase: str, category: str, pid: str, tid: str, resolved: ResolvedTracks) -> tuple[str, str, str, str]:
+    """Replace a track's number by its pid and tid, of points of counters only by the pid.
+
+    Events of CUPTI's overhead get their category.
+    """
+    if pid.startswith(_TRACK_MARK):
+        pid, own_tid = resolved.find_ids(int(pid.removeprefix(_TRACK_MARK)))
+        tid = own_tid if tid else ""
+    if pid == PROFILER_PID and not category and phase in "BEi":
+        category = PROFILER_CATEGORY
+    return phase, category, pid, tid
+
+
+def _write_head(phase: str, category: str, pid: str, tid: str) -> bytes:
+    """Write the begin of an entry."""
+    return dump_bounded({"ph": phase, "cat": category, "pid": pid, "tid": tid})[:-1] + b","
+
+
+def _write_time(key: bytes, nanoseconds: int) -> bytes:
+    """Write a time in microseconds, with all its digits; nothing for a missing one."""
+    if nanoseconds <= NO_DURATION:
+        return b""
+    sign, nanoseconds = b"-" if nanoseconds < 0 else b"", abs(nanoseconds)
+    return b'"%b":%b%d.%03d,' % (key, sign, nanoseconds // 1000, nanoseconds % 1000)
+
+
 def _fit(value: int | None, missing: int) -> int:
     """Return a time in ns, `missing` where there is none or a damaged one beyond 64 bits."""
     return value if value is not None and abs(value) < _MAX_TIME else missing
-
-
-def _name_tracks(events: RawEvents, resolved: ResolvedTracks) -> None:
-    """Replace the numbers of tracks by pids and tids; events of CUPTI's overhead get their category."""
-    codes: dict[tuple[str, str], int] = {}
-    names = [_find_ids(pid, tid, resolved) for pid, tid in events.tracks]
-    new_code = np.array([codes.setdefault(name, len(codes)) for name in names], np.int32)
-    events.tracks = list(codes)
-    if len(new_code):
-        events.track = new_code[events.track]
-    profiler = [code for name, code in codes.items() if name[0] == PROFILER_PID]
-    if profiler and "" in events.categories:
-        rows = np.isin(events.track, profiler) & (events.category == events.categories.index(""))
-        rows &= np.isin(events.phase, [ord(phase) for phase in "BEi"])
-        if rows.any():
-            if PROFILER_CATEGORY not in events.categories:
-                events.categories.append(PROFILER_CATEGORY)
-            events.category[rows] = events.categories.index(PROFILER_CATEGORY)
-
-
-def _find_ids(pid: str, tid: str, resolved: ResolvedTracks) -> tuple[str, str]:
-    """Find the pid and tid of a track; of points of counters, which have no tid, only the pid."""
-    if not pid.startswith(_TRACK_MARK):
-        return pid, tid
-    ids = resolved.find_ids(int(pid.removeprefix(_TRACK_MARK)))
-    return ids if tid else (ids[0], "")
-
-
-def _drop_paired_ends(events: RawEvents) -> Bool | None:
-    """Make complete events of the begins and ends that `_pair_by_order` finds, and drop the ends.
-
-    Returns bool[entries before]: those that are kept; None where nothing was dropped.
-    """
-    pairs = _pair_by_order(events.phase, events.time, events.track)
-    if pairs is None:
-        return None
-    begin, end = pairs
-    events.duration[begin] = events.time[end] - events.time[begin]
-    events.phase[begin] = ord("X")
-    kept = np.ones(len(events), np.bool_)
-    kept[end] = False
-    index = np.cumsum(kept, dtype=np.int64) - 1
-    for column in ("phase", "time", "duration", "name", "category", "track", "correlation", "id"):
-        setattr(events, column, getattr(events, column)[kept])
-    for name, arg in events.args.items():
-        chosen = kept[arg.entries]
-        events.args[name] = SparseArg(index[arg.entries[chosen]].astype(np.int32), arg.values[chosen])
-    events.counters.entry = index[events.counters.entry].astype(np.int32)
-    return kept
 
 
 def _pair_by_order(phase: U8, time: I64, track: I32) -> tuple[I64, I64] | None:

@@ -6,9 +6,8 @@ may clear its tables at any packet, and then numbers anew.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from torchprof_tui.trace.perfetto_protobuf.wire_format import (
     FLAG_STATE_CLEARED,
@@ -16,7 +15,7 @@ from torchprof_tui.trace.perfetto_protobuf.wire_format import (
     Interned,
     Packet,
     Value,
-    WireError,
+    get_number,
     parse_fields,
     to_signed,
 )
@@ -92,19 +91,6 @@ class SequenceTables:
             self.counters[iid] = parse_counter_names(descriptor)
             gpu = fields.get(3, 0)
             self.counter_gpus[iid] = gpu if isinstance(gpu, int) else 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the tables for a JSON file."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> SequenceTables:
-        """Restore tables from `to_json`, whose keys JSON has made text."""
-
-        def restore(value: Any) -> Any:
-            return {int(key): restore(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-        return cls(**{name: restore(value) for name, value in fields.items()})
 
 
 def parse_counter_names(descriptor: bytes) -> dict[int, str]:
@@ -219,23 +205,6 @@ class TrackTable:
             return pid, name
         return pid, f"{name} {uuid}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the tracks for a JSON file."""
-        return {
-            str(uuid): [track.parent, track.name, track.process, track.thread, track.is_counter]
-            for uuid, track in self.tracks.items()
-        }
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> TrackTable:
-        """Restore the tracks from `to_json`."""
-        return cls(
-            {
-                int(uuid): Track(parent, name, process and tuple(process), thread and tuple(thread), is_counter)
-                for uuid, (parent, name, process, thread, is_counter) in fields.items()
-            }
-        )
-
 
 @dataclass(slots=True)
 class ResolvedTracks:
@@ -260,77 +229,47 @@ _MIN_EPOCH_NS = 10**18
 """2001: boot times are less."""
 
 
-def make_location(chunk: int, position: int) -> int:
-    """Return a number for the packet at a position of a chunk, that grows from packet to packet."""
-    return chunk << 40 | position
-
-
 @dataclass(slots=True)
 class PacketContext:
     """The state of all sequences and tracks.
 
-    `tables`: every table there was; `table_starts`: for each sequence the locations (`make_location`) from which on it
-    had a new table, ascending, and the indexes of these. `base_time`: ns, what torch subtracts from times. `resolved`:
-    the tracks, once all are known. `clock_offsets`: ns that turn the time of another clock into that of the trace's.
+    `tables`: those that each sequence has now; `all_tables`: every one there was. `base_time`: ns, what torch subtracts
+    from times. `clock_offsets`: ns that turn the time of another clock into that of the trace's.
     """
 
-    tables: list[SequenceTables] = field(default_factory=list)
-    table_starts: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
+    tables: dict[int, SequenceTables] = field(default_factory=dict)
+    all_tables: list[SequenceTables] = field(default_factory=list)
     tracks: TrackTable = field(default_factory=TrackTable)
     base_time: int = 0
     clock_offsets: dict[int, int] = field(default_factory=dict)
-    resolved: ResolvedTracks = field(default_factory=ResolvedTracks)
     packets_seen: int = 0
 
-    def find_table(self, sequence: int, location: int) -> int:
-        """Return the index of the table that a sequence had at a packet; a new one where it has none yet."""
-        known = self.table_starts.get(sequence)
-        if known is None:
-            return self._start_table(sequence, location)
-        starts, tables = known
-        return tables[max(bisect_right(starts, location) - 1, 0)]
+    def find_tables(self, sequence: int) -> SequenceTables:
+        """Return the tables that a sequence has now; new ones where it has none yet."""
+        return self.tables.get(sequence) or self._start_tables(sequence)
 
-    def find_last_table(self, sequence: int, location: int) -> int:
-        """Return the index of the table that a sequence has now; a new one, from `location` on, where it has none."""
-        known = self.table_starts.get(sequence)
-        return self._start_table(sequence, location) if known is None else known[1][-1]
+    def _start_tables(self, sequence: int) -> SequenceTables:
+        tables = self.tables[sequence] = SequenceTables()
+        self.all_tables.append(tables)
+        return tables
 
-    def _start_table(self, sequence: int, location: int) -> int:
-        starts, tables = self.table_starts.setdefault(sequence, ([], []))
-        self.tables.append(SequenceTables())
-        if starts and starts[-1] == location:  # the packet itself started it
-            tables[-1] = len(self.tables) - 1
-        else:
-            starts.append(location)
-            tables.append(len(self.tables) - 1)
-        return tables[-1]
-
-    def add_packet(self, packet: bytes, location: int) -> int:
-        """Take over what a packet says about later ones; returns the index of its table from here on.
-
-        `location`: of this packet. Raises WireError.
-        """
-        fields: dict[int, list[Value]] = {}
-        for number, value in parse_fields(packet):
-            fields.setdefault(number, []).append(value)
-        sequence = _get_integer(fields, Packet.SEQUENCE)
-        if _get_integer(fields, Packet.FLAGS) & FLAG_STATE_CLEARED or _get_integer(fields, Packet.STATE_CLEARED):
-            self._start_table(sequence, location)
-        index = self.find_last_table(sequence, location)
-        table = self.tables[index]
-        for number, values in fields.items():
-            for value in values:
-                if not isinstance(value, bytes):
-                    continue
-                if number == Packet.INTERNED_DATA:
-                    table.add_interned_data(value)
-                elif number == Packet.DEFAULTS:
-                    table.add_defaults(value)
-                elif number == Packet.TRACK_DESCRIPTOR:
-                    self.tracks.add_descriptor(value)
-                elif number == Packet.CLOCK_SNAPSHOT:
-                    self._add_clocks(value)
-        return index
+    def add_packet(self, fields: Sequence[tuple[int, Value]]) -> SequenceTables:
+        """Take over what a packet says about later ones; returns the tables of its sequence. Raises WireError."""
+        last = dict(fields)
+        sequence = get_number(last, Packet.SEQUENCE)
+        if get_number(last, Packet.FLAGS) & FLAG_STATE_CLEARED or get_number(last, Packet.STATE_CLEARED):
+            self._start_tables(sequence)
+        tables = self.find_tables(sequence)
+        add_value = {
+            Packet.INTERNED_DATA: tables.add_interned_data,
+            Packet.DEFAULTS: tables.add_defaults,
+            Packet.TRACK_DESCRIPTOR: self.tracks.add_descriptor,
+            Packet.CLOCK_SNAPSHOT: self._add_clocks,
+        }
+        for number, value in fields:
+            if number in add_value and isinstance(value, bytes):
+                add_value[number](value)
+        return tables
 
     def to_trace_time(self, time: int, clock: int) -> int:
         """Convert a time of a clock, ns, to the trace's own; of an unknown clock it stays as it is."""
@@ -357,32 +296,3 @@ class PacketContext:
         if now is not None:
             for clock, time in clocks.items():
                 self.clock_offsets.setdefault(clock, now - time)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all that `PacketReader` needs for a JSON file."""
-        return {
-            "tables": [table.to_json() for table in self.tables],
-            "starts": {str(sequence): starts for sequence, starts in self.table_starts.items()},
-            "tracks": self.tracks.to_json(),
-            "base": self.base_time,
-        }
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> PacketContext:
-        """Restore the context from `to_json`."""
-        context = cls(
-            [SequenceTables.from_json(table) for table in fields["tables"]],
-            {int(sequence): (list(starts), list(tables)) for sequence, (starts, tables) in fields["starts"].items()},
-            TrackTable.from_json(fields["tracks"]),
-            fields["base"],
-        )
-        context.resolved = context.tracks.resolve()
-        return context
-
-
-def _get_integer(fields: dict[int, list[Value]], number: int) -> int:
-    """Return the last value of an integer field, 0 where it is missing. Raises WireError for bytes."""
-    value = fields.get(number, [0])[-1]
-    if not isinstance(value, int):
-        raise WireError(f"field {number} is no number")
-    return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from torchprof_tui.trace.perfetto_protobuf import wire_format
 from torchprof_tui.trace.perfetto_protobuf.packet_context import (
     COMPUTE,
     PacketContext,
+    ResolvedTracks,
     SequenceTables,
     TrackTable,
     decode_text,
@@ -26,6 +27,7 @@ from torchprof_tui.trace.perfetto_protobuf.wire_format import (
     Stage,
     Value,
     WireError,
+    get_number,
     parse_fields,
     to_double,
     to_signed,
@@ -85,12 +87,12 @@ def read_stage(event: bytes, tables: SequenceTables) -> tuple[dict[str, Any], in
             extra[decode_text(texts.get(1, b""))] = _parse_number(decode_text(texts.get(2, b"")))
         else:
             fields[number] = value
-    stage_iid, queue_iid = _get_number(fields, Stage.STAGE_IID), _get_number(fields, Stage.QUEUE_IID)
+    stage_iid, queue_iid = get_number(fields, Stage.STAGE_IID), get_number(fields, Stage.QUEUE_IID)
     stage = tables.specifications.get(stage_iid, "")
     category = _name_category(stage, tables.stage_categories.get(stage_iid, 0))
-    gpu = to_signed(_get_number(fields, Stage.GPU))
+    gpu = to_signed(get_number(fields, Stage.GPU))
     tid, _ = split_queue_name(tables.specifications.get(queue_iid, str(queue_iid)))
-    name = tables.names.get(_get_number(fields, Stage.NAME_IID))
+    name = tables.names.get(get_number(fields, Stage.NAME_IID))
     if name is None:
         name = decode_text(fields[Stage.NAME]) if Stage.NAME in fields else stage
         if category == "graph_host_node" and "host fn" in extra:
@@ -98,7 +100,7 @@ def read_stage(event: bytes, tables: SequenceTables) -> tuple[dict[str, Any], in
     launch = fields.get(Stage.LAUNCH)
     args = _build_args(category, gpu, tid, extra, _read_launch(launch, tables) if isinstance(launch, bytes) else {})
     entry = {"ph": "X", "cat": category, "name": name, "pid": str(gpu), "tid": tid, "args": args}
-    return entry, _get_number(fields, Stage.DURATION)
+    return entry, get_number(fields, Stage.DURATION)
 
 
 def _build_args(category: str, gpu: int, tid: str, extra: dict[str, Any], launch: dict[str, Any]) -> dict[str, Any]:
@@ -160,13 +162,6 @@ def _read_launch_arg(data: bytes, tables: SequenceTables) -> tuple[str, Any]:
 def _parse_number(text: str) -> Any:
     """Convert text that is an integer, as all extra data is written."""
     return int(text) if _INTEGER.fullmatch(text) else text
-
-
-def _get_number(fields: dict[int, Value], number: int) -> int:
-    value = fields.get(number, 0)
-    if not isinstance(value, int):
-        raise WireError(f"field {number} is no number")
-    return value
 
 
 _NULL = b"null"
@@ -294,60 +289,44 @@ def convert_packet(
     return events
 
 
-@dataclass(slots=True)
-class _EventParts:
-    """The fields of a TrackEvent: those that may be repeated, and the others by number."""
-
-    fields: dict[int, Value] = field(default_factory=dict)
-    annotations: list[bytes] = field(default_factory=list)
-    categories: list[str] = field(default_factory=list)
-    flows: list[tuple[str, int]] = field(default_factory=list)
-
-    def get_integer(self, number: int, missing: int) -> int:
-        """Return a numeric field. Raises WireError for bytes."""
-        value = self.fields.get(number, missing)
-        if not isinstance(value, int):
-            raise WireError("a track event whose fields have other types")
-        return value
-
-
-def _split_event(data: bytes, tables: SequenceTables) -> _EventParts:
-    parts = _EventParts()
-    for number, value in parse_fields(data):
-        if number == Event.ANNOTATIONS and isinstance(value, bytes):
-            parts.annotations.append(value)
-        elif number == Event.CATEGORIES:
-            parts.categories.append(decode_text(value))
-        elif isinstance(value, int) and number == Event.CATEGORY_IIDS:
-            parts.categories.append(tables.categories.get(value, ""))
-        elif isinstance(value, int) and number in _FLOW_PHASES:
-            parts.flows.append((_FLOW_PHASES[number], value))
-        else:
-            parts.fields[number] = value
-    return parts
-
-
 def _convert_event(data: bytes, tables: SequenceTables, tracks: TrackTable, find_ids: FindIds) -> list[Entry]:
-    parts = _split_event(data, tables)
-    uuid, kind = parts.get_integer(Event.TRACK, tables.track), parts.get_integer(Event.TYPE, 0)
-    name_iid = parts.get_integer(Event.NAME_IID, _NO_NAME)
+    fields: dict[int, Value] = {}
+    annotations: list[bytes] = []
+    categories: list[str] = []
+    flows: list[tuple[str, int]] = []
+    for number, value in parse_fields(data):
+        if isinstance(value, bytes):
+            if number == Event.ANNOTATIONS:
+                annotations.append(value)
+            elif number == Event.CATEGORIES:
+                categories.append(decode_text(value))
+            else:
+                fields[number] = value
+        elif number == Event.CATEGORY_IIDS:
+            categories.append(tables.categories.get(value, ""))
+        elif number in _FLOW_PHASES:
+            flows.append((_FLOW_PHASES[number], value))
+        else:
+            fields[number] = value
+    uuid, kind = get_number(fields, Event.TRACK, tables.track), get_number(fields, Event.TYPE)
+    name_iid = get_number(fields, Event.NAME_IID, _NO_NAME)
     pid, tid = find_ids(uuid)
     if kind == wire_format.COUNTER:
-        return _convert_counter(parts.fields, tracks.find_counter_name(uuid), pid)
+        return _convert_counter(fields, tracks.find_counter_name(uuid), pid)
     if kind not in _PHASES:
         return []
     if name_iid != _NO_NAME:
         name = tables.names.get(name_iid, f"name {name_iid}")
     else:
-        name = decode_text(parts.fields.get(Event.NAME, b""))
-    args = read_annotations(parts.annotations, tables)
-    category = ",".join(filter(None, parts.categories)) or _find_category(kind, pid, args)
+        name = decode_text(fields.get(Event.NAME, b""))
+    args = read_annotations(annotations, tables)
+    category = ",".join(filter(None, categories)) or _find_category(kind, pid, args)
     entry: Entry = {"ph": _PHASES[kind], "cat": category, "name": name, "pid": pid, "tid": tid}
     if args:
         entry["args"] = args
     ends = [
         {"ph": phase, "cat": "flow", "name": "flow", "id": flow, "pid": pid, "tid": tid, **_BINDING[phase]}
-        for phase, flow in parts.flows
+        for phase, flow in flows
     ]
     return [entry, *ends]
 
@@ -418,9 +397,10 @@ _GPU_SORT_INDEX = 5_000_000
 """Sort index of device 0, as Kineto writes it."""
 
 
-def build_track_entries(context: PacketContext, gpu_tracks: Iterable[tuple[str, str]]) -> list[Entry]:
+def build_track_entries(
+    context: PacketContext, resolved: ResolvedTracks, gpu_tracks: Collection[tuple[str, str]]
+) -> list[Entry]:
     """Build the entries. `gpu_tracks`: pids and tids of GPU work."""
-    resolved = context.resolved
     gpus = dict.fromkeys(pid for pid, _ in gpu_tracks)
     entries = []
     for pid, name in resolved.process_names.items():
@@ -435,7 +415,10 @@ def build_track_entries(context: PacketContext, gpu_tracks: Iterable[tuple[str, 
         if pid.isdecimal():
             entries.append(_describe("process_sort_index", pid, "0", _GPU_SORT_INDEX + int(pid)))
     lanes = {
-        split_queue_name(name) for table in context.tables for name in table.specifications.values() if name[:1] == "["
+        split_queue_name(name)
+        for table in context.all_tables
+        for name in table.specifications.values()
+        if name[:1] == "["
     }
     for pid, tid in gpu_tracks:
         entries += [_describe("thread_name", pid, tid, name) for number, name in sorted(lanes) if number == tid]

@@ -7,7 +7,7 @@ type) and a value. Groups (wire types 3 and 4) are obsolete; a message with one 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -65,6 +65,14 @@ def parse_fields(data: bytes) -> Iterator[tuple[int, Value]]:
         value = data[position:last]
         position = last
         yield tag >> 3, value if wire == BYTES else int.from_bytes(value, "little")
+
+
+def get_number(fields: Mapping[int, Value], number: int, missing: int = 0) -> int:
+    """Return the value of an integer field, `missing` where there is none. Raises WireError for bytes."""
+    value = fields.get(number, missing)
+    if not isinstance(value, int):
+        raise WireError(f"field {number} is no number")
+    return value
 
 
 def to_signed(value: int) -> int:

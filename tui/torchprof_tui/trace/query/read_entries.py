@@ -11,8 +11,6 @@ import numpy as np
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.json_text.salvage import parse_chosen_entries, parse_chunk
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.text.block_text import TextIndex
-from torchprof_tui.trace.text.packet_text import PacketText
 
 ReportChunks = Callable[[int, int], None]
 """Called with the number of chunks that are done and the number of all chunks; may raise to cancel."""
@@ -35,21 +33,13 @@ def read_entries(
     if not len(chunk):
         return
     bounds = np.append(np.flatnonzero(np.diff(chunk, prepend=-1)), len(chunk)).tolist()
-    texts = _read_texts(index, chunk[bounds[:-1]].tolist())
+    texts = index.read_texts(chunk[bounds[:-1]].tolist())
     for done, ((begin, end), (number, text)) in enumerate(zip(pairwise(bounds), texts, strict=True)):
         indices = (ordinal[order[begin:end]] - index.first[number]).tolist()
-        if isinstance(index, PacketText):
-            entries = index.read_chosen(number, indices)
-        else:
-            entries = _parse_chosen(text, _count_entries(index.first, number), indices)
+        entries = _parse_chosen(text, _count_entries(index.first, number), indices)
         yield from zip(order[begin:end].tolist(), entries, strict=True)
         if report is not None:
             report(done + 1, len(bounds) - 1)
-
-
-def _read_texts(index: TextIndex, chunks: list[int]) -> Iterator[tuple[int, bytes]]:
-    """Read the text of chunks; of packets, none of which are text, only the numbers."""
-    return ((chunk, b"") for chunk in chunks) if isinstance(index, PacketText) else index.read_texts(chunks)
 
 
 def _count_entries(first: I64, number: int) -> int:

@@ -125,6 +125,28 @@ class Stream(Protocol):
     def close(self) -> None: ...
 
 
+class PieceStream:
+    """Stream of a text that is made piece by piece. `on_close` is called by `close`."""
+
+    def __init__(self, pieces: Iterator[bytes], on_close: Callable[[], None] = lambda: None) -> None:
+        self._pieces = pieces
+        self._rest = b""
+        self._on_close = on_close
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most `size` bytes, none at the end."""
+        parts, found = [self._rest], len(self._rest)
+        while found < size and (piece := next(self._pieces, b"")):
+            parts.append(piece)
+            found += len(piece)
+        text = b"".join(parts)
+        self._rest = text[size:]
+        return text[:size]
+
+    def close(self) -> None:
+        self._on_close()
+
+
 class _PeekedBlocks:
     """Blocks of a source whose first one was read already. `first`: that block, empty if there is none."""
 

@@ -52,9 +52,8 @@ from torchprof_tui.trace.model.trace_metadata import read_trace_metadata
 from torchprof_tui.trace.text.block_text import BlockText, FileText, PlainText, TextIndex
 from torchprof_tui.trace.text.gzip_text import GzipText
 from torchprof_tui.trace.text.large_values import LargeValues
-from torchprof_tui.trace.text.packet_text import PacketText
 
-FORMAT_VERSION = 15
+FORMAT_VERSION = 16
 """Version of both files. Increase it whenever the stored data or the meaning of its numbers (`Kind`) changes."""
 
 COLUMNS_FILE = "columns"
@@ -100,9 +99,7 @@ _MEMORY_COLUMNS = (
 _INDEX_COLUMNS = ("starts", "sums", "masks", "best")
 _TEXT_COLUMNS = ("first", "offset", "length", "checksum")
 
-_PACKET_COLUMNS = ("position", "time", "duration")  # of PacketText, besides those of every text
-
-_PLAIN, _BLOCKS, _GZIP, _PACKETS = "plain", "blocks", "gzip", "packets"
+_PLAIN, _BLOCKS, _GZIP = "plain", "blocks", "gzip"
 """How `meta.json` names the class of the trace's text."""
 
 
@@ -190,8 +187,6 @@ def iterate_arrays(trace: Trace) -> Iterator[tuple[str, Array]]:
             yield f"memory.{name}", getattr(trace.memory, name)
     for name in _TEXT_COLUMNS:
         yield f"text.{name}", getattr(trace.text, name)
-    for name in _PACKET_COLUMNS if isinstance(trace.text, PacketText) else ():
-        yield f"text.{name}", getattr(trace.text, name)
     blob, ends = _pack_texts(trace.names)
     yield "names.text", blob
     yield "names.ends", ends
@@ -274,7 +269,7 @@ def open_trace(folder: Path, verify: bool = False) -> Trace:
 
 def _verify_texts(trace: Trace, folder: Path) -> None:
     """Compare the text blocks and the copied values of a trace with their checksums. Raises StoreError."""
-    if isinstance(trace.text, BlockText | GzipText | PacketText) and not trace.text.is_intact():
+    if isinstance(trace.text, BlockText | GzipText) and not trace.text.is_intact():
         raise StoreError(f"the text in {folder} is damaged")
     if trace.large_keys is not None and not trace.large_keys.is_intact():
         raise StoreError(f"{trace.large_keys.path} is damaged")
@@ -347,9 +342,6 @@ def _text_fields(text: TextIndex, folder: Path) -> list[Any]:
     """Return [class, path], for a gzip file followed by [path of its blocks, *fingerprint]."""
     if isinstance(text, GzipText):
         return [_GZIP, str(text.path), _relative_path(text.blocks_path, folder), *text.fingerprint]
-    if isinstance(text, PacketText):
-        context = _relative_path(text.context_path, folder), text.context_checksum
-        return [_PACKETS, _relative_path(text.path, folder), text.is_compressed, *context]
     assert isinstance(text, PlainText | BlockText)
     return [_PLAIN if isinstance(text, PlainText) else _BLOCKS, _relative_path(text.path, folder)]
 
@@ -360,16 +352,6 @@ def _restore_text(folder: Path, fields: list[Any], columns: _MappedColumns) -> F
     if kind == _GZIP:
         blocks_path, *fingerprint = rest
         return GzipText(Path(path), **arrays, fingerprint=tuple(fingerprint), blocks_path=folder / blocks_path)
-    if kind == _PACKETS:
-        arrays |= {name: columns[f"text.{name}"] for name in _PACKET_COLUMNS}
-        is_compressed, context_path, checksum = rest
-        return PacketText(
-            folder / path,
-            **arrays,
-            is_compressed=is_compressed,
-            context_path=folder / context_path,
-            context_checksum=checksum,
-        )
     return (PlainText if kind == _PLAIN else BlockText)(folder / path, **arrays)
 
 
