@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
-from torchprof_tui.analysis.patterns.engine.code_location import find_code_location
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.pattern import Finding as CheckedPattern
-from torchprof_tui.analysis.patterns.engine.pattern import Pattern, Section, Severity, State
+from torchprof_tui.analysis.patterns.engine.pattern import Pattern, Section, Severity, State, find_code_location
 from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict as DecidedVerdict

@@ -20,8 +20,7 @@ from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import format_missing_reason
 from torchprof_tui.analysis.patterns.verdict.cpu_only import build_cpu_time_tree
 from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
-from torchprof_tui.analysis.patterns.verdict.tree_lines import merge_trees
-from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
+from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree, merge_trees
 from torchprof_tui.analysis.time.gpu_time import compute_busy_ns_by_device
 from torchprof_tui.answers.losses import Problem, build_problems
 from torchprof_tui.answers.record import Answer, Record, about

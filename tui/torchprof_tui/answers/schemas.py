@@ -19,8 +19,7 @@ from torchprof_tui.answers.critical_path import CriticalPath
 from torchprof_tui.answers.diff import Diff
 from torchprof_tui.answers.files import CacheUse, Export, Slice
 from torchprof_tui.answers.info import FolderListing, Info
-from torchprof_tui.answers.memory import AliveMemory
-from torchprof_tui.answers.memory_snapshot import Snapshot
+from torchprof_tui.answers.memory import AliveMemory, Snapshot
 from torchprof_tui.answers.record import Answer
 from torchprof_tui.answers.recording import Recording
 from torchprof_tui.answers.table import TABLES

@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.helpers.trace_builder import cpu, kernel, memcpy, memset, runtime, trace
 from torchprof_tui.analysis.kernel.names.model import KernelClass
-from torchprof_tui.analysis.patterns.engine.gpu_work_table import (
+from torchprof_tui.analysis.patterns.engine.event_tables import (
     build_gpu_work_table,
     factorize_launches,
     intervals_by_device,

@@ -10,8 +10,7 @@ from tests.helpers.pattern_traces import ADD, healthy, waiting
 from tests.helpers.trace_builder import Entry, annotation, cpu, event, kernel, python, runtime, trace
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Remedy
-from torchprof_tui.analysis.patterns.engine.practices import Engine, Vendor
-from torchprof_tui.analysis.patterns.engine.remedy_fit import fit_remedy
+from torchprof_tui.analysis.patterns.engine.practices import Engine, Vendor, fit_remedy
 from torchprof_tui.analysis.patterns.rules import remedy_choice
 
 GRAPHS = Remedy("replay CUDA graphs, or use larger batches", 'model = torch.compile(model, mode="reduce-overhead")')

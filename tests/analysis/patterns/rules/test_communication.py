@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.analysis.patterns.rules import test_fsdp
 from tests.helpers.pattern_cases import CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import GEMM, NCCL, check_pattern, healthy, op_with_work
 from tests.helpers.rank_traces import late_rank
@@ -31,7 +32,11 @@ def test_fires_cannot_tell(name: str, state: State) -> None:
 
 
 def test_every_pattern_has_a_trace_for_each_answer() -> None:
-    assert not find_missing_answers(communication, CASES, {"communication": {State.ABSENT, *CASES["communication"]}})
+    assert not find_missing_answers(
+        communication,
+        CASES | test_fsdp.CASES,
+        {"communication": {State.ABSENT, *CASES["communication"]}, "fsdp-prefetch": set(State)},
+    )
 
 
 def test_it_costs_nothing_and_says_what_is_hidden() -> None:

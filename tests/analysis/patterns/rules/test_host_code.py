@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.analysis.patterns.rules import test_cpu_work, test_host_pauses
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import check_pattern, healthy
 from tests.helpers.trace_builder import TID, Entry, annotation, cpu, python, step, trace
@@ -46,7 +47,7 @@ def test_fires_absent_cannot_tell(name: str, state: State) -> None:
 
 
 def test_every_pattern_has_a_trace_for_each_answer() -> None:
-    assert not find_missing_answers(host_code, CASES)
+    assert not find_missing_answers(host_code, CASES | test_host_pauses.CASES | test_cpu_work.CASES)
 
 
 def test_its_time_and_its_frame_are_named() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.analysis.patterns.rules import test_moe
 from tests.helpers.paths import FIXTURES
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import ADD, GPU_ONLY, check_pattern, op_with_work
@@ -64,7 +65,7 @@ def test_fires_absent_cannot_tell(name: str, state: State) -> None:
 
 
 def test_every_pattern_has_a_trace_for_each_answer() -> None:
-    assert not find_missing_answers(op_loop, CASES)
+    assert not find_missing_answers(op_loop, CASES | test_moe.CASES)
 
 
 def test_its_ops_rounds_place_and_idle_time_are_counted() -> None:

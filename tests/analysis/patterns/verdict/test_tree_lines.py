@@ -8,8 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.verdict.tree_lines import OTHER, UNKNOWN_PART_IDS, merge_trees, select_tree_lines
-from torchprof_tui.analysis.patterns.verdict.tree_model import OUTSIDE, TimePart, TimeTree
+from torchprof_tui.analysis.patterns.verdict.tree_model import (
+    OTHER,
+    OUTSIDE,
+    UNKNOWN_PART_IDS,
+    TimePart,
+    TimeTree,
+    merge_trees,
+    select_tree_lines,
+)
 
 
 def part(part_id: str, time: int, *inner: TimePart) -> TimePart:

@@ -9,8 +9,7 @@ from statistics import median
 
 import msgspec
 
-from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line, find_code_location
-from torchprof_tui.analysis.patterns.engine.pattern import Finding
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, describe_code_line, find_code_location
 from torchprof_tui.analysis.patterns.verdict.tree_model import TimePart, TimeTree
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.answers.serving import list_serving

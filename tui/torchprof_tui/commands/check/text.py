@@ -6,8 +6,7 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line, find_code_location
-from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, describe_code_line, find_code_location
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import describe_group, group_undecidable
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.commands.check.report import (

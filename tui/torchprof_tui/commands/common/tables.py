@@ -6,8 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from torchprof_tui.analysis.patterns.verdict.tree_lines import MAX_LINES, select_tree_lines
-from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
+from torchprof_tui.analysis.patterns.verdict.tree_model import MAX_LINES, TimeTree, select_tree_lines
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import truncate

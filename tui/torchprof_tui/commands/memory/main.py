@@ -20,8 +20,7 @@ from torchprof_tui.analysis.memory.snapshots.device_snapshot import (
     list_device_snapshots,
 )
 from torchprof_tui.analysis.memory.snapshots.snapshot_file import is_snapshot_file, read_snapshot
-from torchprof_tui.answers.memory import AliveMemory, build_alive_memory
-from torchprof_tui.answers.memory_snapshot import build_snapshot
+from torchprof_tui.answers.memory import AliveMemory, build_alive_memory, build_snapshot
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.output import import_text, print_answer

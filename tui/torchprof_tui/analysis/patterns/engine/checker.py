@@ -24,43 +24,33 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     Finding,
     Pattern,
     Remedy,
-    Section,
     Severity,
     State,
     registered_patterns,
 )
-from torchprof_tui.analysis.patterns.engine.remedy_fit import fit_remedy
+from torchprof_tui.analysis.patterns.engine.practices import fit_remedy
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext, TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import qualify_answer, reword_for_slice
 from torchprof_tui.analysis.patterns.rules import (
-    attention_layout,
-    clocks,
     communication,
     conversions,
-    cpu_contention,
     cpu_lane,
-    cpu_work,
-    decode_graphs,
     decode_tokens,
     dispatch_chain,
-    fsdp,
     gpu_kernels,
     gpu_lane,
     gpu_waits,
     graphs,
     host_code,
-    host_pauses,
+    machine,
     memory,
-    moe,
     multi_gpu,
     npu,
     op_loop,
     optimizer,
-    profiler_cost,
     serving,
     serving_schedule,
-    slow_host,
     table_sums,
     throughput,
     torch_compile,
@@ -70,26 +60,32 @@ from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verd
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
-_SECTION_ORDER = list(Section)
 _RULE_MODULES = (
-    *(table_sums, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, multi_gpu),
-    *(communication, gpu_waits, throughput, conversions),
-    *(warmup, profiler_cost, serving, decode_graphs, decode_tokens, serving_schedule, graphs),
-    *(moe, optimizer, op_loop, host_pauses),
-    *(slow_host, attention_layout, clocks, fsdp, npu, host_code, cpu_contention, cpu_work),
-    *(memory,),
+    *(table_sums, cpu_lane, gpu_lane, dispatch_chain, torch_compile, gpu_kernels, multi_gpu, communication, gpu_waits),
+    *(throughput, conversions, warmup, serving, decode_tokens, serving_schedule, graphs, optimizer, op_loop, host_code),
+    *(machine, npu, memory),
 )
-"""Importing these modules registers their patterns. Several share a section: this is the order within it."""
+"""Importing these modules registers their patterns."""
 
-_RULE_ORDER = [module.__name__ for module in _RULE_MODULES]
+_ORDER = (
+    "overhead-bound", "compute-bound", "hotspot", "call-count", "cost-in-children", "first-step-wide", "dead-window",
+    "adaptive-launch", "fixed-launch", "trailing-sync", "hidden-copy", "buffer-request", "one-off-gap",
+    "kernel-variance", "gemm-kernel", "copy-before-gemm", "canonical-chain", "matmul-to-mm", "matmul-to-bmm",
+    "addmm-fusion", "compiled-region", "cache-lookup", "aot-prologue", "fxgraph-hash", "compile-tax", "recompiles",
+    "metadata-op", "fused-triton", "sdpa-math", "sdpa-fused", "no-tensor-core", "occupancy-misread", "graph-replay",
+    "exposed-comm", "straggler", "communication", "sync-in-step", "pageable-copy", "input-starved", "idle-gap",
+    "tiny-kernels", "alloc-in-step", "memory-bound-elementwise", "gemm-efficiency", "wave-quantization",
+    "autocast-casts", "layout-conversion", "cold-call", "not-warmed-up", "profiler-inflation", "serving-phases",
+    "decode-without-graphs", "eager-fallback", "graph-padding", "kv-cache-cat", "token-sync", "mixed-batch",
+    "scheduler-bound", "graph-input-copies", "moe-expert-loop", "optimizer-loop", "op-loop", "gc-pause", "slow-host",
+    "gqa-expand-copy", "clock-variation", "fsdp-prefetch", "op-compilation", "ai-cpu-ops", "host-code",
+    "cpu-contention", "cpu-work", "memory-growth", "fragmentation", "peak-phase", "activation-memory",
+    "temporary-spike", "allocator-retries", "graph-in-inference", "optimizer-states", "duplicate-copies", "kv-cache",
+)  # fmt: skip
+"""Pattern ids by section, related ones together: in lists and in the cheatsheet."""
 
-PATTERNS: dict[str, Pattern] = dict(
-    sorted(
-        registered_patterns().items(),
-        key=lambda item: (_SECTION_ORDER.index(item[1].section), _RULE_ORDER.index(item[1].check.__module__)),
-    )
-)
-"""id -> pattern, by section and rule module."""
+PATTERNS: dict[str, Pattern] = dict(sorted(registered_patterns().items(), key=lambda item: _ORDER.index(item[0])))
+"""id -> pattern, in this order."""
 
 _STATE_ORDER = (State.FIRED, State.CANNOT_TELL, State.ABSENT)
 _SEVERITY_ORDER = tuple(Severity)

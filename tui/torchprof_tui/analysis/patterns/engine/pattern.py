@@ -21,7 +21,9 @@ from torchprof_tui.trace.core.text_enum import TextEnum
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.line_model import SourceLine
     from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+    from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
     from torchprof_tui.trace.model.trace import Trace
+
 
 MAX_HOST_GAPS = 50
 """Gaps of plain code that are kept: thousands of short ones lie between the ops of any program."""
@@ -302,3 +304,31 @@ class Finding:
         smallest = limits.LISTED_SHARE.value
         saves = self.won is None or self.won >= smallest or self.is_leading
         return self.is_problem and self.share >= smallest and saves
+
+
+def find_code_line(answer: Verdict | Finding) -> SourceLine | None:
+    """Return the line of code behind an answer, None if it is unknown."""
+    return answer.line
+
+
+def find_code_location(answer: Verdict | Finding) -> str | None:
+    """Return "file:lineno" of the code behind an answer, the file alone if its line is unknown, None without a file.
+
+    As recorded: `clean` it.
+    """
+    line = find_code_line(answer)
+    return None if line is None else line.location or None
+
+
+def label_code_line(answer: Verdict | Finding) -> str:
+    """Return what the code behind an answer is called: "line" of a file, "file", or the "event" that stands for it."""
+    line = find_code_line(answer)
+    if line is None or line.file is None:
+        return "event"
+    return "file" if line.line is None else "line"
+
+
+def describe_code_line(answer: Verdict | Finding) -> str:
+    """Describe the code behind an answer for a reader: "train.py(42): forward", "" if it is unknown. As recorded."""
+    line = find_code_line(answer)
+    return "" if line is None else line.text

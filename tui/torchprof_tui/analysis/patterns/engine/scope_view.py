@@ -9,9 +9,14 @@ from typing import TypeVar, cast
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuWorkTable, StepTable, as_slice
+from torchprof_tui.analysis.patterns.engine.event_tables import (
+    EventTable,
+    GpuWorkTable,
+    StepTable,
+    as_slice,
+    transfer_sizes,
+)
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps
-from torchprof_tui.analysis.patterns.engine.gpu_work_table import transfer_sizes
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import (

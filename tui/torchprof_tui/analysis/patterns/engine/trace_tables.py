@@ -32,8 +32,6 @@ from torchprof_tui.analysis.patterns.engine.event_tables import (
     NameIndex,
     StepTable,
     build_event_table,
-)
-from torchprof_tui.analysis.patterns.engine.gpu_work_table import (
     build_gpu_work_table,
     factorize_launches,
     intervals_by_device,

@@ -19,19 +19,19 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
 )
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.analysis.patterns.rules.attention_layout import find_attentions
-from torchprof_tui.analysis.patterns.rules.generation_steps import (
+from torchprof_tui.analysis.patterns.rules.conversions import find_attentions
+from torchprof_tui.analysis.patterns.rules.gpu_waits import (
+    find_lost_time,
+    find_waits,
+    measure_idle,
+    measure_idle_after,
+)
+from torchprof_tui.analysis.patterns.rules.serving import (
     NO_GENERATION,
     GenerationSteps,
     explain_missing_steps,
     find_generation_steps,
     select_decoding,
-)
-from torchprof_tui.analysis.patterns.rules.sync_waits import (
-    find_lost_time,
-    find_waits,
-    measure_idle,
-    measure_idle_after,
 )
 from torchprof_tui.analysis.serving.serving_steps import StepKind
 from torchprof_tui.analysis.time.intervals import union

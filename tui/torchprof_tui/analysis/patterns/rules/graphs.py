@@ -1,4 +1,4 @@
-"""The pattern of what remains to be paid where CUDA graphs are replayed."""
+"""Patterns of CUDA graphs: what a replay still costs, decode steps that have none, and graphs that are too large."""
 
 from __future__ import annotations
 
@@ -7,12 +7,27 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Answer,
+    Remedy,
+    Severity,
+    find_event_places,
+    register_pattern,
+)
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS
+from torchprof_tui.analysis.patterns.rules.serving import (
+    NO_GENERATION,
+    GenerationSteps,
+    explain_missing_steps,
+    find_generation_steps,
+    select_decoding,
+    step_events,
+)
 from torchprof_tui.analysis.patterns.rules.torch_compile import AOT_PROLOGUE_REGEX, CACHE_LOOKUP_REGEX, PREGRAPH_REGEX
-from torchprof_tui.trace.core.arrays import sorted_unique
+from torchprof_tui.analysis.serving.serving_steps import UNKNOWN, NotGraphed, StepKind
+from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -94,3 +109,182 @@ def _choose_copy_remedy(view: ScopeView) -> Remedy | None:
         "keep the inputs at one address and mark them as static, so that compiled code does not copy them",
         "torch._dynamo.mark_static_address(x)",
     )
+
+
+_CAPTURE_SIZES = {
+    "vLLM": "vllm serve … --compilation-config '{\"cudagraph_capture_sizes\": [1, 2, 4, 8, 16, 24, 32]}'",
+    "SGLang": "python -m sglang.launch_server … --cuda-graph-bs 1 2 4 8 16 24 32",
+    "TensorRT-LLM": "cuda_graph_config: {batch_sizes: [1, 2, 4, 8, 16, 24, 32]}",
+}
+"""How each engine is told for which batch sizes to capture graphs."""
+
+
+def _is_replayed(steps: GenerationSteps) -> Bool:
+    """Return which steps have most of their kernels launched by graphs: bool[s]."""
+    replayed: Bool = steps.graph_kernels >= thresholds.GRAPH_SHARE.value * np.maximum(steps.kernels, 1)
+    return replayed
+
+
+@register_pattern(
+    "Some decode steps run without a CUDA graph",
+    meaning="a graph exists for some batch sizes only: the other steps launch each kernel by itself and take longer",
+    action="capture a graph for these batch sizes as well",
+    decided="Decode steps with many kernels of which CUDA graphs launch less than half, in a trace where other decode "
+    "steps replay graphs. Steps with prompts do not count. Why is read from the batch sizes that the annotations name. "
+    "Time at stake: what these steps take longer than the median step with a graph.",
+    thresholds=(thresholds.DECODE_MIN_KERNELS, thresholds.GRAPH_SHARE),
+    severity=Severity.PROBLEM,
+    needs=(explain_missing_steps,),
+)
+def eager_fallback(view: ScopeView) -> Answer:
+    steps: GenerationSteps = view.tables.compute_once(find_generation_steps)
+    decoding = select_decoding(view, steps)
+    decoding = decoding[steps.kernels[decoding] >= thresholds.DECODE_MIN_KERNELS.value]
+    if not len(decoding):
+        return Answer.absent("no decode steps" if len(steps) else NO_GENERATION)
+    is_replayed = _is_replayed(steps)
+    eager, replayed = decoding[~is_replayed[decoding]], decoding[is_replayed[decoding]]
+    if not len(eager):
+        return Answer.absent(f"all {format_count(len(decoding), 'decode step')} replay graphs")
+    if not len(replayed):
+        return Answer.absent("no decode step replays a graph")
+    usual = float(np.median(steps.step_time[replayed]))
+    excess = np.maximum(steps.step_time[eager] - int(usual), 0)
+    why, remedy = _explain_eager_steps(steps, eager, replayed)
+    rows = step_events(view, steps, eager).row
+    cost = excess[np.argsort(steps.row[eager])]
+    return Answer.fired(
+        f"{len(eager)} of {format_count(len(decoding), 'decode step')} launch their kernels one by one and take "
+        f"{format_duration(float(np.median(steps.step_time[eager])))} instead of {format_duration(usual)}; {why}",
+        rows,
+        min(int(excess.sum()), view.scope.length),
+        remedy,
+        places=find_event_places(view.trace, rows, cost),
+    )
+
+
+def _explain_eager_steps(steps: GenerationSteps, eager: I64, replayed: I64) -> tuple[str, Remedy | None]:
+    """Explain why steps ran eagerly, by their batch sizes: (reason, remedy; None for that of the pattern)."""
+    code = _CAPTURE_SIZES.get(steps.engine, "")
+    if steps.serving is not None and (steps.serving.not_graphed[eager] == NotGraphed.SAID_EAGER).all():
+        return "the engine says that it ran them eagerly", None
+    batches, with_graph = np.unique(steps.batch[eager]), np.unique(steps.batch[replayed])
+    if UNKNOWN in batches or UNKNOWN in with_graph:
+        return "nothing in the trace says for which batch size a graph exists", None
+    if batches.min() > with_graph.max():
+        return (
+            f"their batches of {_format_sizes(batches)} are larger than any with a graph (up to {with_graph.max()})",
+            Remedy(f"capture graphs for up to {batches.max()} sequences, or let the engine take fewer at once", code),
+        )
+    if not np.isin(batches, with_graph).any():
+        return f"no graph is replayed for batches of {_format_sizes(batches)}", Remedy(
+            f"capture a graph for batches of {_format_sizes(batches)} as well, or pad them to the next size", code
+        )
+    return (
+        f"batches of {_format_sizes(batches[np.isin(batches, with_graph)])} replay a graph in other steps, so the "
+        "size is not the cause",
+        Remedy("compare such a step with one that replays a graph: a feature of its requests may rule the graph out"),
+    )
+
+
+def _format_sizes(sizes: I64) -> str:
+    return ", ".join(str(size) for size in sizes[:4].tolist()) + (", …" if len(sizes) > 4 else "")
+
+
+def find_captured_sizes(tables: TraceTables) -> I64:
+    """Find for each step the batch size that its graph was captured for, UNKNOWN where it is not known: int64[s].
+
+    The engine says it, or steps with other batches replay the same graph: then it is the largest of these, at least.
+    """
+    steps: GenerationSteps = tables.compute_once(find_generation_steps)
+    sizes: I64 = steps.padded_batch.copy()
+    groups = _group_by_graph(tables, steps)
+    is_decode = steps.kind_mask(StepKind.DECODE)
+    for group in np.unique(groups[groups >= 0]).tolist():
+        members = np.flatnonzero((groups == group) & is_decode)
+        batches = steps.batch[members]
+        if len(np.unique(batches[batches != UNKNOWN])) > 1:
+            sizes[members] = np.maximum(sizes[members], batches.max())
+    return sizes
+
+
+def _group_by_graph(tables: TraceTables, steps: GenerationSteps) -> I64:
+    """Group the steps that replay equal graphs, by kernels and grids in order: int64[s], -1 without one graph."""
+    group = np.full(len(steps), -1, np.int64)
+    work, launches = tables.work, tables.practices.graph_launches
+    pieces = np.flatnonzero(np.isin(work.launch, launches.row))
+    if not len(steps) or not len(pieces):
+        return group
+    launch_start = np.asarray(tables.trace.start[work.launch[pieces]])
+    step = np.maximum(steps.start.searchsorted(launch_start, side="right") - 1, 0)
+    inside = (launch_start >= steps.start[step]) & (launch_start < steps.end[step])
+    pieces, step = pieces[inside], step[inside]
+    # Work is sorted by start; a graph's pieces on several streams may change their order, so the key has none.
+    order = np.lexsort((tables.launch_group[pieces], step))
+    codes, step = tables.launch_group[pieces][order], step[order]
+    digest: dict[bytes, int] = {}
+    bounds = np.flatnonzero(np.diff(step)) + 1
+    for part, number in zip(np.split(codes, bounds), step[np.append(0, bounds)].tolist(), strict=True):
+        group[number] = digest.setdefault(part.tobytes(), len(digest))
+    return group
+
+
+@register_pattern(
+    "Batches are padded to the size of a captured graph",
+    meaning="a graph runs for the batch size that it was captured for: with fewer sequences, the rest is computed for "
+    "nothing",
+    action="capture graphs for more sizes between, or let the engine fill the batches",
+    decided="Decode steps that replay a graph for more sequences than they have: the engine names its size, or steps "
+    "with different batches replay graphs of the same kernels and grids, captured for the largest of them at least. "
+    "Time at stake, at most: the same share of these steps' GPU time without matrix products, which "
+    "read all weights for any number of rows.",
+    thresholds=(thresholds.PADDING_SHARE,),
+    severity=Severity.PROBLEM,
+    needs=(explain_missing_steps,),
+)
+def graph_padding(view: ScopeView) -> Answer:
+    tables = view.tables
+    steps: GenerationSteps = tables.compute_once(find_generation_steps)
+    decoding = select_decoding(view, steps)
+    replaying = decoding[_is_replayed(steps)[decoding] & (steps.graph_kernels[decoding] > 0)]
+    if not len(replaying):
+        return Answer.absent("no decode step replays a graph" if len(steps) else NO_GENERATION)
+    if (steps.batch[replaying] == UNKNOWN).all():
+        return Answer.cannot_tell("no annotation says how many sequences a step has")
+    captured = tables.compute_once(find_captured_sizes)[replaying]
+    batch = steps.batch[replaying]
+    known = (captured != UNKNOWN) & (batch != UNKNOWN)
+    if not known.any():
+        return Answer.cannot_tell(
+            f"each graph is replayed for one batch size only ({_format_sizes(np.unique(batch[batch != UNKNOWN]))}): "
+            "nothing says for which size it was captured"
+        )
+    share = 1 - float(batch[known].sum()) / max(float(captured[known].sum()), 1.0)
+    text = (
+        f"{int(batch[known].sum()):,} sequences in {format_count(int(known.sum()), 'step')} whose graphs compute "
+        f"{int(captured[known].sum()):,}: {format_percent(share)} padding"
+    )
+    if share < thresholds.PADDING_SHARE.value:
+        return Answer.absent(text)
+    padded = replaying[known & (captured > batch)]
+    largest = int(np.argmax((captured - batch) * known))
+    rows = step_events(view, steps, padded).row
+    return Answer.fired(
+        f"{text}; such as {batch[largest]} in a graph for {captured[largest]} or more",
+        rows,
+        min(int(share * _time_by_rows(tables, steps, replaying[known])), view.scope.length),
+        Remedy(
+            "capture graphs for more sizes, so that batches are padded less; or fill the batches",
+            _CAPTURE_SIZES.get(steps.engine, ""),
+        ),
+    )
+
+
+def _time_by_rows(tables: TraceTables, steps: GenerationSteps, chosen: I64) -> int:
+    """Sum the GPU time of kernels launched in the chosen steps that are no matrix products, ns."""
+    work = tables.work
+    is_other = (work.kind == Kind.KERNEL) & (work.launch >= 0) & ~work.class_mask(KernelClass.GEMM)
+    launch_start = np.asarray(tables.trace.start[work.launch[is_other]])
+    step = steps.start.searchsorted(launch_start, side="right") - 1
+    inside = np.isin(step, chosen) & (launch_start < steps.end[np.maximum(step, 0)])
+    return int(work.events.duration[is_other][inside].sum())

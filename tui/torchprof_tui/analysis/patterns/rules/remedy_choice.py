@@ -17,8 +17,8 @@ from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Remedy
 from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX, OPTIMIZER_STEP_REGEX, OptimizerKind
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
-from torchprof_tui.analysis.patterns.rules.cpu_work import measure_cpu_work
-from torchprof_tui.analysis.patterns.rules.moe import find_experts
+from torchprof_tui.analysis.patterns.rules.host_code import measure_cpu_work
+from torchprof_tui.analysis.patterns.rules.op_loop import find_experts
 from torchprof_tui.analysis.patterns.rules.optimizer import FUSED_OPTIMIZERS, choose_optimizer_remedy
 from torchprof_tui.analysis.patterns.rules.serving import find_token_loop
 from torchprof_tui.trace.model.event_kind import Kind

@@ -15,14 +15,14 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     sort_places,
 )
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
-from torchprof_tui.analysis.patterns.rules.generation_steps import (
+from torchprof_tui.analysis.patterns.rules.gpu_waits import find_waiting_times, find_waits
+from torchprof_tui.analysis.patterns.rules.serving import (
     NO_GENERATION,
     GenerationSteps,
     explain_missing_steps,
     find_generation_steps,
     step_events,
 )
-from torchprof_tui.analysis.patterns.rules.sync_waits import find_waiting_times, find_waits
 from torchprof_tui.analysis.serving.serving_steps import UNKNOWN, ServingSteps, StepKind
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64, Bool

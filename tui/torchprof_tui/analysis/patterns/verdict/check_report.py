@@ -12,8 +12,7 @@ from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
 from torchprof_tui.analysis.patterns.verdict.costs import CostBase, find_base, price_findings
-from torchprof_tui.analysis.patterns.verdict.tree_lines import merge_trees
-from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
+from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree, merge_trees
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
 from torchprof_tui.analysis.patterns.verdict.wins import Wins, find_remedy, predict_wins, rank_by_wins
 from torchprof_tui.analysis.what_if.scenario import Scenario, ScenarioError, ScenarioKind

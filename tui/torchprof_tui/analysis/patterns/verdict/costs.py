@@ -21,7 +21,7 @@ from torchprof_tui.analysis.patterns.engine.host_code_time import find_main_thre
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding, Pattern, Remedy, Section, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
-from torchprof_tui.analysis.patterns.verdict.claims import Claims, divide_compute, find_spans, list_copy_intervals
+from torchprof_tui.analysis.patterns.verdict.time_tree import Claims, divide_compute, find_spans, list_copy_intervals
 from torchprof_tui.analysis.patterns.verdict.tree_model import COPIES, EXPOSED, GENERAL_PATTERN_IDS
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals

@@ -13,10 +13,9 @@ from torchprof_tui.analysis.patterns.engine.host_activity import COMMUNICATION_R
 from torchprof_tui.analysis.patterns.engine.host_code_time import find_host_code, find_main_thread, find_main_window
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
-from torchprof_tui.analysis.patterns.rules.cpu_work import CREATING_OP
+from torchprof_tui.analysis.patterns.rules.host_code import CREATING_OP
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis
-from torchprof_tui.analysis.patterns.verdict.tree_lines import part_sort_key
-from torchprof_tui.analysis.patterns.verdict.tree_model import OUTSIDE, TimePart, TimeTree
+from torchprof_tui.analysis.patterns.verdict.tree_model import OUTSIDE, TimePart, TimeTree, part_sort_key
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64
 

@@ -8,22 +8,30 @@ their evidence covers, the narrowest first, and no time twice.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
+
+from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.pattern import Finding
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
-from torchprof_tui.analysis.patterns.verdict.claims import Claims, divide_compute, list_copy_intervals
-from torchprof_tui.analysis.patterns.verdict.tree_lines import part_sort_key
 from torchprof_tui.analysis.patterns.verdict.tree_model import (
     COMPUTE,
     COPIES,
     EXPOSED,
+    GENERAL_PATTERN_IDS,
     OUTSIDE,
+    UNSPECIFIC_PATTERN_IDS,
     TimePart,
     TimeTree,
+    part_sort_key,
 )
-from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals
+from torchprof_tui.analysis.time.gpu_time import work_mask
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
+from torchprof_tui.trace.core.arrays import I64, is_in
+from torchprof_tui.trace.model.event_kind import Kind
 
 _LABELS = {
     COMPUTE: "GPU computes",
@@ -64,3 +72,130 @@ def build_time_tree(view: ScopeView, findings: Sequence[Finding] = ()) -> TimeTr
 
 def _total(intervals: dict[int, Intervals]) -> int:
     return sum(part.total for part in intervals.values())
+
+
+def divide_compute(view: ScopeView) -> I64:
+    """Divide the time in which devices computed among their kernels: int64[work], ns, 0 for copies and collectives.
+
+    Where kernels overlap, the time belongs to the one that began first, so that the sum is the union.
+    """
+    work, (t0, t1) = view.work, view.window
+    time = np.zeros(len(work), dtype=np.int64)
+    is_compute = work.kind_mask(Kind.KERNEL, Kind.MEMSET)
+    for device in view.tables.devices:
+        index = np.flatnonzero(is_compute & (work.device == device))
+        if not len(index):
+            continue
+        start = np.clip(work.events.start[index], t0, t1)
+        end = np.clip(work.events.end[index], t0, t1)
+        reach = np.maximum.accumulate(np.concatenate([[t0], end]))[:-1]
+        time[index] = np.maximum(end - np.maximum(start, reach), 0)
+    return time
+
+
+def list_copy_intervals(view: ScopeView) -> dict[int, Intervals]:
+    """List when each device copied in the window and neither computed nor communicated."""
+    tables, exposed = view.tables, exposed_intervals(view)
+    return {
+        device: tables.busy_intervals(device).clip(*view.window)
+        - tables.compute_intervals[device].clip(*view.window)
+        - exposed[device]
+        for device in tables.devices
+    }
+
+
+_ORDER = {"op-compilation": -1, "op-loop": 1, "tiny-kernels": 2, **dict.fromkeys(UNSPECIFIC_PATTERN_IDS, 3)}
+"""What explains time before or after the others: the calls that compile hold up whatever the op's thread did meanwhile;
+a loop explains what its waits do not; patterns that do not say whose launches they count come last."""
+
+
+class Claims:
+    """The time that fired patterns explain, each ns given to one of them: to the one with least evidence."""
+
+    def __init__(self, view: ScopeView, findings: Sequence[Finding]) -> None:
+        self._view = view
+        claiming = [
+            finding
+            for finding in findings
+            if finding.has_fired
+            and finding.pattern.severity is Severity.PROBLEM
+            and finding.answer.at_stake
+            and finding.id not in GENERAL_PATTERN_IDS
+        ]
+        self._spans = [find_spans(view, finding) for finding in claiming]
+        self._spans.sort(key=lambda spans: (spans.order, spans.host.total + spans.gpu.total))
+
+    def __bool__(self) -> bool:
+        return bool(self._spans)
+
+    def claim(self, intervals: dict[int, Intervals], of_gpu: bool) -> tuple[TimePart, ...]:
+        """List the patterns that explain a part, given as intervals by device; largest first."""
+        return self.take(dict(intervals), of_gpu)
+
+    def take(self, remaining: dict[int, Intervals], of_gpu: bool) -> tuple[TimePart, ...]:
+        """List the patterns that explain some of `remaining`, intervals by device, and take that time out of it.
+
+        GPU work is explained by evidence on the GPU, idle time by what the CPU did.
+        """
+        parts = []
+        narrowest = sorted(self._spans, key=lambda spans: (spans.order, (spans.gpu if of_gpu else spans.host).total))
+        for claim in narrowest:
+            self._view.raise_if_cancelled()
+            finding, spans, time = claim.finding, claim.gpu if of_gpu else claim.host, 0
+            for device, left in remaining.items():
+                explained = left & spans if len(left) and len(spans) else NO_INTERVALS
+                if len(explained):
+                    time += explained.total
+                    remaining[device] = left - explained
+            if time:
+                parts.append(TimePart(finding.id, finding.pattern.title, time))
+        return tuple(sorted(parts, key=lambda part: -part.time))
+
+    def divide_work(self, time: I64) -> tuple[TimePart, ...]:
+        """Divide computing by class of kernel, with the patterns in each; `time`: ns of each piece of work."""
+        work = self._view.work
+        pattern_of_work = np.full(len(work), -1, dtype=np.int64)
+        for number, claim in enumerate(self._spans):
+            self._view.raise_if_cancelled()
+            is_evidence = is_in(work.events.row, claim.finding.answer.events) & (pattern_of_work < 0)
+            pattern_of_work[is_evidence] = number
+        by_class = np.bincount(work.kernel_class, weights=time, minlength=len(KernelClass))
+        parts = []
+        for number in np.argsort(-by_class, kind="stable").tolist():
+            if not by_class[number]:
+                continue
+            of_class = work.kernel_class == number
+            claimed = np.bincount(
+                pattern_of_work[of_class] + 1, weights=time[of_class], minlength=len(self._spans) + 1
+            )[1:]
+            inside = [
+                TimePart(self._spans[k].finding.id, self._spans[k].finding.pattern.title, int(claimed[k]))
+                for k in np.argsort(-claimed, kind="stable").tolist()
+                if claimed[k]
+            ]
+            kernel_class = KernelClass(number)
+            parts.append(TimePart(kernel_class.label, kernel_class.label, int(by_class[number]), tuple(inside)))
+        return tuple(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """When the time of a fired pattern was lost: by its evidence on the CPU, and by that on the GPU."""
+
+    finding: Finding
+    host: Intervals
+    gpu: Intervals
+
+    @property
+    def order(self) -> int:
+        return _ORDER.get(self.finding.id, 0)
+
+
+def find_spans(view: ScopeView, finding: Finding) -> Spans:
+    """Find when the time of a fired pattern was lost: as its answer says, else during its evidence."""
+    view.raise_if_cancelled()
+    evidence = view.tables.event_table(finding.answer.events)
+    on_gpu = work_mask(np.asarray(view.trace.kind[evidence.row]))
+    gpu, host = evidence.select(on_gpu), evidence.select(~on_gpu)
+    host_spans = finding.answer.spans if finding.answer.spans is not None else union(host.start, host.end)
+    return Spans(finding, host_spans.clip(*view.window), union(gpu.start, gpu.end).clip(*view.window))

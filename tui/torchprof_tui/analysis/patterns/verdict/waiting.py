@@ -18,15 +18,15 @@ from torchprof_tui.analysis.patterns.rules.communication import (
     find_slow_rate,
     measure_reduce_section,
 )
-from torchprof_tui.analysis.patterns.rules.cpu_work import measure_cpu_work
-from torchprof_tui.analysis.patterns.rules.generation_steps import GenerationSteps, find_generation_steps
 from torchprof_tui.analysis.patterns.rules.graphs import describe_replay_costs
+from torchprof_tui.analysis.patterns.rules.host_code import measure_cpu_work
 from torchprof_tui.analysis.patterns.rules.multi_gpu import (
     LateRank,
     exposed_waiting_time,
     find_late_rank,
 )
 from torchprof_tui.analysis.patterns.rules.optimizer import measure_optimizer_share
+from torchprof_tui.analysis.patterns.rules.serving import GenerationSteps, find_generation_steps
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
 from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED
 from torchprof_tui.analysis.serving.serving_steps import KINDS, StepKind

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from torchprof_tui.analysis.patterns.engine.code_location import find_code_line
-from torchprof_tui.analysis.patterns.engine.pattern import EvidencePlaces, Finding, State
+from torchprof_tui.analysis.patterns.engine.pattern import EvidencePlaces, Finding, State, find_code_line
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import describe_group, group_undecidable
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from rich.style import Style
 
-from torchprof_tui.analysis.patterns.engine.code_location import describe_code_line, find_code_location, label_code_line
-from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
-from torchprof_tui.analysis.patterns.verdict.tree_lines import select_tree_lines
+from torchprof_tui.analysis.patterns.engine.pattern import (
+    Finding,
+    Severity,
+    State,
+    describe_code_line,
+    find_code_location,
+    label_code_line,
+)
+from torchprof_tui.analysis.patterns.verdict.tree_model import select_tree_lines
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.labels import describe_cost

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.analysis.patterns.rules import test_cpu_contention
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import GEMM, NCCL, check_pattern
 from tests.helpers.trace_builder import TID, Entry, cpu, event, kernel, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.check_scope import whole_trace_scope
 from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 from torchprof_tui.analysis.patterns.engine.pattern import State
-from torchprof_tui.analysis.patterns.rules import clocks
+from torchprof_tui.analysis.patterns.rules import machine
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.ranks.collective_matching import read_collectives
 from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
@@ -43,7 +44,7 @@ def test_fires_absent_cannot_tell(name: str, state: State) -> None:
 
 
 def test_every_pattern_has_a_trace_for_each_answer() -> None:
-    assert not find_missing_answers(clocks, CASES)
+    assert not find_missing_answers(machine, CASES | test_cpu_contention.CASES, {"slow-host": set(State)})
 
 
 def test_the_change_and_its_time_are_measured() -> None:
