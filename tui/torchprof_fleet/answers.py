@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
 
-from torchprof_fleet.analysis.comparison_rows import (
-    list_host_rows,
-    list_rank_rows,
-    list_step_rows,
-    list_what_if_rows,
-)
-from torchprof_fleet.analysis.findings import Arrival
+from torchprof_fleet.analysis.findings import Arrival, find_median, find_slowest_stage
+from torchprof_fleet.analysis.heat_map import Measure, measure_cells
 from torchprof_fleet.analysis.rank_sketch import UNKNOWN_BYTES
 from torchprof_fleet.analysis.report import FleetReport
 from torchprof_tui.answers.record import Answer, Record, about
+from torchprof_tui.trace.core.arrays import F64
 
 
 class FleetStep(Record, frozen=True, kw_only=True):
@@ -148,7 +145,7 @@ DIGITS = 6
 def build_fleet(report: FleetReport, limit: int, kept: int = 0) -> Fleet:
     """Build the answer of a compared fleet, with `limit` ranks, hosts and steps. `kept`: sketches from the cache."""
     fleet = report.fleet
-    what_if = _build_what_if(report)
+    what_if = list_what_ifs(report, 1)
     times = np.nanmedian(fleet.durations, axis=0) / 1000
     return Fleet(
         ranks=len(fleet),
@@ -166,9 +163,9 @@ def build_fleet(report: FleetReport, limit: int, kept: int = 0) -> Fleet:
         matched_collectives=len(report.checker.matched),
         faults=_build_faults(report),
         what_if=what_if,
-        slowest_ranks=_build_ranks(report, limit),
-        slowest_hosts=_build_hosts(report, limit),
-        slowest_steps=_build_steps(report, limit),
+        slowest_ranks=list_ranks(report, limit),
+        slowest_hosts=list_hosts(report, limit),
+        slowest_steps=list_steps(report, limit),
         failed=[FailedSource(source=each.source, reason=each.reason) for each in report.lost],
     )
 
@@ -207,70 +204,88 @@ def _build_arrival(arrival: Arrival | None) -> FleetArrival | None:
     )
 
 
-def _build_what_if(report: FleetReport) -> list[FleetWithout]:
+def list_what_ifs(report: FleetReport, limit: int) -> list[FleetWithout]:
+    """List the job without each of the slowest ranks and hosts, `limit` of each, and without its slowest stage."""
     fleet = report.fleet
+    chosen: list[tuple[str, Sequence[int]]] = [
+        (fleet.label_rank(each.rank), (each.rank,)) for each in report.waits[:limit]
+    ]
+    chosen += [(f"host {host}", fleet.host_members[host].tolist()) for host in report.list_slowest_hosts(limit)]
+    saved = [(label, ranks, report.remove(ranks)) for label, ranks in chosen]
+    found = [(label, ranks, removed.saved_share) for label, ranks, removed in saved if removed is not None]
+    stage = find_slowest_stage(report.checker)
     return [
         FleetWithout(
-            without=row.label,
-            ranks=fleet.ranks[list(row.ranks)].tolist(),
-            step_us=round(row.step_time / 1000, 3),
-            saved_share=round(row.saved_share, DIGITS),
+            without=label,
+            ranks=fleet.ranks[list(ranks)].tolist(),
+            step_us=round(fleet.step_time * (1 - share) / 1000, 3),
+            saved_share=round(share, DIGITS),
         )
-        for row in list_what_if_rows(report, 1)
+        for label, ranks, share in [*found, *([] if stage is None else [stage])]
     ]
 
 
-def _build_ranks(report: FleetReport, limit: int) -> list[FleetRank]:
-    fleet = report.fleet
+def list_ranks(report: FleetReport, limit: int) -> list[FleetRank]:
+    """List the slowest ranks."""
+    fleet, checker = report.fleet, report.checker
+    waits = {each.rank: each for each in report.waits}
     records = []
-    for row in list_rank_rows(report, limit):
-        sketch = fleet.sketches[row.index]
+    for index in report.list_slowest_ranks(limit):
+        sketch, wait = fleet.sketches[index], waits.get(index)
         records.append(
             FleetRank(
-                rank=int(fleet.ranks[row.index]),
-                host=fleet.hosts[row.index] or None,
+                rank=int(fleet.ranks[index]),
+                host=fleet.hosts[index] or None,
                 file=sketch.file,
-                late_share=round(row.late_share, DIGITS),
-                gpu_factor=_round_known(row.gpu_factor),
-                cpu_factor=_round_known(row.cpu_factor),
-                step_us=row.step_time / 1000,
+                late_share=round(float(report.slowness[index]), DIGITS),
+                gpu_factor=_find_median(checker.gpu.factor[[index]]),
+                cpu_factor=_find_median(checker.cpu.factor[[index]]),
+                step_us=float(np.nanmedian(fleet.durations[index])) / 1000,
                 memory_peak_bytes=None if sketch.memory_peak == UNKNOWN_BYTES else sketch.memory_peak,
                 regime=sketch.regime,
-                waited_for=row.waited_for,
-                delay_us=row.delay / 1000,
+                waited_for=0 if wait is None else wait.collectives,
+                delay_us=0.0 if wait is None else wait.delay / 1000,
             )
         )
     return records
 
 
-def _build_hosts(report: FleetReport, limit: int) -> list[FleetHost]:
+def list_hosts(report: FleetReport, limit: int) -> list[FleetHost]:
+    """List the slowest hosts."""
+    members = {host: report.fleet.host_members[host] for host in report.list_slowest_hosts(limit)}
     return [
         FleetHost(
-            host=row.host,
-            ranks=report.fleet.ranks[list(row.ranks)].tolist(),
-            late_share=round(row.late_share, DIGITS),
-            gpu_factor=_round_known(row.gpu_factor),
-            cpu_factor=_round_known(row.cpu_factor),
+            host=host,
+            ranks=report.fleet.ranks[ranks].tolist(),
+            late_share=round(float(np.median(report.slowness[ranks])), DIGITS),
+            gpu_factor=_find_median(report.checker.gpu.factor[ranks]),
+            cpu_factor=_find_median(report.checker.cpu.factor[ranks]),
         )
-        for row in list_host_rows(report, limit)
+        for host, ranks in members.items()
     ]
 
 
-def _build_steps(report: FleetReport, limit: int) -> list[FleetStep]:
+def list_steps(report: FleetReport, limit: int) -> list[FleetStep]:
+    """List the longest steps."""
     fleet = report.fleet
-    return [
-        FleetStep(
-            step=int(fleet.steps[row.step]),
-            median_us=row.median / 1000,
-            longest_us=row.longest / 1000,
-            busy_share=_round_known(row.busy_share),
-            exposed_share=_round_known(row.exposed_share),
-            waited_for=None if row.cause is None else int(fleet.ranks[row.cause.rank]),
-            delay_us=0.0 if row.cause is None else row.cause.delay / 1000,
+    busy, exposed = measure_cells(report, Measure.BUSY), measure_cells(report, Measure.EXPOSED)
+    records = []
+    for step in report.list_slowest_steps(limit):
+        cause = report.find_cause_of_step(step)
+        records.append(
+            FleetStep(
+                step=int(fleet.steps[step]),
+                median_us=float(np.nanmedian(fleet.durations[:, step])) / 1000,
+                longest_us=float(np.nanmax(fleet.durations[:, step])) / 1000,
+                busy_share=_find_median(busy[:, step]),
+                exposed_share=_find_median(exposed[:, step]),
+                waited_for=None if cause is None else int(fleet.ranks[cause.rank]),
+                delay_us=0.0 if cause is None else cause.delay / 1000,
+            )
         )
-        for row in list_step_rows(report, limit)
-    ]
+    return records
 
 
-def _round_known(value: float | None) -> float | None:
-    return None if value is None else round(value, DIGITS)
+def _find_median(values: F64) -> float | None:
+    median = find_median(values)
+    return None if median is None else round(median, DIGITS)

@@ -47,9 +47,8 @@ class Speed:
         chosen = np.asarray(list(members), np.int64)
         pairs = []
         for name, ratios in zip(self.names, self.ratio[chosen].T, strict=True):
-            known = ratios[np.isfinite(ratios)]
-            if len(known):
-                pairs.append((name, float(np.median(known))))
+            if (ratio := find_median(ratios)) is not None:
+                pairs.append((name, ratio))
         return sorted(pairs, key=lambda pair: -pair[1])
 
     def slowest_names(self, index: int, limit: int = 3) -> list[tuple[str, float]]:
@@ -546,17 +545,15 @@ def _find_upper_limit(values: F64) -> float:
     return float(median + OUTLIER_DEVIATIONS * 1.4826 * np.median(np.abs(values - median)))
 
 
-@dataclass(frozen=True, slots=True)
-class SlowestStage:
-    """The stage that computes longest. `ranks`: indexes; `saved_share`: of the job's time, at least, without it."""
-
-    label: str
-    ranks: tuple[int, ...]
-    saved_share: float
+def find_median(values: F64) -> float | None:
+    """Find the median of the known values; None without any."""
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if len(known) else None
 
 
-def find_slowest_stage(checker: FleetChecker) -> SlowestStage | None:
-    """Find the stage that computes longest; None without stages, or where it computes no longer than the next.
+def find_slowest_stage(checker: FleetChecker) -> tuple[str, tuple[int, ...], float] | None:
+    """Find the stage that computes longest: its label, its ranks (indexes), and the share of the job's time that it
+    costs at least. None without stages, or where it computes no longer than the next.
 
     In a pipeline of m micro-batches over p stages a step takes (m + p - 1) times the longest stage's micro-batch
     (Narayanan et al., 2021, "Efficient Large-Scale Language Model Training on GPU Clusters"), of which that stage
@@ -581,4 +578,4 @@ def find_slowest_stage(checker: FleetChecker) -> SlowestStage | None:
     if not 0 < saved < 1:
         return None
     ranks = np.flatnonzero(position == numbers[slowest])
-    return SlowestStage(f"the excess of pipeline stage {numbers[slowest]}", tuple(ranks.tolist()), saved)
+    return f"the excess of pipeline stage {numbers[slowest]}", tuple(ranks.tolist()), saved

@@ -6,17 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+import numpy as np
 from rich.cells import cell_len
 
-from torchprof_fleet.analysis.comparison_rows import (
-    find_median,
-    list_host_rows,
-    list_rank_rows,
-    list_step_rows,
-    list_wait_rows,
-    list_what_if_rows,
-)
+from torchprof_fleet.analysis.findings import find_median
 from torchprof_fleet.analysis.report import FleetReport
+from torchprof_fleet.analysis.waits import measure_waits_for
+from torchprof_fleet.answers import list_hosts, list_ranks, list_steps, list_what_ifs
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
@@ -96,22 +92,21 @@ def _wrap(text: str, width: int, indent: str) -> list[str]:
 
 
 def _build_ranks(report: FleetReport) -> ListContent:
-    fleet = report.fleet
-    rows = list_rank_rows(report, MAX_ROWS)
+    rows = list_ranks(report, MAX_ROWS)
     cells = [
         (
-            *(str(fleet.ranks[row.index]), format_share(row.late_share), format_factor(row.gpu_factor)),
-            *(format_factor(row.cpu_factor), format_duration(row.step_time), str(row.waited_for)),
-            *(format_duration(row.delay), fleet.hosts[row.index] or UNKNOWN, fleet.sketches[row.index].regime),
+            *(str(row.rank), format_share(row.late_share), format_factor(row.gpu_factor)),
+            *(format_factor(row.cpu_factor), format_duration(row.step_us * 1000), str(row.waited_for)),
+            *(format_duration(row.delay_us * 1000), row.host or UNKNOWN, row.regime),
         )
         for row in rows
     ]
     titles = ("rank", "late", "GPU", "CPU", "step", "last in", "others waited", "host", "its own verdict")
-    return _make_table(titles, cells, [((row.index,), None) for row in rows], 2)
+    return _make_table(titles, cells, [(_find_indexes(report, [row.rank]), None) for row in rows], 2)
 
 
 def _build_hosts(report: FleetReport) -> ListContent:
-    rows = list_host_rows(report, MAX_ROWS)
+    rows = list_hosts(report, MAX_ROWS)
     cells = [
         (
             *(format_share(row.late_share), format_factor(row.gpu_factor), format_factor(row.cpu_factor)),
@@ -119,56 +114,62 @@ def _build_hosts(report: FleetReport) -> ListContent:
         )
         for row in rows
     ]
-    return _make_table(("late", "GPU", "CPU", "ranks", "host"), cells, [(row.ranks, None) for row in rows], 1)
+    targets = [(_find_indexes(report, row.ranks), None) for row in rows]
+    return _make_table(("late", "GPU", "CPU", "ranks", "host"), cells, targets, 1)
 
 
 def _build_steps(report: FleetReport) -> ListContent:
-    fleet = report.fleet
-    rows = list_step_rows(report, MAX_ROWS)
+    rows = list_steps(report, MAX_ROWS)
     cells = [
         (
-            "all" if fleet.steps[row.step] < 0 else str(fleet.steps[row.step]),
-            format_duration(row.median),
-            format_duration(row.longest),
+            "all" if row.step < 0 else str(row.step),
+            format_duration(row.median_us * 1000),
+            format_duration(row.longest_us * 1000),
             UNKNOWN if row.busy_share is None else format_share(row.busy_share),
             UNKNOWN if row.exposed_share is None else format_share(row.exposed_share),
-            UNKNOWN if row.cause is None else str(fleet.ranks[row.cause.rank]),
-            UNKNOWN if row.cause is None else format_duration(row.cause.delay),
+            UNKNOWN if row.waited_for is None else str(row.waited_for),
+            UNKNOWN if row.waited_for is None else format_duration(row.delay_us * 1000),
         )
         for row in rows
     ]
     titles = ("step", "median", "longest", "GPU busy", "exposed", "waited for rank", "others waited")
-    targets = [(() if row.cause is None else (row.cause.rank,), row.step) for row in rows]
-    return _make_table(titles, cells, targets, 0)
+    steps = np.searchsorted(report.fleet.steps, [row.step for row in rows]).tolist()
+    ranks = [_find_indexes(report, [] if row.waited_for is None else [row.waited_for]) for row in rows]
+    return _make_table(titles, cells, list(zip(ranks, steps, strict=True)), 0)
 
 
 def _build_waits(report: FleetReport) -> ListContent:
-    fleet = report.fleet
-    rows = list_wait_rows(report, MAX_ROWS)
-    cells = [
-        (
-            *(str(fleet.ranks[row.waited_for.rank]), str(row.waited_for.collectives)),
-            *(format_duration(row.waited_for.delay), format_duration(row.waited_for.waited)),
-            *(f"{row.waiting:,}", f"{fleet.label_rank(row.longest_rank)}: {format_duration(row.longest)}"),
+    """Build the list of ranks that came last to collectives, with the rank that waited longest for each."""
+    fleet, rows = report.fleet, report.waits[:MAX_ROWS]
+    cells = []
+    for row in rows:
+        waits = measure_waits_for(report.checker.matched, row.rank)
+        longest = int(waits.argmax())
+        cells.append(
+            (
+                *(str(fleet.ranks[row.rank]), str(row.collectives)),
+                *(format_duration(row.delay), format_duration(row.waited)),
+                *(f"{np.count_nonzero(waits):,}", f"{fleet.label_rank(longest)}: {format_duration(waits[longest])}"),
+            )
         )
-        for row in rows
-    ]
     titles = ("rank", "last in", "median rank waited", "all waited", "waiting", "longest of all")
-    return _make_table(titles, cells, [((row.waited_for.rank,), None) for row in rows], 1)
+    return _make_table(titles, cells, [((row.rank,), None) for row in rows], 1)
 
 
 def _build_what_if(report: FleetReport) -> ListContent:
-    rows = list_what_if_rows(report, MAX_REMOVED)
-    now = report.fleet.step_time
+    rows = sorted(list_what_ifs(report, MAX_REMOVED), key=lambda each: -each.saved_share)
+    if not rows:
+        return ListContent("no collectives are matched, so the step time without a rank is unknown", ())
     cells = [
-        (format_duration(row.step_time), format_share(row.saved_share), f"without {row.label}")
-        for row in sorted(rows, key=lambda each: -each.saved_share)
+        (format_duration(row.step_us * 1000), format_share(row.saved_share), f"without {row.without}") for row in rows
     ]
-    targets = [(row.ranks, None) for row in sorted(rows, key=lambda each: -each.saved_share)]
-    content = _make_table(("step then", "less", f"now {format_duration(now)}"), cells, targets, 1)
-    return (
-        content if rows else ListContent("no collectives are matched, so the step time without a rank is unknown", ())
-    )
+    targets = [(_find_indexes(report, row.ranks), None) for row in rows]
+    return _make_table(("step then", "less", f"now {format_duration(report.fleet.step_time)}"), cells, targets, 1)
+
+
+def _find_indexes(report: FleetReport, ranks: Sequence[int]) -> tuple[int, ...]:
+    """Find the indexes in the fleet of ranks by their numbers."""
+    return tuple(np.searchsorted(report.fleet.ranks, ranks).tolist())
 
 
 def _build_speed(report: FleetReport, members: Sequence[int], width: int) -> ListContent:
