@@ -37,7 +37,7 @@ def server(tmp_path: Path) -> Iterator[TraceServer]:
     file = tmp_path / "my trace.json.gz"
     file.write_bytes(CONTENT)
     with TraceServer(file, 0, 9001) as running:
-        thread = threading.Thread(target=running.serve_until_fetched)
+        thread = threading.Thread(target=running.serve_forever, args=(0.1,))
         thread.start()
         yield running
         if not running.fetched.is_set():

@@ -8,12 +8,10 @@ import pytest
 from torchprof_fleet.analysis.sketch_parquet import (
     build_lists,
     build_numbers,
-    build_small_numbers,
     build_texts,
     read_codes,
     read_lists,
     read_numbers,
-    read_small_numbers,
 )
 
 arrow = pytest.importorskip("pyarrow")
@@ -25,9 +23,9 @@ TEXTS = ["a", "", "größe", "\ud800x", "日本"]
 def test_numbers_return_as_they_were(numbers: list[int]) -> None:
     built = build_numbers(arrow, numbers)
     assert built.equals(arrow.array(numbers, arrow.int64()))
-    assert read_numbers(built).tolist() == numbers
-    assert read_numbers(built.slice(1)).tolist() == numbers[1:]
-    assert build_small_numbers(arrow, numbers[1:2]).equals(arrow.array(numbers[1:2], arrow.int32()))
+    assert read_numbers(built, np.int64).tolist() == numbers
+    assert read_numbers(built.slice(1), np.int64).tolist() == numbers[1:]
+    assert build_numbers(arrow, numbers[1:2], np.int32).equals(arrow.array(numbers[1:2], arrow.int32()))
 
 
 @pytest.mark.parametrize("index", [[], [0], [4, 1, 1, 3, 0, 2]])
@@ -44,15 +42,15 @@ def test_lists_return_as_they_were() -> None:
     built = build_lists(arrow, [2, 0, 1], build_numbers(arrow, [7, 8, 9]))
     assert built.to_pylist() == [[7, 8], [], [9]]
     offsets, values = read_lists(built)
-    assert (offsets.tolist(), read_numbers(values).tolist()) == ([0, 2, 2, 3], [7, 8, 9])
+    assert (offsets.tolist(), read_numbers(values, np.int64).tolist()) == ([0, 2, 2, 3], [7, 8, 9])
 
 
 def test_arrays_of_other_types_and_nulls_are_refused() -> None:
     for array in (arrow.array([1.5]), arrow.array([1, None]), arrow.array([1], arrow.int32())):
         with pytest.raises(ValueError, match="not int64 without nulls"):
-            read_numbers(array)
+            read_numbers(array, np.int64)
     with pytest.raises(ValueError, match="int32"):
-        read_small_numbers(arrow.array([1]))
+        read_numbers(arrow.array([1]), np.int32)
     with pytest.raises(ValueError, match="texts"):
         read_codes(arrow.array(["a"]))
     with pytest.raises(ValueError, match="null"):

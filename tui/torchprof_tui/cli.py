@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from torchprof_tui import __version__
 from torchprof_tui.commands.common.errors import UsageError
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        line = format_error(error) if is_expected(error) else _report_crash(error)
+        line = format_error(error) if is_expected(error) else _import_crash_report().report_crash(error)
         return _report_error(f"stdout: {line}" if is_stdout_error(error) else line)
     finally:
         close_log()
@@ -120,7 +121,7 @@ def _reject_missing_values(parser: argparse.ArgumentParser, options: argparse.Na
 
 
 def _start_log(path: str) -> None:
-    describe = importlib.import_module("torchprof_tui.program.crash_report")
+    describe = _import_crash_report()
     try:
         open_log(path, [*describe.describe_program(), *describe.describe_terminal()])
     except (OSError, ValueError) as error:
@@ -140,9 +141,8 @@ def _reject_unknown_command(words: list[str]) -> None:
         raise UsageError(f"invalid choice: {first!r} (no file of that name; {hint})")
 
 
-def _report_crash(error: Exception) -> str:
-    line: str = importlib.import_module("torchprof_tui.program.crash_report").report_crash(error)
-    return line
+def _import_crash_report() -> Any:
+    return importlib.import_module("torchprof_tui.program.crash_report")
 
 
 def _report_error(line: str) -> int:

@@ -19,11 +19,12 @@ functions take the module `pyarrow`, which is optional.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from torchprof_fleet.analysis.rank_sketch import (
     SKETCH_VERSION,
@@ -33,27 +34,25 @@ from torchprof_fleet.analysis.rank_sketch import (
     SketchSteps,
 )
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.optional_modules import import_extra
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+EXTRA = "fleet"
+
+Number = TypeVar("Number", np.int32, np.int64)
+
 _MAX_TEXT_BYTES = 2**31 - 1
 """Bytes of text in an array, whose offsets are int32."""
 
 
-def build_numbers(arrow: Any, values: Any) -> Any:
-    """Build an array of int64 from int[k]."""
-    data = np.ascontiguousarray(values, np.int64)
-    return arrow.Array.from_buffers(arrow.int64(), len(data), [None, arrow.py_buffer(data)])
-
-
-def build_small_numbers(arrow: Any, values: Any) -> Any:
-    """Build an array of int32 from int[k]."""
-    data = np.ascontiguousarray(values, np.int32)
-    return arrow.Array.from_buffers(arrow.int32(), len(data), [None, arrow.py_buffer(data)])
+def build_numbers(arrow: Any, values: Any, kind: type[np.int32 | np.int64] = np.int64) -> Any:
+    """Build an array of a kind from int[k]."""
+    data = np.ascontiguousarray(values, kind)
+    return arrow.Array.from_buffers(getattr(arrow, kind.__name__)(), len(data), [None, arrow.py_buffer(data)])
 
 
 def build_texts(arrow: Any, texts: Sequence[str], index: Any) -> Any:
@@ -71,43 +70,32 @@ def build_texts(arrow: Any, texts: Sequence[str], index: Any) -> Any:
 def build_lists(arrow: Any, lengths: Any, values: Any) -> Any:
     """Build an array of lists with these lengths, int[k], of an array of all their values."""
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    return arrow.ListArray.from_arrays(build_small_numbers(arrow, offsets), values)
+    return arrow.ListArray.from_arrays(build_numbers(arrow, offsets, np.int32), values)
 
 
-def read_numbers(array: Any) -> I64:
-    """Read an array of int64 without nulls. Raises ValueError for another one."""
-    return np.array(_view_numbers(array, "int64", np.int64), np.int64)
-
-
-def read_small_numbers(array: Any) -> I32:
-    """Read an array of int32 without nulls. Raises ValueError for another one."""
-    return np.array(_view_numbers(array, "int32", np.int32), np.int32)
-
-
-def _view_numbers(array: Any, name: str, kind: Any) -> Any:
-    if str(array.type) != name or array.null_count:
-        raise ValueError(f"a column is {array.type}, not {name} without nulls")
+def read_numbers(array: Any, kind: type[Number]) -> NDArray[Number]:
+    """Read an array of a kind without nulls. Raises ValueError for another one."""
+    if str(array.type) != kind.__name__ or array.null_count:
+        raise ValueError(f"a column is {array.type}, not {kind.__name__} without nulls")
     data = array.buffers()[1]
     if data is None:  # of no values
         return np.zeros(0, kind)
-    return np.frombuffer(data, kind)[array.offset : array.offset + len(array)]
+    return np.array(np.frombuffer(data, kind)[array.offset : array.offset + len(array)], kind)
 
 
 def read_codes(array: Any) -> tuple[I32, list[str]]:
     """Read an array of texts that is stored as a dictionary: indexes int32[k], and the texts. Raises ValueError."""
     if not str(array.type).startswith("dictionary<values=string") or array.dictionary.null_count:
         raise ValueError(f"a column is {array.type}, not texts without nulls")
-    return read_small_numbers(array.indices), array.dictionary.to_pylist()
+    return read_numbers(array.indices, np.int32), array.dictionary.to_pylist()
 
 
 def read_lists(array: Any) -> tuple[I32, Any]:
     """Read an array of lists without nulls: their offsets int32[k + 1], and the array of all values."""
     if array.null_count:
         raise ValueError("a list is null")
-    return read_small_numbers(array.offsets), array.values
+    return read_numbers(array.offsets, np.int32), array.values
 
-
-EXTRA = "fleet"
 
 _VERSION_KEY = "torchprof_tui_sketch"
 
@@ -156,8 +144,9 @@ def build_sketch_table(sketches: Sequence[RankSketch]) -> pa.Table:
     arrow = import_extra("pyarrow", EXTRA)
     rows = [len(sketch.steps) for sketch in sketches]
     columns: dict[str, Any] = {}
+    index = np.repeat(np.arange(len(sketches)), rows)
     for name in _RANK_TEXTS:
-        columns[name] = _repeat_texts(arrow, [getattr(sketch, name) for sketch in sketches], rows)
+        columns[name] = build_texts(arrow, [getattr(sketch, name) for sketch in sketches], index)
     for name, field in _RANK_NUMBERS.items():
         columns[name] = build_numbers(arrow, np.repeat([getattr(sketch, field) for sketch in sketches], rows))
     columns["causes"] = _repeat_tuples(arrow, [sketch.causes for sketch in sketches], rows, _CAUSE_FIELDS)
@@ -170,39 +159,15 @@ def build_sketch_table(sketches: Sequence[RankSketch]) -> pa.Table:
         columns[name] = build_numbers(arrow, np.concatenate([getattr(sketch.steps, field) for sketch in sketches]))
     idle = np.concatenate([sketch.steps.idle.reshape(-1) for sketch in sketches])
     columns["idle_ns"] = build_lists(arrow, np.full(sum(rows), len(IdleCause)), build_numbers(arrow, idle))
-    columns["collectives"] = _build_collectives(arrow, [sketch.collectives for sketch in sketches], rows)
-    columns["kernels"] = _build_durations(arrow, [sketch.kernels for sketch in sketches], rows)
-    columns["ops"] = _build_durations(arrow, [sketch.ops for sketch in sketches], rows)
+    collectives = [sketch.collectives for sketch in sketches]
+    coded = {name: [(getattr(each, name), each.texts) for each in collectives] for name in ("group", "operation")}
+    order = {"order": build_numbers(arrow, np.concatenate([each.order for each in collectives]), np.int32)}
+    columns["collectives"] = _build_structs(arrow, collectives, rows, coded, order, _COLLECTIVE_NUMBERS)
+    for name in ("kernels", "ops"):
+        durations = [getattr(sketch, name) for sketch in sketches]
+        names = {"name": [(each.name, each.names) for each in durations]}
+        columns[name] = _build_structs(arrow, durations, rows, names, {}, _DURATION_NUMBERS)
     return arrow.table(columns)
-
-
-def _build_collectives(arrow: Any, tables: Sequence[SketchCollectives], rows: Sequence[int]) -> Any:
-    fields = {
-        "group": _texts(arrow, [(each.group, each.texts) for each in tables]),
-        "operation": _texts(arrow, [(each.operation, each.texts) for each in tables]),
-        "order": build_small_numbers(arrow, np.concatenate([each.order for each in tables])),
-    }
-    for name, field in _COLLECTIVE_NUMBERS.items():
-        fields[name] = build_numbers(arrow, np.concatenate([getattr(each, field) for each in tables]))
-    return _structs(arrow, _number_rows(tables, rows), sum(rows), fields)
-
-
-def _build_durations(arrow: Any, tables: Sequence[DurationQuantiles], rows: Sequence[int]) -> Any:
-    fields = {"name": _texts(arrow, [(each.name, each.names) for each in tables])}
-    for name, field in _DURATION_NUMBERS.items():
-        fields[name] = build_numbers(arrow, np.concatenate([getattr(each, field) for each in tables]))
-    return _structs(arrow, _number_rows(tables, rows), sum(rows), fields)
-
-
-def _number_rows(tables: Sequence[SketchCollectives | DurationQuantiles], rows: Sequence[int]) -> Any:
-    """Return the row of the whole table that each value belongs to: int64[k]."""
-    first = np.concatenate([[0], np.cumsum(rows)])[:-1]
-    return np.concatenate([each.step + row for each, row in zip(tables, first, strict=True)])
-
-
-def _repeat_texts(arrow: Any, texts: Sequence[str], rows: Sequence[int]) -> Any:
-    """Build an array with the text of each sketch in all of its rows."""
-    return build_texts(arrow, texts, np.repeat(np.arange(len(texts)), rows))
 
 
 def _repeat_tuples(
@@ -225,9 +190,22 @@ def _texts(arrow: Any, tables: Sequence[tuple[Any, Sequence[str]]]) -> Any:
     return build_texts(arrow, texts, index)
 
 
-def _structs(arrow: Any, step: Any, rows: int, fields: dict[str, Any]) -> Any:
+def _build_structs(
+    arrow: Any,
+    tables: Sequence[SketchCollectives | DurationQuantiles],
+    rows: Sequence[int],
+    texts: Mapping[str, Sequence[tuple[Any, Sequence[str]]]],
+    others: dict[str, Any],
+    numbers: dict[str, str],
+) -> Any:
+    """Build a list of structs for each row: their texts, other arrays, then `numbers` of the tables."""
+    fields = {name: _texts(arrow, pairs) for name, pairs in texts.items()} | others
+    for name, field in numbers.items():
+        fields[name] = build_numbers(arrow, np.concatenate([getattr(each, field) for each in tables]))
+    first = np.concatenate([[0], np.cumsum(rows)])[:-1]
+    row = np.concatenate([each.step + start for each, start in zip(tables, first, strict=True)])
     values = arrow.StructArray.from_arrays(list(fields.values()), names=list(fields))
-    return build_lists(arrow, np.bincount(step, minlength=rows), values)
+    return build_lists(arrow, np.bincount(row, minlength=sum(rows)), values)
 
 
 def encode_sketches(sketches: Sequence[RankSketch]) -> bytes:
@@ -272,10 +250,10 @@ def _decode_table(table: Any) -> list[RankSketch]:
     repeated = (*_RANK_TEXTS, *_RANK_NUMBERS, "causes", "groups", "problems")
     of_rank = {name: [_chunk(table, name)[row].as_py() for row in bounds[:-1]] for name in repeated}
     firsts = [dict(zip(of_rank, values, strict=True)) for values in zip(*of_rank.values(), strict=True)]
-    idle = read_numbers(read_lists(_chunk(table, "idle_ns"))[1]).reshape(table.num_rows, -1)
-    steps = {field: read_numbers(_chunk(table, name)) for name, field in _STEP_NUMBERS.items()}
+    idle = read_numbers(read_lists(_chunk(table, "idle_ns"))[1], np.int64).reshape(table.num_rows, -1)
+    steps = {field: read_numbers(_chunk(table, name), np.int64) for name, field in _STEP_NUMBERS.items()}
     collectives = _Flat(_chunk(table, "collectives"), ("group", "operation"), tuple(_COLLECTIVE_NUMBERS))
-    order = read_small_numbers(_chunk(table, "collectives").values.field("order"))
+    order = read_numbers(_chunk(table, "collectives").values.field("order"), np.int32)
     durations = [_Flat(_chunk(table, name), ("name",), tuple(_DURATION_NUMBERS)) for name in ("kernels", "ops")]
     found = []
     for first, (low, high) in zip(firsts, pairwise(bounds), strict=True):
@@ -301,7 +279,7 @@ class _Flat:
 
     def __init__(self, lists: Any, texts: Sequence[str], numbers: Sequence[str]) -> None:
         self.offsets, values = read_lists(lists)
-        self.numbers = {name: read_numbers(values.field(name)) for name in numbers}
+        self.numbers = {name: read_numbers(values.field(name), np.int64) for name in numbers}
         self.codes, self.texts = {}, {}
         for name in texts:
             self.codes[name], self.texts[name] = read_codes(values.field(name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import ceil
 
 from rich.console import Group, RenderableType
@@ -15,7 +15,7 @@ from torchprof_tui.analysis.graphs.captured_chain import SOURCE_TEXT, CapturedCh
 from torchprof_tui.analysis.kernel.footprint import Footprint, compute_footprint
 from torchprof_tui.analysis.kernel.memory_transfer import Transfer, measure_transfer
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
-from torchprof_tui.analysis.kernel.occupancy import LIMIT_NAMES, OccupancyChange
+from torchprof_tui.analysis.kernel.occupancy import LIMIT_NAMES, Occupancy, OccupancyChange
 from torchprof_tui.commands.common.tables import create_console
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -40,6 +40,9 @@ _LIMIT_LABELS = {
     "barriers": "barriers",
 }
 _BAR_CELLS = 20
+_PAGEABLE = (
+    "• The host memory is pageable: copies of pinned memory (pin_memory=True) are faster, and the CPU does not wait."
+)
 
 
 def print_chain(
@@ -56,10 +59,10 @@ def print_chain(
         _format_title(trace, chain, nth, event_count),
         Text(),
         _hop_table(chain.hops, chain.event),
-        *_fact_lines(trace, chain, line),
-        *_graph_edge_lines(trace, chain.hops[-1].event),
-        *_captured_parts(captured),
     ]
+    facts = [*_source_lines(line), *_timing_lines(trace, chain)]
+    parts += [Text(), *facts] if facts else []
+    parts += [*_graph_edge_lines(trace, chain.hops[-1].event), *_captured_parts(captured)]
     if len(chain.work) > 1:
         heading = f"All GPU work that it launched: {len(chain.work):,} pieces, {format_duration(chain.work.total)}"
         parts += [Text(), Text(heading, style="bold"), _work_table(trace, chain)]
@@ -141,12 +144,6 @@ def _format_hop(hop: Hop, depth: int, selected: bool) -> Text:
     return line.append(name, style="bold" if selected else "default")
 
 
-def _fact_lines(trace: Trace, chain: Chain, line: SourceLine | None) -> list[Text]:
-    """Format what is known of a chain besides its hops, below an empty line."""
-    lines = [*_source_lines(line), *_timing_lines(trace, chain)]
-    return [Text(), *lines] if lines else []
-
-
 def _source_lines(line: SourceLine | None) -> list[Text]:
     """Name the line of the program, with its whole path, or the annotation or module that is known instead."""
     if line is None:
@@ -164,13 +161,10 @@ def _timing_lines(trace: Trace, found: Chain) -> list[Text]:
     if found.launch_latency is not None and found.queue_delay is not None:
         latency, delay = format_duration(found.launch_latency), format_duration(found.queue_delay)
         lines.append(f"launch latency {latency}: from the start of the call to the start of the GPU work")
-        if found.queue_delay < 0:
-            lines.append(f"queue delay {delay}: the GPU work started before the call returned")
-        else:
-            lines.append(
-                f"queue delay {delay}: from the end of the call to the start of the GPU work; "
-                f"{_describe_queue_delay(trace, found)}"
-            )
+        queue = "the GPU work started before the call returned"
+        if found.queue_delay >= 0:
+            queue = f"from the end of the call to the start of the GPU work; {_describe_queue_delay(trace, found)}"
+        lines.append(f"queue delay {delay}: {queue}")
     if trace.event(found.event).kind not in (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON):  # these contain many launches
         if found.forward_op >= 0:
             lines.append(f"it is part of the backward of {_event_name(trace, found.forward_op)}")
@@ -231,36 +225,33 @@ def _footprint_rows(found: Footprint) -> list[tuple[str, str]]:
         facts.append(("grid", f"{grid} = {blocks:,} blocks of {block} = {threads:,} threads"))
     if found.registers is not None:
         facts.append(("registers", f"{found.registers} a thread"))
-    if found.shared_memory is not None:
-        facts.append(("shared memory", f"{format_value(found.shared_memory, 'bytes')} a block"))
-    elif found.dynamic_shared_memory is not None:
-        facts.append(
-            ("shared memory", f"{format_value(found.dynamic_shared_memory, 'bytes')} a block, its dynamic part")
-        )
-    theory = found.occupancy
-    if theory is None:
+    shared = found.shared_memory if found.shared_memory is not None else found.dynamic_shared_memory
+    if shared is not None:
+        part = ", its dynamic part" if found.shared_memory is None else ""
+        facts.append(("shared memory", f"{format_value(shared, 'bytes')} a block{part}"))
+    if found.occupancy is None:
         return facts
-    if theory.fraction is not None:
-        share = theory.fraction
-        bar = "█" * round(_BAR_CELLS * share) + "░" * (_BAR_CELLS - round(_BAR_CELLS * share))
-        warps = f"{theory.active_warps} of {theory.max_warps} warps an SM"
-        facts.append(
-            ("occupancy", f"{bar} {format_share(share)}: {warps}, in {_format_block_count(theory.active_blocks or 0)}")
-        )
-        facts.append(("limited by", " and ".join(_LIMIT_LABELS[name] for name in theory.limited_by)))
-    limits = [
-        f"{_LIMIT_LABELS[name]} {theory.limits[name]}" for name in LIMIT_NAMES if theory.limits.get(name) is not None
-    ]
-    if limits:
-        facts.append(("blocks that fit", ", ".join(limits)))
-    if theory.waves is not None:
-        tail = f", the last one {format_share(theory.last_wave_fill or 0)} full" if theory.waves > 1 else ""
-        waves = f"{theory.waves:.2f}" if theory.waves < 100 else f"{theory.waves:,.0f}"
-        facts.append(("waves", f"{waves}{tail if ceil(theory.waves) < 100 else ''}"))
+    facts += _occupancy_rows(found.occupancy)
     if found.reported.occupancy is not None:
         facts.append(("reported", f"{found.reported.occupancy:g} % (est. achieved occupancy)"))
     facts += [("what if" if not k else "", _format_change(change)) for k, change in enumerate(found.changes)]
     return facts
+
+
+def _occupancy_rows(theory: Occupancy) -> Iterator[tuple[str, str]]:
+    if theory.fraction is not None:
+        share = theory.fraction
+        bar = "█" * round(_BAR_CELLS * share) + "░" * (_BAR_CELLS - round(_BAR_CELLS * share))
+        warps = f"{theory.active_warps} of {theory.max_warps} warps an SM"
+        yield "occupancy", f"{bar} {format_share(share)}: {warps}, in {_format_block_count(theory.active_blocks or 0)}"
+        yield "limited by", " and ".join(_LIMIT_LABELS[name] for name in theory.limited_by)
+    limits = [(name, limit) for name in LIMIT_NAMES if (limit := theory.limits.get(name)) is not None]
+    if limits:
+        yield "blocks that fit", ", ".join(f"{_LIMIT_LABELS[name]} {limit}" for name, limit in limits)
+    if theory.waves is not None:
+        tail = f", the last one {format_share(theory.last_wave_fill or 0)} full" if theory.waves > 1 else ""
+        waves = f"{theory.waves:.2f}" if theory.waves < 100 else f"{theory.waves:,.0f}"
+        yield "waves", f"{waves}{tail if ceil(theory.waves) < 100 else ''}"
 
 
 def _format_change(change: OccupancyChange) -> str:
@@ -274,29 +265,20 @@ def _format_change(change: OccupancyChange) -> str:
 
 
 def _format_block_count(count: int) -> str:
-    return f"{count} block" if count == 1 else f"{count} blocks"
+    return f"{count} block{'' if count == 1 else 's'}"
 
 
-def _transfer_lines(found: Transfer) -> list[RenderableType]:
+def _transfer_lines(found: Transfer) -> list[Text]:
     """Describe a copy or fill: bytes, bandwidth and peak bandwidth."""
     between = " to ".join(part for part in (found.source, found.target) if part)
     title = Text("Transfer", style="bold").append(f" {between}" if found.source else f", a fill of the {between}")
-    lines = [title]
+    lines = []
     if found.bytes is not None:
-        line = f"{format_value(found.bytes, 'bytes')} in {format_duration(found.duration)}"
-        lines.append(Text(line + (f": {found.bandwidth:,.2f} GB/s" if found.bandwidth is not None else "")))
+        rate = f": {found.bandwidth:,.2f} GB/s" if found.bandwidth is not None else ""
+        lines.append(f"{format_value(found.bytes, 'bytes')} in {format_duration(found.duration)}{rate}")
     if found.share_of_peak is not None and found.peak_bandwidth is not None:
-        lines.append(
-            Text(
-                f"{format_share(found.share_of_peak)} of {found.peak_bandwidth:,.4g} GB/s, "
-                f"the peak of {found.peak_source}"
-            )
-        )
+        peak = f"{found.peak_bandwidth:,.4g} GB/s, the peak of {found.peak_source}"
+        lines.append(f"{format_share(found.share_of_peak)} of {peak}")
     if found.pinned is False:
-        lines.append(
-            Text(
-                "• The host memory is pageable: copies of pinned memory (pin_memory=True) are faster, and the CPU "
-                "does not wait."
-            )
-        )
-    return list(lines)
+        lines.append(_PAGEABLE)
+    return [title, *map(Text, lines)]

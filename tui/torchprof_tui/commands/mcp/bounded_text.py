@@ -63,7 +63,7 @@ def _walk_lists(value: Any, path: str) -> Iterator[tuple[str, list[Any]]]:
             if key not in UNCUT:
                 yield from _walk_lists(each, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list):
-        if not _is_table_row(path):
+        if not path.rpartition("[")[0].endswith("rows"):  # a row under `columns` is cut as a whole or not at all
             yield path, value
         for index, each in enumerate(value):
             if isinstance(each, dict | list):
@@ -73,11 +73,6 @@ def _walk_lists(value: Any, path: str) -> Iterator[tuple[str, list[Any]]]:
 def _generalize(path: str) -> str:
     """Name a field of all elements of a list once."""
     return re.sub(r"\[\d+\]", "[]", path)
-
-
-def _is_table_row(path: str) -> bool:
-    """Return whether a list is a row under `columns`, which is cut as a whole or not at all."""
-    return path.rpartition("[")[0].endswith("rows")
 
 
 def _halve_longest_list(answer: dict[str, Any]) -> bool:

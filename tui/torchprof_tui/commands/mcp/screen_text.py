@@ -19,6 +19,7 @@ _KEYS = (
 ALLOWED_KEYS = frozenset(_KEYS.split())
 """Keys that move about. Left out are those that open another trace or a source file, record, write or copy."""
 
+_TEXTUAL_NAMES = {"!": "exclamation_mark", "{": "left_curly_bracket", "}": "right_curly_bracket"}
 MAX_KEYS = 60
 MAX_CELLS = 240 * 60
 SECONDS = 60
@@ -36,7 +37,7 @@ def take_screen(path: str, view: str, keys: str, size: str) -> tuple[str, str]:
             raise UsageError(f"keys: {key!r} is not one of the keys that move about: {' '.join(sorted(ALLOWED_KEYS))}")
     if len(pressed) > MAX_KEYS:
         raise UsageError(f"keys: at most {MAX_KEYS}")
-    named = ",".join(map(_name_key, pressed))
+    named = ",".join(_TEXTUAL_NAMES.get(key, key) for key in pressed)
     with tempfile.TemporaryDirectory(prefix="torchprof-tui-") as folder:
         out = Path(folder, "screen.txt")
         words = ["snapshot", path, f"--size={size}", f"--keys={named}", f"--output={out}"]
@@ -60,8 +61,3 @@ def take_screen(path: str, view: str, keys: str, size: str) -> tuple[str, str]:
             said = done.stderr.strip().splitlines() or ["no screen was drawn"]
             raise UsageError(said[-1].removeprefix("torchprof-tui: "))
         return named, out.read_text(encoding="utf-8")
-
-
-def _name_key(key: str) -> str:
-    """Return Textual's name of a key that is a punctuation mark."""
-    return {"!": "exclamation_mark", "{": "left_curly_bracket", "}": "right_curly_bracket"}.get(key, key)

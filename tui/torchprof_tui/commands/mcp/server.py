@@ -189,14 +189,10 @@ def _build_error(found: Any, code: int, line: str) -> types.JSONRPCError:
 def _find_id(text: str) -> Any:
     """Find the id in a message that the SDK cannot parse; None where there is none."""
     try:
-        message = json.loads(text, parse_int=_parse_int)
+        message = json.loads(text, parse_int=lambda digits: int(digits) if len(digits) <= MAX_ID_DIGITS else None)
     except RecursionError:
         match = _FIRST_ID.match(text[:_END]) or _LAST_ID.search(text[-_END:])
         return None if match is None else json.loads(match[1])
     except ValueError:
         return None
     return message.get("id") if isinstance(message, dict) else None
-
-
-def _parse_int(digits: str) -> int | None:
-    return int(digits) if len(digits) <= MAX_ID_DIGITS else None

@@ -47,7 +47,7 @@ def run(options: PerfettoOptions) -> int:
         write_copy(trace, times, file, options.keep_metadata)
         with _start_server(file, options.port) as server:
             _print_link(server, file, options.port)
-            server.serve_until_fetched()
+            server.serve_forever(poll_interval=0.1)  # until the file was fetched
     print("fetched; nothing is served any more")
     return 0
 
@@ -144,15 +144,11 @@ class TraceServer(ThreadingHTTPServer):
         self.hosts = frozenset(f"{name}:{number}" for name in (LOOPBACK, "localhost") for number in ports)
         self.link = f"{PERFETTO_ORIGIN}/#!/?url=http://{LOOPBACK}:{public_port}{self.path}"
 
-    def serve_until_fetched(self) -> None:
-        """Answer requests until the file was fetched."""
-        self.serve_forever(poll_interval=0.1)
-
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignore clients that go away; the next one is served."""
 
     def mark_fetched(self) -> None:
-        """End `serve_until_fetched`."""
+        """End `serve_forever`."""
         self.fetched.set()
         threading.Thread(target=self.shutdown, daemon=True).start()
 

@@ -169,7 +169,9 @@ class _ProgressLine:
     def update(self, message: StatusMessage) -> None:
         self._progress.update(message)
         if message.phase not in SAVING_PHASES or message.phase != self._phase:
-            self._clear()
+            if self._shown:
+                os.write(2, b"\x1b[K")
+            self._shown, self._shown_at = "", 0.0
         self._phase = message.phase
 
     def show(self, now: float) -> bool:
@@ -187,11 +189,6 @@ class _ProgressLine:
                 self._shown_at = now
                 _report(text)
         return True
-
-    def _clear(self) -> None:
-        if self._shown:
-            os.write(2, b"\x1b[K")
-        self._shown, self._shown_at = "", 0.0
 
 
 class _SignalForwarder:
@@ -234,18 +231,10 @@ class _SignalForwarder:
 
 
 def _print_result(result: RunResult) -> None:
-    for trace in result.traces:
-        print(f"trace  {_shorten_path(trace)}")
-    for table in result.tables:
-        print(f"table  {_shorten_path(table)}")
-    for snapshot in result.snapshots:
-        print(f"memory snapshot  {_shorten_path(snapshot)}")
-
-
-def _shorten_path(path: str) -> str:
-    """Shorten a path relative to the current folder if it lies below it."""
-    relative = os.path.relpath(path)
-    return path if relative.startswith("..") else relative
+    for kind, paths in (("trace", result.traces), ("table", result.tables), ("memory snapshot", result.snapshots)):
+        for path in paths:
+            relative = os.path.relpath(path)
+            print(f"{kind}  {path if relative.startswith('..') else relative}")
 
 
 def _open_explorer(result: RunResult, options: RunOptions) -> None:
