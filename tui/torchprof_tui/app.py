@@ -204,7 +204,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
 
         screen = ExplorerScreen(message.trace)
         if early is not None:
-            carry_over(early, screen)
+            screen.take_view(early)
         with self.batch_update():
             while len(self.screen_stack) > self.kept_screens:
                 await self.pop_screen()
@@ -263,7 +263,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         if early is None:
             await self.push_screen(screen)
         else:
-            carry_over(early, screen)
+            screen.take_view(early)
             await self.switch_screen(screen)
 
     async def on_loading_screen_opened(self, message: LoadingScreen.Opened) -> None:
@@ -517,8 +517,3 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         if self._exit_renderables and self._exception is not None:
             print_crash(self._exception, self._crash_details)
         self._exit_renderables.clear()
-
-
-def carry_over(early: ExplorerScreen, screen: ExplorerScreen) -> None:
-    """Show what one explorer shows on another, of more of the trace, before that is on the screen."""
-    importlib.import_module("torchprof_tui.ui.explorer.view_transfer").transfer_view(early, screen)

@@ -46,7 +46,7 @@ from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.source import Source
-from torchprof_tui.ui.explorer.slice_messages import format_slice_result
+from torchprof_tui.ui.explorer.slice_export import format_slice_result
 
 TRACES = SHARED_TRACES
 RECORDED = {"record_shapes": 1, "with_stack": 1, "profile_memory": 1, "deviceProperties": [{"id": 0, "name": "GPU"}]}

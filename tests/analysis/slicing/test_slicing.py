@@ -23,7 +23,7 @@ from torchprof_tui.cli import main
 from torchprof_tui.trace.core.atomic_file import OutputError
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.explorer.slice_messages import format_slice_result
+from torchprof_tui.ui.explorer.slice_export import format_slice_result
 
 ALL = [path for path in find_shared_traces() if path.stat().st_size < 400_000]
 PICKED = random.Random(11).sample(ALL, min(14, len(ALL)))

@@ -31,7 +31,6 @@ CELL_WIDTHS = (1, 2, 4, 10)
 """Cells of a column at each zoom; the widest shows the value."""
 
 MAX_GUTTER = 34
-WHEEL_ROWS = 3
 
 
 class CellPicked(Message):
@@ -95,6 +94,7 @@ class FleetMap(PaintedWidget):
     """The map. `cursor_row`, `cursor_step`: indexes. Posts `CellPicked`."""
 
     DEFAULT_CSS = "FleetMap { height: 1fr; }"
+    WHEEL_LINES = 3
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -216,17 +216,9 @@ class FleetMap(PaintedWidget):
         if row < len(content.labels) and step < len(content.steps):
             self.post_message(CellPicked(row, step, (row, step) == (self.cursor_row, self.cursor_step)))
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self._pick_row(WHEEL_ROWS)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self._pick_row(-WHEEL_ROWS)
-
-    def _pick_row(self, rows: int) -> None:
+    def scroll_lines(self, count: int) -> None:
         if self.content is not None and self.content.labels:
-            row = min(max(self.cursor_row + rows, 0), len(self.content.labels) - 1)
+            row = min(max(self.cursor_row + count, 0), len(self.content.labels) - 1)
             self.post_message(CellPicked(row, self.cursor_step, False))
 
 

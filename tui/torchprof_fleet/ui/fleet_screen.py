@@ -163,18 +163,13 @@ class FleetScreen(ChildScreen):
         self._searched = ""
 
     def compose(self) -> ComposeResult:
-        yield self._title
-        yield self._headline
+        yield from (self._title, self._headline)
         with Container(id="fleet-body"):
             with Vertical(id="fleet-left"):
-                yield self.map
-                yield self._cell
-                yield self._legend
+                yield from (self.map, self._cell, self._legend)
             with Vertical(id="fleet-right"):
-                yield self._tabs
-                yield self.rows
-        yield self._status
-        yield self._prompt
+                yield from (self._tabs, self.rows)
+        yield from (self._status, self._prompt)
 
     def on_mount(self) -> None:
         self.follow_theme(HINTS)

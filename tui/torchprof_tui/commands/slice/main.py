@@ -14,7 +14,7 @@ from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.slice import SliceOptions
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target
 from torchprof_tui.ui.common.name_display import clean
-from torchprof_tui.ui.explorer.slice_messages import format_slice_result
+from torchprof_tui.ui.explorer.slice_export import format_slice_result
 
 
 def run(options: SliceOptions) -> int:

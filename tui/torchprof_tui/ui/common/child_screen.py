@@ -62,11 +62,11 @@ class ChildScreen(GuardedScreen[Any]):
     def action_leave(self) -> None:
         self.dismiss(None)
 
-    def action_child(self, action: str) -> None:
-        """Leave this screen above the lanes, and open another one: `action` is the key's action there."""
+    def action_child(self, name: str) -> None:
+        """Leave this screen above the lanes, and open another one."""
         lanes = self.app.screen_stack[-2]
         self.dismiss(None)
-        lanes.call_later(lanes.run_action, action)
+        lanes.call_later(lanes.run_action, f"child({name!r})")
 
 
 class ListScreen(ChildScreen):

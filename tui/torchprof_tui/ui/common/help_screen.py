@@ -197,12 +197,11 @@ FILTER_HINT = "type to filter · esc closes"
 class HelpTabs(PaintedWidget):
     """Paint the titles of the pages; post `Picked` for a click."""
 
+    @dataclass
     class Picked(Message):
         """A page was clicked."""
 
-        def __init__(self, page: str) -> None:
-            super().__init__()
-            self.page = page
+        page: str
 
     def __init__(self, pages: Sequence[str]) -> None:
         super().__init__(id="help-tabs")
@@ -305,9 +304,7 @@ class HelpScreen(GuardedModalScreen[None]):
         with Vertical(id="help") as box:
             box.border_title = "torchprof-tui help"
             box.border_subtitle = "tab next page · ↑ ↓ scroll"
-            yield self._filter
-            yield self._tabs
-            yield self._text
+            yield from (self._filter, self._tabs, self._text)
 
     def on_help_tabs_picked(self, message: HelpTabs.Picked) -> None:
         self._show_page(message.page)

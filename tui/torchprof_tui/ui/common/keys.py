@@ -20,9 +20,6 @@ from torchprof_tui.ui.common.bindings import KeyHelp
 MAX_NUMBER_KEYS = 9
 """Findings that have a key of their own. Defined here: the panels import numpy, this is imported before a frame."""
 
-EXPLORER_PANELS = {"i": "details", "l": "chain", "k": "kernel", "c": "cheatsheet"}
-"""Keys of a comparison that open a side's explorer with the panel that has this key there."""
-
 
 def parse_keys(table: str) -> list[BindingType]:
     """Parse a table of keys; see the module docstring."""
@@ -160,11 +157,11 @@ x                panels.labels         labels               labels: show or hide
     classes, the profiler's own events
 !                panels.doctor         panel('doctor')      doctor: show or hide the trace doctor: data lost,
     repaired, odd, not recorded; ↑ ↓ choose, enter shows it
-T                panels.tree           tree                 tree: dispatch tree: all calls by their path, heaviest
+T                panels.tree           child('tree')        tree: dispatch tree: all calls by their path, heaviest
     first
-F                panels.flame          flame                flame graph: flame graph: stacks, modules or ops by self
+F                panels.flame          child('flame')       flame graph: flame graph: stacks, modules or ops by self
     GPU or CPU time
-M                panels.memory         memory               memory: memory: its curve by category, the lifetimes of
+M                panels.memory         child('memory')      memory: memory: its curve by category, the lifetimes of
     allocations, and what is alive at the cursor
 enter            panels.jump           jump                 jump: show the panel's event on the lanes; on a line of
     the program: open its source
@@ -174,10 +171,10 @@ L                panels.source         open_source          source: open the sou
 y                panels.copy           copy(False)          copy: copy the selected event's name, if the terminal
     takes it (OSC 52)
 Y                panels.copy-all       copy(True)           copy all: copy the panel's text, at most 120 columns wide
-t                panels.table          table                table: the profiler table; from an event: its row
+t                panels.table          child('table')       table: the profiler table; from an event: its row
 D                find.compare          compare              compare: compare with another trace (path, sample:,
     host:path), two steps (step 3/4) or two ranks (rank 0/3)
-G                find.guess            guess                guess: guess, then look: which kernels do you expect in
+G                find.guess            child('guess')       guess: guess, then look: which kernels do you expect in
     the marked range, or the selected event?
 e                find.slice            slice                slice: write the marked range (or the selected event, or
     the screen) as a smaller trace file

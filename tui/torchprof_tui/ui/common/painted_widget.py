@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.app import App
 from textual.color import Color, ColorParseError
 from textual.filter import ANSIToTruecolor
@@ -37,6 +38,9 @@ class PaintedWidget(Widget):
     """
 
     ALLOW_SELECT: ClassVar[bool] = False
+    WHEEL_LINES: ClassVar[int] = 0
+    """Lines by which a notch of the wheel scrolls; 0: the wheel is for the widget around this one."""
+
     DEFAULT_CSS = "PaintedWidget { height: 1; }"
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 (Textual's own name)
@@ -60,6 +64,20 @@ class PaintedWidget(Widget):
     def paint(self, y: int, width: int) -> Strip:
         """Paint one line, exactly `width` cells wide."""
         raise NotImplementedError
+
+    def scroll_lines(self, count: int) -> object:
+        """Scroll down by `count` lines, up where negative: the wheel calls it in steps of WHEEL_LINES."""
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._turn_wheel(event, self.WHEEL_LINES)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._turn_wheel(event, -self.WHEEL_LINES)
+
+    def _turn_wheel(self, event: events.MouseEvent, count: int) -> None:
+        if count:
+            event.stop()
+            self.scroll_lines(count)
 
     def paint_lines(self, ys: Sequence[int], size: Size) -> list[Strip]:
         """Paint the lines of a frame that are not in the cache."""

@@ -68,9 +68,7 @@ class Prompt(Horizontal):
         self._draft = ""
 
     def compose(self) -> ComposeResult:
-        yield self._label
-        yield self._input
-        yield self._hint
+        yield from (self._label, self._input, self._hint)
 
     @property
     def is_open(self) -> bool:

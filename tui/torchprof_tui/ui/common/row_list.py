@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from textual import events
 from textual.geometry import Size
@@ -12,24 +13,20 @@ from textual.strip import Strip
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 from torchprof_tui.ui.common.text_panel import Lines, wrap_text
 
-ROWS_PER_WHEEL_STEP = 3
 
-
+@dataclass
 class RowPicked(Message):
     """A click on a row, or the wheel moved the cursor there; `opened`: a click on the row under the cursor."""
 
-    def __init__(self, row: int, opened: bool) -> None:
-        super().__init__()
-        self.row = row
-        self.opened = opened
+    row: int
+    opened: bool
 
 
+@dataclass
 class HeaderPicked(Message):
     """A click on the header line, at cell `x`."""
 
-    def __init__(self, x: int) -> None:
-        super().__init__()
-        self.x = x
+    x: int
 
 
 class RowList(PaintedWidget):
@@ -41,6 +38,7 @@ class RowList(PaintedWidget):
     """
 
     DEFAULT_CSS = "RowList { height: 1fr; }"
+    WHEEL_LINES = 3
 
     def __init__(
         self,
@@ -120,19 +118,11 @@ class RowList(PaintedWidget):
             self.move_to(index)
             self.post_message(RowPicked(index, was_selected))
 
-    def scroll_rows(self, rows: int) -> None:
+    def scroll_lines(self, count: int) -> None:
         """Scroll the rows without the cursor, which moves only where it would leave the screen."""
-        self._top = min(max(self._top + rows, 0), max(0, self._count - self.page_size))
+        self._top = min(max(self._top + count, 0), max(0, self._count - self.page_size))
         cursor = min(max(self.cursor, self._top), self._top + self.page_size - 1, max(self._count - 1, 0))
         if cursor != self.cursor:
             self.cursor = cursor
             self.post_message(RowPicked(cursor, False))
         self.repaint()
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.scroll_rows(ROWS_PER_WHEEL_STEP)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.scroll_rows(-ROWS_PER_WHEEL_STEP)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from rich.cells import cell_len, get_character_cell_size
 from rich.style import Style
-from textual import events
 from textual.geometry import Size
 from textual.strip import Strip
 
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
 
 Lines = list[list[TextRun]]
-LINES_PER_WHEEL_STEP = 2
 
 
 class TextPanel(PaintedWidget):
     """A panel of text. Subclasses implement `content` and call `refresh_content` when it has changed."""
 
     DEFAULT_CSS = "TextPanel { height: 1fr; }"
+    WHEEL_LINES = 2
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -87,14 +86,6 @@ class TextPanel(PaintedWidget):
             width,
             self.palette.text,
         )
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.scroll_lines(LINES_PER_WHEEL_STEP)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.scroll_lines(-LINES_PER_WHEEL_STEP)
 
 
 COPY_WIDTH = 120

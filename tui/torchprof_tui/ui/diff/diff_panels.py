@@ -391,10 +391,9 @@ class VerdictLines(TextPanel):
             return [[(self._progress, self.palette.muted)]]
         comparison, palette = self._comparison, self.palette
         if comparison.is_same_recording:
-            return [
-                [(SAME_RECORDING, palette.strong)],
-                *wrap_text(WAYS_TO_COMPARE, width, palette.text),
-            ][:VERDICT_LINES]
+            return [[(SAME_RECORDING, palette.strong)], *wrap_text(WAYS_TO_COMPARE, width, palette.text)][
+                :VERDICT_LINES
+            ]
         verdict = comparison.verdict
         headline = describe_certainty(comparison.account) + verdict.headline
         lines = wrap_text(clean(headline), width, palette.strong)

@@ -177,8 +177,7 @@ class SideLanes(Vertical):
     def compose(self) -> ComposeResult:
         yield self.step_line
         with Horizontal():
-            yield self.lane_labels
-            yield self.timeline
+            yield from (self.lane_labels, self.timeline)
 
     def on_mount(self) -> None:
         self.step_line.styles.height = self.step_line.line_count

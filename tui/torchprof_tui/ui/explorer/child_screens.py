@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from textual.screen import Screen
 
 from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.ui.lanes.view_state import ViewState
@@ -20,12 +22,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.source_line import SourceLine
     from torchprof_tui.analysis.table.trace_profile import Profile
     from torchprof_tui.trace.model.ranks import Rank
-    from torchprof_tui.ui.flame.flame_screen import FlameScreen
-    from torchprof_tui.ui.guess.guess_screen import GuessScreen
-    from torchprof_tui.ui.memory.memory_screen import MemoryScreen
     from torchprof_tui.ui.memory.memory_worker import MemoryRead
-    from torchprof_tui.ui.table.table_screen import TableScreen
-    from torchprof_tui.ui.tree.tree_screen import TreeScreen
 
 
 MODULES = {
@@ -40,13 +37,6 @@ MODULES = {
 _imported: set[str] = set()
 
 
-async def import_child_screen(name: str) -> None:
-    """Import the module of a screen, on a thread the first time."""
-    if name not in _imported:
-        await asyncio.to_thread(importlib.import_module, MODULES[name])
-        _imported.add(name)
-
-
 class ChildScreens:
     """Create child screens, and keep the profile of each rank for the next table."""
 
@@ -55,32 +45,26 @@ class ChildScreens:
         self._profiles: dict[int, Profile] = {}  # by rank
         self._memories: dict[int, MemoryRead] = {}  # by rank, filled by the memory screen
 
-    def create_guess_screen(self) -> GuessScreen:
-        # deferred: see the module docstring; the other methods likewise
-        from torchprof_tui.ui.guess.guess_screen import GuessScreen
-
-        t0, t1, label = self._view_state.active_range()
-        rank = self._view_state.current_rank()
-        return GuessScreen(rank.trace, t0, t1, rank.label_prefix(", ") + label)
-
-    def create_table_screen(self) -> TableScreen:
-        from torchprof_tui.ui.table.table_screen import TableScreen
-
-        return TableScreen(self._get_profile(), self._view_state)
-
-    def create_flame_screen(self) -> FlameScreen:
-        flame_screen = importlib.import_module("torchprof_tui.ui.flame.flame_screen")
-        screen: FlameScreen = flame_screen.FlameScreen(self._get_profile(), self._view_state)
-        return screen
-
-    def create_memory_screen(self) -> MemoryScreen:
-        memory_screen = importlib.import_module("torchprof_tui.ui.memory.memory_screen")
-        screen: MemoryScreen = memory_screen.MemoryScreen(self._view_state, self._memories)
+    async def create(self, name: str) -> Screen[Any]:
+        """Create the screen of this name for the current rank; its module is imported on a thread the first time."""
+        if name not in _imported:
+            await asyncio.to_thread(importlib.import_module, MODULES[name])
+            _imported.add(name)
+        module, state = importlib.import_module(MODULES[name]), self._view_state
+        rank = state.current_rank()
+        if name == "guess":
+            t0, t1, label = state.active_range()
+            arguments: tuple[object, ...] = rank.trace, t0, t1, rank.label_prefix(", ") + label
+        elif name == "tree":
+            arguments = (rank,)
+        else:
+            arguments = (state, self._memories) if name == "memory" else (self._get_profile(), state)
+        screen: Screen[Any] = getattr(module, f"{name.capitalize()}Screen")(*arguments)
         return screen
 
     def _get_profile(self) -> Profile:
         """Return the profile of the current rank, built when it is first needed."""
-        from torchprof_tui.analysis.table.trace_profile import Profile
+        from torchprof_tui.analysis.table.trace_profile import Profile  # deferred: see the module docstring
 
         rank = self._view_state.current_rank()
         if rank.number not in self._profiles:
@@ -91,8 +75,3 @@ class ChildScreens:
         """Create the screen of a line's source; `rank`: whose trace names it, and whose host has the file."""
         trace_file = "" if rank.file.startswith(SAMPLE_PREFIX) else rank.file  # no host is called "sample"
         return SourceScreen(line, trace_file, count_lines_below)
-
-    def create_tree_screen(self) -> TreeScreen:
-        from torchprof_tui.ui.tree.tree_screen import TreeScreen
-
-        return TreeScreen(self._view_state.current_rank())

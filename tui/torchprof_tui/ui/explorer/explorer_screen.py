@@ -32,25 +32,17 @@ from torchprof_tui.ui.common.panel_dock import PanelPicked
 from torchprof_tui.ui.common.prompt_input import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 from torchprof_tui.ui.explorer.background_queries import search_repetitions
-from torchprof_tui.ui.explorer.child_screens import ChildScreens, import_child_screen
+from torchprof_tui.ui.explorer.child_screens import ChildScreens
 from torchprof_tui.ui.explorer.lanes_area import LanesArea, PanelSize, no_events_text, too_small_message
 from torchprof_tui.ui.explorer.panel_controller import PanelController
 from torchprof_tui.ui.explorer.path.what_if_controller import WhatIfController
-from torchprof_tui.ui.explorer.prompts import CASE_NOTE, PromptController
-from torchprof_tui.ui.explorer.slice_export import SliceWritten
+from torchprof_tui.ui.explorer.prompts import CASE_NOTE, PromptController, SliceWritten
 from torchprof_tui.ui.lanes.lane_gutter import LanesFolded
-from torchprof_tui.ui.lanes.mouse_gestures import (
-    EventPicked,
-    JumpAsked,
-    PanAsked,
-    RangeDragged,
-    ScrollAsked,
-    ZoomAsked,
-)
+from torchprof_tui.ui.lanes.mouse_gestures import EventPicked, JumpAsked, PanAsked, RangeDragged, ScrollAsked, ZoomAsked
 from torchprof_tui.ui.lanes.overview import ViewDragged
 from torchprof_tui.ui.lanes.selection_moves import SelectionMoves
 from torchprof_tui.ui.lanes.timeline import LanesResized, PointerMoved, SeamPicked
-from torchprof_tui.ui.lanes.view_state import NO_LANES, NOTHING_TO_CLEAR, WHEEL_HINT, ViewState
+from torchprof_tui.ui.lanes.view_state import NO_LANES, NOTHING_TO_CLEAR, WHEEL_HINT, ViewState, transfer_state
 
 if TYPE_CHECKING:
     from torchprof_tui.ui.explorer.path.shown_forecast import WhatIfRead
@@ -105,8 +97,7 @@ class ExplorerScreen(GuardedScreen[None]):
         yield self._lanes_area.overview
         yield self._lanes_area.ruler
         with Horizontal(id="lanes"):
-            yield self._lanes_area.gutter
-            yield self._lanes_area.timeline
+            yield from (self._lanes_area.gutter, self._lanes_area.timeline)
         yield Static(no_events_text(self.trace), id="empty", markup=False)
         yield self._dock
         yield self._status
@@ -165,11 +156,17 @@ class ExplorerScreen(GuardedScreen[None]):
         """Whether the user types into the prompt."""
         return self.has_class("asking")
 
-    def take_panels(self, other: ExplorerScreen) -> None:
-        """Show the panel, and the scope of the cheatsheet, that another explorer shows. Call it before mounting."""
-        if other._dock.active_name in self._dock.names:
-            self._first_panel = other._dock.active_name
-        self._panel_controller.scopes.mode = other._panel_controller.scopes.mode
+    def take_view(self, part: ExplorerScreen) -> None:
+        """Show what an explorer of the beginning of this trace shows: times, selection, mark, search, lanes, panels.
+
+        Nothing moves that did not change; a view of all that there was becomes one of the whole trace. Call it before
+        mounting.
+        """
+        transfer_state(part.view_state, self.view_state)
+        self.panel_size, self.details_open = part.panel_size, part.details_open
+        if part._dock.active_name in self._dock.names:
+            self._first_panel = part._dock.active_name
+        self._panel_controller.scopes.mode = part._panel_controller.scopes.mode
 
     # -- showing the state ---------------------------------------------------------------------------------
 
@@ -461,28 +458,13 @@ class ExplorerScreen(GuardedScreen[None]):
         self._dock.show_panel("path")
         self._prompts.open_what_if()
 
-    async def action_guess(self) -> None:
-        if not self.trace.links.gpu_events:
+    async def action_child(self, name: str) -> None:
+        """Open another screen; the event that is chosen there is selected."""
+        if name == "guess" and not self.trace.links.gpu_events:
             self._status.show_message("there is nothing to guess: this trace has no GPU work", is_warning=True)
             return
-        await import_child_screen("guess")
-        self.app.push_screen(self._child_screens.create_guess_screen())
-
-    async def action_table(self) -> None:
-        await import_child_screen("table")
-        self.app.push_screen(self._child_screens.create_table_screen(), self._select_returned_event)
-
-    async def action_tree(self) -> None:
-        await import_child_screen("tree")
-        self.app.push_screen(self._child_screens.create_tree_screen(), self._select_returned_event)
-
-    async def action_flame(self) -> None:
-        await import_child_screen("flame")
-        self.app.push_screen(self._child_screens.create_flame_screen(), self._select_returned_event)
-
-    async def action_memory(self) -> None:
-        await import_child_screen("memory")
-        self.app.push_screen(self._child_screens.create_memory_screen(), self._select_returned_event)
+        select = None if name == "guess" else self._select_returned_event
+        self.app.push_screen(await self._child_screens.create(name), select)
 
     def _select_returned_event(self, event: int | None) -> None:
         """Select and fit the event that was chosen on a child screen, None for none."""

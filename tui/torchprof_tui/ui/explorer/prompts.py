@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from textual.message import Message
 from textual.screen import Screen
 
 from torchprof_tui.analysis.compare.step_selection import ComparisonError
@@ -31,6 +32,14 @@ CASE_NOTE = "case-sensitive: it has a capital"
 SEARCH, GO_TO, SLICE, COMPARE, WHAT_IF = "search", "go to", "write slice to", "compare with", "what if"
 
 ShowMessage = Callable[[str], None]
+
+
+@dataclass
+class SliceWritten(Message):
+    """A slice of the trace was written, or failed to be: `line` reports which."""
+
+    line: str
+    failed: bool
 
 
 class PromptController:
@@ -166,5 +175,5 @@ class PromptController:
         t0, t1, _ = self._view_state.active_range()
         self._close(f"writing {name} …")
         self._debounced_worker.submit(
-            "slice", partial(slice_export.export_slice, self._view_state.current_trace(), t0, t1, name)
+            "slice", lambda: SliceWritten(*slice_export.export_slice(self._view_state.current_trace(), t0, t1, name))
         )

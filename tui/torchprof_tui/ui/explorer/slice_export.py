@@ -1,22 +1,17 @@
-"""Export of a time range of the open trace as a small trace: the suggested file name, and the result as a message."""
+"""Export of a time range of the open trace as a small trace: the suggested file name, and a line about the result."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-
-from textual.message import Message
+from typing import TYPE_CHECKING
 
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, expand_path, shorten_file_name
+from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.number_format import format_file_size
 
-
-@dataclass
-class SliceWritten(Message):
-    """A slice of the trace was written, or failed to be: `line` reports which."""
-
-    line: str
-    failed: bool
+if TYPE_CHECKING:
+    from torchprof_tui.analysis.slicing.slice_writer import SliceResult
 
 
 _TRACE_SUFFIX = re.compile(r"(\.pt)?(\.trace)?\.json(\.\w+)?$")
@@ -31,23 +26,40 @@ def suggest_file_name(trace: Trace, t0: int, t1: int) -> str:
     return shorten_file_name(stem[:_MAX_STEM_LENGTH] or "trace", suffix)
 
 
-def export_slice(trace: Trace, t0: int, t1: int, name: str) -> SliceWritten:
-    """Write the slice between two times, ns, unless the file exists; return a message with the outcome.
+def export_slice(trace: Trace, t0: int, t1: int, name: str) -> tuple[str, bool]:
+    """Write the slice between two times, ns, unless the file exists; return (the outcome, whether it failed).
 
     Call it on a worker thread: a large trace takes seconds.
     """
     # deferred: the writer imports the trace reader, which the UI process otherwise does not need
     from torchprof_tui.analysis.slicing.slice_writer import SliceError, write_slice
-    from torchprof_tui.ui.explorer.slice_messages import format_slice_result
 
     try:
         out = expand_path(name)
         if check_target(out):
-            return SliceWritten(f"{out} exists already and was not overwritten; choose another name", failed=True)
-        return SliceWritten(format_slice_result(write_slice(trace, t0, t1, out)), failed=False)
+            return (f"{out} exists already and was not overwritten; choose another name", True)
+        return (format_slice_result(write_slice(trace, t0, t1, out)), False)
     except (SliceError, OutputError) as error:
-        return SliceWritten(str(error), failed=True)
+        return (str(error), True)
     except LookupError as error:
-        return SliceWritten(str(error.args[0]), failed=True)
+        return (str(error.args[0]), True)
     except OSError as error:
-        return SliceWritten(f"{trace.label}: {error.strerror or error}", failed=True)
+        return (f"{trace.label}: {error.strerror or error}", True)
+
+
+def format_slice_result(sliced: SliceResult, with_private: bool = True) -> str:
+    """Format the result in one line. It holds names from the trace: clean it before it reaches a terminal.
+
+    `with_private`: name the environment variables and secrets that were left out, too.
+    """
+    summary = f"{sliced.entries:,} of {sliced.total_entries:,} entries, {format_file_size(sliced.size)}"
+    left_out = [*sliced.skipped_keys, *(map(str, sliced.private_values) if with_private else ())]
+    skipped = f"; left out: {', '.join(left_out)}" if left_out else ""
+    return f"wrote {sliced.path}: {summary}; {_format_start(sliced.first_start)}{skipped}"
+
+
+def _format_start(start: int) -> str:
+    """Describe the start of the first event, ns from time 0 of the whole trace; profiler events may start before 0."""
+    if start < 0:
+        return f"its start is {format_duration(-start)} before time 0 of the whole trace"
+    return f"its start is at {format_time(start)} of the whole trace"

@@ -20,13 +20,7 @@ from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.prompt_input import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.status_line import StatusLine
-from torchprof_tui.ui.flame.flame_worker import (
-    FlameMade,
-    FlameQuery,
-    FlameView,
-    fold_scope,
-    search_frames,
-)
+from torchprof_tui.ui.flame.flame_worker import FlameMade, FlameQuery, FlameView, fold_scope, search_frames
 from torchprof_tui.ui.flame.icicle import BoxPicked, FrameLines, Icicle
 from torchprof_tui.ui.flame.icicle_layout import Box, Zoom
 from torchprof_tui.ui.lanes.view_state import ViewState
@@ -69,12 +63,7 @@ class FlameScreen(ChildScreen):
         self._summary = StatusLine(id="flame-summary")
 
     def compose(self) -> ComposeResult:
-        yield self._tabs
-        yield self.icicle
-        yield self._frame_lines
-        yield self._summary
-        yield self._status
-        yield self._prompt
+        yield from (self._tabs, self.icicle, self._frame_lines, self._summary, self._status, self._prompt)
 
     def on_mount(self) -> None:
         self.follow_theme(keys.FLAME_HINTS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from rich.cells import cell_len
 from rich.style import Style
 from textual import events
@@ -23,23 +25,22 @@ from torchprof_tui.ui.flame.icicle_layout import Box, IcicleLayout, Zoom, lay_ou
 REST_MARK = "░"
 """Fills the rest: frames that are too narrow to draw."""
 
-ROWS_PER_WHEEL_STEP = 3
 ROWS_ABOVE_ZOOM = 3
 """Rows of callers that stay on screen above the frame that was zoomed into."""
 
 
+@dataclass
 class BoxPicked(Message):
     """A click on a box, which has the cursor now; `opened`: it had the cursor before."""
 
-    def __init__(self, opened: bool) -> None:
-        super().__init__()
-        self.opened = opened
+    opened: bool
 
 
 class Icicle(PaintedWidget):
     """Paint a flame graph. `set_tree` and `show_zoom` change what is shown; the cursor is on a box of the layout."""
 
     DEFAULT_CSS = "Icicle { height: 1fr; }"
+    WHEEL_LINES = 3
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -235,17 +236,9 @@ class Icicle(PaintedWidget):
         if index >= 0:
             self.post_message(BoxPicked(opened=not self.move_to(depth, index)))
 
-    def _scroll_rows(self, rows: int) -> None:
-        self._top = max(min(self._top + rows, len(self._boxes.rows) - self.size.height), 0)
+    def scroll_lines(self, count: int) -> None:
+        self._top = max(min(self._top + count, len(self._boxes.rows) - self.size.height), 0)
         self.repaint()
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self._scroll_rows(ROWS_PER_WHEEL_STEP)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self._scroll_rows(-ROWS_PER_WHEEL_STEP)
 
 
 class FrameLines(PaintedWidget):

@@ -97,9 +97,7 @@ class GuessScreen(GuardedScreen[None]):
         self._status = StatusLine(id="guess-status")
 
     def compose(self) -> ComposeResult:
-        yield self._text
-        yield self._input
-        yield self._status
+        yield from (self._text, self._input, self._status)
 
     def on_mount(self) -> None:
         palette = palette_for(self.app)

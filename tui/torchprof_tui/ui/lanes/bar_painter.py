@@ -14,7 +14,6 @@ That keeps the output for a dense row small.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from rich.cells import cell_len
@@ -22,13 +21,14 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from torchprof_tui.trace.core.arrays import F64, I32, U8, U16, Array, Bool
+from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, U16, Array, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.level_of_detail import Cells
 from torchprof_tui.ui.common.event_styles import BLANK, BLANK_MARKED, KIND_COUNT, CellForm, Emphasis, style_index
 from torchprof_tui.ui.common.name_display import DisplayNames
 from torchprof_tui.ui.common.text_charts import LEVELS
+from torchprof_tui.ui.lanes.event_labels import EventNotes
 
 EIGHTHS = "▏▎▍▌▋▊▉█"
 SHADES = "░▒▓"
@@ -47,14 +47,18 @@ _PLAIN_TONES = (Emphasis.NORMAL, Emphasis.DIMMED, Emphasis.ON_PATH)
 _KERNEL_KINDS = (int(Kind.KERNEL), int(Kind.COLLECTIVE))
 
 
-class PathMask(Protocol):
-    """Cells of a critical path: `path_cells.PathCells`."""
+@dataclass(frozen=True, slots=True)
+class PathCells:
+    """The cells of R lines, bool[R, W]: `touched` where a critical path has any time, `own` where it has some in the
+    event that the cell shows.
+    """
 
-    @property
-    def touched(self) -> Bool: ...
+    touched: Bool
+    own: Bool
 
-    @property
-    def own(self) -> Bool: ...
+    def select_lines(self, rows: I64) -> PathCells:
+        """Return the cells of some of the lines."""
+        return PathCells(self.touched[rows], self.own[rows])
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class Decoration:
     highlighted: I32 = field(default_factory=lambda: _NO_EVENTS)
     matched_names: Bool | None = None
     marked_cells: tuple[int, int] | None = None
-    path: PathMask | None = None
+    path: PathCells | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +189,6 @@ def _assign_styles(kind: U8, tone: U8, has_event: Bool, named: Bool, marked: tup
     return style
 
 
-class BarNotes(Protocol):
-    """Source of the notes that are written after the names in bars."""
-
-    def format_bar_text(self, event: int, name: str, width: int) -> str:
-        """Return name and note of an event in `width` cells, "" without a note or room for it."""
-
-
 @dataclass(frozen=True, slots=True)
 class BarTexts:
     """The texts of bars. `show_classes`: kernels carry their class. `notes`: those of single events.
@@ -203,7 +200,7 @@ class BarTexts:
     names: DisplayNames
     cache: dict[tuple[int, int, int], str] = field(default_factory=dict)
     show_classes: bool = False
-    notes: BarNotes | None = None
+    notes: EventNotes | None = None
 
 
 def build_strips(styled: StyledCells, trace: Trace, texts: BarTexts, style_table: tuple[Style, ...]) -> list[Strip]:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.arrays import I32, Bool
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.level_of_detail import Cells, cell_edges
 from torchprof_tui.trace.query.navigation import extent
 from torchprof_tui.trace.query.viewport import Viewport, compute_viewport_cells
-from torchprof_tui.ui.lanes.bar_painter import merge_busiest, merge_deepest
+from torchprof_tui.ui.lanes.bar_painter import PathCells, merge_busiest, merge_deepest
 from torchprof_tui.ui.lanes.screen_lines import LineContent, ScreenLine, folded_rows, rank_rows
+
+if TYPE_CHECKING:
+    from torchprof_tui.analysis.critical_path.path_rows import PathRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,28 +139,7 @@ def list_rows(trace: Trace, line: ScreenLine) -> Sequence[int]:
     return folded_rows(lane) if line.content is LineContent.FOLDED else [lane.row_base + line.row]
 
 
-class RowTimes(Protocol):
-    """Where a path lies on the rows of a trace: `analysis.critical_path.path_rows.PathRows`."""
-
-    def select_cells(self, rows: Sequence[int], left: I64, right: I64) -> Bool:
-        """Select the cells in which the path has any time on one of these rows: bool[W]."""
-
-
-@dataclass(frozen=True, slots=True)
-class PathCells:
-    """The cells of R lines, bool[R, W]: `touched` where the path has any time, `own` where it has some in the event
-    that the cell shows.
-    """
-
-    touched: Bool
-    own: Bool
-
-    def select_lines(self, rows: I64) -> PathCells:
-        """Return the cells of some of the lines."""
-        return PathCells(self.touched[rows], self.own[rows])
-
-
-def select_path_cells(trace: Trace, frame: LaneFrame, path: RowTimes) -> PathCells:
+def select_path_cells(trace: Trace, frame: LaneFrame, path: PathRows) -> PathCells:
     """Select the cells of the lines with events that are on the path; a line of several rows shows that of all."""
     viewport = frame.viewport
     edges = cell_edges(viewport.t0, viewport.t1, viewport.width)

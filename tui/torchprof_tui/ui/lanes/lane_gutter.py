@@ -48,6 +48,7 @@ class Gutter(PaintedWidget):
     """
 
     DEFAULT_CSS = "Gutter { height: 1fr; width: 20; }"
+    WHEEL_LINES = WHEEL_LINES
 
     def __init__(self, trace: Trace, notes: Mapping[int, str] | None = None, *, id: str | None = None) -> None:  # noqa: A002
         """Label the lanes. `notes`: text after a rank's label where it fits, by lane."""
@@ -192,10 +193,5 @@ class Gutter(PaintedWidget):
         else:
             self.post_message(EventPicked(-1, line.lane))
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.post_message(ScrollAsked(WHEEL_LINES))
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.post_message(ScrollAsked(-WHEEL_LINES))
+    def scroll_lines(self, count: int) -> None:
+        self.post_message(ScrollAsked(count))

@@ -10,13 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from torchprof_tui.analysis.repetition.repeat_fold import (
-    RepeatFold,
-    RepeatRun,
-    Seam,
-    build_fold,
-    list_levels,
-)
+from torchprof_tui.analysis.repetition.repeat_fold import RepeatFold, RepeatRun, Seam, build_fold, list_levels
 from torchprof_tui.analysis.repetition.step_list import are_repetitions, find_kept_repetitions, list_steps
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.ranks import Rank

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.segment import Segment
@@ -26,6 +27,7 @@ from torchprof_tui.ui.common.name_display import DisplayNames
 from torchprof_tui.ui.lanes.bar_painter import (
     BarTexts,
     Decoration,
+    PathCells,
     StyledCells,
     build_strips,
     draw_level_graph,
@@ -34,8 +36,6 @@ from torchprof_tui.ui.lanes.bar_painter import (
 from torchprof_tui.ui.lanes.event_labels import EventNotes, GapLabels
 from torchprof_tui.ui.lanes.lane_frame import (
     LaneFrame,
-    PathCells,
-    RowTimes,
     build_frame,
     find_lines_of_events,
     force_events,
@@ -46,6 +46,9 @@ from torchprof_tui.ui.lanes.launch_line import LinkEnd, route_link
 from torchprof_tui.ui.lanes.mouse_gestures import Drag, EventPicked, TimeWheel
 from torchprof_tui.ui.lanes.screen_lines import LaneLines, LineContent, ScreenLine
 from torchprof_tui.ui.lanes.step_labels import SEAM, find_seam_time, list_seam_columns
+
+if TYPE_CHECKING:
+    from torchprof_tui.analysis.critical_path.path_rows import PathRows
 
 
 @dataclass
@@ -107,7 +110,7 @@ class Timeline(TimeWheel):
         self._counters = {counter.lane: counter for counter in trace.counters}
         self._decoration = Decoration()
         self._marked_range: tuple[int, int] | None = None
-        self._path: RowTimes | None = None
+        self._path: PathRows | None = None
         self._path_cells: PathCells | None = None  # as the rows of the frame's cells
         self._frame: LaneFrame | None = None
         self._label_cache: dict[tuple[int, int, int], str] = {}
@@ -191,7 +194,7 @@ class Timeline(TimeWheel):
             self._marked_range = marked_range
             self.repaint()
 
-    def show_path(self, path: RowTimes | None) -> None:
+    def show_path(self, path: PathRows | None) -> None:
         """Dim everything but this critical path; None for no path."""
         if path is not self._path:
             self._path = path

@@ -388,7 +388,7 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         # the cursor of the groups is their first row on screen
         last = max(self.groups.count - self.groups.page_size, 0)
         self.groups.cursor = min(max(before + direction * self.groups.page_size, 0), last)
-        self.groups.scroll_rows(self.groups.cursor - before)
+        self.groups.scroll_lines(self.groups.cursor - before)
         edge = "" if self.groups.cursor != before else f"the {'last' if direction > 0 else 'first'} groups"
         self._status.show_message(edge)
 

@@ -59,12 +59,12 @@ class ShownDevice:
         return np.asarray((lifetimes.begin <= record) & (lifetimes.end > record))
 
 
+@dataclass
 class MemoryRead(Message):
     """The memory of a trace was read; no devices where `problem` says why."""
 
-    def __init__(self, devices: tuple[ShownDevice, ...], problem: str = "") -> None:
-        super().__init__()
-        self.devices, self.problem = devices, problem
+    devices: tuple[ShownDevice, ...]
+    problem: str = ""
 
 
 class StateQuery(NamedTuple):
@@ -193,12 +193,12 @@ SNAPSHOT_STEM = "memory_snapshot"
 """How `run --memory-snapshot` names the file; of one rank of several, with `.rankN` after it."""
 
 
+@dataclass
 class StacksRead(Message):
     """A snapshot was read: for each device its stacks, None for none. `line`: what became of it."""
 
-    def __init__(self, stacks: tuple[TraceStacks | None, ...], line: str) -> None:
-        super().__init__()
-        self.stacks, self.line = stacks, line
+    stacks: tuple[TraceStacks | None, ...]
+    line: str
 
 
 def find_snapshot_beside(rank: Rank) -> Path | None:

@@ -76,12 +76,12 @@ class ShownSnapshot:
         return int(np.searchsorted(self.time, time, side="right")) - 1
 
 
+@dataclass
 class SnapshotRead(Message):
     """A snapshot was read; no devices where `problem` says why."""
 
-    def __init__(self, devices: tuple[ShownSnapshot, ...], problem: str = "") -> None:
-        super().__init__()
-        self.devices, self.problem = devices, problem
+    devices: tuple[ShownSnapshot, ...]
+    problem: str = ""
 
 
 class SnapshotQuery(NamedTuple):

@@ -71,12 +71,7 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
         self._detail = StatusLine(id="snapshot-detail")
 
     def compose(self) -> ComposeResult:
-        yield self._totals
-        yield self.chart
-        yield self._tabs
-        yield self.rows
-        yield self._detail
-        yield self._status
+        yield from (self._totals, self.chart, self._tabs, self.rows, self._detail, self._status)
 
     def on_mount(self) -> None:
         self.follow_theme(keys.SNAPSHOT_HINTS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 
@@ -303,12 +304,12 @@ class ConsoleView(ScrollView):
 
     can_focus = False
 
+    @dataclass
     class Resized(Message):
         """The view was resized; its size in cells, for the program's terminal."""
 
-        def __init__(self, columns: int, lines: int) -> None:
-            super().__init__()
-            self.columns, self.lines = columns, lines
+        columns: int
+        lines: int
 
     def __init__(self, *, id: str) -> None:  # noqa: A002  (textual's own word)
         super().__init__(id=id)

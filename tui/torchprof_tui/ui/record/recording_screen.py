@@ -69,11 +69,7 @@ class RecordingScreen(GuardedScreen[None]):
         """The user left the screen with escape, after the run's end."""
 
     def __init__(
-        self,
-        request: RecordingRequest,
-        cwd: str,
-        environment: Mapping[str, str] | None = None,
-        earlier: str = "",
+        self, request: RecordingRequest, cwd: str, environment: Mapping[str, str] | None = None, earlier: str = ""
     ) -> None:
         """Run a request. `earlier`: the trace on screen before it, to compare the new one with."""
         super().__init__()

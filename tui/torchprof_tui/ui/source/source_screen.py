@@ -23,7 +23,7 @@ from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.guarded_screen import GuardedModalScreen
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip, follow_theme
-from torchprof_tui.ui.common.text_panel import LINES_PER_WHEEL_STEP, wrap_text
+from torchprof_tui.ui.common.text_panel import wrap_text
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.source_line import SourceLine
@@ -45,6 +45,8 @@ class SourceText(PaintedWidget):
 
     `line`: the one to mark, counted from 1; None marks none and begins where `function` is defined.
     """
+
+    WHEEL_LINES = 2
 
     DEFAULT_CSS = "SourceText { height: 1fr; }"
 
@@ -132,14 +134,6 @@ class SourceText(PaintedWidget):
             (" ", palette.text),
             (shown, palette.active if is_target else palette.text),
         ]
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.scroll_lines(LINES_PER_WHEEL_STEP)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.scroll_lines(-LINES_PER_WHEEL_STEP)
 
 
 def describe_line_match(lines: tuple[str, ...], line: int | None, function: str) -> tuple[str, bool]:

@@ -217,16 +217,14 @@ class StartScreen(GuardedScreen[None]):
     def compose(self) -> ComposeResult:
         yield Static(
             Content.from_markup(
-                "[b]torchprof-tui[/b] $version   record a torch.profiler trace and read it here",
-                version=__version__,
+                "[b]torchprof-tui[/b] $version   record a torch.profiler trace and read it here", version=__version__
             ),
             id="start-title",
         )
         yield PathInput(placeholder="path of a trace, host:path or URL: o or / to type, tab completes", id="start-path")
         with Horizontal(id="start-body"):
             with Vertical(id="start-left"):
-                yield OptionList(id="start-list", markup=False)
-                yield Static(id="start-hint")
+                yield from (OptionList(id="start-list", markup=False), Static(id="start-hint"))
             with VerticalScroll(id="start-guide", can_focus=False):
                 yield Static(GUIDE, id="start-guide-text")
         yield Static(id="start-keys")

@@ -190,12 +190,11 @@ class SheetMade(Message):
         self.query, self.built_sheet, self.problem = query, built_sheet, problem
 
 
+@dataclass
 class SharesMade(Message):
     """The shares of GPU time were computed, which the charts show."""
 
-    def __init__(self, shares: GpuTimeShares) -> None:
-        super().__init__()
-        self.shares = shares
+    shares: GpuTimeShares
 
 
 class RowRead(Message):

@@ -85,13 +85,7 @@ class TableScreen(ListScreen):
         self._summary = StatusLine(id="table-summary")
 
     def compose(self) -> ComposeResult:
-        yield self._tabs
-        yield self.rows
-        yield self._panel
-        yield self._charts
-        yield self._summary
-        yield self._status
-        yield self._prompt
+        yield from (self._tabs, self.rows, self._panel, self._charts, self._summary, self._status, self._prompt)
 
     def on_mount(self) -> None:
         self._show_tab()

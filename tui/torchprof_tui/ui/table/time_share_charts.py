@@ -18,16 +18,7 @@ MODULES_SHOWN, CLASSES_SHOWN = 24, 8
 
 NO_GPU_WORK = "no GPU work was recorded, so nothing is drawn. tab: the profiler table has CPU times."
 
-_FILL_KINDS = (
-    Kind.KERNEL,
-    Kind.OP,
-    Kind.ANNOTATION,
-    Kind.COLLECTIVE,
-    Kind.RUNTIME,
-    Kind.COPY,
-    Kind.ASYNC,
-    Kind.MEMSET,
-)
+_FILL_KINDS = (Kind.KERNEL, Kind.OP, Kind.ANNOTATION, Kind.COLLECTIVE, Kind.RUNTIME, Kind.COPY, Kind.ASYNC, Kind.MEMSET)
 
 
 class TimeShareCharts(TextPanel):

@@ -68,9 +68,7 @@ class TreeScreen(ListScreen):
         self._search_start: FoldSnapshot | None = None  # what was shown when the search began
 
     def compose(self) -> ComposeResult:
-        yield self.rows
-        yield self._status
-        yield self._prompt
+        yield from (self.rows, self._status, self._prompt)
 
     def on_mount(self) -> None:
         self.follow_theme(keys.TREE_HINTS)
@@ -150,10 +148,7 @@ class TreeScreen(ListScreen):
         self_title = f" {'self':>11}" if shows_self_time(width, self._has_gpu) else ""
         gpu_titles = f" {'GPU':>11} {'% of it':>8}" if self._has_gpu else ""
         numbers = f"{'calls':>9} {'total':>11}{self_title}{gpu_titles}"
-        return [
-            (truncate(title, name_cells - 1).ljust(name_cells), palette.strong),
-            (numbers, palette.muted),
-        ]
+        return [(truncate(title, name_cells - 1).ljust(name_cells), palette.strong), (numbers, palette.muted)]
 
     def _format_row(self, index: int, width: int, selected: bool) -> list[TextRun]:
         tree, folds, palette = self.call_tree, self._fold_state, self.rows.palette

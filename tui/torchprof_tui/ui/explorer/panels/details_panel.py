@@ -26,11 +26,7 @@ from torchprof_tui.ui.explorer.panels.panel import Panel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchprof_tui.analysis.dispatch.event_context import (
-        EventContext,
-        SameNameStatistics,
-        SiblingPosition,
-    )
+    from torchprof_tui.analysis.dispatch.event_context import EventContext, SameNameStatistics, SiblingPosition
     from torchprof_tui.analysis.graphs.captured_chain import CapturedChain
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
     from torchprof_tui.analysis.time.intervals import Intervals
