@@ -8,14 +8,9 @@ from tests.analysis.compare.test_account import analyse_sample
 from tests.helpers.paths import FIXTURES, SAMPLES
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, runtime, step, trace
 from torchprof_tui.analysis.compare.account import Account, PartChange, build_account
+from torchprof_tui.analysis.compare.changed_places import find_changed_section, find_places, measure_gaps_in_section
 from torchprof_tui.analysis.compare.comparison import Comparison
-from torchprof_tui.analysis.compare.comparison_verdict import (
-    describe_change,
-    describe_launches,
-    find_changed_section,
-    find_part_line,
-    measure_gaps_in_section,
-)
+from torchprof_tui.analysis.compare.comparison_verdict import describe_change, describe_launches
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.trace.loading.load_in_process import load_opened_trace
@@ -176,8 +171,7 @@ def analyse_steps(forward: float, optimizer: float, ops: int = 20) -> SideAnalys
 
 def find_place(a: SideAnalysis, b: SideAnalysis, part_id: str) -> str | None:
     part = next(part for part in build_account(a, b).parts if part.id == part_id)
-    line = find_part_line(a, b, part)
-    return None if line is None else line.text
+    return next((place.text for place in find_places(a, b, part).lines), None)
 
 
 def test_many_short_gaps_count_as_much_as_one_long_one() -> None:
@@ -226,9 +220,7 @@ def test_the_gpt_pair_equals_what_was_computed_by_hand_from_its_json(cause: Idle
         ]
         assert measured[1] - measured[0] == pytest.approx(change, abs=0.006)
     part = PartChange(f"idle:{cause.id}", "", 1, 2 if cause is DISPATCH else 0, None)
-    line = find_part_line(a, b, part)
-    assert line is not None
-    assert line.text == "backward"
+    assert [place.text for place in find_places(a, b, part).lines] == ["backward"]
 
 
 def test_an_asynchronous_copy_of_pinned_memory_does_not_wait() -> None:

@@ -78,6 +78,13 @@ class SideVerdict(Record, frozen=True, kw_only=True):
     first: Annotated[str, about("what costs most and what to do about it")]
 
 
+class OpChange(Record, frozen=True, kw_only=True):
+    """An op by which a part of the step changed."""
+
+    name: Annotated[str, about("as recorded")]
+    delta_us: Annotated[float, about("B less A, of that part")]
+
+
 class ChangeCause(Record, frozen=True, kw_only=True):
     """A part of the step that changed, and what explains it."""
 
@@ -89,6 +96,7 @@ class ChangeCause(Record, frozen=True, kw_only=True):
     side: Annotated[str, about("side on which the pattern fired: a or b; empty for none")]
     line: Annotated[str | None, about("file:lineno of the code behind it; null if not recorded")]
     line_text: Annotated[str | None, about("the same to show")]
+    ops: Annotated[list[OpChange], about("ops that changed most in it; [] where none has a quarter of the change")]
 
 
 class SidePattern(Record, frozen=True, kw_only=True):
@@ -102,7 +110,10 @@ class SidePattern(Record, frozen=True, kw_only=True):
 class DiffVerdict(Record, frozen=True, kw_only=True):
     """The answer that is read first."""
 
-    first: Annotated[str, about("how much longer or shorter a step is, and whether by chance")]
+    first: Annotated[
+        str,
+        about("how much longer or shorter a step is, why, and what to do; or why they cannot be compared"),
+    ]
     launches: Annotated[str | None, about("how the number of launches changed; null if it did not")]
     a: Annotated[SideVerdict, about("verdict on A")]
     b: Annotated[SideVerdict, about("verdict on B")]
@@ -350,7 +361,7 @@ def _build_part(part: AccountPart) -> PartChange:
 
 def _build_verdict(verdict: ComparisonVerdict) -> DiffVerdict:
     return DiffVerdict(
-        first=verdict.headline,
+        first=verdict.first,
         launches=verdict.launches or None,
         a=_build_side_verdict(verdict.a),
         b=_build_side_verdict(verdict.b),
@@ -374,6 +385,7 @@ def _build_cause(cause: FoundCause) -> ChangeCause:
         side=cause.side,
         line=cause.location,
         line_text=cause.line or None,
+        ops=[OpChange(name=op.text, delta_us=op.delta / 1000) for op in cause.ops],
     )
 
 

@@ -10,6 +10,7 @@ from torchprof_tui.analysis.compare.side_choice import (
     analyse_side,
     compare_ranks_of_runs,
     format_label,
+    match_steps,
     select_ranks,
 )
 from torchprof_tui.analysis.compare.step_selection import StepSelection
@@ -33,4 +34,4 @@ def compare_traces(a: Trace, b: Trace, ranks: RankNumbers, steps: tuple[StepNumb
         analyse_side(trace, f"{name} ({original.label})", format_label(original.label, original, trace), selection)
         for name, original, trace, selection in zip(("A", "B"), (a, b), traces, selections, strict=True)
     ]
-    return build_diff(Comparison(sides[0], sides[1], compare_ranks_of_runs(a, b, ranks, selections)), by)
+    return build_diff(Comparison(*match_steps(sides[0], sides[1]), compare_ranks_of_runs(a, b, ranks, selections)), by)

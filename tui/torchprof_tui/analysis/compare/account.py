@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
-from torchprof_tui.analysis.compare.steady_steps import estimate_difference_noise
+from torchprof_tui.analysis.compare.side_analysis import SideAnalysis, are_same_steps
+from torchprof_tui.analysis.compare.steady_steps import estimate_difference_noise, estimate_paired_noise
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.verdict.cpu_only import build_cpu_time_tree
@@ -36,13 +36,17 @@ MAX_MEASURED_STEPS = 48
 
 @dataclass(frozen=True, slots=True)
 class PartChange:
-    """A part of the step on both sides: ns a step. `noise`: what the difference may be by chance, None if unknown."""
+    """A part of the step on both sides: ns a step. `noise`: what the difference may be by chance, None if unknown.
+
+    `by_step`: of two ranks of one run, the difference in each measured step: (number of the step, ns).
+    """
 
     id: str
     label: str
     a: int
     b: int
     noise: float | None
+    by_step: tuple[tuple[int, float], ...] = ()
 
     @property
     def delta(self) -> int:
@@ -58,7 +62,8 @@ class PartChange:
 class Account:
     """The difference of one step, B less A, ns. `parts` sum to `a`, `b` and `delta`; those beyond noise come first.
 
-    `is_of_gpu`: whether the GPUs' time is divided (the mean of the devices), else the main thread's.
+    `is_of_gpu`: whether the GPUs' time is divided (the mean of the devices), else the main thread's. `by_step`: of two
+    ranks of one run, the difference of each step: (number of the step, ns).
     """
 
     a: int
@@ -66,6 +71,7 @@ class Account:
     noise: float | None
     parts: tuple[PartChange, ...]
     is_of_gpu: bool
+    by_step: tuple[tuple[int, float], ...] = ()
 
     @property
     def delta(self) -> int:
@@ -94,18 +100,30 @@ def build_account(a: SideAnalysis, b: SideAnalysis) -> Account:
     step_a, step_b = divide_step(a, is_of_gpu), divide_step(b, is_of_gpu)
     spread_a, spread_b = _measure_parts_by_step(a, is_of_gpu), _measure_parts_by_step(b, is_of_gpu)
     missing_a, missing_b = np.zeros(_sample_size(a)), np.zeros(_sample_size(b))
+    is_paired = are_same_steps(a, b)
     parts = []
     for part_id in sorted({*step_a, *step_b}):
-        noise = estimate_difference_noise(
-            spread_a.get(part_id, missing_a),
-            spread_b.get(part_id, missing_b),
-            a.side.step_count,
-            b.side.step_count,
-        )
-        parts.append(PartChange(part_id, label_part(part_id), step_a.get(part_id, 0), step_b.get(part_id, 0), noise))
+        of_a, of_b = spread_a.get(part_id, missing_a), spread_b.get(part_id, missing_b)
+        times = step_a.get(part_id, 0), step_b.get(part_id, 0)
+        if is_paired:
+            noise = estimate_paired_noise(of_b - of_a, a.side.step_count)
+        else:
+            noise = estimate_difference_noise(of_a, of_b, a.side.step_count, b.side.step_count)
+        by_step = _number_steps(a, of_b - of_a, _sample_steps(a)) if is_paired else ()
+        parts.append(PartChange(part_id, label_part(part_id), *times, noise, by_step))
     parts.sort(key=lambda part: (part.is_within_noise is True, -abs(part.delta), part.id))
-    noise = estimate_difference_noise(a.step_durations, b.step_durations)
-    return Account(sum(step_a.values()), sum(step_b.values()), noise, tuple(parts), is_of_gpu)
+    totals = sum(step_a.values()), sum(step_b.values())
+    if not is_paired:
+        noise = estimate_difference_noise(a.step_durations, b.step_durations)
+        return Account(*totals, noise, tuple(parts), is_of_gpu)
+    differences = b.step_durations - a.step_durations
+    by_step = _number_steps(a, differences, range(len(differences)))
+    return Account(*totals, estimate_paired_noise(differences), tuple(parts), is_of_gpu, by_step)
+
+
+def _number_steps(side: SideAnalysis, differences: F64, indexes: Sequence[int]) -> tuple[tuple[int, float], ...]:
+    """Return (number of the step, ns) of each difference."""
+    return tuple((side.side.steps[index].number, float(ns)) for index, ns in zip(indexes, differences, strict=True))
 
 
 def divide_step(side: SideAnalysis, is_of_gpu: bool) -> dict[str, int]:
@@ -156,7 +174,7 @@ def label_part(part_id: str) -> str:
         return _LABELS[part_id]
     for prefix, words in ((GPU_CLASS, "GPU: "), (IDLE, "GPU idle: "), (CPU, LABEL_OF_CPU)):
         if part_id.startswith(prefix):
-            return words + part_id.removeprefix(prefix).replace("_", " ")
+            return words + part_id.removeprefix(prefix).replace("_", " ").replace("cpu ", "CPU ")
     return part_id
 
 

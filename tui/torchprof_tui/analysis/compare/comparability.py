@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
+from torchprof_tui.analysis.compare.execution import describe_set_up, find_execution, find_set_up
+from torchprof_tui.analysis.compare.side_analysis import SideAnalysis, are_same_steps
 from torchprof_tui.analysis.throughput.op_inputs import parse_inputs
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.event_kind import Kind
@@ -115,6 +116,8 @@ class RecordingDifference:
 def list_recording_differences(a: SideAnalysis, b: SideAnalysis) -> list[RecordingDifference]:
     """List what differs between two recordings, what matters most for the comparison first."""
     return [
+        *_compare_set_up(a, b),
+        *_compare_execution(a, b),
         *_compare_representativeness(a, b),
         *_compare_hardware(a, b),
         *_compare_options(a.trace, b.trace),
@@ -122,6 +125,24 @@ def list_recording_differences(a: SideAnalysis, b: SideAnalysis) -> list[Recordi
         *_compare_versions(a.trace, b.trace),
         *_compare_steps(a, b),
     ]
+
+
+def _compare_set_up(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDifference]:
+    setups = find_set_up(a), find_set_up(b)
+    if any(setups):
+        in_a, in_b = (f"{setup.share}: {setup.signs}" if setup else "none found" for setup in setups)
+        yield RecordingDifference("set-up recorded", in_a, in_b, describe_set_up(a, b).partition(" (")[0])
+
+
+def _compare_execution(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDifference]:
+    modes = find_execution(a), find_execution(b)
+    if modes[0].modes == modes[1].modes:
+        return
+    reasons = ["compiled code has other ops and kernels"] if modes[0].is_compiled != modes[1].is_compiled else []
+    if bool(modes[0].replays) != bool(modes[1].replays):
+        reasons.append("a replay launches many kernels at once")
+    consequence = f"{', '.join(reasons)}: compare parts of a step before single ops"
+    yield RecordingDifference("how it runs", modes[0].text, modes[1].text, consequence)
 
 
 def _compare_representativeness(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDifference]:
@@ -150,6 +171,13 @@ def _compare_hardware(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDif
     if devices[0] != devices[1] and all(devices):
         yield RecordingDifference(
             "GPUs in one trace", str(devices[0]), str(devices[1]), "times are the mean of the GPUs of each side"
+        )
+    if are_same_steps(a, b):
+        yield RecordingDifference(
+            "ranks of one run",
+            f"rank {a.trace.rank}",
+            f"rank {b.trace.rank}",
+            "the same steps are compared one by one; what one waits in collectives is the delay of another",
         )
     sizes = a.trace.world_size or 1, b.trace.world_size or 1
     if sizes[0] != sizes[1]:

@@ -10,7 +10,12 @@ import numpy as np
 
 from torchprof_tui.analysis.compare.account import Account, build_account
 from torchprof_tui.analysis.compare.comparability import RecordingDifference, list_recording_differences
-from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause, ComparisonVerdict, decide_comparison
+from torchprof_tui.analysis.compare.comparison_verdict import (
+    ChangeCause,
+    ComparisonVerdict,
+    decide_comparison,
+    name_step,
+)
 from torchprof_tui.analysis.compare.matched_rows import By, ComparedRow, ComparedRows, RowStatus, match_sides
 from torchprof_tui.analysis.compare.matching import TreeMatch, match_trees
 from torchprof_tui.analysis.compare.memory_change import PeakChange, compare_peaks
@@ -158,8 +163,11 @@ def describe_cause(cause: ChangeCause) -> str:
     words = f"{part.label}: {change}{noise} ({format_duration(part.a)} → {format_duration(part.b)})"
     if cause.pattern is not None:
         words += f"; in {cause.side.upper()}: {cause.pattern.pattern.title}"
+    words += name_step(part)
     if cause.line:
         words += f", at {cause.line}"
+    if cause.ops:
+        words += f": {', '.join(f'{op.text} {format_change(op.delta)}' for op in cause.ops)}"
     return words
 
 

@@ -1,161 +1,35 @@
-"""Say in words what changed between two recordings: the regimes, the largest causes, the patterns of one side only.
-
-A section is what the program marks with an annotation on its main thread, such as "forward" or "Optimizer.step": idle
-time counts to all that are open there at that moment, whichever thread launches. So time that autograd's thread takes
-belongs to "backward".
-"""
+"""Say in words what changed between two recordings: the regimes, the largest causes, the patterns of one side only."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from torchprof_tui.analysis.compare.account import CPU, GPU_CLASS, IDLE, LABEL_OF_CPU, Account, PartChange
+from torchprof_tui.analysis.compare.changed_places import NamedChange, describe_line, describe_lines, find_places
+from torchprof_tui.analysis.compare.execution import describe_set_up
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
-from torchprof_tui.analysis.dispatch.line_model import ANNOTATION, SourceLine, build_annotation_line
-from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.host_code_time import find_main_thread
-from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.largest_gaps import find_gap_line
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
-from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
-from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES, EXPOSED, TimePart
+from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
+from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, EXPOSED, TimePart
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
-from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
-from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.trace.model.event_kind import Kind
-
-MIN_SHARE = 0.5
-"""Share of the part's change that a section must have to be named: with less, the change is not of one place."""
-
-NESTED_SHARE = 0.9
-"""Share of the largest change that a section inside that one must have to be named in its place."""
-
-MAX_NAMES = 500
-"""Annotations of more names than these are not sections of a step but numbered items."""
-
-
-def find_changed_section(a: SideAnalysis, b: SideAnalysis, cause: IdleCause) -> str | None:
-    """Find the section with most of the change of a cause's idle time; None where no section has most of it.
-
-    Sections inside each other have about the same change: of those with nearly the largest one the innermost is
-    returned, which is that with the least idle time.
-    """
-    total_a, of_a = _measure_sections(a, cause)
-    total_b, of_b = _measure_sections(b, cause)
-    change = total_b - total_a
-    if not change:
-        return None
-    shares = {name: (of_b.get(name, 0.0) - of_a.get(name, 0.0)) / change for name in (*of_a, *of_b)}
-    largest = max(shares.values(), default=0.0)
-    candidates = [name for name, share in shares.items() if share >= max(MIN_SHARE, NESTED_SHARE * largest)]
-    return min(candidates, key=lambda name: (max(of_a.get(name, 0.0), of_b.get(name, 0.0)), name), default=None)
-
-
-def measure_gaps_in_section(view: ScopeView, cause: IdleCause, section: str | None) -> I64:
-    """Measure the idle time of a cause in each gap of a view, or only in sections of this name, ns: int64[gaps]."""
-    gaps = view.gaps
-    time: I64 = gaps.time[:, cause]
-    if section is None:
-        return time
-    sections, time = _find_sections(view), np.zeros_like(time)
-    for device in sorted_unique(gaps.device).tolist():
-        inside = view.gap_finder.list_cause_intervals(gaps, cause, device) & sections.get(section, NO_INTERVALS)
-        of_device = gaps.device == device
-        time[of_device] = inside.measure_before(gaps.end[of_device]) - inside.measure_before(gaps.start[of_device])
-    return time
-
-
-def _measure_sections(side: SideAnalysis, cause: IdleCause) -> tuple[float, dict[str, float]]:
-    """Measure the idle time of a cause a step and device, ns: in all, and by name of the section."""
-    view, gaps = side.view, side.view.gaps
-    devices = sorted_unique(gaps.device).tolist()
-    unit = side.side.step_count * max(len(devices), 1)
-    idle = [view.gap_finder.list_cause_intervals(gaps, cause, device) for device in devices]
-    return sum(each.total for each in idle) / unit, {
-        name: sum((each & intervals).total for each in idle) / unit for name, intervals in _find_sections(view).items()
-    }
-
-
-def _find_sections(view: ScopeView) -> dict[str, Intervals]:
-    """Find when the main thread was in annotations: name -> intervals; none where there are too many names."""
-    main = find_main_thread(view)
-    if main is None:
-        return {}
-    ranges = view.select_in_scope(view.tables.annotations)
-    ranges = ranges.select((ranges.row >= main.first) & (ranges.row < main.last))
-    names = sorted_unique(ranges.name).tolist()
-    if len(names) > MAX_NAMES:
-        return {}
-    sections = {}
-    for name in names:
-        of_name = ranges.select(ranges.name == name)
-        sections[view.trace.names[name]] = union(of_name.start, of_name.end)
-    return sections
-
-
-_MAX_EVENTS = 24
-"""Events of a part whose lines are looked up, the longest; each takes up to a quarter of a millisecond."""
-
-_MAX_GAPS = 10
-"""Gaps whose lines are looked up, the longest of those in question."""
-
-
-def find_part_line(a: SideAnalysis, b: SideAnalysis, part: PartChange) -> SourceLine | None:
-    """Find the line that a change comes from, on the side that takes longer for the part; None if unknown.
-
-    Of GPU work, the line with most of it. Of idle time, the section in which it changed; with recorded stacks, the line
-    of most of it there.
-    """
-    side = b if part.delta > 0 else a
-    if not part.id.startswith(IDLE):
-        rows = _select_work(side, part.id)
-        return side.checker.tables.line_finder.find_common_line(rows, _MAX_EVENTS) if len(rows) else None
-    cause = next((cause for cause in IdleCause if cause.id == part.id.removeprefix(IDLE)), None)
-    if cause is None:
-        return None
-    section = find_changed_section(a, b, cause)
-    gap_line = _find_gap_line(side.view, cause, section)
-    if gap_line is not None and gap_line.kind != ANNOTATION:
-        return gap_line
-    return None if section is None else build_annotation_line(section)
-
-
-def _find_gap_line(view: ScopeView, cause: IdleCause, section: str | None) -> SourceLine | None:
-    """Find the line with most of a cause's time among the longest gaps, in a section of the program if one is named."""
-    time = measure_gaps_in_section(view, cause, section)
-    longest = np.argsort(-time, kind="stable")[:_MAX_GAPS]
-    time_by_line: dict[SourceLine | None, int] = defaultdict(int)
-    for gap in longest[time[longest] > 0].tolist():
-        time_by_line[find_gap_line(view, gap)] += int(time[gap])
-    return max(time_by_line, key=lambda line: time_by_line[line], default=None)
-
-
-def _select_work(side: SideAnalysis, part_id: str) -> I64:
-    """Select the GPU work of a part: rows of the trace, int64[k]; none for parts of the CPU's time."""
-    work = side.view.work
-    is_of_part = np.zeros(len(work), dtype=np.bool_)
-    if part_id == COPIES:
-        is_of_part = work.kind == Kind.COPY
-    elif part_id == EXPOSED:
-        is_of_part = work.kind == Kind.COLLECTIVE
-    elif part_id.startswith(GPU_CLASS):
-        numbers = [int(number) for number in KernelClass if number.label == part_id.removeprefix(GPU_CLASS)]
-        is_of_part = np.isin(work.kernel_class, numbers) & (work.kind != Kind.COPY)
-    rows: I64 = work.events.row[is_of_part]
-    return rows
-
 
 MAX_CAUSES = 3
 """Causes that a verdict names; the account has all."""
 
 _MIN_UNCERTAIN_SHARE = 0.05
 """Changes within the noise are named from a twentieth of a step on: they may be all that there is."""
+
+_WAITS = (EXPOSED, f"{IDLE}communication")
+"""Parts in which a rank waits for others: they follow from what delays the others."""
+
+ONE_STEP_SHARE = 2 / 3
+"""Share of the differences of all steps that one must have to be named: twice as much as all others together."""
+
+MAX_LISTED_STEPS = 4
+"""Steps of two ranks whose differences are listed in the headline."""
 
 _HALF_TOLERANCE = 0.05
 """Launches that go down by 45 to 55 % go down by half."""
@@ -165,7 +39,8 @@ _HALF_TOLERANCE = 0.05
 class ChangeCause:
     """A part of the step that changed. `pattern`: the fired one that explains most of it, on `side` ("a" or "b").
 
-    `line`: the code behind it, for a reader; `location`: its "file:lineno". As recorded: `clean` them.
+    `line`: the code behind it, for a reader; `location`: its "file:lineno". `ops`: those by which it changed, the
+    largest change first. As recorded: `clean` them.
     """
 
     part: PartChange
@@ -173,16 +48,21 @@ class ChangeCause:
     side: str
     line: str
     location: str | None
+    ops: tuple[NamedChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonVerdict:
-    """The answer that is read first. `headline`: how much longer or shorter a step is, and whether by chance.
+    """The answer that is read first. `headline`: how much longer or shorter a step is, and whether by chance; or why
+    the two cannot be compared. `why`: the part that changed most, `action`: what to do about it; "" for nothing.
 
     `causes`: the largest changes: at most MAX_CAUSES beyond noise, then larger ones within it.
     """
 
     headline: str
+    is_comparable: bool
+    why: str
+    action: str
     regimes: str
     launches: str
     a: Verdict
@@ -191,18 +71,28 @@ class ComparisonVerdict:
     patterns_a_only: tuple[Finding, ...]
     patterns_b_only: tuple[Finding, ...]
 
+    @property
+    def first(self) -> str:
+        """The answer in one sentence: what changed, why, and what to do."""
+        return "; ".join(filter(None, (self.headline, self.why, self.action)))
+
 
 def decide_comparison(a: SideAnalysis, b: SideAnalysis, account: Account) -> ComparisonVerdict:
     """Decide what changed from A to B."""
     fired_a = {found.id: found for found in a.findings if found.is_significant}
     fired_b = {found.id: found for found in b.findings if found.is_significant}
+    causes = tuple(_explain_part(a, b, part) for part in _select_causes(account))
+    obstacle = _describe_obstacle(a, b)
     return ComparisonVerdict(
-        describe_change(account),
+        obstacle or describe_change(account),
+        not obstacle,
+        "" if obstacle else _describe_reason(account, causes),
+        "" if obstacle else _choose_action(account, causes, b.verdict),
         _describe_regimes(a.verdict, b.verdict, account),
         describe_launches(a.launches_per_step, b.launches_per_step),
         a.verdict,
         b.verdict,
-        tuple(_explain_part(a, b, part) for part in _select_causes(account)),
+        causes,
         tuple(found for name, found in fired_a.items() if name not in fired_b),
         tuple(found for name, found in fired_b.items() if name not in fired_a),
     )
@@ -220,6 +110,79 @@ def _select_causes(account: Account) -> list[PartChange]:
     return [part for part in chosen if part.delta]
 
 
+def _describe_obstacle(a: SideAnalysis, b: SideAnalysis) -> str:
+    """Describe why the two cannot be compared, and what can be; "" if they can."""
+    if set_up := describe_set_up(a, b):
+        return set_up
+    if bool(a.side.steps) == bool(b.side.steps):
+        return ""
+    words = [
+        f"{name} is {'one step' if side.side.steps else 'a whole recording without steps'}"
+        for name, side in (("A", a), ("B", b))
+    ]
+    return f"not comparable: {' and '.join(words)}; give --steps or --range"
+
+
+def _describe_reason(account: Account, causes: Sequence[ChangeCause]) -> str:
+    """Describe the largest part that changed as the step did; of two ranks, why one of them waits for the other."""
+    if not account.delta and not account.by_step:
+        return ""
+    certain = [cause for cause in causes if not cause.part.is_within_noise]
+    if waits := _find_wait(account, causes):
+        wait, delay = waits
+        early, late = ("B", "A") if wait.part.delta > 0 else ("A", "B")
+        why = f"{delay.part.label} {format_duration(abs(delay.part.delta))} more{name_step(delay.part)}"
+        return f"{early} waits {format_duration(abs(wait.part.delta))} more, as {late} comes later: {why}"
+    if not account.by_step:  # a step of two ranks is as long on both: what one does longer, the other waits
+        certain = [cause for cause in certain if (cause.part.delta > 0) is (account.delta > 0)]
+    if not certain:
+        return ""
+    part = certain[0].part
+    change = f"{'+' if part.delta > 0 else ''}{format_duration(part.delta)}"
+    return f"the largest part is {part.label} ({change}{name_step(part)}){_format_place(certain[0])}"
+
+
+def _find_wait(account: Account, causes: Sequence[ChangeCause]) -> tuple[ChangeCause, ChangeCause] | None:
+    """Find a rank's wait for others among the causes, and what the other rank did longer meanwhile."""
+    wait = next((cause for cause in causes if account.by_step and cause.part.id in _WAITS), None)
+    if wait is None or wait.part.is_within_noise:
+        return None
+    others = (cause for cause in causes if cause.part.id not in _WAITS and not cause.part.is_within_noise)
+    delay = next((cause for cause in others if (cause.part.delta > 0) is not (wait.part.delta > 0)), None)
+    return None if delay is None else (wait, delay)
+
+
+def _format_place(cause: ChangeCause) -> str:
+    return f", at {cause.line}" if cause.line else f", in {cause.ops[0].text}" if cause.ops else ""
+
+
+def _choose_action(account: Account, causes: Sequence[ChangeCause], verdict_b: Verdict) -> str:
+    """Choose what to do: to record more steps, or the remedy of what takes longer; "" where B is faster."""
+    if account.noise is None:
+        return "record several steps of both to tell" if account.delta else ""
+    if waits := _find_wait(account, causes):
+        wait, delay = waits
+        late = "A" if wait.part.delta > 0 else "B"
+        return f"look at {late}{name_step(delay.part).replace(' mostly', '')}{_format_place(delay)}"
+    if account.is_within_noise:
+        return "record more steps to tell" if account.delta else ""
+    slower = next((each for each in causes if each.part.delta > 0), None)
+    if account.delta < 0 or slower is None:
+        return ""
+    if slower.pattern is not None:
+        return slower.pattern.remedy.action
+    if verdict_b.remedy and verdict_b.cause == _strip_prefix(slower.part.id):
+        return verdict_b.remedy
+    return "look there first" if _format_place(slower) else ""
+
+
+def name_step(part: PartChange) -> str:
+    """Name the step of two ranks in which most of a change happened; "" where it is of several."""
+    total = sum(abs(time) for _, time in part.by_step)
+    number, time = max(part.by_step, key=lambda step: abs(step[1]), default=(0, 0.0))
+    return f", mostly in step #{number}" if len(part.by_step) > 1 and abs(time) >= ONE_STEP_SHARE * total else ""
+
+
 def describe_change(account: Account) -> str:
     """Describe how much longer or shorter a step of B takes, and whether that may be chance."""
     delta = account.delta
@@ -231,11 +194,23 @@ def describe_change(account: Account) -> str:
     if account.noise is None:
         return f"{change}; one step: cannot tell whether by chance"
     noise = f"±{format_duration(account.noise)}"
+    if account.by_step:
+        ways = ", but not in each step" if account.is_within_noise else ""
+        return f"{change}{ways} ({_list_steps(account.by_step)})"
     if account.is_within_noise:
         return f"{change}, which is within the noise of {noise}"
     times = account.a / account.b if delta < 0 and account.b else 0.0
     factor = f", {times:.3g} times as fast" if times >= 1.5 else ""
     return f"{change}{factor} (noise {noise})"
+
+
+def _list_steps(by_step: Sequence[tuple[int, float]]) -> str:
+    """List the differences of steps of two ranks: each, or of many the least and the largest."""
+    chosen = by_step
+    if len(by_step) > MAX_LISTED_STEPS:
+        chosen = [min(by_step, key=lambda step: step[1]), max(by_step, key=lambda step: step[1])]
+    words = [f"#{number} {'+' if time > 0 else ''}{format_duration(time)}" for number, time in chosen]
+    return f"step by step: {(', ' if len(chosen) == len(by_step) else ' to ').join(words)}"
 
 
 def describe_launches(a: float, b: float) -> str:
@@ -285,11 +260,15 @@ def _explain_part(a: SideAnalysis, b: SideAnalysis, part: PartChange) -> ChangeC
     found = next((found for found in side.findings if found.id == name), None)
     if found is None or grown[name] * 2 < abs(part.delta):  # it must explain most of the change
         found = None
-    line = (found.line if found is not None else None) or find_part_line(a, b, part)
-    if line is None and side.verdict.cause == _strip_prefix(part.id):
+    places = find_places(a, b, part)
+    lines = places.lines
+    line = found.line if found is not None else None
+    if line is None and not lines and side.verdict.cause == _strip_prefix(part.id):
         line = side.verdict.line
-    text = "" if line is None else f"the backward of {line.text}" if line.from_forward else line.text
-    return ChangeCause(part, found, side_name, text, line.location if line else None)
+    if line is not None:
+        lines = (NamedChange(describe_line(line), float(part.delta), line),)
+    location = next((each.line.location for each in lines if each.line is not None), None)
+    return ChangeCause(part, found, side_name, describe_lines(lines), location, places.ops)
 
 
 def _list_patterns(side: SideAnalysis, part_id: str) -> Mapping[str, float]:

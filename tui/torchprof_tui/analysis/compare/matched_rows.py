@@ -10,7 +10,8 @@ them. What happens between two steps is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -293,8 +294,7 @@ def _sum_ops(table: _RowTable, match: TreeMatch) -> None:
     same_name = match.a.label[match.calls.a] == match.b.label[match.calls.b]
     callers = np.where(same_name, match.calls.a, callers)
     _sum_pairs(table, items, match.calls, same, match.a, callers)
-    for group in match.call_groups:
-        _sum_group(table, items, group, caller_name(match.a, group.caller_a))
+    _sum_groups(table, items, match.call_groups, match.a)
 
 
 def find_same_calls(match: TreeMatch) -> Bool:
@@ -310,8 +310,7 @@ def _sum_kernels(table: _RowTable, match: TreeMatch) -> None:
     items = _work_items(match.a), _work_items(match.b)
     same = match.a.work_label[match.work.a] == match.b.work_label[match.work.b]
     _sum_pairs(table, items, match.work, same, match.a, match.work.caller_a)
-    for group in match.work_groups:
-        _sum_group(table, items, group, caller_name(match.a, group.caller_a))
+    _sum_groups(table, items, match.work_groups, match.a)
     cpu = tuple(SideSums(0, int(tree.tree.cpu_time.sum()), 0) for tree in (match.a, match.b))
     table.add((RowStatus.MATCHED, CPU_CALLS, CPU_CALLS, ""), cpu[0], cpu[1])
 
@@ -372,11 +371,29 @@ def _sum_pairs(
         table.add((status, name_a, name_b, below), sums_a, sums_b, event_a, event_b)
 
 
-def _sum_group(table: _RowTable, items: tuple[_Items, _Items], group: MatchedGroup, below: str) -> None:
+def _sum_groups(
+    table: _RowTable, items: tuple[_Items, _Items], groups: Iterable[MatchedGroup], tree: ComparedTree
+) -> None:
+    """Sum groups; the names of a row are listed by how much their time differs between the sides."""
+    changes: Counter[str] = Counter()
+    for side, sign in zip(items, (-1, 1), strict=True):
+        time = np.bincount(side.name, weights=side.cpu + side.gpu, minlength=len(side.names))
+        for name in np.flatnonzero(time).tolist():
+            changes[side.names[name]] += sign * int(time[name])
+    for group in groups:
+        _sum_group(table, items, group, caller_name(tree, group.caller_a), changes)
+
+
+def _sum_group(
+    table: _RowTable, items: tuple[_Items, _Items], group: MatchedGroup, below: str, changes: Mapping[str, int]
+) -> None:
     """Sum a group: one row of both sides, or a row of each name where only one side has members."""
     a, b = items
     if group.members_a and group.members_b:
-        names = join_names(map(a.name_of, group.members_a)), join_names(map(b.name_of, group.members_b))
+        names = (
+            join_names(map(a.name_of, group.members_a), changes),
+            join_names(map(b.name_of, group.members_b), changes),
+        )
         sums = a.sum_of(group.members_a), b.sum_of(group.members_b)
         events = a.first_event(group.members_a), b.first_event(group.members_b)
         table.add((RowStatus.CHANGED, *names, below), *sums, *events)
@@ -389,11 +406,13 @@ def _sum_group(table: _RowTable, items: tuple[_Items, _Items], group: MatchedGro
         table.add(key, SideSums(), b.sum_of([item]), -1, b.first_event((item,)))
 
 
-def join_names(names: Iterable[str]) -> str:
-    """Join the distinct names, sorted: up to MAX_LISTED of them, and the number of the others."""
+def join_names(names: Iterable[str], changes: Mapping[str, int]) -> str:
+    """Join the distinct names, sorted; of more than MAX_LISTED those that changed most, and how many others."""
     distinct = sorted(set(names))
-    listed = " + ".join(distinct[:MAX_LISTED])
-    return listed if len(distinct) <= MAX_LISTED else f"{listed} + {len(distinct) - MAX_LISTED} more"
+    if len(distinct) <= MAX_LISTED:
+        return " + ".join(distinct)
+    largest = sorted(distinct, key=lambda name: (-abs(changes[name]), name))[:MAX_LISTED]
+    return f"{' + '.join(largest)} + {len(distinct) - MAX_LISTED} more"
 
 
 def _sum_by_text(table: _RowTable, a: dict[str, SideSums], b: dict[str, SideSums]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from copy import copy
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +27,21 @@ class SideAnalysis:
     def __init__(self, trace: Trace, label: str, selection: StepSelection = AUTOMATIC) -> None:
         self.checker = Checker(trace, with_serving_steps=not selection.is_automatic)
         self.side: Side = choose_side(self.checker.tables, label, selection)
+
+    def keep_steps(self, numbers: Collection[int]) -> SideAnalysis:
+        """Return the analysis of the compared steps that have one of these numbers; there must be one."""
+        steps = tuple(step for step in self.side.steps if step.number in numbers)
+        if len(steps) == len(self.side.steps):
+            return self
+        reasons = [f"step #{step.number}: not compared of the other rank" for step in self.side.steps]
+        left_out = [reason for step, reason in zip(self.side.steps, reasons, strict=True) if step not in steps]
+        window = steps[0].start, max(step.start + step.duration for step in steps)
+        kept = copy(self)
+        kept.__dict__ = {
+            "checker": self.checker,
+            "side": replace(self.side, window=window, steps=steps, left_out=(*self.side.left_out, *left_out)),
+        }
+        return kept
 
     @property
     def trace(self) -> Trace:
@@ -94,7 +112,32 @@ class SideAnalysis:
         return float(self._launched.sum()) / self.side.step_count
 
     @cached_property
+    def launches(self) -> I64:
+        """int64[k]: the launch of each piece of GPU work of the compared steps, without work of no known launch."""
+        launch = self.checker.tables.work.launch[self._launched]
+        return launch[launch >= 0].astype(np.int64)
+
+    @cached_property
     def launches_per_step(self) -> float:
         """Calls of one step that launched GPU work: the launch of a graph is one call."""
-        launch = self.checker.tables.work.launch[self._launched]
-        return len(sorted_unique(launch[launch >= 0])) / self.side.step_count
+        return len(sorted_unique(self.launches)) / self.side.step_count
+
+
+def are_same_steps(a: SideAnalysis, b: SideAnalysis) -> bool:
+    """Return whether two sides are the same steps of two ranks of one run, which wait for each other in collectives."""
+    numbers = [[step.number for step in side.side.steps] for side in (a, b)]
+    return bool(numbers[0]) and numbers[0] == numbers[1] and are_ranks_of_one_run(a.trace, b.trace)
+
+
+def are_ranks_of_one_run(a: Trace, b: Trace) -> bool:
+    """Return whether two traces are of two ranks of one run: equally many ranks, recorded at the same time."""
+    if a.rank is None or b.rank is None or a.rank == b.rank or a.world_size != b.world_size:
+        return False
+    begin_a, begin_b = _find_begin(a), _find_begin(b)
+    return max(begin_a, begin_b) < min(begin_a + a.span[1], begin_b + b.span[1])
+
+
+def _find_begin(trace: Trace) -> int:
+    """Find when a trace begins on the clock of its run, ns."""
+    base = trace.header.get("baseTimeNanoseconds")
+    return trace.origin + (base if isinstance(base, int) else 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchprof_tui.analysis.compare.comparison import RankChange, compare_ranks, require_torch_trace
-from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
+from torchprof_tui.analysis.compare.side_analysis import SideAnalysis, are_ranks_of_one_run
 from torchprof_tui.analysis.compare.step_selection import ComparisonError, StepSelection
 from torchprof_tui.trace.model.trace import Trace
 
@@ -66,6 +66,14 @@ def analyse_side(trace: Trace, name: str, label: str, selection: StepSelection) 
         return SideAnalysis(trace, label, selection)
     except ComparisonError as error:
         raise ComparisonError(f"{name}: {error}") from error
+
+
+def match_steps(a: SideAnalysis, b: SideAnalysis) -> tuple[SideAnalysis, SideAnalysis]:
+    """Keep the steps that two ranks of one run have in common, so that each is compared with itself on the other."""
+    common = {step.number for step in a.side.steps} & {step.number for step in b.side.steps}
+    if not common or not are_ranks_of_one_run(a.trace, b.trace):
+        return a, b
+    return a.keep_steps(common), b.keep_steps(common)
 
 
 def compare_ranks_of_runs(

@@ -74,6 +74,27 @@ def estimate_difference_noise(a: F64, b: F64, count_a: int | None = None, count_
     return quantile * math.sqrt(square_a + square_b)
 
 
+_TAKEN_BACK = 4.0
+"""A paired difference counts if the steps that go the other way take back less than a fifth of it: at eight steps of
+normally distributed differences the t interval decides the same."""
+
+
+def estimate_paired_noise(differences: F64, count: int | None = None) -> float | None:
+    """Estimate the noise of the mean of paired differences (float64[steps], ns), as those of two ranks in one step.
+
+    The half width of the 95 % confidence interval of a paired t test, unless steps agree better than that tells: few
+    steps that differ by unequal amounts in the same direction are no chance. None for a single step.
+    """
+    error = estimate_standard_error(differences, count)
+    if error is None:
+        return None
+    freedom = len(differences) - 1
+    quantile = _STUDENT_T[freedom - 1] if freedom <= len(_STUDENT_T) else 1.96
+    total = float(differences.sum())
+    other_way = float(np.abs(differences[differences * np.sign(total) < 0]).sum())
+    return min(quantile * error, _TAKEN_BACK * other_way / len(differences))
+
+
 def find_step_bounds(tables: TraceTables) -> I64:
     """Return the bounds of the steps: int64[s + 1], ns, ascending; step i takes from bound i to bound i + 1.
 

@@ -16,6 +16,7 @@ from torchprof_tui.analysis.compare.side_choice import (
     analyse_side,
     compare_ranks_of_runs,
     format_label,
+    match_steps,
     select_ranks,
 )
 from torchprof_tui.analysis.compare.step_selection import (
@@ -147,7 +148,7 @@ def load_comparison(options: DiffOptions, load: Callable[[str], Trace] | None = 
         ]
     except ComparisonError as error:
         raise UsageError(str(error)) from error
-    return Comparison(sides[0], sides[1], compare_ranks_of_runs(a, b, numbers, selections))
+    return Comparison(*match_steps(sides[0], sides[1]), compare_ranks_of_runs(a, b, numbers, selections))
 
 
 def _load(spec: str, name: str, load: Callable[[str], Trace]) -> Trace:

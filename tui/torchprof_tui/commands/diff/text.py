@@ -42,7 +42,7 @@ def format_comparison(comparison: Comparison, by: str) -> list[str]:
     if comparison.is_same_recording:
         return [*lines, "", "the same recording: nothing differs"]
     verdict = comparison.verdict
-    lines += ["", *_wrap(verdict.headline), *_wrap(verdict.regimes, _INDENT), *_wrap(verdict.launches, _INDENT)]
+    lines += ["", *_wrap(verdict.first), *_wrap(verdict.regimes, _INDENT), *_wrap(verdict.launches, _INDENT)]
     lines += _wrap(describe_ranks(comparison.ranks), _INDENT)
     differences = [f"{each.what}: A {each.a}, B {each.b}: {each.consequence}" for each in comparison.differences]
     lines += _format_section("to know before comparing", differences)
@@ -147,7 +147,7 @@ def format_matched_rows(matched: ComparedRows) -> Iterator[str]:
     for row in shown:
         label = f"{ROW_MARKS.get(row.status, ' ')} {clean(describe_row(row, matched.by))}"
         if len(label) > _NAME_CELLS and row.status is RowStatus.CHANGED:
-            yield truncate(label, _WIDTH)  # both names matter: they get a line of their own
+            yield _fit_names(label)  # both names matter: they get a line of their own
             label = ""
         elif len(label) > _NAME_CELLS and matched.by == "module":
             label = f"  …{label[len(label) - _NAME_CELLS + 3 :]}"  # the end says which layer it is
@@ -162,6 +162,16 @@ def format_matched_rows(matched: ComparedRows) -> Iterator[str]:
         yield ROW_LEGEND
     if matched.is_merged:
         yield "(too many calls: those of one name below one caller were matched as one)"
+
+
+def _fit_names(label: str) -> str:
+    """Shorten the names of both sides to one line; each has at least half of it."""
+    before, arrow, after = label.partition(" → ")
+    room = _WIDTH - len(arrow)
+    if len(label) <= _WIDTH or not arrow:
+        return truncate(label, _WIDTH)
+    first = min(len(before), max(room // 2, room - len(after)))
+    return f"{truncate(before, first)}{arrow}{truncate(after, room - first)}"
 
 
 def _format_row(label: str, rows: Sequence[ComparedRow]) -> str:
@@ -188,7 +198,7 @@ def format_report(comparison: Comparison, options: DiffOptions) -> Iterator[str]
     verdict, account = comparison.verdict, comparison.account
     yield "# What changed from A to B"
     yield ""
-    headline = "the same recording: nothing differs" if comparison.is_same_recording else verdict.headline
+    headline = "the same recording: nothing differs" if comparison.is_same_recording else verdict.first
     yield f"**{escape_markdown(headline)}**"
     yield ""
     for text in (verdict.regimes, verdict.launches, describe_ranks(comparison.ranks)):

@@ -13,7 +13,7 @@ from textual.message import Message
 from torchprof_tui.analysis.compare.comparison import Comparison, RankChange
 from torchprof_tui.analysis.compare.event_matches import EventMatches, match_events
 from torchprof_tui.analysis.compare.matched_rows import By, ComparedRows
-from torchprof_tui.analysis.compare.side_choice import RankNumbers, analyse_side, compare_ranks_of_runs
+from torchprof_tui.analysis.compare.side_choice import RankNumbers, analyse_side, compare_ranks_of_runs, match_steps
 from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, ComparisonError, StepSelection
 from torchprof_tui.trace.model.trace import Trace
 
@@ -102,16 +102,17 @@ class ComparedInput:
 def compare_inputs(a: ComparedInput, b: ComparedInput, numbers: RankNumbers, post: Post) -> None:
     """Compare two sides; every answer is computed here, so that the UI thread only reads it."""
     try:
-        sides = [
+        found = [
             analyse_side(side.trace, f"{letter} ({side.label})", side.label, side.selection)
             for letter, side in (("A", a), ("B", b))
         ]
     except ComparisonError as error:
         post(ComparisonFailed(str(error)))
         return
+    sides = match_steps(found[0], found[1])
     for side in sides:
         side.step_bounds  # noqa: B018
-    comparison = Comparison(sides[0], sides[1])
+    comparison = Comparison(*sides)
     post(SidesChosen(comparison))
     post(EventsMatched(match_events(comparison.tree_match, sides[0].side, sides[1].side)))
     match_rows(comparison, "op", post)

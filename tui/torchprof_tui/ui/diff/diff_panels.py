@@ -395,7 +395,8 @@ class VerdictLines(TextPanel):
                 :VERDICT_LINES
             ]
         verdict = comparison.verdict
-        headline = describe_certainty(comparison.account) + verdict.headline
+        certainty = describe_certainty(comparison.account) if verdict.is_comparable else ""
+        headline = certainty + verdict.headline
         lines = wrap_text(clean(headline), width, palette.strong)
         lines = lines[: VERDICT_LINES - 1]
         rows = VERDICT_LINES - len(lines)
@@ -411,7 +412,7 @@ class VerdictLines(TextPanel):
 
 def describe_certainty(account: Account) -> str:
     """Say first that the change of a step is no chance; the headline itself says where it may be, or cannot be told."""
-    return "beyond the noise: " if account.delta and account.is_within_noise is False else ""
+    return "beyond the noise: " if account.delta and account.is_within_noise is False and not account.by_step else ""
 
 
 class DiffTitle(PaintedWidget):
