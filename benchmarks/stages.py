@@ -80,14 +80,14 @@ class _Clock:
 
 def _inflate(trace: Path) -> None:
     # deferred: `_one_run` measures the imports
-    from torchprof_tui.trace.sources.decompress import DECOMPRESSORS, MAGIC_BYTES, ReplayBuffer, detect_compression
+    from torchprof_tui.trace.sources.decompress import MAGIC_BYTES, Decompressor, ReplayBuffer, detect_compression
 
     with trace.open("rb", buffering=0) as file:
         kind = detect_compression(file.read(MAGIC_BYTES))
         if not kind:
             return
     with trace.open("rb", buffering=0) as file:
-        decompressor = DECOMPRESSORS[kind](ReplayBuffer(trace))
+        decompressor = Decompressor(kind, ReplayBuffer(trace))
         while block := file.read(BLOCK):
             for _ in decompressor.feed(block):
                 pass

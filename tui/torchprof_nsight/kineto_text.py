@@ -213,21 +213,12 @@ class KinetoText:
         known = self._api.get(name)
         if known is None:
             known = self._api[name] = _describe_call(self._strings.get(name, f"call {_integer(name)}"))
-        begin, length = _check_times(start, end)
+        times = _split_times(start, end)
         correlation = self._ids.unique_correlation(thread, _integer(correlation or 0))
         blocking = _BLOCKING_CALL.match(self._strings.get(name, ""))
         if blocking:
             self._blocking[correlation] = _SYNC_NAMES[blocking[1]]
-        return _API % (
-            *known,
-            pid_of(thread),
-            tid_of(thread),
-            begin // 1000,
-            begin % 1000,
-            length // 1000,
-            length % 1000,
-            correlation,
-        )
+        return _API % (*known, pid_of(thread), tid_of(thread), *times, correlation)
 
     def _format_nvtx(self, row: tuple[Any, ...]) -> str:
         start, end, kind, text, text_id, thread, domain = row
@@ -235,13 +226,12 @@ class KinetoText:
             return ""  # the name of a domain or a category
         name = self._quote_text(text, text_id)
         thread = _integer(thread or 0)
-        begin, length = _check_times(start, start if end is None else end)
+        times = _split_times(start, start if end is None else end)
         named = self._domains.get(domain) if domain else None
         args = "" if named is None else f',\n    "args": {{\n      "domain": {named}\n    }}'
         if end is None or kind in _NVTX_MARKS:
             phase = "i" if kind in _NVTX_MARKS else "B"
-            return _INSTANT % (phase, name, pid_of(thread), tid_of(thread), begin // 1000, begin % 1000, args)
-        times = begin // 1000, begin % 1000, length // 1000, length % 1000
+            return _INSTANT % (phase, name, pid_of(thread), tid_of(thread), *times[:2], args)
         return _SPAN % ("user_annotation", name, pid_of(thread), tid_of(thread), *times) + args + "\n  },\n"
 
     def _format_kernel(self, row: tuple[Any, ...]) -> str:
@@ -284,22 +274,10 @@ class KinetoText:
         process = 0 if process is None else process
         device = self._ids.find_gpu(process, _integer(device or 0))
         stream = _integer(stream or 0)
-        begin, length = _check_times(start, end)
+        times = _split_times(start, end)
         correlation = self._ids.unique_correlation(process, _integer(correlation or 0))
-        node_id = _NODE % node if node else ""
-        times = begin // 1000, begin % 1000, length // 1000, length % 1000
-        return _GPU % (
-            category,
-            name,
-            device,
-            stream,
-            *times,
-            device,
-            context or 0,
-            stream,
-            correlation,
-            more + node_id,
-        )
+        more += _NODE % node if node else ""
+        return _GPU % (category, name, device, stream, *times, device, context or 0, stream, correlation, more)
 
     def _format_names(self) -> Iterator[str]:
         """Format the names of threads and processes."""
@@ -332,11 +310,11 @@ def _describe_call(name: str) -> tuple[str, str]:
     return ("cuda_driver", json.dumps(name)) if is_driver else ("cuda_runtime", json.dumps(_API_VERSION.sub("", name)))
 
 
-def _check_times(start: Any, end: Any) -> tuple[int, int]:
-    """Return start and duration, ns. Raises TypeError, ValueError for what is no time."""
+def _split_times(start: Any, end: Any) -> tuple[int, int, int, int]:
+    """Return start and duration, each as µs and ns. Raises ValueError for what is no time."""
     if type(start) is not int or type(end) is not int or start < 0:
         raise ValueError("no time")
-    return start, max(end - start, 0)
+    return *divmod(start, 1000), *divmod(max(end - start, 0), 1000)
 
 
 def _integer(value: Any) -> int:

@@ -25,11 +25,11 @@ from tests.helpers.remote_traces import refusal
 from torchprof_tui.cli import main
 from torchprof_tui.commands.info.main import print_folder
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.sources import listing_limits, ssh_stream
-from torchprof_tui.trace.sources.listing_limits import MAX_LISTED, read_entry, run_limited
+from torchprof_tui.trace.sources import listing, ssh_stream
+from torchprof_tui.trace.sources.listing import MAX_LISTED, read_entry, run_limited
 from torchprof_tui.trace.sources.program_file_reader import ProgramFileReader
 from torchprof_tui.trace.sources.source import open_source
-from torchprof_tui.trace.sources.ssh_listing import list_host_paths
+from torchprof_tui.trace.sources.ssh_file import list_host_paths
 from torchprof_tui.trace.specs.address import ListedTrace, parse_ssh_path
 from torchprof_tui.trace.specs.runs_by_name import FolderError
 
@@ -66,7 +66,7 @@ def answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes],
 def list_spec(spec: str) -> list[ListedTrace] | str:
     path = parse_ssh_path(spec)
     assert path is not None
-    return list_host_paths([path]).answers[0]
+    return list_host_paths([path])[0][0]
 
 
 def folder_error(spec: str) -> FolderError:
@@ -207,7 +207,7 @@ def test_entries_without_a_usable_name_are_left_out(entry: object) -> None:
 
 
 def test_a_listing_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing_limits, "MAX_LISTING_SECONDS", 0.05)
+    monkeypatch.setattr(listing, "MAX_LISTING_SECONDS", 0.05)
     ended = threading.Event()
     with pytest.raises(TraceError, match="s3://b/x/: the list takes longer than"):
         run_limited("s3://b/x/", lambda: ended.wait(30))
@@ -304,7 +304,7 @@ def test_pages_without_end_are_given_up(site: str, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("place", ["a.json", "runs/", "*/*.json"])
 def test_a_server_that_does_not_answer_is_given_up(site: str, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     """Each address is asked for several times, and each request is repeated: minutes, with a timeout for each."""
-    monkeypatch.setattr(listing_limits, "MAX_LISTING_SECONDS", 0.2)
+    monkeypatch.setattr(listing, "MAX_LISTING_SECONDS", 0.2)
     said = refusal(f"{site}/silent/{place}")
     assert said.startswith(("the server does not answer within", "the list takes longer than"))
 

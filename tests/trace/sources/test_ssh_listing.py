@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.sources.ssh_listing import list_host_paths
+from torchprof_tui.trace.sources.ssh_file import list_host_paths
 from torchprof_tui.trace.specs.address import parse_ssh_path
 
 TOOLS = ("sh", "cat", "ls", "find", "sed", "printf", "stat")
@@ -46,7 +46,7 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 def list_specs(*names: str) -> list[list[str] | str]:
     """List these names: for each, the specs of its traces or the error line."""
     paths = [parse_ssh_path(name) for name in names]
-    answers = list_host_paths([path for path in paths if path is not None]).answers
+    answers = list_host_paths([path for path in paths if path is not None])[0]
     return [answer if isinstance(answer, str) else [trace.spec for trace in answer] for answer in answers]
 
 
@@ -84,7 +84,7 @@ def test_hosts_without_stat(shell: str, tmp_path: Path) -> None:
         (data / name).write_text("x")
     pattern = parse_ssh_path(f"box:{data}/*.json")
     assert pattern is not None
-    (answer,) = list_host_paths([pattern]).answers
+    ((answer,), _) = list_host_paths([pattern])
     assert not isinstance(answer, str)
     assert [(each.spec, each.size, each.identity) for each in answer] == [
         (f"box:{data}/rank{k}.json", None, None) for k in range(2)

@@ -9,24 +9,24 @@ from functools import partial
 import numpy as np
 
 from torchprof_tui.trace.build import counters, lane_layout, launch_links, nesting
-from torchprof_tui.trace.build.event_columns import EventColumns
 from torchprof_tui.trace.build.event_kinds import DrawnEvents, is_gpu_work, select_drawn_events
-from torchprof_tui.trace.build.event_order import invert_order, normalize_timestamps, sort_by_lane
+from torchprof_tui.trace.build.event_order import EventColumns, invert_order, normalize_timestamps, sort_by_lane
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting, classify_entries
 from torchprof_tui.trace.build.lane_assignment import EventTracks, assign_lanes, lookup_sparse_arg
 from torchprof_tui.trace.build.lane_layout import LaneLayout, LaneNamer, LaneOrder, has_several_processes, lay_out_lanes
 from torchprof_tui.trace.build.launch_links import FlowLinks, link_graph_dependencies
 from torchprof_tui.trace.build.sparse_columns import collect_sparse_columns, restrict_values
-from torchprof_tui.trace.build.track_metadata import TrackMetadata, collect_steps, count_by_category
-from torchprof_tui.trace.core.arrays import I32, I64, sorted_unique
+from torchprof_tui.trace.build.track_metadata import TrackMetadata
+from torchprof_tui.trace.core.arrays import I32, I64, bincount_chunked, sorted_unique
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
 from torchprof_tui.trace.core.problems import TOO_MANY_LANES, UNREADABLE_METADATA, Problem
 from torchprof_tui.trace.core.process_state import use_switch_interval
-from torchprof_tui.trace.core.thread_tasks import find_indexes, keep_threads, submit, take_parallel
+from torchprof_tui.trace.core.thread_tasks import find_indexes, keep_threads, map_blocks, submit, take_parallel
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.raw_events import DecodedTrace, RawEvents
 from torchprof_tui.trace.model.row_index import RowIndex
+from torchprof_tui.trace.model.steps import Step, find_profiler_steps, find_serving_steps
 from torchprof_tui.trace.model.trace import EntryCounts, Links, MemoryEvents, SparseColumn, Trace
 from torchprof_tui.trace.model.trace_metadata import (
     DeviceProperties,
@@ -110,7 +110,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     memory, memory_series = wait_for_memory()
     args = collect_sparse_columns(raw, lanes.event_of, len(columns), entries, allocate)
     _copy_names_and_correlations(raw, columns)
-    counts = accounting.build_counts(decoded, entries, count_by_category(raw, entries))
+    counts = accounting.build_counts(decoded, entries, _count_by_category(raw, entries))
     del entries
     links, first = _finish_links(raw, lanes, wait_for_links), lanes.first
     del lanes
@@ -315,6 +315,12 @@ def _lay_out(
     return lay_out_lanes(lane_order.pending_lanes, first, columns, series, namer, allocate)
 
 
+_STORED_COLUMNS = (
+    *("start", "duration", "name", "category", "kind"),
+    *("lane", "row", "parent", "correlation", "ordinal"),
+)
+
+
 def _create_trace(
     decoded: DecodedTrace,
     label: str,
@@ -336,22 +342,13 @@ def _create_trace(
         format=decoded.format,
         size=decoded.size,
         header=decoded.header,
-        start=columns.start,
-        duration=columns.duration,
-        name=columns.name,
-        category=columns.category,
-        kind=columns.kind,
-        lane=columns.lane,
-        row=columns.row,
-        parent=columns.parent,
+        **{name: getattr(columns, name) for name in _STORED_COLUMNS},
         self_duration=self_duration,
-        correlation=columns.correlation,
-        ordinal=columns.ordinal,
         names=decoded.events.names,
         categories=decoded.events.categories,
         lanes=layout.lanes,
         counters=layout.counters,
-        steps=collect_steps(decoded.events.names, columns),
+        steps=_collect_steps(decoded.events.names, columns),
         span=layout.span,
         links=links,
         args=args,
@@ -365,6 +362,27 @@ def _create_trace(
         origin=origin,
         large_keys=large_keys if large_keys is not None and (large_keys.spans or large_keys.oversized) else None,
     )
+
+
+def _collect_steps(names: list[str], columns: EventColumns) -> list[Step]:
+    """Collect the steps by start: those of a serving engine, which say what was served, else the `ProfilerStep#N`."""
+    kind, name, start, duration = columns.kind, columns.name, columns.start, columns.duration
+    steps = find_serving_steps(names, kind, name, columns.lane, start, duration)
+    return steps or find_profiler_steps(names, kind, name, start, duration)
+
+
+def _count_by_category(events: RawEvents, classified: ClassifiedEntries) -> dict[str, int]:
+    """Count complete events by category: X, and each pair of B and E once."""
+    categories = len(events.categories)
+
+    def count(block: slice) -> I64:
+        is_complete = (events.phase[block] == ord("X")) & classified.drawn[block]
+        return np.bincount(events.category[block][is_complete], minlength=categories)
+
+    parts = map_blocks(count, len(events))
+    pairs = classified.begin[events.phase[classified.begin] == ord("B")]
+    counts = sum(parts, bincount_chunked(events.category[pairs], categories)).tolist()
+    return {category: count for category, count in zip(events.categories, counts, strict=False) if count}
 
 
 def _free_columns(raw: RawEvents, *columns: str) -> None:

@@ -2,17 +2,78 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from torchprof_tui.trace.build.event_kinds import DrawnEvents
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting
 from torchprof_tui.trace.build.sparse_columns import MAX_SUM, find_beyond_sum
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, block_slices
-from torchprof_tui.trace.core.thread_tasks import find_indexes, run_blocks, run_slices, run_tasks, split_range
+from torchprof_tui.trace.core.arrays import I32, I64, U8, U16, Bool, block_slices
+from torchprof_tui.trace.core.column_file import ColumnAllocator
+from torchprof_tui.trace.core.thread_tasks import (
+    find_indexes,
+    map_blocks,
+    run_blocks,
+    run_slices,
+    run_tasks,
+    split_range,
+)
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, RawEvents
+
+
+@dataclass(frozen=True, slots=True)
+class EventColumns:
+    """One row per drawn event, n rows, sorted by lane, start, longest first, file order. As in `Trace`.
+
+    Where `allocate` maps them in a file they cost no memory until they are filled.
+    """
+
+    # Filled by the sort. `lane` holds slots of `LaneOrder` until slots are merged and the lanes are laid out.
+    lane: I32
+    ordinal: I32
+    start: I64
+    duration: I64
+    kind: U8
+    launch_of: I32
+    # Filled by nesting, on a background thread.
+    row: I32
+    parent: I32
+    self_duration: I64
+    # Copied from the raw columns when the final order of events is known.
+    name: I32
+    category: U16
+    correlation: I64
+
+    @classmethod
+    def allocate(cls, size: int, allocate: ColumnAllocator) -> EventColumns:
+        """Allocate all columns, not yet initialized. Raises what `allocate` raises."""
+
+        def column(name: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+            return allocate(name, size, dtype)
+
+        return cls(
+            lane=column("lane", np.int32),
+            ordinal=column("ordinal", np.int32),
+            start=column("start", np.int64),
+            duration=column("duration", np.int64),
+            kind=column("kind", np.uint8),
+            launch_of=column("links.launch_of", np.int32),
+            row=column("row", np.int32),
+            parent=column("parent", np.int32),
+            self_duration=column("self_duration", np.int64),
+            name=column("name", np.int32),
+            category=column("category", np.uint16),
+            correlation=column("correlation", np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.start)
+
 
 _DAY = 86_400 * 10**9
 """A `ts` of 0 more than this before all others was clamped by the writer, and is no time at all."""
@@ -54,7 +115,7 @@ def normalize_timestamps(
     )
     counted[drawn.ordinals[of_profiler]] = False
     counted = counted if counted.any() else shown
-    origin = _find_earliest(time, counted)
+    origin = int(min(map_blocks(lambda block: time[block].min(where=counted[block], initial=_NEVER), len(time))))
     if origin == 0:
         origin = int(time.min(where=counted & (time != 0), initial=_NEVER))
         origin = origin if _DAY < origin < _NEVER else 0
@@ -83,23 +144,13 @@ def _mend_durations(events: RawEvents, classified: ClassifiedEntries, accounting
         lambda block: classified.drawn[block] & (duration[block] < 0) & (duration[block] != NO_DURATION), len(events)
     )
     accounting.add_entry_problem("negative duration", events, negative, "drawn without")
-    longest = [0]
-
-    def clip(block: slice) -> None:
-        longest.append(int(np.clip(duration[block], 0, _MAX_TIME, out=duration[block]).max()))
-
-    run_blocks(clip, len(duration))
-    beyond = find_beyond_sum(duration) if max(longest) * len(duration) >= MAX_SUM else None
+    longest = map_blocks(
+        lambda block: int(np.clip(duration[block], 0, _MAX_TIME, out=duration[block]).max()), len(duration)
+    )
+    beyond = find_beyond_sum(duration) if max(longest, default=0) * len(duration) >= MAX_SUM else None
     if beyond is not None:
         accounting.add_entry_problem("duration out of range", events, np.flatnonzero(beyond), "drawn without")
         duration[beyond] = 0
-
-
-def _find_earliest(time: I64, counted: Bool) -> int:
-    """Find the earliest time of the entries in `counted`."""
-    earliest = [_NEVER]
-    run_blocks(lambda block: earliest.append(time[block].min(where=counted[block], initial=_NEVER)), len(time))
-    return int(min(earliest))
 
 
 def sort_by_lane(lane: I32, time: I64, duration: I64, ordinals: I32) -> I64:

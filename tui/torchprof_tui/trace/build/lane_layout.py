@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.trace.build.counters import CounterSeries
-from torchprof_tui.trace.build.event_columns import EventColumns
+from torchprof_tui.trace.build.event_order import EventColumns
 from torchprof_tui.trace.build.lane_assignment import DEVICE_WIDE, ROLES, SPANS, PendingLane, PendingLanes
 from torchprof_tui.trace.build.nesting import Nesting, allocate_rows
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, bincount_chunked
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
-from torchprof_tui.trace.core.thread_tasks import MIN_SLICE_SIZE, run_blocks, run_tasks, take_parallel
+from torchprof_tui.trace.core.thread_tasks import MIN_SLICE_SIZE, map_blocks, run_tasks, take_parallel
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.trace import Counter
 
@@ -404,12 +404,7 @@ def compute_span(start: I64, duration: I64, first_profiler_event: int, counters:
     highs = [int(counter.times[-1]) for counter in counters if len(counter.times)]
     events = slice(0, first_profiler_event) if first_profiler_event or lows else slice(0, len(start))
     if len(start[events]):
-        ends: list[tuple[int, int]] = []
-
-        def find_ends(block: slice) -> None:
-            ends.append((int(start[events][block].min()), int((start[events][block] + duration[events][block]).max())))
-
-        run_blocks(find_ends, len(start[events]))
-        lows.append(min(low for low, _ in ends))
-        highs.append(max(high for _, high in ends))
+        start, duration = start[events], duration[events]
+        lows += map_blocks(lambda block: int(start[block].min()), len(start))
+        highs += map_blocks(lambda block: int((start[block] + duration[block]).max()), len(start))
     return (min(lows), max(highs)) if lows else (0, 0)

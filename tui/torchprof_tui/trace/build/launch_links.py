@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchprof_tui.trace.build.event_columns import EventColumns
-from torchprof_tui.trace.build.event_order import invert_order
+from torchprof_tui.trace.build.event_order import EventColumns, invert_order
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
 from torchprof_tui.trace.core.column_file import ColumnAllocator, allocate_in_memory
 from torchprof_tui.trace.core.thread_tasks import find_indexes, run_blocks, take_parallel

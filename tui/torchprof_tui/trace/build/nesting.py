@@ -39,6 +39,7 @@ from torchprof_tui.trace.core.arrays import I32, I64, Bool, block_slices
 from torchprof_tui.trace.core.thread_tasks import (
     accumulate_max_parallel,
     find_indexes,
+    map_blocks,
     run_blocks,
     run_slices,
     run_tasks,
@@ -92,13 +93,12 @@ def _count_enclosing(start: I64, duration: I64) -> int:
     """Count the events at the beginning of a lane that each end no earlier than all events after them."""
     head = min(len(start), 1 << 12)
     end = start[:head] + np.maximum(duration[:head], 1)
-    ends = [int(end[-1])]
-
-    def find_latest(block: slice) -> None:
-        ends.append(int((start[head:][block] + np.maximum(duration[head:][block], 1)).max()))
-
-    run_blocks(find_latest, len(start) - head)
-    latest = np.maximum.accumulate(np.append(end[1:], max(ends))[::-1])[::-1]  # end of all events after it
+    later = map_blocks(
+        lambda block: int((start[head:][block] + np.maximum(duration[head:][block], 1)).max()), len(start) - head
+    )
+    latest = np.maximum.accumulate(np.append(end[1:], max([int(end[-1]), *later]))[::-1])[
+        ::-1
+    ]  # end of all events after it
     shorter = np.flatnonzero(end < latest)
     count = int(shorter[0]) if len(shorter) else head
     return min(count, len(start) - 1)

@@ -30,6 +30,10 @@ MAX_THREADS = 8
 _BLOCK = 1 << 16
 
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
 class _KeptThreads:
     """Threads that wait for calls of `run_tasks`. Each call asks for some; it does not wait for those that are busy."""
 
@@ -164,6 +168,13 @@ def run_blocks(work: Callable[[slice], object], size: int) -> None:
     run_slices(run, size)
 
 
+def map_blocks(work: Callable[[slice], Result], size: int) -> list[Result]:
+    """Return what `work` returns for each of the slices of `run_blocks`, in any order."""
+    results: list[Result] = []
+    run_blocks(lambda block: results.append(work(block)), size)
+    return results
+
+
 def find_indexes(condition: Callable[[slice], Bool], size: int) -> I32:
     """Find the indexes 0..size-1 where a condition holds, int32[k] ascending. `condition`: bool[block] of a block."""
     found: dict[int, I32] = {}
@@ -218,10 +229,6 @@ def take_parallel(
     target = np.empty(len(indices), column.dtype) if out is None else out
     run_slices(lambda part: take_chunked(column, indices[part], target[part]), len(indices))
     return target
-
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 class BackgroundWorker(Generic[Item]):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, compress
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -182,12 +182,8 @@ MAX_COUNTER_VALUE = 1e30
 """Points beyond are dropped: differences of values must be finite, also as float32."""
 
 
-@dataclass(frozen=True, slots=True)
-class CounterPart:
-    """`count` points of one part of a file, without the columns. `names`: of the series, in the order of its codes."""
-
-    count: int
-    names: list[str]
+CounterPart: TypeAlias = tuple[int, list[str]]
+"""The points of one part of a file without the columns: how many, and the names of series in the order of codes."""
 
 
 class CounterColumns:
@@ -223,7 +219,7 @@ class CounterColumns:
 
     def finish_part(self) -> CounterPart:
         """Return what was appended, for `append_part`; the columns follow from `drain_arrays`."""
-        return CounterPart(len(self._entry), list(self._codes))
+        return len(self._entry), list(self._codes)
 
     def drain_arrays(self) -> Iterator[Array]:
         """Yield the columns of a part, for `append_part` to fill in."""
@@ -233,14 +229,14 @@ class CounterColumns:
     def make_room(self, parts: list[CounterPart]) -> None:
         """Make room for these parts, before the first is appended."""
         for column in (self._entry, self._series, self._value):
-            column.make_room(sum(part.count for part in parts))
+            column.make_room(sum(count for count, _ in parts))
 
     def append_part(self, part: CounterPart, fill: ArrayFiller, first: int) -> None:
         """Append the points of a part whose entries begin at ordinal `first`."""
-        codes = np.array([*map(self.intern, part.names)], np.int32)
-        fill(self._entry.reserve(part.count), lambda entries: np.add(entries, first, out=entries, casting="unsafe"))
-        fill(self._series.reserve(part.count), lambda series: take_chunked(codes, series, series))
-        fill(self._value.reserve(part.count), None)
+        count, names = part
+        fill(self._entry.reserve(count), _shift(first))
+        fill(self._series.reserve(count), _renumber([*map(self.intern, names)]))
+        fill(self._value.reserve(count), None)
 
     def finish(self) -> CounterPoints:
         """Return the columns, the series numbered by their first point; nothing can be appended afterwards."""
@@ -345,18 +341,6 @@ class ColumnBuilder:
     def intern(self, entry: Entry) -> tuple[int, int]:
         """Return the codes of an entry's signature and name for `append_columns`, in the order of these calls."""
         return self._signatures[_compute_signature(entry)], self._names[entry["name"]]
-
-    def intern_signature(self, phase: str, category: str, pid: str, tid: str) -> int:
-        """Return the code of a signature for `append_columns`."""
-        return self._signatures[phase, category, pid, tid]
-
-    def intern_name(self, name: str) -> int:
-        """Return the code of a name for `append_columns`."""
-        return self._names[name]
-
-    def groups(self, signature: I32) -> I32:
-        """Return the arg group of entries with these signatures."""
-        return self._signatures.groups(signature)
 
     def intern_series(self, names: list[str]) -> I32:
         """Return the codes of series of counters for `append_columns`: int32[names]."""

@@ -10,6 +10,7 @@ are read first; they show where each section begins, and up to where it belongs 
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterator
@@ -164,16 +165,11 @@ def _decode_range(source: Source, window: _RangesWindow, decoder: EntryDecoder, 
         blocks = start.blocks_after(range_source.blocks(), begin)
         first = next(blocks, b"")
         if first and start.offset < end:
-            rest = SplitPoint(end).blocks_before(_join(first, blocks), start.offset)
+            rest = SplitPoint(end).blocks_before(itertools.chain([first], blocks), start.offset)
             window.enter(rest, start.offset)
             decoder.decode_list()
     finally:
         range_source.close()
-
-
-def _join(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from blocks
 
 
 def _end_recording(events: RawEvents, end: int) -> float:

@@ -10,8 +10,7 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
@@ -178,12 +177,8 @@ _MAX_INTEGER_KEY = 10**_MAX_DIGITS
 """Integers from 0 up to here are their own key; the keys of texts are negative."""
 
 
-@dataclass(frozen=True, slots=True)
-class IdTablePart:
-    """The ids of one part of a file: how many, and the text of key -1 - k. The arrays are in `IdTable.drain_arrays`."""
-
-    count: int
-    texts: list[str]
+IdTablePart: TypeAlias = tuple[int, list[str]]
+"""The ids of one part of a file: how many, and the text of key -1 - k. The arrays are in `IdTable.drain_arrays`."""
 
 
 class IdTable:
@@ -218,7 +213,7 @@ class IdTable:
 
     def finish_part(self) -> IdTablePart:
         """Return what was added, for `append_part`; nothing can be added afterwards."""
-        return IdTablePart(len(self._keys), list(self._texts))
+        return len(self._keys), list(self._texts)
 
     def drain_arrays(self) -> Iterator[Array]:
         """Yield the arrays that `append_part` fills in: the entries, by ordinal in the part, and their keys."""
@@ -228,21 +223,22 @@ class IdTable:
     def make_room(self, parts: list[IdTablePart]) -> None:
         """Make room for these parts, before the first is appended."""
         for column in (self._entries, self._keys):
-            column.make_room(sum(part.count for part in parts))
+            column.make_room(sum(count for count, _ in parts))
 
     def append_part(self, part: IdTablePart, fill: ArrayFiller, entries_before: int) -> None:
         """Append the ids of a part that another process decoded, after `entries_before` entries."""
-        known = np.array([self.key(text) for text in part.texts], np.int64)
+        count, texts = part
+        known = np.array([self.key(text) for text in texts], np.int64)
 
         def renumber_texts(keys: I64) -> None:
             other = np.flatnonzero(keys < 0)
             keys[other] = known[-1 - keys[other]]
 
         fill(
-            self._entries.reserve(part.count),
+            self._entries.reserve(count),
             lambda entries: np.add(entries, entries_before, out=entries, casting="unsafe"),
         )
-        fill(self._keys.reserve(part.count), renumber_texts if part.texts else None)
+        fill(self._keys.reserve(count), renumber_texts if texts else None)
 
     def finish(self, count: int) -> tuple[I32, Sequence[str]]:
         """Return int32[count], the code of each entry's id, -1 for none; and the text of each code."""

@@ -30,7 +30,7 @@ from torchprof_tui.trace.core.problems import (
     Problem,
     ProblemTally,
 )
-from torchprof_tui.trace.decode.foreign_formats import is_xplane
+from torchprof_tui.trace.decode.json_document import is_xplane
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME
 from torchprof_tui.trace.perfetto_protobuf.packet_context import PacketContext, ResolvedTracks, SequenceTables
 from torchprof_tui.trace.perfetto_protobuf.packet_entries import (

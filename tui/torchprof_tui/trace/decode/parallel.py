@@ -374,7 +374,7 @@ class _Worker:
         decodes everything again, meets it there and reports it."""
         os.close(self._progress_pipe)
         self._result_file.close()
-        threading.Thread(target=_exit_with_parent, args=(parent_alive,), daemon=True).start()
+        threading.Thread(target=exit_with_parent, args=(parent_alive,), daemon=True).start()
         result, columns = _decode_part(source, blocks, begin, self.part, self._progress_out)
         os.close(self._progress_out)  # tells the parent that decoding is complete
         offset = 0
@@ -453,8 +453,9 @@ class _Worker:
             self.blocks_path.unlink(missing_ok=True)
 
 
-def _exit_with_parent(parent_alive: int) -> None:
-    os.read(parent_alive, 1)  # returns when the parent ends
+def exit_with_parent(parent_alive: int) -> None:
+    """End this process when the other end of a pipe is closed; called in a thread."""
+    os.read(parent_alive, 1)
     os._exit(1)
 
 
@@ -471,8 +472,7 @@ def _decode_part(
     start, end = part.start, part.end
     skipped = source.consumed
     blocks = start.blocks_after(blocks, begin)
-    first_block = next(blocks)
-    blocks = _prepend_block(first_block, blocks)
+    blocks = itertools.chain([next(blocks)], blocks)  # the first one sets the offset of `start`
     last_report = 0.0
 
     def report(entries: int) -> None:
@@ -501,8 +501,3 @@ def _decode_part(
         decoder.finish_part(), start.offset, end_offset, list_end, trailing_text, tally.problems(), source.problems
     )
     return result, decoder.columns.drain_arrays()
-
-
-def _prepend_block(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from blocks

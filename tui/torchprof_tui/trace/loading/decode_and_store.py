@@ -28,6 +28,7 @@ from torchprof_tui.trace.core.extensions import find_source, guard_function, lis
 from torchprof_tui.trace.core.process_state import pause_garbage_collection
 from torchprof_tui.trace.decode.early_decoder import decode_early_ranges, find_early_ranges
 from torchprof_tui.trace.decode.general_decoder import decode_trace
+from torchprof_tui.trace.decode.parallel import exit_with_parent
 from torchprof_tui.trace.loading.open_or_build import BuildResult
 from torchprof_tui.trace.loading.progress import Phase, Progress, Report, StorageFullError
 from torchprof_tui.trace.sources.source import Source, open_source
@@ -171,7 +172,7 @@ class EarlyBuild:
         try:
             os.close(self._alive_pipe)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            threading.Thread(target=_exit_with_parent, args=(parent_alive,), daemon=True).start()
+            threading.Thread(target=exit_with_parent, args=(parent_alive,), daemon=True).start()
             build_early_parts(spec, self._folder, send, sizes)
             status = 0
         finally:
@@ -218,8 +219,3 @@ def build_early_parts(spec: str, folder: Path, send: Send, sizes: list[int]) -> 
                 del decoded  # frees its memory before the columns are written
                 writer.finish(trace)
             send({"early": early.name, "share": part.share, "end": part.end - trace.origin})
-
-
-def _exit_with_parent(parent_alive: int) -> None:
-    os.read(parent_alive, 1)  # returns when the parent ends
-    os._exit(1)

@@ -86,27 +86,17 @@ def _decode(spec: str, folder: Path, options: list[str], out: int) -> bool:
     """Decode one trace; return whether that succeeded."""
     if is_remote(spec):
         _exit_on_hangup(out)
-    early = EarlyBuild(spec, folder, partial(_write_message, out)) if EARLY_OPTION in options else None
+    early = EarlyBuild(spec, folder, partial(_write_message, out), None if EARLY_OPTION in options else [])
     try:
-        result = decode_and_store(
-            spec,
-            folder,
-            _create_reporter(out),
-            defer_blocks=DEFER_BLOCKS_OPTION in options,
-        )
+        try:
+            result = decode_and_store(spec, folder, _create_reporter(out), defer_blocks=DEFER_BLOCKS_OPTION in options)
+        finally:
+            early.stop()  # the whole trace is there, or never will be
     except Exception as error:
-        _stop_early(early)
         _write_error(out, error)
         return False
-    _stop_early(early)
     _write_result(out, result)
     return True
-
-
-def _stop_early(early: EarlyBuild | None) -> None:
-    """End the process that shows the beginning early: the whole trace is there, or never will be."""
-    if early is not None:
-        early.stop()
 
 
 def _serve(out: int) -> None:

@@ -68,14 +68,6 @@ class ServingStepName:
     number: int = UNKNOWN
     is_eager: bool = False
 
-    @property
-    def known_count(self) -> int:
-        """How many of the numbers are known."""
-        return sum(
-            value != UNKNOWN
-            for value in (self.batch, self.tokens, self.prefill_tokens, self.decode_tokens, self.kv_length)
-        )
-
 
 _PREFIXES = ("execute_", "step[", "prefill[", "decode[", "eager_decode[", "[Executor] _forward_step")
 _NUMBER = r"(\d{1,12})(?!\d)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.problems import excerpt
@@ -51,6 +51,8 @@ _PROPERTIES = (
 )
 """Properties that are numbers and used (`analysis/kernel/occupancy.py`)."""
 
+Container = TypeVar("Container", dict[str, Any], list[Any])
+
 _RECORDING_FLAGS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 _TORCH_VERSION_KEYS = ("pytorch_version", "torch_version")
 _CUDA_VERSION_KEY = "cuda_runtime_version"
@@ -88,7 +90,7 @@ class TraceMetadata:
 def read_trace_metadata(header: Mapping[str, Any]) -> tuple[TraceMetadata, list[str]]:
     """Read the metadata from the top-level keys of a file; also returns each value that cannot be used, quoted."""
     reader = _Reader()
-    info = reader.read_object("distributedInfo", header.get("distributedInfo"))
+    info = reader.read_container("distributedInfo", header.get("distributedInfo"), dict)
     metadata = TraceMetadata(
         devices=_read_devices(header.get("deviceProperties"), reader),
         rank=reader.read_integer("distributedInfo.rank", info.get("rank"), _MAX_COUNT),
@@ -108,7 +110,7 @@ def read_device_names(devices: Sequence[DeviceProperties]) -> dict[int, str]:
 
 def _read_devices(value: Any, reader: _Reader) -> tuple[DeviceProperties, ...]:
     devices = []
-    for index, listed in enumerate(reader.read_list("deviceProperties", value)[:_MAX_DEVICES]):
+    for index, listed in enumerate(reader.read_container("deviceProperties", value, list)[:_MAX_DEVICES]):
         key = f"deviceProperties[{index}]"
         if not isinstance(listed, dict):
             reader.add_unusable(key, listed)
@@ -161,21 +163,13 @@ class _Reader:
             self.add_unusable(key, value)
         return ""
 
-    def read_object(self, key: str, value: Any) -> Mapping[str, Any]:
-        """Read an object; an empty one for anything else."""
-        if isinstance(value, dict):
+    def read_container(self, key: str, value: Any, kind: type[Container]) -> Container:
+        """Read an object or a list; an empty one for anything else."""
+        if isinstance(value, kind):
             return value
         if value is not None:
             self.add_unusable(key, value)
-        return {}
-
-    def read_list(self, key: str, value: Any) -> Sequence[Any]:
-        """Read a list; an empty one for anything else."""
-        if isinstance(value, list):
-            return value
-        if value is not None:
-            self.add_unusable(key, value)
-        return ()
+        return kind()
 
     def add_unusable(self, key: str, value: Any) -> None:
         self.unusable.append(f"{excerpt(key)}: {excerpt(dump_bounded(value))}")

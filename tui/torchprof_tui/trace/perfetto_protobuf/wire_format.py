@@ -96,8 +96,6 @@ class Packet:
     INTERNED_DATA = 12
     FLAGS = 13
     STATE_CLEARED = 41
-    PROCESS_DESCRIPTOR = 43
-    THREAD_DESCRIPTOR = 44
     GPU_COUNTER = 52
     RENDER_STAGE = 53
     CLOCK = 58
@@ -150,10 +148,7 @@ class Annotation:
 class Stage:
     """GpuRenderStageEvent."""
 
-    EVENT_ID = 1
     DURATION = 2
-    HW_QUEUE_ID = 3
-    STAGE_ID = 4
     EXTRA = 6
     GPU = 11
     QUEUE_IID = 13

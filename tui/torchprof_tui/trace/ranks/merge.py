@@ -11,7 +11,8 @@ differently.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter as Counts
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -23,7 +24,7 @@ from torchprof_tui.trace.core.problems import LOST_RANK, UNRELATED_RANKS, Proble
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.ranks import AlignmentMethod, Clock, LostRank, Rank, Ranks
-from torchprof_tui.trace.model.trace import Counter, EntryCounts, Links, MemoryEvents, SparseColumn, Trace
+from torchprof_tui.trace.model.trace import EntryCounts, Links, MemoryEvents, SparseColumn, Trace
 from torchprof_tui.trace.ranks.clock_alignment import align_clocks
 from torchprof_tui.trace.ranks.collective_matching import Collectives, match_collectives
 from torchprof_tui.trace.text.block_text import RankTexts
@@ -139,9 +140,13 @@ def merge_ranks(opened_ranks: Sequence[OpenedRank], label: str, lost: Sequence[L
         names=names,
         categories=categories,
         lanes=lanes,
-        counters=_merge_counters(ranks),
+        counters=[
+            replace(counter, lane=counter.lane + rank.first_lane)
+            for rank in ranks.all
+            for counter in rank.trace.counters
+        ],
         steps=ranks.all[0].steps,
-        span=_merge_spans(ranks),
+        span=(min(rank.trace.span[0] for rank in ranks.all), max(rank.trace.span[1] for rank in ranks.all)),
         links=_merge_links([trace.links for trace in traces], offsets.events),
         args=_merge_args(traces, offsets),
         counts=_merge_counts([trace.counts for trace in traces]),
@@ -243,31 +248,19 @@ def _merge_lanes(ranks: Ranks) -> tuple[list[Lane], int]:
         lanes.append(
             Lane(Role.RANK, "", "", rank.label, rank.label, rank.first, rank.first, 1, row_base, rank=rank.number)
         )
-        lanes += [_shift_lane(lane, rank, row_base + 1) for lane in rank.trace.lanes]
+        lanes += [
+            replace(
+                lane,
+                group=f"{rank.label} {lane.group}",
+                first=lane.first + rank.first,
+                last=lane.last + rank.first,
+                row_base=lane.row_base + row_base + 1,
+                rank=rank.number,
+            )
+            for lane in rank.trace.lanes
+        ]
         row_base += 1 + rank.trace.total_rows
     return lanes, row_base
-
-
-def _shift_lane(lane: Lane, rank: Rank, row_offset: int) -> Lane:
-    return replace(
-        lane,
-        group=f"{rank.label} {lane.group}",
-        first=lane.first + rank.first,
-        last=lane.last + rank.first,
-        row_base=lane.row_base + row_offset,
-        rank=rank.number,
-    )
-
-
-def _merge_counters(ranks: Ranks) -> list[Counter]:
-    return [
-        replace(counter, lane=counter.lane + rank.first_lane) for rank in ranks.all for counter in rank.trace.counters
-    ]
-
-
-def _merge_spans(ranks: Ranks) -> tuple[int, int]:
-    spans = [rank.trace.span for rank in ranks.all]
-    return min(start for start, _ in spans), max(end for _, end in spans)
 
 
 def _merge_row_order(
@@ -295,9 +288,16 @@ def _merge_names(parts: Sequence[tuple[list[str], Array]]) -> tuple[list[str], A
     return list(index_of), np.concatenate(columns)
 
 
+_LINKED_EVENTS = (
+    *("launch_of", "work_order", "forward", "backward"),
+    *("called_work", "work_call", "graph_before", "graph_after"),
+)
+"""The columns of `Links` that hold events."""
+
+
 def _merge_links(links: Sequence[Links], first_events: list[int]) -> Links:
-    def merge(get_column: Callable[[Links], I32]) -> I32:
-        columns = [np.asarray(get_column(part)) for part in links]
+    def merge(name: str) -> Any:
+        columns: list[I32] = [np.asarray(getattr(part, name)) for part in links]
         shifted = [
             np.where(column < 0, column, column + offset) for column, offset in zip(columns, first_events, strict=True)
         ]
@@ -306,15 +306,8 @@ def _merge_links(links: Sequence[Links], first_events: list[int]) -> Links:
     offsets = _compute_offsets(len(part.work_order) for part in links)
     work_first = [part.work_first[:-1] + offset for part, offset in zip(links, offsets, strict=True)]
     return Links(
-        launch_of=merge(lambda part: part.launch_of),
-        work_order=merge(lambda part: part.work_order),
         work_first=np.concatenate([*work_first, [sum(len(part.work_order) for part in links)]]).astype(np.int32),
-        forward=merge(lambda part: part.forward),
-        backward=merge(lambda part: part.backward),
-        called_work=merge(lambda part: part.called_work),
-        work_call=merge(lambda part: part.work_call),
-        graph_before=merge(lambda part: part.graph_before),
-        graph_after=merge(lambda part: part.graph_after),
+        **{name: merge(name) for name in _LINKED_EVENTS},
         launches=sum(part.launches for part in links),
         gpu_events=sum(part.gpu_events for part in links),
         linked_gpu_events=sum(part.linked_gpu_events for part in links),
@@ -349,17 +342,9 @@ def _merge_counts(counts: Sequence[EntryCounts]) -> EntryCounts:
         drawn=sum(part.drawn for part in counts),
         metadata=sum(part.metadata for part in counts),
         flows=sum(part.flows for part in counts),
-        not_drawn=_add_tables(part.not_drawn for part in counts),
-        by_category=_add_tables(part.by_category for part in counts),
+        not_drawn=dict(sum((Counts(part.not_drawn) for part in counts), Counts())),
+        by_category=dict(sum((Counts(part.by_category) for part in counts), Counts())),
     )
-
-
-def _add_tables(tables: Iterable[dict[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for table in tables:
-        for key, count in table.items():
-            total[key] = total.get(key, 0) + count
-    return total
 
 
 def _merge_memory(ranks: Ranks, offsets: _Offsets) -> MemoryEvents | None:

@@ -10,7 +10,7 @@ import lzma
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from torchprof_tui.trace.sources import gzip_codec
 
@@ -80,38 +80,33 @@ class DamagedStreamError(Exception):
     """The compressed bytes are damaged; `str()` is the library's message."""
 
 
-class Decompressor(Protocol):
-    """One gzip member, xz stream or zstd frame."""
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """Decompress the next bytes; yields blocks of text. Raises DamagedStreamError."""
-        ...
-
-    @property
-    def eof(self) -> bool:
-        """Whether the end mark was reached."""
-        ...
-
-    @property
-    def unused_data(self) -> bytes:
-        """The bytes after the end mark, of those fed last."""
-        ...
-
-
-class _BaseDecompressor:
-    """Base of the decompressors, around a library's object that is fed until its end mark.
+class Decompressor:
+    """One gzip member, xz stream or zstd frame, fed until its end mark. `compression`: "gzip", "xz" or "zstd".
 
     A call that reaches damage returns no text of its block. All bytes are then replayed to a new object, a few at a
     time, to recover the text before the damage.
     """
 
-    def __init__(self, replay: ReplayBuffer, decompressor: Any, *errors: type[Exception]) -> None:
+    def __init__(self, compression: str, replay: ReplayBuffer) -> None:
         self._replay = replay
-        self._decompressor = decompressor
-        self._error_types = errors
+        self._create_byte_exact: Callable[[], Any]
+        self._error_types: tuple[type[Exception], ...]
+        if compression == "gzip":
+            self._decompressor = gzip_codec.create_decompressor()
+            self._create_byte_exact = gzip_codec.create_byte_exact_decompressor
+            self._error_types = gzip_codec.decompression_errors()
+        elif compression == "xz":
+            self._create_byte_exact, self._error_types = lzma.LZMADecompressor, (lzma.LZMAError,)
+            self._decompressor = lzma.LZMADecompressor()
+        else:
+            from torchprof_tui.trace.sources import zstd_codec  # deferred: few traces are packed with it
+
+            self._create_byte_exact, self._error_types = zstd_codec.ZstdDecompressor, (zstd_codec.ZstdError,)
+            self._decompressor = zstd_codec.ZstdDecompressor()
         self._output_bytes = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
+        """Decompress the next bytes; yields blocks of text. Raises DamagedStreamError."""
         self._replay.append(data)
         try:
             for text in self._decompress(data):
@@ -123,9 +118,19 @@ class _BaseDecompressor:
         if self.eof:
             self._replay.discard()
 
+    def _decompress(self, data: bytes) -> Iterator[bytes]:
+        """Yield blocks of limited size. What is left of its input zlib returns, and the other libraries keep."""
+        decompressor = self._decompressor
+        yield decompressor.decompress(data, BLOCK_BYTES)
+        while not decompressor.eof:
+            data = getattr(decompressor, "unconsumed_tail", b"")
+            if not data and getattr(decompressor, "needs_input", True):
+                return
+            yield decompressor.decompress(data, BLOCK_BYTES)
+
     def _replay_until_damage(self) -> Iterator[bytes]:
         """Yield the text of the damaged block before the damage."""
-        decompressor, skip = self._create_byte_exact(), self._output_bytes
+        decompressor, skip = self._create_byte_exact(), self._output_bytes  # returns all text up to each byte
         try:
             for piece in self._replay.read_pieces():
                 text: bytes = decompressor.decompress(piece)
@@ -137,68 +142,16 @@ class _BaseDecompressor:
         finally:
             self._replay.discard()
 
-    def _decompress(self, data: bytes) -> Iterator[bytes]:
-        raise NotImplementedError
-
-    def _create_byte_exact(self) -> Any:
-        """Create an object that returns all text up to each byte."""
-        raise NotImplementedError
-
     @property
     def eof(self) -> bool:
+        """Whether the end mark was reached."""
         return bool(self._decompressor.eof)
 
     @property
     def unused_data(self) -> bytes:
+        """The bytes after the end mark, of those fed last."""
         return bytes(self._decompressor.unused_data)
 
-
-class _GzipDecompressor(_BaseDecompressor):
-    def __init__(self, replay: ReplayBuffer) -> None:
-        super().__init__(replay, gzip_codec.create_decompressor(), *gzip_codec.decompression_errors())
-
-    def _decompress(self, data: bytes) -> Iterator[bytes]:
-        while data and not self.eof:
-            yield self._decompressor.decompress(data, BLOCK_BYTES)
-            data = self._decompressor.unconsumed_tail
-
-    def _create_byte_exact(self) -> Any:
-        return gzip_codec.create_byte_exact_decompressor()
-
-
-class _BoundedDecompressor(_BaseDecompressor):
-    """Base of the formats whose library takes a limit on the text of one call and keeps the rest of its input."""
-
-    def _decompress(self, data: bytes) -> Iterator[bytes]:
-        yield self._decompressor.decompress(data, BLOCK_BYTES)
-        while not self.eof and not self._decompressor.needs_input:
-            yield self._decompressor.decompress(b"", BLOCK_BYTES)
-
-
-class _XzDecompressor(_BoundedDecompressor):
-    def __init__(self, replay: ReplayBuffer) -> None:
-        super().__init__(replay, lzma.LZMADecompressor(), lzma.LZMAError)
-
-    def _create_byte_exact(self) -> Any:
-        return lzma.LZMADecompressor()
-
-
-class _ZstdDecompressor(_BoundedDecompressor):
-    def __init__(self, replay: ReplayBuffer) -> None:
-        from torchprof_tui.trace.sources import zstd_codec  # deferred: few traces are packed with it
-
-        self._codec = zstd_codec
-        super().__init__(replay, zstd_codec.ZstdDecompressor(), zstd_codec.ZstdError)
-
-    def _create_byte_exact(self) -> Any:
-        return self._codec.ZstdDecompressor()
-
-
-DECOMPRESSORS: dict[str, Callable[[ReplayBuffer], Decompressor]] = {
-    "gzip": _GzipDecompressor,
-    "xz": _XzDecompressor,
-    "zstd": _ZstdDecompressor,
-}
 
 _COMPRESSION_MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
 

@@ -26,7 +26,6 @@ from torchprof_tui.trace.core.problems import (
     ProblemTally,
 )
 from torchprof_tui.trace.sources.decompress import (
-    DECOMPRESSORS,
     MAGIC_BYTES,
     DamagedStreamError,
     Decompressor,
@@ -253,7 +252,7 @@ class Source:
         if not self.compression:
             return stored
         try:
-            texts = DECOMPRESSORS[self.compression](ReplayBuffer(self._path, 0)).feed(stored)
+            texts = Decompressor(self.compression, ReplayBuffer(self._path, 0)).feed(stored)
             return next((text for text in texts if text), b"")
         except DamagedStreamError:
             return b""
@@ -413,7 +412,7 @@ class Source:
                     if not data:
                         break
                     replay = ReplayBuffer(self._path, self.consumed - len(data))
-                    decompressor, member_is_empty = DECOMPRESSORS[self.compression](replay), True
+                    decompressor, member_is_empty = Decompressor(self.compression, replay), True
                 try:
                     for text in decompressor.feed(data):
                         if text:

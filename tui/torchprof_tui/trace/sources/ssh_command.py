@@ -28,6 +28,9 @@ _CONNECT_SECONDS = 120
 """ConnectTimeout for hosts that accept the connection and never answer, unless the user's configuration sets one. Long
 enough to type a password for a jump host."""
 
+TERMINATE_SECONDS = 2.0
+"""Time for ssh to exit before it is killed."""
+
 _CONFIG_SECONDS = 5.0
 """Limit for `ssh -G` and `ssh -O check`, which do not connect but run the commands in the user's configuration
 (`Match exec`)."""
@@ -142,6 +145,17 @@ def build_login_command(path: SshPath, config: SshConfig, allow_prompt: bool) ->
     """Build the command line that opens a connection by the user's own configuration, which keeps it open."""
     batch = () if allow_prompt else ("BatchMode=yes",)
     return [*_with_options([*_SESSION_OPTIONS, *batch, *_connect_timeout(config)], path), "exit"]
+
+
+def end_ssh(process: subprocess.Popen[bytes], seconds: float = TERMINATE_SECONDS) -> None:
+    """Send SIGTERM first, SIGKILL after some seconds: ssh may have to restore the terminal's echo."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def port_options(remote: SshPath) -> list[str]:

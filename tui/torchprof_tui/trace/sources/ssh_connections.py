@@ -28,6 +28,7 @@ from torchprof_tui.trace.sources.ssh_command import (
     build_master_command,
     create_connection_error,
     describe_refusal,
+    end_ssh,
     has_open_connection,
     read_ssh_config,
     shared_socket,
@@ -37,9 +38,6 @@ from torchprof_tui.trace.specs.address import SshPath
 
 _POLL_SECONDS = 0.02
 """Interval at which a starting connection is checked; ssh reports it by creating the socket."""
-
-_TERMINATE_SECONDS = 2.0
-"""Time for ssh to exit before it is killed."""
 
 _MAX_STDERR_BYTES = 1 << 16
 
@@ -122,7 +120,7 @@ class SshConnections:
     def stop_connecting(self) -> None:
         """End the attempts to connect that are in progress on other threads; they raise TraceError."""
         for process in list(self._starting):
-            _end(process)
+            end_ssh(process)
 
     def close(self) -> None:
         """Close all connections and remove their folder. May be called again; `connect` then raises TraceError."""
@@ -250,7 +248,7 @@ class _Master:
 
     def close(self) -> None:
         """End ssh, which removes its socket, and the watcher."""
-        _end(self.process)
+        end_ssh(self.process)
         stdin, self.process.stdin = self.process.stdin, None
         if stdin is not None:
             with contextlib.suppress(OSError):
@@ -261,14 +259,3 @@ class _Master:
     def _close_stderr(self) -> None:
         if self._stderr is not None:
             self._stderr.close()
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Send SIGTERM first, SIGKILL later: ssh may have to restore the terminal's echo."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(_TERMINATE_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()

@@ -12,16 +12,22 @@ from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
-from torchprof_tui.trace.sources.listing_limits import MAX_LISTING_BYTES
-from torchprof_tui.trace.sources.ssh_command import NO_CLIENT, build_ssh_command, create_connection_error, last_line
+from torchprof_tui.trace.sources.listing import MAX_LISTING_BYTES
+from torchprof_tui.trace.sources.ssh_command import (
+    NO_CLIENT,
+    TERMINATE_SECONDS,
+    build_ssh_command,
+    create_connection_error,
+    end_ssh,
+    last_line,
+)
 from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, SshPath
 
 _MAX_BANNER_BYTES = 1 << 18
 """Output of the host's login scripts that is skipped before the first line of our script."""
 
-_TERMINATE_SECONDS = 2.0
 _FAST_TERMINATE_SECONDS = 1.0
-"""Time for ssh to exit before it is killed; the shorter one when this process is being terminated too."""
+"""Time for ssh to exit before it is killed when this process is being terminated too."""
 
 LINE_MARK = b"\n\x1etorchprof-tui "
 """Prefix of each line that our script prints itself."""
@@ -51,7 +57,7 @@ class SshStream:
         self._buffer = b""
         self._stopped = False
         self._start(script, keep_open)
-        self._restore_signals = _install_signal_handlers(lambda: self._terminate(_FAST_TERMINATE_SECONDS))
+        self._restore_signals = _install_signal_handlers(lambda: end_ssh(self._process, _FAST_TERMINATE_SECONDS))
 
     def _start(self, script: str, keep_open: bool = False) -> None:
         self._stderr: IO[bytes] = tempfile.TemporaryFile(prefix="torchprof-tui-")  # noqa: SIM115  (open as long as ssh runs)
@@ -79,7 +85,7 @@ class SshStream:
 
         Raises ConnectionLostError where the host cannot be reached any more.
         """
-        self._terminate()
+        end_ssh(self._process)
         self._pipe.close()
         self._stderr.close()
         try:
@@ -133,7 +139,7 @@ class SshStream:
     def stop(self) -> None:
         """Terminate ssh. Unblocks a read in progress on another thread."""
         self._stopped = True
-        self._terminate()
+        end_ssh(self._process)
 
     def close(self) -> None:
         """Terminate ssh and close its pipes. May be called again."""
@@ -146,23 +152,13 @@ class SshStream:
         self._stderr.close()
         self._restore_signals()
 
-    def _terminate(self, patience: float = _TERMINATE_SECONDS) -> None:
-        """Send SIGTERM first, SIGKILL after `patience` seconds: ssh may have to restore the terminal's echo."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(patience)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-
     def _create_no_answer_error(self, printed: bytes) -> TraceError:
         """Create the error that tells the user why the script's first line did not arrive."""
-        deadline = time.monotonic() + _TERMINATE_SECONDS
+        deadline = time.monotonic() + TERMINATE_SECONDS
         while self._process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
         status = self._process.poll()
-        self._terminate()
+        end_ssh(self._process)
         stderr = self._read_stderr()
         if status == 255:
             return create_connection_error(self._path, stderr)

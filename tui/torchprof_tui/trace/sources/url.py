@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
-from torchprof_tui.trace.sources.listing_limits import (
+from torchprof_tui.trace.sources.listing import (
     MAX_LISTED,
     MAX_LISTING_SECONDS,
     MAX_NAME_BYTES,

@@ -18,7 +18,7 @@ import math
 import mmap
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,28 +74,10 @@ _EVENT_COLUMNS = (
     "row_order",
     "row_first",
 )
-_LINK_COLUMNS = (
-    "launch_of",
-    "work_order",
-    "work_first",
-    "forward",
-    "backward",
-    "called_work",
-    "work_call",
-    "graph_before",
-    "graph_after",
-)
-_MEMORY_COLUMNS = (
-    "time",
-    "lane",
-    "device_type",
-    "device_id",
-    "bytes",
-    "allocated",
-    "reserved",
-    "address",
-    "ordinal",
-)
+_LINK_COUNTS = ("launches", "gpu_events", "linked_gpu_events")
+_LINK_COLUMNS = tuple(field.name for field in fields(Links) if field.name not in _LINK_COUNTS)
+_MEMORY_COLUMNS = tuple(field.name for field in fields(MemoryEvents))
+_LANE_FIELDS = tuple(field.name for field in fields(Lane))
 _INDEX_COLUMNS = ("starts", "sums", "masks", "best")
 _TEXT_COLUMNS = ("first", "offset", "length", "checksum")
 
@@ -202,11 +184,11 @@ def _build_meta(trace: Trace, size: int, folder: Path) -> dict[str, Any]:
         "size": trace.size,
         "header": trace.header,
         "categories": trace.categories,
-        "lanes": [list(_lane_fields(lane)) for lane in trace.lanes],
+        "lanes": [[getattr(lane, name) for name in _LANE_FIELDS] for lane in trace.lanes],
         "counters": [[counter.lane, counter.name, counter.unit] for counter in trace.counters],
         "steps": [[step.name, step.number, step.event, step.start, step.duration] for step in trace.steps],
         "span": trace.span,
-        "links": [trace.links.launches, trace.links.gpu_events, trace.links.linked_gpu_events],
+        "links": [getattr(trace.links, name) for name in _LINK_COUNTS],
         "args": list(trace.args),
         "counts": asdict(trace.counts),
         "memory": trace.memory is not None,
@@ -229,7 +211,7 @@ def open_trace(folder: Path, verify: bool = False) -> Trace:
     columns = _MappedColumns(folder / COLUMNS_FILE, meta["arrays"], meta["bytes"])
     event_columns: dict[str, Any] = {name: columns[name] for name in _EVENT_COLUMNS}
     links: dict[str, Any] = {name: columns[f"links.{name}"] for name in _LINK_COLUMNS}
-    launches, gpu_events, linked_gpu_events = meta["links"]
+    links |= zip(_LINK_COUNTS, meta["links"], strict=True)
     memory: dict[str, Any] = {name: columns[f"memory.{name}"] for name in _MEMORY_COLUMNS} if meta["memory"] else {}
     index: dict[str, Any] = {name: columns[f"index.{name}"] for name in _INDEX_COLUMNS}
     counters: list[Any] = [
@@ -251,7 +233,7 @@ def open_trace(folder: Path, verify: bool = False) -> Trace:
         counters=[Counter(*fields) for fields in counters],
         steps=[Step(*fields) for fields in meta["steps"]],
         span=(meta["span"][0], meta["span"][1]),
-        links=Links(**links, launches=launches, gpu_events=gpu_events, linked_gpu_events=linked_gpu_events),
+        links=Links(**links),
         args={name: SparseColumn(*fields) for name, fields in arg_columns.items()},
         counts=EntryCounts(**meta["counts"]),
         text=_restore_text(folder, meta["text"], columns),
@@ -353,12 +335,6 @@ def _restore_text(folder: Path, fields: list[Any], columns: _MappedColumns) -> F
         blocks_path, *fingerprint = rest
         return GzipText(Path(path), **arrays, fingerprint=tuple(fingerprint), blocks_path=folder / blocks_path)
     return (PlainText if kind == _PLAIN else BlockText)(folder / path, **arrays)
-
-
-def _lane_fields(lane: Lane) -> tuple[Any, ...]:
-    """Return the fields in the order of the dataclass."""
-    names = (lane.role.value, lane.pid, lane.tid, lane.label, lane.group)
-    return (*names, lane.first, lane.last, lane.rows, lane.row_base, lane.device, lane.rank, lane.merged_lanes)
 
 
 def _pack_texts(texts: list[str]) -> tuple[U8, Array]:
