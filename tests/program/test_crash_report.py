@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,13 @@ import pytest
 from tests.helpers.command_line import PROGRAM, call_main, run_program
 from tests.helpers.terminal import Terminal
 from torchprof_samples import find
-from torchprof_tui.program.crash_report import FOLDER_NAME, MAX_REPORTS, format_crash_report, write_crash_report
+from torchprof_tui.program.crash_report import (
+    FOLDER_NAME,
+    MAX_REPORTS,
+    format_report,
+    format_traceback,
+    write_crash_report,
+)
 from torchprof_tui.program.phase_log import note_phase
 
 SAMPLE = find("matmul_add_64_cold_eager").path
@@ -36,6 +43,10 @@ ExplorerScreen.action_fit_all = fail
 from torchprof_tui.cli import main
 sys.exit(main())
 """
+
+
+def format_crash_report(error: BaseException, details: Sequence[str] = ()) -> str:
+    return format_report("traceback", format_traceback(error), details)
 
 
 @pytest.fixture

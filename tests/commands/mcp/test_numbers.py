@@ -11,11 +11,15 @@ import torchprof_tui as tt
 from tests.helpers.command_line import call_main, read_json_answer
 from tests.helpers.mcp_sessions import Session
 from torchprof_samples import SAMPLES
-from torchprof_tui.commands.mcp.bounded_text import unpack_records
 
 SPECS = [f"sample:{sample.name}" for sample in SAMPLES]
 ADDED = ("longest_row", "longest_start_ns", "row", "start_ns")
 MANY = 50_000
+
+
+def unpack_records(packed: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the records of a table of columns and rows."""
+    return [dict(zip(packed["columns"], row, strict=True)) for row in packed["rows"]]
 
 
 def repeat(capsys: pytest.CaptureFixture[str], command: str) -> Any:

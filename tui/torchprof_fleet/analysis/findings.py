@@ -16,7 +16,7 @@ import numpy as np
 
 from torchprof_fleet.analysis.fleet import Fleet
 from torchprof_fleet.analysis.rank_sketch import DurationQuantiles
-from torchprof_fleet.analysis.waits import MatchedSketches, measure_groups
+from torchprof_fleet.analysis.waits import MatchedSketches, find_medians, measure_groups
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration
@@ -93,11 +93,8 @@ def _gather(fleet: Fleet, tables: Sequence[DurationQuantiles]) -> tuple[tuple[st
         name = code[table.name]
         count[index] = np.bincount(name, table.count, shape[1])
         total[index] = np.bincount(name, table.total, shape[1])
-        order = np.lexsort((table.median, name))
-        used, first = np.unique(name[order], return_index=True)
-        size = np.diff(np.append(first, len(order)))
-        values = table.median[order]
-        median[index, used] = (values[first + (size - 1) // 2] + values[first + size // 2]) / 2
+        used, medians = find_medians(name, table.median)
+        median[index, used] = medians
     return tuple(index_of), count, total, median
 
 
@@ -330,22 +327,21 @@ class FleetChecker:
         """Compare GPUs with those of the same stage or experts, whose kernels have other sizes than the others'."""
         factor = speed.factor.copy()
         for words in (STAGE_WORDS, EXPERT_WORDS):
-            position = self.find_positions(words)
-            for number in np.unique(position[position >= 0]).tolist():
-                peers = position == number
-                if peers.sum() > 2:
+            for peers in self.find_peers(words).values():
+                if len(peers) > 2:
                     factor[peers] /= np.nanmedian(factor[peers])
         return Speed(speed.names, factor, speed.ratio)
 
-    def find_positions(self, words: Collection[str]) -> I64:
-        """Find each rank's position in its process group of these words: int64[r], -1 without."""
-        position, wanted = np.full(len(self.fleet), -1, np.int64), frozenset(words)
+    def find_peers(self, words: Collection[str]) -> dict[int, I64]:
+        """Find the ranks (indexes) at each position of the process groups of these words, positions ascending."""
+        peers: dict[int, list[int]] = {}
+        wanted = frozenset(words)
         for index, sketch in enumerate(self.fleet.sketches):
-            for name, own, size in sketch.groups:
+            for name, position, size in sketch.groups:
                 if size > 1 and not wanted.isdisjoint(re.split("[^a-z]+", name.lower())):
-                    position[index] = own
+                    peers.setdefault(position, []).append(index)
                     break
-        return position
+        return {position: np.array(peers[position], np.int64) for position in sorted(peers) if position >= 0}
 
     def _name_machines(
         self, faulty: Bool, kind: FindingKind, describe: Callable[[I64], tuple[float, str, str]]
@@ -471,20 +467,19 @@ class FleetChecker:
             yield FleetFinding(FindingKind.GROWING_STEPS, (), "", None, growth, text)
 
     def _find_unbalanced(self, words: Collection[str], kind: FindingKind, noun: str) -> Iterator[FleetFinding]:
-        position = self.find_positions(words)
-        numbers = np.unique(position[position >= 0])
+        peers = self.find_peers(words)
         compute = _median_of_rows(self.fleet.gather_steps("compute"))
-        if len(numbers) < 2:
+        if len(peers) < 2:
             return
-        load = np.array([np.nanmedian(compute[position == number]) for number in numbers.tolist()])
+        load = np.array([np.nanmedian(compute[members]) for members in peers.values()])
         if not load.mean() > 0:
             return
         ratio = load / load.mean()
         most = int(ratio.argmax())
         if ratio[most] >= UNBALANCED:
-            members = np.flatnonzero(position == numbers[most])
+            number, members = list(peers.items())[most]
             shown = ", ".join(f"{value:.2f}" for value in ratio[:8].tolist()) + (", …" if len(ratio) > 8 else "")
-            text = f"{noun} {numbers[most]} computes {ratio[most]:.2f} times as long as the mean (all: {shown})"
+            text = f"{noun} {number} computes {ratio[most]:.2f} times as long as the mean (all: {shown})"
             yield FleetFinding(kind, tuple(members.tolist()), "", None, float(ratio[most]), text)
 
     def _find_slow_network(self) -> Iterator[FleetFinding]:
@@ -560,13 +555,12 @@ def find_slowest_stage(checker: FleetChecker) -> tuple[str, tuple[int, ...], flo
     computes m. So as fast as the next stage, it shortens the step by at least the difference of their compute times.
     """
     fleet = checker.fleet
-    position = checker.find_positions(STAGE_WORDS)
-    numbers = np.unique(position[position >= 0])
-    if len(numbers) < 2:
+    peers = checker.find_peers(STAGE_WORDS)
+    if len(peers) < 2:
         return None
     compute = fleet.gather_steps("compute")
     with np.errstate(all="ignore"):
-        load = np.array([np.nanmedian(compute[position == number], axis=0) for number in numbers.tolist()])
+        load = np.array([np.nanmedian(compute[members], axis=0) for members in peers.values()])
     known = np.isfinite(load).all(axis=0)
     times = np.nanmedian(fleet.durations, axis=0)[known]
     if not times.sum() > 0:
@@ -577,5 +571,5 @@ def find_slowest_stage(checker: FleetChecker) -> tuple[str, tuple[int, ...], flo
     saved = float(np.maximum(load[slowest] - next_load, 0).sum() / times.sum())
     if not 0 < saved < 1:
         return None
-    ranks = np.flatnonzero(position == numbers[slowest])
-    return f"the excess of pipeline stage {numbers[slowest]}", tuple(ranks.tolist()), saved
+    number, ranks = list(peers.items())[slowest]
+    return f"the excess of pipeline stage {number}", tuple(ranks.tolist()), saved

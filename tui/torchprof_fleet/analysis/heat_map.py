@@ -28,21 +28,15 @@ class Measure(Enum):
     EXPOSED = "exposed communication"
     LATENESS = "lateness"
 
-    @property
-    def limits(self) -> tuple[float, ...]:
-        """From which value on a cell has level 1, 2, 3 and 4: of the median step time, or shares of the step.
 
-        Of `BUSY`: below which value.
-        """
-        return _LIMITS[self]
-
-
-_LIMITS = {
+LIMITS = {
     Measure.STEP_TIME: (1.05, 1.15, 1.5, 2.0),
     Measure.BUSY: (0.95, 0.85, 0.7, 0.5),
     Measure.EXPOSED: (0.05, 0.1, 0.25, 0.5),
     Measure.LATENESS: (0.03, 0.1, 0.3, 1.0),
 }
+"""From which value on a cell has level 1, 2, 3 and 4: of the median step time, or shares of the step. Of `BUSY`: below
+which value."""
 
 
 def measure_cells(report: FleetReport, measure: Measure) -> F64:
@@ -61,7 +55,7 @@ def measure_cells(report: FleetReport, measure: Measure) -> F64:
 
 def find_levels(values: F64, measure: Measure, step_time: float) -> I8:
     """Find the level of each value: int8 of the same shape, 0 (usual) to 4, MISSING for NaN."""
-    compared, limits, is_below = values, np.array(measure.limits), measure is Measure.BUSY
+    compared, limits, is_below = values, np.array(LIMITS[measure]), measure is Measure.BUSY
     if measure is Measure.STEP_TIME:
         compared = values / max(step_time, 1.0)
     elif is_below:
@@ -104,11 +98,9 @@ def list_groupings(report: FleetReport) -> list[Grouping]:
     if 1 < len(fleet.host_members) < len(fleet):
         found.append(Grouping("host", tuple(fleet.host_members), tuple(fleet.host_members.values())))
     for name, words in GROUP_WORDS.items():
-        position = report.checker.find_positions(words)
-        numbers = np.unique(position[position >= 0]).tolist()
-        if 1 < len(numbers) < len(fleet):
-            members = tuple(np.flatnonzero(position == number) for number in numbers)
-            found.append(Grouping(name, tuple(f"{name} {number}" for number in numbers), members))
+        peers = report.checker.find_peers(words)
+        if 1 < len(peers) < len(fleet):
+            found.append(Grouping(name, tuple(f"{name} {number}" for number in peers), tuple(peers.values())))
     return found
 
 

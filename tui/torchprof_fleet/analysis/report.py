@@ -17,7 +17,7 @@ import numpy as np
 from torchprof_fleet.analysis.findings import FleetChecker, FleetFinding
 from torchprof_fleet.analysis.fleet import Fleet, LeftOut, build_fleet
 from torchprof_fleet.analysis.rank_sketch import RankSketch
-from torchprof_fleet.analysis.waits import MatchedSketches, WaitedFor, match_sketches, rank_waits
+from torchprof_fleet.analysis.waits import MatchedSketches, WaitedFor, find_medians, match_sketches, rank_waits
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
 
 
@@ -81,14 +81,8 @@ class Replay:
         """Find the median gap before the collective of each part over its counted parts: float64[k], ∞ for none."""
         matched = self.matched
         usual = np.full(len(matched), np.inf)
-        rows = np.flatnonzero(counted)
-        rows = rows[np.lexsort((self.gaps[rows], matched.collective[rows]))]
-        collective = matched.collective[rows]
-        used, first = np.unique(collective, return_index=True)
-        size = np.diff(np.append(first, len(rows)))
-        if len(rows):
-            ordered = self.gaps[rows]
-            usual[used] = (ordered[first + (size - 1) // 2] + ordered[first + size // 2]) / 2
+        used, medians = find_medians(matched.collective[counted], self.gaps[counted])
+        usual[used] = medians
         spread: F64 = usual[matched.collective]
         return spread
 

@@ -9,13 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
 from torchprof_fleet.analysis.fleet import Fleet
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
 from torchprof_tui.trace.model.communication_kernels import SYNCHRONIZING_OPERATIONS
+
+
+def find_medians(group: I64, values: F64 | I64) -> tuple[I64, F64]:
+    """Find the median value of each of m groups, ascending: their numbers int64[m], and the medians float64[m]."""
+    order = np.lexsort((values, group))
+    used, first = np.unique(group[order], return_index=True)
+    if not len(used):
+        return used, np.zeros(0)
+    size = np.diff(np.append(first, len(order)))
+    ordered = values[order]
+    return used, (ordered[first + (size - 1) // 2] + ordered[first + size // 2]) / 2
 
 
 @dataclass(frozen=True)
@@ -67,12 +77,7 @@ class MatchedSketches:
     @cached_property
     def median_wait(self) -> F64:
         """float64[m]: ns that the median rank waited."""
-        order = np.lexsort((self.waits, self.collective))
-        size = np.diff(self.first)
-        low, high = self.first[:-1] + (size - 1) // 2, self.first[:-1] + size // 2
-        ordered = self.waits[order]
-        median: F64 = (ordered[low] + ordered[high]) / 2 if len(self) else np.zeros(0)
-        return median
+        return find_medians(self.collective, self.waits)[1]
 
     @cached_property
     def lateness(self) -> F64:
@@ -113,9 +118,8 @@ def match_sketches(fleet: Fleet) -> MatchedSketches:
     size = np.diff(first)
     kept = np.flatnonzero(size > 1)
     # In the order in which they begin, measured on each rank from the start of its step.
-    begin = offset[by_key]
-    median_begin = np.array([np.median(begin[first[index] : first[index + 1]]) for index in kept.tolist()])
-    kept = kept[np.lexsort((kept, median_begin, key[0][first[kept]]))] if len(kept) else kept
+    median_begin = find_medians(np.repeat(np.arange(len(size)), size), offset[by_key])[1][kept]
+    kept = kept[np.lexsort((kept, median_begin, key[0][first[kept]]))]
     rows = by_key[_expand(first[kept], size[kept])]
     at = first[kept]
     return MatchedSketches(
@@ -161,10 +165,9 @@ def _drop_other_counts(table: I64) -> I64:
     table = table[np.lexsort((table[:, 0], table[:, 2], table[:, 1]))]
     own = _find_bounds(table[:, [1, 2, 0]].T)
     count = np.diff(own)
-    segment = table[own[:-1]][:, [1, 2]].T
-    bounds = _find_bounds(segment)
-    usual = np.repeat([np.median(count[a:b]) for a, b in pairwise(bounds.tolist())], np.diff(bounds))
-    kept: I64 = table[np.repeat(count == usual, count)]
+    size = np.diff(_find_bounds(table[own[:-1]][:, [1, 2]].T))
+    _, usual = find_medians(np.repeat(np.arange(len(size)), size), count)
+    kept: I64 = table[np.repeat(count == np.repeat(usual, size), count)]
     return kept
 
 

@@ -39,20 +39,14 @@ def run(options: FleetOptions) -> int:
         hosts = [path for path in map(parse_ssh_path, map(resolve_path, options.source)) if path is not None]
         connections.connect_all(hosts, allow_prompt=sys.stderr.isatty())
         traces, lost = list_sources(options.source, stack)
-        if not traces:
-            raise UsageError(lost[0].line if lost else "no traces")
         sketch_many = _choose_workers(options)
-        if _shows_screen(options):
+        is_terminal = sys.stdout.isatty() and not find_terminal_problem()
+        if is_terminal and not options.json and options.parquet is None:
             # imports textual, which the text does not need
             screen = importlib.import_module("torchprof_fleet.command.screen")
             status: int = screen.open_screen(options, traces, lost, sketch_many, connections)
             return status
         return _print(options, _sketch(options, traces, lost, sketch_many))
-
-
-def _shows_screen(options: FleetOptions) -> bool:
-    """Return whether there is a terminal, and no other form of the answer was asked for."""
-    return not options.json and options.parquet is None and sys.stdout.isatty() and not find_terminal_problem()
 
 
 def _print(options: FleetOptions, sketched: SketchedFleet) -> int:
@@ -83,13 +77,13 @@ def _sketch(
         raise UsageError(f"--parquet: {error}") from error
     show = _Progress()
     try:
-        sketched = sketch_all(traces, sketch_many, not options.no_cache, show)
+        sketched = sketch_all(traces, sketch_many, not options.no_cache, show, no_traces=lost)
     finally:
         show.clear()
     note_phase("sketched", ranks=len(sketched.sketches), reused=sketched.reused)
     if not options.no_cache:
         report_refused_cache()
-    return SketchedFleet(sketched.sketches, (*lost, *sketched.lost), sketched.reused)
+    return sketched
 
 
 def _choose_workers(options: FleetOptions) -> SketchMany:
@@ -127,11 +121,8 @@ def compare_sources(paths: Sequence[str]) -> tuple[FleetReport, int]:
     import_extra("pyarrow", EXTRA)
     with contextlib.ExitStack() as stack:
         traces, lost = list_sources(paths, stack)
-    if not traces:
-        raise UsageError(lost[0].line if lost else "no traces")
-    sketched = sketch_all(traces, partial(sketch_locally, jobs=count_cores()))
-    everything = SketchedFleet(sketched.sketches, (*lost, *sketched.lost), sketched.reused)
-    return compare_sketched(everything), sketched.reused
+    sketched = sketch_all(traces, partial(sketch_locally, jobs=count_cores()), no_traces=lost)
+    return compare_sketched(sketched), sketched.reused
 
 
 def compare_sketched(sketched: SketchedFleet) -> FleetReport:

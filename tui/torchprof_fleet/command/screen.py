@@ -58,7 +58,7 @@ def open_screen(
     def sketch(
         report: Callable[[RankSketch | None, int, int], None], is_cancelled: Callable[[], bool]
     ) -> tuple[LeftOut, ...]:
-        return (*lost, *sketch_all(traces, sketch_many, not options.no_cache, report, is_cancelled).lost)
+        return sketch_all(traces, sketch_many, not options.no_cache, report, is_cancelled, lost).lost
 
     set_color_environment(options.color)
     resource_tracker.ensure_running()  # it inherits stderr, which has no file descriptor while the app runs

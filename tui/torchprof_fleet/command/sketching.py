@@ -30,14 +30,6 @@ Report = Callable[[RankSketch | None, int, int], None]
 """Called with each sketch, None for a file without, and with the number of files so far and of all."""
 
 
-def _ignore(sketch: RankSketch | None, done: int, total: int) -> None:
-    pass
-
-
-def _never() -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class SketchedFleet:
     """The sketches by file, the files without one, and how many came from the cache."""
@@ -51,10 +43,14 @@ def sketch_all(
     traces: Sequence[ListedTrace],
     sketch_many: SketchMany,
     cache: bool = True,
-    report: Report = _ignore,
-    is_cancelled: Callable[[], bool] = _never,
+    report: Report = lambda *_: None,
+    is_cancelled: Callable[[], bool] = lambda: False,
+    no_traces: Sequence[LeftOut] = (),
 ) -> SketchedFleet:
-    """Sketch all traces, or until it is cancelled. What is done when this is interrupted stays in the cache."""
+    """Sketch all traces, or until it is cancelled. What is done when this is interrupted stays in the cache.
+
+    `no_traces`: what was named and is no trace; it is lost as well.
+    """
     paths = {trace.spec: find_sketch_path(trace.spec, trace.identity, SKETCH_VERSION) for trace in traces}
     by_spec = {trace.spec: trace for trace in traces}
     packed = read_pack(list(by_spec.values()), paths) if cache else {}
@@ -63,7 +59,7 @@ def sketch_all(
         sketches[sketch.file] = sketch
         report(sketch, len(sketches), len(by_spec))
     reused = len(sketches)
-    lost = {}
+    lost: dict[str, LeftOut] = {}
     missing = [trace for trace in traces if trace.spec not in sketches]
     for result in sketch_many(missing, is_cancelled) if missing else ():
         made = _decode(by_spec[result.spec], result.data)
@@ -78,7 +74,7 @@ def sketch_all(
     if cache and len(sketches) > len(packed):
         store_pack(list(by_spec.values()), paths, sketches)
     return SketchedFleet(
-        tuple(sketches[spec] for spec in sorted(sketches)), tuple(lost[spec] for spec in sorted(lost)), reused
+        tuple(sketches[spec] for spec in sorted(sketches)), (*no_traces, *(lost[spec] for spec in sorted(lost))), reused
     )
 
 

@@ -21,7 +21,7 @@ from torchprof_tui.trace.specs.rank_files import (
 
 
 def list_sources(names: Sequence[str], connections: contextlib.ExitStack) -> tuple[list[ListedTrace], list[LeftOut]]:
-    """List the traces, each once; also returns the names that there are none of. Raises UsageError."""
+    """List the traces, each once; also returns the names that there are none of. Raises UsageError without traces."""
     expanded = [resolve_path(name) for name in names]
     if "-" in expanded:
         raise UsageError("-: a fleet is files; stdin is one trace")
@@ -39,14 +39,12 @@ def list_sources(names: Sequence[str], connections: contextlib.ExitStack) -> tup
             unreadable = [LeftOut(os.path.join(name, file), reason) for file, reason in reasons]
             lost += unreadable if traces or unreadable else [LeftOut(name, NO_TRACE_IN_FOLDER)]
         else:
-            traces = [ListedTrace(path, None, 0.0) for path in _expand_pattern(name)]
+            try:
+                traces = [ListedTrace(path, None, 0.0) for path in expand_spec(name)]
+            except NotRanksError as error:
+                raise UsageError(str(error)) from error
         for trace in traces:
             found.setdefault(trace.spec, trace)
+    if not found:
+        raise UsageError(lost[0].line if lost else "no traces")
     return list(found.values()), lost
-
-
-def _expand_pattern(name: str) -> list[str]:
-    try:
-        return expand_spec(name)
-    except NotRanksError as error:
-        raise UsageError(str(error)) from error

@@ -13,7 +13,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from torchprof_fleet.analysis.heat_map import MISSING, Measure
+from torchprof_fleet.analysis.heat_map import LIMITS, MISSING, Measure
 from torchprof_tui.trace.core.arrays import F64, I8, I64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.event_styles import ColorSupport, Palette, blend
@@ -67,7 +67,7 @@ def format_measure(value: float, measure: Measure) -> str:
 
 def format_legend(measure: Measure, step_time: float) -> str:
     """Describe the signs: `· below 5 %  ░ from 5 %  …`."""
-    limits = measure.limits
+    limits = LIMITS[measure]
     if measure is Measure.BUSY:
         parts = [f"{SHADES[0]} {format_share(limits[0])} on"]
         parts += [f"{SHADES[level + 1]} below {format_share(limit)}" for level, limit in enumerate(limits)]

@@ -54,7 +54,9 @@ def apply_configuration(configuration: Configuration, parser: argparse.ArgumentP
     # Only of commands that open the app: `snapshot` gives the same picture everywhere.
     if any("--no-mouse" in action.option_strings for action in parser._actions):
         parser.set_defaults(**find_appearance(configuration))
-    export_variables(configuration)
+    for name, variable in VARIABLES.items():
+        if name in configuration.values:
+            os.environ.setdefault(variable, str(configuration.values[name]))
 
 
 def find_appearance(configuration: Configuration) -> dict[str, Any]:
@@ -66,13 +68,6 @@ def find_appearance(configuration: Configuration) -> dict[str, Any]:
     if "colors" in values and not (os.environ.get("NO_COLOR") or os.environ.get("TEXTUAL_COLOR_SYSTEM")):
         found["color"] = values["colors"]
     return found
-
-
-def export_variables(configuration: Configuration) -> None:
-    """Set the variables of the cache and the interpreter from the file, where they are not set."""
-    for name, variable in VARIABLES.items():
-        if name in configuration.values:
-            os.environ.setdefault(variable, str(configuration.values[name]))
 
 
 def report_problems(configuration: Configuration, command: str) -> None:

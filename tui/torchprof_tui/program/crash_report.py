@@ -124,11 +124,6 @@ def write_report(title: str, lines: Sequence[str], details: Sequence[str] = ()) 
     return path
 
 
-def format_crash_report(error: BaseException, details: Sequence[str] = ()) -> str:
-    """Format the report as text."""
-    return format_report("traceback", format_traceback(error), details)
-
-
 def format_report(title: str, lines: Sequence[str], details: Sequence[str] = ()) -> str:
     """Format versions, terminal and phases, then a section of these lines."""
     command = next((word for word in sys.argv[1:] if word.isidentifier()), "")

@@ -46,8 +46,14 @@ def list_remarks(serving: dict[str, Any]) -> list[str]:
         for kind in serving["kinds"]
         for each in kind["not_graphed"]
     ]
-    lines += [line for kind in serving["kinds"] if (line := _format_gaps(kind))]
-    lines += [line for kind in serving["kinds"] if (line := _format_pauses(kind))]
+    for kind in serving["kinds"]:
+        if kind["gap_sum_ns"] and kind["gap_idle_ns"] is not None:
+            idle, gaps = format_duration(kind["gap_idle_ns"]), format_duration(kind["gap_sum_ns"])
+            lines.append(f"{kind['kind']}: gaps after the steps {gaps}, no GPU worked in {idle} of it")
+    for kind in serving["kinds"]:
+        rate, whole = kind["tokens_per_second"], kind["tokens_per_second_with_pauses"]
+        if rate and whole and whole <= (1 - MIN_PAUSE_SHARE) * rate:
+            lines.append(f"{kind['kind']}: {whole:,.0f} tokens/s with the pauses between the steps")
     lines += [
         f"{kind['kind']}: {format_duration(kind['lead_in_ns'])} of the first step not counted: "
         "it waited for GPU work from before the recording"
@@ -84,22 +90,6 @@ def _format_count(value: float | None) -> str:
 
 def _format_time(value: float | None) -> str:
     return "–" if value is None else format_duration(value)
-
-
-def _format_pauses(kind: dict[str, Any]) -> str:
-    """Format the tokens per second with the pauses between steps, "" where these make little difference."""
-    rate, whole = kind["tokens_per_second"], kind["tokens_per_second_with_pauses"]
-    if not rate or not whole or whole > (1 - MIN_PAUSE_SHARE) * rate:
-        return ""
-    return f"{kind['kind']}: {whole:,.0f} tokens/s with the pauses between the steps"
-
-
-def _format_gaps(kind: dict[str, Any]) -> str:
-    """Format how long no GPU worked in the gaps after steps of a kind; "" without gaps."""
-    if not kind["gap_sum_ns"] or kind["gap_idle_ns"] is None:
-        return ""
-    idle = format_duration(kind["gap_idle_ns"])
-    return f"{kind['kind']}: gaps after the steps {format_duration(kind['gap_sum_ns'])}, no GPU worked in {idle} of it"
 
 
 def _format_layers(layers: dict[str, Any]) -> str:

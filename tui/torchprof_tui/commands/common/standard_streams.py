@@ -8,7 +8,6 @@ from __future__ import annotations
 import codecs
 import os
 import sys
-from typing import TextIO
 
 SUBSTITUTES = str.maketrans("µμ…·•–—−→←×│─█▌░", "uu.-----><x|-##.")
 """Characters that the program prints often, each with one ASCII character, so that columns stay aligned."""
@@ -37,8 +36,11 @@ def replace_closed_streams() -> None:
 
 def drop_unwritten_output() -> None:
     """Drop what stdout and stderr cannot take: Python would fail again when it flushes at exit, with status 120."""
-    _drop_unwritten(sys.stdout)
-    _drop_unwritten(sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # noqa: PERF203
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def is_stdout_error(error: Exception) -> bool:
@@ -50,13 +52,6 @@ def is_stdout_error(error: Exception) -> bool:
     except OSError as again:
         return again.errno == error.errno
     return False
-
-
-def _drop_unwritten(stream: TextIO) -> None:
-    try:
-        stream.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def tolerate_encoding() -> None:

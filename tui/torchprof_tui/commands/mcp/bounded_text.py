@@ -121,11 +121,6 @@ def pack_records(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"columns": columns, "rows": [[record.get(name) for name in columns] for record in records]}
 
 
-def unpack_records(packed: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the records of such a table."""
-    return [dict(zip(packed["columns"], row, strict=True)) for row in packed["rows"]]
-
-
 def split_common_frames(records: Sequence[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
     """Split the frames that all stacks begin with off their `stack`, "outermost;…;innermost"; return both."""
     stacks = [record["stack"].split(";") for record in records]

@@ -79,13 +79,10 @@ def _choose_state(trace: Trace, options: MemoryOptions) -> tuple[MemoryHistory, 
     if device is None:
         known = ", ".join(each.memory.label.replace(" ", "") for each in history.devices)
         raise UsageError(f"--device {options.device}: no memory was recorded of it; there is {known}")
-    return history, device, _find_state(device, options.at), GroupBy(by)
-
-
-def _find_state(device: DeviceHistory, at: str) -> MemoryState:
-    if at == PEAK:
-        return device.find_peak()
-    return device.find_state(int(device.memory.time[-1]) if at == END else _parse_at(at))
+    if options.at == PEAK:
+        return history, device, device.find_peak(), GroupBy(by)
+    time = int(device.memory.time[-1]) if options.at == END else _parse_at(options.at)
+    return history, device, device.find_state(time), GroupBy(by)
 
 
 def _parse_at(at: str) -> int:

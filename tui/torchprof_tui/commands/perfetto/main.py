@@ -42,8 +42,11 @@ def run(options: PerfettoOptions) -> int:
         trace, _ = select_rank(trace, options.rank)
     if options.step is not None:
         times = find_step_range(trace, options.step)
+    stem = Path(trace.label).name  # Perfetto shows it as its title
+    while stem.endswith(_SUFFIXES):
+        stem = stem[: stem.rindex(".")]
     with tempfile.TemporaryDirectory(prefix="torchprof-tui-") as folder:
-        file = Path(folder) / _name_file(trace)
+        file = Path(folder) / f"{clean(stem)[-80:] or 'trace'}.json.gz"
         write_copy(trace, times, file, options.keep_metadata)
         with _start_server(file, options.port) as server:
             _print_link(server, file, options.port)
@@ -87,14 +90,6 @@ def _name_user() -> str:
         return f"{getpass.getuser()}@"
     except (OSError, KeyError):  # a user id without a name, as in containers
         return ""
-
-
-def _name_file(trace: Trace) -> str:
-    """Name the copy after the trace; Perfetto shows it as its title."""
-    stem = Path(trace.label).name
-    while stem.endswith(_SUFFIXES):
-        stem = stem[: stem.rindex(".")]
-    return f"{clean(stem)[-80:] or 'trace'}.json.gz"
 
 
 def _start_server(file: Path, port: int) -> TraceServer:
