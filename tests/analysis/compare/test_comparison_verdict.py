@@ -225,6 +225,6 @@ def test_the_gpt_pair_equals_what_was_computed_by_hand_from_its_json(cause: Idle
 
 def test_an_asynchronous_copy_of_pinned_memory_does_not_wait() -> None:
     compiled = analyse_sample("train_gpt_compile")
-    host = compiled.checker.gap_finder.host
+    host = compiled.checker.gap_finder
     assert not len(host.blocking_copies)
     assert not any(part.id == "idle:sync" for part in build_account(compiled, analyse_sample("train_gpt_eager")).parts)

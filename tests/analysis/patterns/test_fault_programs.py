@@ -16,8 +16,8 @@ from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.paths import FIXTURES
 from tools.fault_programs.registry import FAULTS
 from torchprof_tui.analysis.patterns.engine.checker import Checker
-from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 from torchprof_tui.analysis.patterns.engine.pattern import State
+from torchprof_tui.analysis.patterns.verdict.check_report import MultiRankChecker
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
 

@@ -21,7 +21,6 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import classify_names
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, step_scope, whole_trace_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
-from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals, measure_shares
 from torchprof_tui.analysis.patterns.engine.host_code_time import find_main_thread
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
@@ -92,7 +91,7 @@ def _divide_time(checker: Checker) -> tuple[Regime, tuple[tuple[str, int], ...]]
         tree = verdict.tree
         return verdict.regime, () if tree is None else tuple((part.id, part.time) for part in tree.parts)
     parts = build_time_tree(view).parts
-    return decide_regime(measure_shares(view)), tuple((part.id, part.time) for part in parts)
+    return decide_regime(view.shares), tuple((part.id, part.time) for part in parts)
 
 
 def _list_scopes(trace: Trace) -> list[tuple[int, Scope]]:
@@ -136,7 +135,7 @@ def _sketch_steps(checker: Checker, scopes: Sequence[tuple[int, Scope]], collect
             times[index, 2] += tables.collective_intervals[device].clip(scope.t0, scope.t1).total
         if not tables.devices or view.missing_window_reason():
             continue
-        times[index, 3] = sum(part.total for part in exposed_intervals(view).values())
+        times[index, 3] = sum(part.total for part in view.exposed_intervals.values())
         for cause, time in view.gaps.time_by_cause().items():
             idle[index, cause] = time
     return SketchSteps(
@@ -158,8 +157,8 @@ def _measure_cpu(view: ScopeView) -> int:
     main = find_main_thread(view)
     if main is None:
         return 0
-    host, waiting = view.gap_finder.host, NO_INTERVALS
-    for table in (host.sync_calls, host.blocking_copies):
+    finder, waiting = view.gap_finder, NO_INTERVALS
+    for table in (finder.sync_calls, finder.blocking_copies):
         table = table.select((table.row >= main.first) & (table.row < main.last))
         waiting = waiting | union(table.start, table.end)
     scope = view.scope

@@ -20,8 +20,8 @@ from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.analysis.doctor.remark import Section
 from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker, _sort_by_time
-from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 from torchprof_tui.analysis.patterns.engine.pattern import State
+from torchprof_tui.analysis.patterns.verdict.check_report import MultiRankChecker
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime
 from torchprof_tui.analysis.slicing.slice_writer import write_slice
 from torchprof_tui.trace.build.build_trace import build_trace

@@ -12,9 +12,9 @@ from tests.helpers.pattern_traces import GEMM, NCCL, check_pattern, healthy, op_
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.trace_builder import kernel, step, trace
 from torchprof_tui.analysis.patterns.engine.check_scope import range_scope, whole_trace_scope
-from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import communication
+from torchprof_tui.analysis.patterns.verdict.check_report import MultiRankChecker
 from torchprof_tui.commands.common.load import load_specs
 
 COMMUNICATES = [

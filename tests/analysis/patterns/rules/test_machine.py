@@ -12,9 +12,9 @@ from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_
 from tests.helpers.pattern_traces import GEMM, NCCL, check_pattern
 from tests.helpers.trace_builder import TID, Entry, cpu, event, kernel, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.check_scope import whole_trace_scope
-from torchprof_tui.analysis.patterns.engine.multi_rank_check import MultiRankChecker
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import machine
+from torchprof_tui.analysis.patterns.verdict.check_report import MultiRankChecker
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.ranks.collective_matching import read_collectives
 from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchprof_tui.analysis.patterns.engine.device_time import DeviceTimeShares
-from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.idle_causes import DeviceTimeShares, IdleCause
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime, decide_regime
 
 

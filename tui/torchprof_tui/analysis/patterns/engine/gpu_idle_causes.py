@@ -18,8 +18,8 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, GpuWorkTable, find_indexes
-from torchprof_tui.analysis.patterns.engine.host_activity import HostActivities, ThreadActivity
+from torchprof_tui.analysis.patterns.engine.event_tables import GpuWorkTable, find_indexes
+from torchprof_tui.analysis.patterns.engine.host_activity import ACTIVITY_CAUSES, HostActivities, ThreadActivity
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.repeated_steps import RepeatedSteps, find_repeated_steps
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
@@ -28,16 +28,6 @@ from torchprof_tui.trace.core.arrays import I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 
 _CAUSE_COUNT = len(IdleCause)
-_ACTIVITY_CAUSES = (
-    IdleCause.INPUT,
-    IdleCause.SYNC,
-    IdleCause.COMMUNICATION,
-    IdleCause.COLD_CALL,
-    IdleCause.CPU_COMPUTE,
-    IdleCause.DISPATCH,
-)
-"""The causes of `ThreadActivity.all`, in its order."""
-
 _EARLY_SHARE = 0.1
 """Of a gap: how much may lie before it since the recording began, and how much of it may have another cause."""
 
@@ -107,33 +97,17 @@ class Gaps:
 _NOT_THE_PROGRAM = [int(IdleCause.PROFILER), int(IdleCause.QUEUED), int(IdleCause.UNKNOWN), int(IdleCause.LEAD_IN)]
 
 
-class GapFinder:
+class GapFinder(HostActivities):
     """Finds the idle gaps of one trace; keep it as long as its `TraceTables`."""
 
     def __init__(self, tables: TraceTables) -> None:
-        self.tables = tables
-        self.host = HostActivities(tables)
+        super().__init__(tables)
         self._cause_intervals: dict[tuple[IdleCause, int], Intervals] = {}
 
     @cached_property
     def repeated_steps(self) -> RepeatedSteps:
         """Steps that launched the same work."""
         return find_repeated_steps(self.tables)
-
-    @property
-    def sync_calls(self) -> EventTable:
-        """Calls that wait for the GPU, on any thread."""
-        return self.host.sync_calls
-
-    @property
-    def loader_calls(self) -> EventTable:
-        """Data loader calls that fetch the next batch, on threads that launch."""
-        return self.host.loader_calls
-
-    @property
-    def input_waits(self) -> EventTable:
-        """Times in which the program waited for input; see `HostActivities`."""
-        return self.host.input_waits
 
     @cached_property
     def input_intervals(self) -> Intervals:
@@ -159,7 +133,9 @@ class GapFinder:
         """All gaps inside the trace's window, on every device that did any work."""
         parts = [self._find_device_gaps(device) for device in self.tables.devices]
         if not parts:
-            return _no_gaps()
+            nothing, flags = np.empty(0, np.int64), np.empty(0, np.uint8)
+            time = np.empty((0, _CAUSE_COUNT), np.int64)
+            return Gaps(*(nothing,) * 6, flags, flags, nothing, np.empty(0, np.bool_), time)
         columns = [np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(Gaps)]
         return Gaps(*columns)
 
@@ -193,20 +169,20 @@ class GapFinder:
         found = union(
             np.concatenate([call_start[in_call], call_end[late]]), np.concatenate([call_end[in_call], end[late]])
         )
-        if cause not in _ACTIVITY_CAUSES and cause is not IdleCause.HOST:
+        if cause not in ACTIVITY_CAUSES and cause is not IdleCause.HOST:
             return found
-        for number, activity in enumerate(self.host.threads[1]):
+        for number, activity in enumerate(self.threads[1]):
             of_thread = thread == number
             before = union(start[of_thread], call_start[of_thread])
             if not len(before):
                 continue
             t0, t1 = int(before.starts[0]), int(before.ends[-1])
             if cause is IdleCause.HOST:
-                for part in activity.all:
+                for part in activity:
                     before = before - part.clip(t0, t1)
                 found = found | before
             else:
-                found = found | (before & activity.all[_ACTIVITY_CAUSES.index(cause)].clip(t0, t1))
+                found = found | (before & activity[ACTIVITY_CAUSES.index(cause)].clip(t0, t1))
         return found
 
     def _find_device_gaps(self, device: int) -> Gaps:
@@ -253,13 +229,13 @@ class GapFinder:
         call_start[is_same_launch] = call_end[is_same_launch] = _LONG_AGO
 
         call_cause = np.full(len(start), IdleCause.LAUNCH, dtype=np.uint8)
-        waits = np.concatenate([self.host.sync_calls.row, self.host.blocking_copies.row])
-        call_cause[np.isin(launch, self.host.cold_calls.row)] = IdleCause.COLD_CALL
+        waits = np.concatenate([self.sync_calls.row, self.blocking_copies.row])
+        call_cause[np.isin(launch, self.cold_calls.row)] = IdleCause.COLD_CALL
         call_cause[np.isin(launch, waits)] = IdleCause.SYNC
         is_collective = has_next & (work.kind[next_index] == Kind.COLLECTIVE)
         late_cause = np.where(is_collective, IdleCause.COMMUNICATION, IdleCause.QUEUED).astype(np.uint8)
         lane = np.where(has_launch, trace.lane[row], -1)
-        thread = np.where(has_launch, self.host.threads[0][lane], 0)
+        thread = np.where(has_launch, self.threads[0][lane], 0)
         count = len(start)
         return Gaps(
             start=start,
@@ -300,7 +276,7 @@ class GapFinder:
         is_queued = np.clip(gaps.call_end, gaps.start, gaps.end) - gaps.start <= _EARLY_SHARE * gaps.duration
         marked: Bool = is_early & is_queued & (gaps.late_cause == IdleCause.QUEUED)
         marked &= gaps.duration > thresholds.PROMPT_START.value
-        calls = (self.host.sync_calls, self.host.blocking_copies)
+        calls = (self.sync_calls, self.blocking_copies)
         waits = union(*(np.concatenate([getattr(each, bound) for each in calls]) for bound in ("start", "end")))
         covered = waits.measure_before(gaps.end[marked]) - waits.measure_before(gaps.start[marked])
         marked[marked] = covered >= (1 - _EARLY_SHARE) * gaps.duration[marked]
@@ -312,7 +288,7 @@ class GapFinder:
         rows = np.arange(len(gaps))
         call_start = np.clip(gaps.call_start, gaps.start, gaps.end)
         call_end = np.clip(gaps.call_end, gaps.start, gaps.end)
-        for number, activity in enumerate(self.host.threads[1]):
+        for number, activity in enumerate(self.threads[1]):
             of_thread = np.flatnonzero(gaps.thread == number)
             if len(of_thread) == len(gaps):
                 time = _measure_activity(activity, gaps.start, call_start)
@@ -328,19 +304,7 @@ class GapFinder:
 def _measure_activity(activity: ThreadActivity, start: I64, end: I64) -> I64:
     """Measure what a thread did in each range (ns), the rest as host code: int64[k, len(IdleCause)]."""
     time = np.zeros((len(start), _CAUSE_COUNT), dtype=np.int64)
-    for cause, intervals in zip(_ACTIVITY_CAUSES, activity.all, strict=True):
+    for cause, intervals in zip(ACTIVITY_CAUSES, activity, strict=True):
         time[:, cause] = intervals.measure_before(end) - intervals.measure_before(start)
     time[:, IdleCause.HOST] = end - start - time.sum(axis=1)
     return time
-
-
-def _no_gaps() -> Gaps:
-    nothing, flags = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint8)
-    return Gaps(
-        *(nothing,) * 6,
-        flags,
-        flags,
-        nothing,
-        np.empty(0, dtype=np.bool_),
-        np.empty((0, _CAUSE_COUNT), dtype=np.int64),
-    )

@@ -7,13 +7,13 @@ outside any op, the other launching threads count: autograd runs the backward pa
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
@@ -45,20 +45,18 @@ _FIRST_CALL_RATIO = 5
 """A cold call takes at least this many times the median of its name: a call that is always slow is not cold."""
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadActivity:
-    """What one thread did, as disjoint sets: time that fits several belongs to the earliest. Outside: host code."""
+ACTIVITY_CAUSES = (
+    IdleCause.INPUT,
+    IdleCause.SYNC,
+    IdleCause.COMMUNICATION,
+    IdleCause.COLD_CALL,
+    IdleCause.CPU_COMPUTE,
+    IdleCause.DISPATCH,
+)
+"""What a thread does that may leave a GPU idle; time that fits several belongs to the earliest."""
 
-    input: Intervals
-    sync: Intervals
-    communication: Intervals
-    cold_call: Intervals
-    cpu_compute: Intervals
-    dispatch: Intervals
-
-    @property
-    def all(self) -> tuple[Intervals, ...]:
-        return self.input, self.sync, self.communication, self.cold_call, self.cpu_compute, self.dispatch
+ThreadActivity = tuple[Intervals, ...]
+"""What one thread did, as disjoint sets of time in the order of `ACTIVITY_CAUSES`. Outside of them: host code."""
 
 
 class HostActivities:
@@ -200,16 +198,12 @@ class HostActivities:
         for number, lanes_of_group in enumerate(groups):
             number_of_lane[lanes_of_group] = number
         if not own:
-            nothing = NO_INTERVALS
-            return number_of_lane, [ThreadActivity(*(nothing,) * 6)]
+            return number_of_lane, [(NO_INTERVALS,) * len(ACTIVITY_CAUSES)]
         return number_of_lane, [_add_other_threads(own, number) for number in range(len(own))]
 
     def _measure_lanes(self, lanes: I64) -> ThreadActivity:
         tables = self.tables
         assigned = tables.overhead_intervals
-
-        def select(table: EventTable) -> EventTable:
-            return tables.select_on_lanes(table, lanes)
 
         def take_remaining(covered: Intervals) -> Intervals:
             nonlocal assigned
@@ -218,7 +212,7 @@ class HostActivities:
             return remaining
 
         def take_events(*parts: EventTable) -> Intervals:
-            selected = [select(part) for part in parts]
+            selected = [tables.select_on_lanes(part, lanes) for part in parts]
             return take_remaining(
                 union(
                     np.concatenate([part.start for part in selected]), np.concatenate([part.end for part in selected])
@@ -227,17 +221,15 @@ class HostActivities:
 
         input_time = take_events(self.input_waits)
         sync_time = take_events(self.sync_calls, self.blocking_copies)
-        cold_calls = select(self.cold_calls)
+        cold_calls = tables.select_on_lanes(self.cold_calls, lanes)
         loading = self.tables.loading  # on the profiler's own lane
         cold = union(np.concatenate([cold_calls.start, loading.start]), np.concatenate([cold_calls.end, loading.end]))
-        dispatch = select(self._outermost_activity)
+        dispatch = tables.select_on_lanes(self._outermost_activity, lanes)
         dispatch_time = union(dispatch.start, dispatch.end)
         communication_time = take_events(tables.match_names(COMMUNICATION_REGEX))
         cold_time = take_remaining(cold | (self.cold_ops & dispatch_time))
         cpu_time = take_events(self.cpu_ops)
-        return ThreadActivity(
-            input_time, sync_time, communication_time, cold_time, cpu_time, take_remaining(dispatch_time)
-        )
+        return input_time, sync_time, communication_time, cold_time, cpu_time, take_remaining(dispatch_time)
 
     @cached_property
     def _outermost_activity(self) -> EventTable:
@@ -261,18 +253,18 @@ def _add_other_threads(own: list[ThreadActivity], number: int) -> ThreadActivity
     if len(own) == 1:
         return own[0]
     assigned = NO_INTERVALS
-    for part in own[number].all:
+    for part in own[number]:
         assigned = assigned | part
     combined = []
-    for index, own_part in enumerate(own[number].all):
+    for index, own_part in enumerate(own[number]):
         others = NO_INTERVALS
         for other_number, activity in enumerate(own):
             if other_number != number:
-                others = others | activity.all[index]
+                others = others | activity[index]
         remaining = others - assigned
         assigned = assigned | remaining
         combined.append(own_part | remaining)
-    return ThreadActivity(*combined)
+    return tuple(combined)
 
 
 def _find_next_activity(tables: TraceTables, times: I64) -> I64:

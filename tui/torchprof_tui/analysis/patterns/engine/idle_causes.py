@@ -1,70 +1,96 @@
-"""The causes for which a GPU is idle; `gpu_idle_causes` finds them in a trace."""
+"""The causes for which a GPU is idle, and the shares of its time; `gpu_idle_causes` finds them in a trace."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import ClassVar
+
+from torchprof_tui.analysis.patterns.engine import thresholds
 
 
 class IdleCause(IntEnum):
-    """Why a GPU was idle. If two causes explain equally much of a gap, the earlier member names it."""
+    """Why a GPU was idle. If two causes explain equally much of a gap, the earlier member names it.
 
-    PROFILER = 0
-    INPUT = 1
-    SYNC = 2
-    COMMUNICATION = 3
-    COLD_CALL = 4
-    DISPATCH = 5
-    LAUNCH = 6
-    HOST = 7
-    QUEUED = 8
-    UNKNOWN = 9
-    LEAD_IN = 10
-    CPU_COMPUTE = 11
+    `id`: the cause in JSON. `label` and `explanation`: for a reader.
+    """
+
+    id: str
+    label: str
+    explanation: str
+
+    def __new__(cls, number: int, id: str = "", explanation: str = "", label: str = "") -> IdleCause:  # noqa: A002
+        cause = int.__new__(cls, number)
+        cause._value_ = number
+        cause.id, cause.label, cause.explanation = id, label or id.replace("_", " "), explanation
+        return cause
+
+    PROFILER = 0, "profiler", "profiler overhead; without the profiler there is no such gap"
+    INPUT = 1, "input", "the CPU was fetching the next batch"
+    SYNC = 2, "sync", "the CPU was in a call that waits for the GPU"
+    COMMUNICATION = 3, "communication", "the CPU, or the stream, waited for a collective"
+    COLD_CALL = (
+        4,
+        "cold_call",
+        "a call took over 1 ms: it loaded, created or allocated something for the first time, or compiled an op",
+    )
+    DISPATCH = 5, "dispatch", "the CPU was inside ops and runtime calls, before the next launch"
+    LAUNCH = 6, "launch", "the CPU was in the call that launched the next GPU work"
+    HOST = 7, "host_code", "the CPU ran code outside any op"
+    QUEUED = 8, "queued", "the launch call had returned; the GPU, the driver or another stream delayed the work"
+    UNKNOWN = 9, "unknown", "the launch of the next GPU work is unknown, or no work follows"
+    LEAD_IN = (
+        10,
+        "unknown_edge",
+        "at the start of the recording; GPU work launched before it may still have run",
+        "unknown, start of recording",
+    )
+    CPU_COMPUTE = (
+        11,
+        "cpu_compute",
+        "the CPU was inside an op that computes on the CPU and launches nothing",
+        "CPU compute",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTimeShares:
+    """Shares of `ScopeView.device_time`, 0..1. `idle` by cause sums to 1 − busy."""
+
+    OVERHEAD_CAUSES: ClassVar[tuple[IdleCause, ...]] = (
+        IdleCause.DISPATCH,
+        IdleCause.LAUNCH,
+        IdleCause.COLD_CALL,
+        IdleCause.CPU_COMPUTE,
+        IdleCause.HOST,
+        IdleCause.SYNC,
+    )
+    """What the CPU does that a program can avoid or shorten; input and communication have regimes of their own."""
+
+    busy: float
+    compute: float  # kernels and fills: no copies, no collectives
+    exposed_communication: float  # collectives while nothing else computed
+    idle: dict[IdleCause, float] = field(default_factory=dict)
 
     @property
-    def id(self) -> str:
-        """The cause in JSON."""
-        return _IDS[self]
+    def overhead(self) -> float:
+        return sum(self.idle.get(cause, 0.0) for cause in self.OVERHEAD_CAUSES)
 
     @property
-    def label(self) -> str:
-        return _LABELS[self]
+    def input(self) -> float:
+        return self.idle.get(IdleCause.INPUT, 0.0)
 
     @property
-    def explanation(self) -> str:
-        return _EXPLANATIONS[self]
+    def communication(self) -> float:
+        return self.exposed_communication + self.idle.get(IdleCause.COMMUNICATION, 0.0)
 
+    @property
+    def copies(self) -> float:
+        """Copies while nothing computed."""
+        return max(self.busy - self.compute - self.exposed_communication, 0.0)
 
-_IDS = {
-    IdleCause.PROFILER: "profiler",
-    IdleCause.INPUT: "input",
-    IdleCause.SYNC: "sync",
-    IdleCause.COMMUNICATION: "communication",
-    IdleCause.COLD_CALL: "cold_call",
-    IdleCause.DISPATCH: "dispatch",
-    IdleCause.LAUNCH: "launch",
-    IdleCause.HOST: "host_code",
-    IdleCause.QUEUED: "queued",
-    IdleCause.UNKNOWN: "unknown",
-    IdleCause.LEAD_IN: "unknown_edge",
-    IdleCause.CPU_COMPUTE: "cpu_compute",
-}
-_LABELS = {cause: name.replace("_", " ") for cause, name in _IDS.items()} | {
-    IdleCause.LEAD_IN: "unknown, start of recording",
-    IdleCause.CPU_COMPUTE: "CPU compute",
-}
-_EXPLANATIONS = {
-    IdleCause.PROFILER: "profiler overhead; without the profiler there is no such gap",
-    IdleCause.INPUT: "the CPU was fetching the next batch",
-    IdleCause.SYNC: "the CPU was in a call that waits for the GPU",
-    IdleCause.COMMUNICATION: "the CPU, or the stream, waited for a collective",
-    IdleCause.COLD_CALL: "a call took over 1 ms: it loaded, created or allocated something for the first time, or "
-    "compiled an op",
-    IdleCause.DISPATCH: "the CPU was inside ops and runtime calls, before the next launch",
-    IdleCause.LAUNCH: "the CPU was in the call that launched the next GPU work",
-    IdleCause.HOST: "the CPU ran code outside any op",
-    IdleCause.QUEUED: "the launch call had returned; the GPU, the driver or another stream delayed the work",
-    IdleCause.UNKNOWN: "the launch of the next GPU work is unknown, or no work follows",
-    IdleCause.LEAD_IN: "at the start of the recording; GPU work launched before it may still have run",
-    IdleCause.CPU_COMPUTE: "the CPU was inside an op that computes on the CPU and launches nothing",
-}
+    @property
+    def is_overhead_bound(self) -> bool:
+        idle = sum(self.idle.values())
+        low = self.busy < thresholds.GPU_BUSY_LOW.value
+        return low and idle > 0 and self.overhead >= thresholds.OVERHEAD_SHARE_OF_IDLE.value * idle

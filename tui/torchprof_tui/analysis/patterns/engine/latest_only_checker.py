@@ -12,8 +12,8 @@ from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker, check_view
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
-from torchprof_tui.analysis.patterns.engine.multi_rank_check import build_rank_checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
+from torchprof_tui.analysis.patterns.verdict.check_report import build_rank_checker
 from torchprof_tui.analysis.patterns.verdict.costs import CostBase, find_base, price_findings
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
 from torchprof_tui.analysis.patterns.verdict.wins import predict_wins, rank_by_wins

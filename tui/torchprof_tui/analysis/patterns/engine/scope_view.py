@@ -17,7 +17,7 @@ from torchprof_tui.analysis.patterns.engine.event_tables import (
     transfer_sizes,
 )
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps
-from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.idle_causes import DeviceTimeShares, IdleCause
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import (
     NO_CALLS,
@@ -177,6 +177,28 @@ class ScopeView:
     def share_of_device_time(self, times: dict[int, Intervals]) -> float:
         """Return the time in these intervals within the window, as a share of `device_time`."""
         return self.time_in_window(times) / self.device_time if self.device_time > 0 else 0.0
+
+    @cached_property
+    def shares(self) -> DeviceTimeShares:
+        """How `device_time` divides; all 0 where the scope has no window or no GPU."""
+        device_time = self.device_time
+        if device_time <= 0:
+            return DeviceTimeShares(0.0, 0.0, 0.0)
+        times = self.gaps.time_by_cause().items()
+        left_out = (IdleCause.PROFILER, IdleCause.LEAD_IN)
+        idle = {cause: time / device_time for cause, time in times if cause not in left_out}
+        exposed = sum(intervals.total for intervals in self.exposed_intervals.values())
+        compute = self.share_of_device_time(self.tables.compute_intervals)
+        return DeviceTimeShares(self.busy_share, compute, exposed / device_time, idle)
+
+    @cached_property
+    def exposed_intervals(self) -> dict[int, Intervals]:
+        """device -> when a collective ran in the window while nothing else computed."""
+        tables, (t0, t1) = self.tables, self.window
+        return {
+            device: tables.collective_intervals[device].clip(t0, t1) - tables.compute_intervals[device].clip(t0, t1)
+            for device in tables.devices
+        }
 
     @cached_property
     def busy_share(self) -> float:

@@ -298,7 +298,7 @@ class CpuWork:
 
 def measure_cpu_work(view: ScopeView) -> CpuWork:
     """Measure the ops that compute on the CPU; computed once for a view through `compute_once`."""
-    found = view.select_in_scope(view.gap_finder.host.cpu_ops)
+    found = view.select_in_scope(view.gap_finder.cpu_ops)
     is_found = np.zeros(len(view.trace), dtype=np.bool_)
     is_found[found.row] = True
     ops = found.select(find_nearest_ancestor(view.trace.parent, found.row, is_found) < 0)

@@ -18,7 +18,6 @@ import numpy as np
 from torchprof_tui.analysis.collectives.communication_records import CommunicationRecords
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
@@ -187,7 +186,7 @@ def exposed_comm(view: ScopeView) -> Answer:
     if not view.window_length:
         return Answer.cannot_tell("no work of the program in this range")
     t0, t1 = view.window
-    exposed = exposed_intervals(view)
+    exposed = view.exposed_intervals
     exposed_time = sum(intervals.total for intervals in exposed.values()) // len(tables.devices)
     share = exposed_time / view.window_length
     if share < thresholds.EXPOSED_SHARE.value:

@@ -11,9 +11,8 @@ import re
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.device_time import DeviceTimeShares
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.idle_causes import DeviceTimeShares, IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Remedy
 from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX, OPTIMIZER_STEP_REGEX, OptimizerKind
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView

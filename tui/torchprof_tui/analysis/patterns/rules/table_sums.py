@@ -10,7 +10,6 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.device_time import measure_shares
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
@@ -84,7 +83,7 @@ def overhead_bound(view: ScopeView) -> Answer:
         "" if view.tables.has_cpu_threads else "no CPU thread was recorded"
     ):
         return Answer.cannot_tell(missing_reason)
-    shares = measure_shares(view)
+    shares = view.shares
     if not shares.is_overhead_bound:
         return Answer.absent(f"GPU busy {format_percent(shares.busy)} of {format_duration(view.window_length)}")
     steps = view.steps
@@ -118,7 +117,7 @@ def overhead_bound(view: ScopeView) -> Answer:
     needs=(ScopeView.missing_window_reason,),
 )
 def compute_bound(view: ScopeView) -> Answer:
-    shares = measure_shares(view)
+    shares = view.shares
     if shares.compute < thresholds.GPU_BUSY_HIGH.value:
         return Answer.absent(
             f"kernels run for {format_percent(shares.compute)} of {format_duration(view.window_length)}"

@@ -16,7 +16,6 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.checker import severity_sort_key
-from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals
 from torchprof_tui.analysis.patterns.engine.host_code_time import find_main_thread, find_main_window
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding, Pattern, Remedy, Section, Severity
@@ -160,7 +159,7 @@ def _list_path(view: ScopeView) -> list[dict[int, Intervals]]:
         device: times.clip(*view.window) - finder.find_cause_intervals(IdleCause.UNKNOWN, device)
         for device, times in finder.known_idle_intervals.items()
     }
-    return [idle, list_copy_intervals(view), exposed_intervals(view)]
+    return [idle, list_copy_intervals(view), view.exposed_intervals]
 
 
 def _list_cpu_path(view: ScopeView) -> Intervals:

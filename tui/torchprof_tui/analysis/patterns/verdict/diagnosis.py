@@ -9,9 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.device_time import DeviceTimeShares
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
-from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.idle_causes import DeviceTimeShares, IdleCause
 from torchprof_tui.analysis.patterns.engine.launch_owners import describe_launch_place
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy, Severity
 from torchprof_tui.analysis.patterns.engine.practices import Practices
@@ -69,7 +68,7 @@ def _locate_pause(view: ScopeView, gap: Gaps) -> tuple[int, int, int]:
     event, start, end = int(gap.next_event[0]), int(gap.start[0]), int(gap.end[0])
     launch = int(view.trace.links.launch_of[event]) if event >= 0 else -1
     if launch < 0:
-        return int(view.gap_finder.host.busiest_lane), start, end
+        return int(view.gap_finder.busiest_lane), start, end
     return int(view.trace.lane[launch]), start, max(min(end, int(gap.call_start[0])), start + 1)
 
 

@@ -101,7 +101,7 @@ def _diagnose_copies(evidence: Evidence) -> Diagnosis:
         share = explained[pattern_id] / evidence.device_time
         if share >= thresholds.EXPLAINED_SHARE_OF_WAIT.value * shares.copies:
             return diagnose_finding(evidence.fired[pattern_id], COPIES, share)
-    host = evidence.view.gap_finder.host
+    host = evidence.view.gap_finder
     calls = evidence.view.select_in_scope(host.blocking_copies)
     is_blocking = np.isin(work.launch, calls.row) & (work.kind == Kind.COPY)
     if int(work.events.duration[is_blocking].sum()) * 2 > int(work.events.duration[work.kind == Kind.COPY].sum()):

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass
-from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
@@ -48,7 +47,7 @@ def build_time_tree(view: ScopeView, findings: Sequence[Finding] = ()) -> TimeTr
     tables, gaps = view.tables, view.gaps
     device_count = max(len(tables.devices), 1)
     claims = Claims(view, findings)
-    exposed, copies, compute = exposed_intervals(view), list_copy_intervals(view), divide_compute(view)
+    exposed, copies, compute = view.exposed_intervals, list_copy_intervals(view), divide_compute(view)
     parts = [
         TimePart(COMPUTE, _LABELS[COMPUTE], int(compute.sum()), claims.divide_work(compute)),
         TimePart(COPIES, _LABELS[COPIES], _total(copies), claims.claim(copies, of_gpu=True)),
@@ -95,7 +94,7 @@ def divide_compute(view: ScopeView) -> I64:
 
 def list_copy_intervals(view: ScopeView) -> dict[int, Intervals]:
     """List when each device copied in the window and neither computed nor communicated."""
-    tables, exposed = view.tables, exposed_intervals(view)
+    tables, exposed = view.tables, view.exposed_intervals
     return {
         device: tables.busy_intervals(device).clip(*view.window)
         - tables.compute_intervals[device].clip(*view.window)

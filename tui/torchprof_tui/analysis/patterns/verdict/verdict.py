@@ -9,8 +9,7 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.line_model import SourceLine
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.device_time import DeviceTimeShares, measure_shares
-from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.idle_causes import DeviceTimeShares, IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy
 from torchprof_tui.analysis.patterns.engine.practices import Vendor, fit_remedy
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
@@ -89,7 +88,7 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
     """
     if missing_reason := view.missing_window_reason():
         return _decide_without_gpu(view, missing_reason, findings)
-    shares, base = measure_shares(view), view.window_label
+    shares, base = view.shares, view.window_label
     regime = decide_regime(shares)
     if regime is Regime.UNKNOWN and measure_turn_taking(view):
         regime = Regime.MIXED
@@ -156,7 +155,7 @@ def _name_early_wait(view: ScopeView) -> str:
         return ""
     longest = int(gaps.duration.argmax())
     t0, t1 = int(gaps.start[longest]), int(gaps.end[longest])
-    for calls in (view.gap_finder.sync_calls, view.gap_finder.host.blocking_copies):
+    for calls in (view.gap_finder.sync_calls, view.gap_finder.blocking_copies):
         covered = np.minimum(calls.end, t1) - np.maximum(calls.start, t0)
         if len(calls) and 2 * int(covered.max()) > t1 - t0:
             return view.tables.name(int(calls.row[covered.argmax()]))

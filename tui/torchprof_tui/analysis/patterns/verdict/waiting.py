@@ -232,7 +232,7 @@ def _diagnose_cold_calls(evidence: Evidence) -> Diagnosis | None:
     if 2 * compiling >= share:
         return diagnose_finding(evidence.fired["op-compilation"], IdleCause.COLD_CALL.id, compiling)
     view, share = evidence.view, share - compiling
-    calls = view.select_in_scope(view.gap_finder.host.cold_calls)
+    calls = view.select_in_scope(view.gap_finder.cold_calls)
     longest = ""
     if len(calls):
         row = int(calls.row[view.time_in_scope(calls).argmax()])
@@ -402,7 +402,7 @@ def _diagnose_queue(evidence: Evidence) -> Diagnosis | None:
     share = time / evidence.device_time
     waits = view.select_in_scope(
         view.tables.event_table(
-            sorted_unique(np.concatenate([view.gap_finder.sync_calls.row, view.gap_finder.host.blocking_copies.row]))
+            sorted_unique(np.concatenate([view.gap_finder.sync_calls.row, view.gap_finder.blocking_copies.row]))
         )
     )
     held = ""
