@@ -19,7 +19,7 @@ from torchprof_tui.analysis.graphs.captured_ops import OpSource
 from torchprof_tui.analysis.kernel.footprint import compute_footprint
 from torchprof_tui.analysis.kernel.memory_transfer import measure_transfer
 from torchprof_tui.answers.losses import Problem, build_losses
-from torchprof_tui.answers.record import Answer, Record, about
+from torchprof_tui.answers.record import Answer, Record, about, fill
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.navigation import find_graph_neighbours
@@ -262,14 +262,7 @@ def build_chain(
 
 def _build_hops(hops: Sequence[FoundHop], first: int | None) -> list[Hop]:
     return [
-        Hop(
-            role=hop.role,
-            name=hop.name,
-            start_ns=hop.start,
-            duration_ns=hop.duration,
-            self_ns=hop.self_duration,
-            event=None if first is None or hop.event < 0 else hop.event + first,
-        )
+        fill(Hop, hop, self_ns=hop.self_duration, event=None if first is None or hop.event < 0 else hop.event + first)
         for hop in hops
     ]
 
@@ -280,14 +273,7 @@ def _build_graph_edges(trace: Trace, work: int, first: int) -> GraphEdges | None
         return None
     sides = (
         [
-            Hop(
-                role=HopRole.GPU,
-                name=each.name,
-                start_ns=each.start,
-                duration_ns=each.duration,
-                self_ns=each.self_duration,
-                event=row + first,
-            )
+            fill(Hop, each, role=HopRole.GPU, self_ns=each.self_duration, event=row + first)
             for row, each in ((row, trace.event(row)) for row in events.tolist())
         ]
         for events in (found.waits_for, found.waited_for_by)

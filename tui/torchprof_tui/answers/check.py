@@ -13,7 +13,7 @@ from torchprof_tui.analysis.patterns.verdict.verdict import Regime
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict as DecidedVerdict
 from torchprof_tui.answers.arguments import check_choice
 from torchprof_tui.answers.losses import Problem, build_losses
-from torchprof_tui.answers.record import Answer, Record, about, attach
+from torchprof_tui.answers.record import Answer, Record, about, attach, fill
 from torchprof_tui.answers.serving import Serving, list_serving
 from torchprof_tui.answers.time_parts import TimePart, build_time_parts
 from torchprof_tui.trace.core.arrays import I64
@@ -237,20 +237,7 @@ def _build_base(report: CheckReport) -> Base:
 def build_pattern_list(patterns: Iterable[Pattern]) -> PatternList:
     """Build the list of all patterns, by section."""
     return PatternList(
-        patterns=[
-            PatternEntry(
-                id=pattern.id,
-                section=pattern.section,
-                severity=pattern.severity,
-                title=pattern.title,
-                meaning=pattern.meaning,
-                action=pattern.action,
-                code=pattern.code,
-                decided=pattern.decided,
-                thresholds=_build_thresholds(pattern),
-            )
-            for pattern in patterns
-        ]
+        patterns=[fill(PatternEntry, pattern, thresholds=_build_thresholds(pattern)) for pattern in patterns]
     )
 
 
@@ -273,15 +260,12 @@ def _build_verdict(verdict: DecidedVerdict) -> Verdict:
 
 def _build_finding(report: CheckReport, checked: CheckedPattern) -> Finding:
     pattern, said = checked.pattern, checked.answer
-    finding = Finding(
-        id=pattern.id,
-        section=pattern.section,
+    finding = fill(
+        Finding,
+        pattern,
         state=said.state,
-        severity=pattern.severity,
         significant=checked.is_significant,
-        title=pattern.title,
         seen=said.seen,
-        meaning=pattern.meaning,
         action=checked.remedy.action,
         code=checked.remedy.code,
         line=find_code_location(checked),
@@ -291,7 +275,6 @@ def _build_finding(report: CheckReport, checked: CheckedPattern) -> Finding:
         share=round(checked.share, 6) if checked.is_problem else 0.0,
         won_share=None if checked.won is None else round(checked.won, 6),
         leading=checked.is_leading,
-        decided=pattern.decided,
         thresholds=_build_thresholds(pattern),
         evidence_count=len(said.events),
         evidence=[_build_event(report.trace, row) for row in said.events[:MAX_EVIDENCE].tolist()],
@@ -301,33 +284,21 @@ def _build_finding(report: CheckReport, checked: CheckedPattern) -> Finding:
 
 
 def _build_thresholds(pattern: Pattern) -> list[Threshold]:
-    return [
-        Threshold(name=limit.name, value=limit.value, unit=limit.unit, reason=limit.reason)
-        for limit in pattern.thresholds
-    ]
+    return [fill(Threshold, limit) for limit in pattern.thresholds]
 
 
 def _build_event(trace: Trace, row: int) -> EvidenceEvent:
     event = trace.event(row)
     whose = "" if event.lane.rank is None else f"rank {event.lane.rank} "
-    return EvidenceEvent(
-        name=event.name,
-        start_ns=event.start,
-        duration_ns=event.duration,
-        lane=whose + event.lane.label,
-        event=row,
-    )
+    return fill(EvidenceEvent, event, lane=whose + event.lane.label, event=row)
 
 
 def _build_gap(gap: LargestGap) -> Gap:
-    return Gap(
-        start_ns=gap.start,
-        duration_ns=gap.duration,
-        rank=gap.rank,
-        device=gap.device,
+    return fill(
+        Gap,
+        gap,
         cause=gap.cause.id,
         causes={f"{cause.id}_us": time / 1000 for cause, time in gap.time_by_cause.items()},
-        place=gap.place,
         line=None if gap.line is None else gap.line.location,
         line_text=None if gap.line is None else gap.line.text or None,
         next_event=None if gap.next_event < 0 else NextEvent(name=gap.next_name, event=gap.next_event),

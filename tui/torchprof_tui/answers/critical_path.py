@@ -7,7 +7,7 @@ from typing import Annotated
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath as FoundPath
 from torchprof_tui.analysis.rank_path.joined_path import list_rank_changes
 from torchprof_tui.answers.losses import Problem, build_losses
-from torchprof_tui.answers.record import Answer, Record, about
+from torchprof_tui.answers.record import Answer, Record, about, fill
 from torchprof_tui.trace.model.trace import Trace
 
 
@@ -114,19 +114,13 @@ def build_critical_path(trace: Trace, path: FoundPath, top: int, rank: int | Non
         inferred=path.inferred,
         missing=list(path.missing),
         advice=path.advice or None,
-        segments=[
-            PathSegment(kind=each.label, us=each.time / _NS_PER_US, share=each.share, count=each.count)
-            for each in path.shares
-        ],
-        ranks=[
-            RankShare(rank=each.rank, us=each.time / _NS_PER_US, share=each.share, count=each.count)
-            for each in path.rank_shares
-        ],
+        segments=[fill(PathSegment, each, kind=each.label, us=each.time / _NS_PER_US) for each in path.shares],
+        ranks=[fill(RankShare, each, us=each.time / _NS_PER_US) for each in path.rank_shares],
         rank_changes=[
-            PathRankChange(
+            fill(
+                PathRankChange,
+                each,
                 at_ns=each.time,
-                before=each.before,
-                after=each.after,
                 name=trace.event(each.event).name if each.event >= 0 else None,
             )
             for each in list_rank_changes(path)
@@ -135,12 +129,7 @@ def build_critical_path(trace: Trace, path: FoundPath, top: int, rank: int | Non
         else [],
         events=events,
         off_path=[
-            OffPath(
-                name=trace.names[each.name],
-                count=each.count,
-                us=each.time / _NS_PER_US,
-                slack_us=each.slack / _NS_PER_US,
-            )
+            fill(OffPath, each, name=trace.names[each.name], us=each.time / _NS_PER_US)
             for each in path.sum_off_path(trace, top)
         ],
         partial=build_losses(trace),

@@ -18,7 +18,7 @@ from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime, Verdict
-from torchprof_tui.answers.record import Answer, Record, about
+from torchprof_tui.answers.record import Answer, Record, about, fill
 
 
 class DiffSide(Record, frozen=True, kw_only=True):
@@ -230,20 +230,14 @@ def build_diff(comparison: Comparison, by: str, failed: bool | UnsetType | None 
         a=_build_side(comparison.a),
         b=_build_side(comparison.b),
         same_recording=comparison.is_same_recording,
-        comparable=[
-            Difference(what=each.what, a=each.a, b=each.b, consequence=each.consequence)
-            for each in comparison.differences
-        ],
+        comparable=[fill(Difference, each) for each in comparison.differences],
         step_us=_build_step(account),
         divided="gpu" if account.is_of_gpu else "cpu",
         parts=[_build_part(part) for part in account.parts],
         launches=PerStep(a=comparison.a.launches_per_step, b=comparison.b.launches_per_step),
         gpu_work=PerStep(a=comparison.a.work_per_step, b=comparison.b.work_per_step),
         verdict=_build_verdict(comparison.verdict),
-        ranks=[
-            RankChange(rank=each.rank, a_us=each.a / 1000, b_us=each.b / 1000, delta_us=each.delta / 1000)
-            for each in comparison.ranks
-        ],
+        ranks=[fill(RankChange, each) for each in comparison.ranks],
         by=by,  # type: ignore[arg-type]
         ops=[_build_row(row) for row in matched.rows],
         ops_not_matched=_build_row(matched.not_matched),
@@ -258,44 +252,21 @@ def build_diff(comparison: Comparison, by: str, failed: bool | UnsetType | None 
 def _list_groups(account: Account, by: str) -> list[GroupChange] | None:
     if by not in (CLASS, CAUSE):
         return None
-    return [
-        GroupChange(name=row.label, a_us=row.a / 1000, b_us=row.b / 1000, delta_us=row.delta / 1000)
-        for row in group_account(account, by)
-    ]
+    return [fill(GroupChange, row, name=row.label) for row in group_account(account, by)]
 
 
 def _build_peak_change(change: MemoryChange | None) -> PeakChange | None:
     if change is None:
         return None
-    return PeakChange(
-        device=change.device,
-        a_bytes=change.a,
-        b_bytes=change.b,
-        delta_bytes=change.delta,
-        parts=[
-            PeakPart(
-                category=part.category,
-                op=part.op or None,
-                line=part.line or None,
-                a_bytes=part.a,
-                b_bytes=part.b,
-                delta_bytes=part.delta,
-            )
-            for part in change.parts
-            if part.delta
-        ],
-    )
+    parts = [fill(PeakPart, part, op=part.op or None, line=part.line or None) for part in change.parts if part.delta]
+    return fill(PeakChange, change, parts=parts)
 
 
 def _build_row(row: ComparedRow) -> DiffRow:
     """Build a row of matched calls: a step's calls, CPU self time and GPU time; `share` of the total difference."""
-    return DiffRow(
-        status=row.status,
-        name_a=row.name_a,
-        name_b=row.name_b,
-        below=row.below,
-        calls_a=row.calls_a,
-        calls_b=row.calls_b,
+    return fill(
+        DiffRow,
+        row,
         cpu_us_a=row.cpu_ns_a / 1000,
         cpu_us_b=row.cpu_ns_b / 1000,
         gpu_us_a=row.gpu_ns_a / 1000,
@@ -348,15 +319,7 @@ def _build_step(account: Account) -> StepChange:
 
 
 def _build_part(part: AccountPart) -> PartChange:
-    return PartChange(
-        id=part.id,
-        name=part.label,
-        a_us=part.a / 1000,
-        b_us=part.b / 1000,
-        delta_us=part.delta / 1000,
-        noise_us=None if part.noise is None else part.noise / 1000,
-        within_noise=part.is_within_noise,
-    )
+    return fill(PartChange, part, name=part.label, within_noise=part.is_within_noise)
 
 
 def _build_verdict(verdict: ComparisonVerdict) -> DiffVerdict:

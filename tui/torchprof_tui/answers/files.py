@@ -6,7 +6,7 @@ from typing import Annotated
 
 from torchprof_tui.analysis.slicing.slice_writer import SliceResult
 from torchprof_tui.answers.losses import Problem, build_losses
-from torchprof_tui.answers.record import Answer, about
+from torchprof_tui.answers.record import Answer, about, fill
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.storage import disk_cache
 
@@ -53,14 +53,13 @@ NO_CACHE = "no home folder, so no cache; TORCHPROF_TUI_CACHE can name a folder f
 
 def build_slice(trace: Trace, output: str, sliced: SliceResult) -> Slice:
     """Build the answer about a slice of `trace` that was written to `output`."""
-    return Slice(
+    return fill(
+        Slice,
+        sliced,
         trace=output,
-        entries=sliced.entries,
         entries_of=sliced.total_entries,
-        events=sliced.events,
         bytes=sliced.size,
         starts_ns=sliced.first_start,
-        left_out=sliced.left_out,
         partial=build_losses(trace),
     )
 

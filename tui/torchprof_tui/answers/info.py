@@ -23,7 +23,7 @@ from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree, merge_trees
 from torchprof_tui.analysis.time.gpu_time import compute_busy_ns_by_device
 from torchprof_tui.answers.losses import Problem, build_problems
-from torchprof_tui.answers.record import Answer, Record, about
+from torchprof_tui.answers.record import Answer, Record, about, fill
 from torchprof_tui.answers.serving import Serving, list_serving
 from torchprof_tui.answers.steps import Step, list_steps
 from torchprof_tui.answers.time_parts import TimePart, build_time_parts
@@ -230,28 +230,20 @@ def build_info(loaded: OpenedTrace, tree: TimeTree | None, missing_reason: str =
     trace = loaded.trace
     counts, ranks = trace.counts, trace.merged_ranks
     first, last = trace.span
-    return Info(
+    return fill(
+        Info,
+        counts,
         format=trace.format,
         size_bytes=trace.size,
-        events=counts.events,
-        drawn=counts.drawn,
-        metadata=counts.metadata,
-        flows=counts.flows,
-        not_drawn=counts.not_drawn,
-        by_category=counts.by_category,
         duration_ns=last - first,
         steps=list_steps(trace),
         lanes=_list_lanes(trace),
-        devices=[Device(id=device.id, name=device.name) for device in trace.devices],
+        devices=[fill(Device, device) for device in trace.devices],
         gpu_busy_ns=_measure_gpu_busy(trace),
         communication=_list_communication(trace),
         rank=trace.rank,
         world_size=trace.world_size,
-        links=Links(
-            launches=trace.links.launches,
-            gpu_events=trace.links.gpu_events,
-            linked_gpu_events=trace.links.linked_gpu_events,
-        ),
+        links=fill(Links, trace.links),
         graphs=_list_graphs(trace),
         serving=list_serving(trace),
         problems=build_problems(trace.problems),
@@ -304,21 +296,7 @@ def measure_time(trace: Trace) -> tuple[TimeTree | None, str]:
 
 
 def _list_lanes(trace: Trace) -> list[InfoLane]:
-    return [
-        InfoLane(
-            kind=lane.kind,  # type: ignore[arg-type]
-            role=lane.role,
-            pid=lane.pid,
-            tid=lane.tid,
-            label=lane.label,
-            group=lane.group,
-            events=len(lane),
-            rows=lane.rows,
-            rank=None if lane.rank is None else lane.rank,
-        )
-        for lane in trace.lanes
-        if lane.role is not Role.RANK
-    ]
+    return [fill(InfoLane, lane, events=len(lane)) for lane in trace.lanes if lane.role is not Role.RANK]
 
 
 def _measure_gpu_busy(trace: Trace) -> dict[str, int]:
@@ -371,17 +349,7 @@ def _build_communication(rank: int | None, card: CommunicationCard) -> Communica
 
 
 def _list_remarks(trace: Trace) -> list[Remark]:
-    return [
-        Remark(
-            section=remark.section,
-            kind=remark.kind,
-            count=remark.count,
-            meaning=remark.meaning,
-            example=remark.example,
-            action=remark.action,
-        )
-        for remark in diagnose_trace(trace).remarks
-    ]
+    return [fill(Remark, remark) for remark in diagnose_trace(trace).remarks]
 
 
 def _list_ranks(ranks: Ranks) -> list[InfoRank]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from torchprof_tui.analysis.completeness.data_loss import list_losses
-from torchprof_tui.answers.record import Record, about
+from torchprof_tui.answers.record import Record, about, fill
 from torchprof_tui.trace.core.problems import Problem as ReadProblem
 from torchprof_tui.trace.model.trace import Trace
 
@@ -24,4 +24,4 @@ def build_losses(trace: Trace) -> list[Problem]:
 
 
 def build_problems(problems: list[ReadProblem] | tuple[ReadProblem, ...]) -> list[Problem]:
-    return [Problem(kind=each.kind, count=each.count, example=each.example) for each in problems]
+    return [fill(Problem, each) for each in problems]

@@ -25,7 +25,7 @@ from torchprof_tui.analysis.memory.snapshots.device_snapshot import (
     SnapshotState,
 )
 from torchprof_tui.answers.losses import Problem, build_losses
-from torchprof_tui.answers.record import Answer, Record, about
+from torchprof_tui.answers.record import Answer, Record, about, fill
 from torchprof_tui.trace.core.arrays import I64
 
 SCHEMA = "torchprof-tui/memory/1"
@@ -164,13 +164,11 @@ def build_alive_memory(
         at=MemoryTime(time_ns=state.time, alive_bytes=state.allocated, reserved_bytes=_none_if_unknown(state.reserved)),
         by=by.value,
         groups=[
-            MemoryGroup(
-                label=group.label,
-                bytes=group.bytes,
+            fill(
+                MemoryGroup,
+                group,
                 share=group.bytes / state.allocated if state.allocated else None,
                 allocations=len(group.lifetimes),
-                since_ns=group.since,
-                until_ns=group.until,
             )
             for group in groups
         ],
@@ -192,17 +190,7 @@ def build_alive_memory(
 
 
 def build_findings(findings: list[FoundMemory]) -> list[MemoryFinding]:
-    return [
-        MemoryFinding(
-            id=each.id,
-            seen=each.seen,
-            saved_bytes=each.saved,
-            time_ns=each.time,
-            action=each.action,
-            code=each.code,
-        )
-        for each in findings
-    ]
+    return [fill(MemoryFinding, each) for each in findings]
 
 
 def _build_peak(memory: DeviceMemory) -> Peak:
@@ -329,17 +317,8 @@ def build_snapshot(
         source="snapshot",
         device=device.label,
         devices=[each.label for each in devices],
-        totals=SnapshotTotals(
-            reserved_bytes=totals.reserved,
-            allocated_bytes=totals.allocated,
-            requested_bytes=totals.requested,
-            pending_bytes=totals.pending,
-            free_bytes=totals.free,
-            free_blocks=totals.free_blocks,
-            largest_free_bytes=totals.largest_free,
-            unused_segments_bytes=totals.unused,
-            fragmentation_share=totals.fragmentation,
-            segments=totals.segments,
+        totals=fill(
+            SnapshotTotals, totals, unused_segments_bytes=totals.unused, fragmentation_share=totals.fragmentation
         ),
         peak=None if peak is None else _build_snapshot_state(peak),
         at=None if state is None else _build_snapshot_state(state),
@@ -352,12 +331,11 @@ def build_snapshot(
         older_bytes=0 if state is None else state.older,
         segments=_build_segments(device, limit),
         out_of_memory=[
-            OutOfMemory(
-                time_ns=failure.time,
+            fill(
+                OutOfMemory,
+                failure,
                 asked_bytes=failure.size,
                 device_free_bytes=failure.device_free if failure.device_free >= 0 else None,
-                requested_bytes=failure.requested,
-                reserved_bytes=failure.reserved,
                 stack=failure.stack.splitlines(),
             )
             for failure in device.list_failures()
@@ -368,7 +346,7 @@ def build_snapshot(
 
 
 def _build_snapshot_state(state: SnapshotState) -> SnapshotTime:
-    return SnapshotTime(time_ns=state.time, requested_bytes=state.requested, reserved_bytes=state.reserved)
+    return fill(SnapshotTime, state)
 
 
 def _build_segments(device: DeviceSnapshot, limit: int | None) -> list[Segment]:

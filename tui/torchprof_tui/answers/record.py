@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -36,6 +36,25 @@ class Answer(Record, frozen=True, tag_field="schema"):
 def about(meaning: str, unit: str = "") -> Meta:
     """Describe a field for the schema and the docs; `unit` only where the field's name does not end in it."""
     return Meta(description=meaning, extra_json_schema={UNIT_KEYWORD: unit} if unit else None)
+
+
+R = TypeVar("R", bound=Record)
+
+
+def fill(kind: type[R], source: object, /, **own: Any) -> R:
+    """Build a record from an object of the analysis, whose attributes have the same names, and from its `own` values.
+
+    The unit at the end of a field's name may be missing there: times are in ns, so that they are divided for `_us`.
+    """
+    for name in kind.__struct_fields__:
+        if name not in own:
+            stem, _, unit = name.rpartition("_")
+            if unit not in ("ns", "us", "bytes") or hasattr(source, name):
+                own[name] = getattr(source, name)
+            else:
+                value = getattr(source, stem)
+                own[name] = value / 1000 if unit == "us" and value is not None else value
+    return kind(**own)
 
 
 def attach(record: Record, **values: Any) -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from torchprof_tui.analysis.serving.report import report_serving
 from torchprof_tui.analysis.serving.serving_steps import NOT_GRAPHED_TEXT, KindSummary, LayerTimes
-from torchprof_tui.answers.record import Record, about
+from torchprof_tui.answers.record import Record, about, fill
 from torchprof_tui.trace.model.serving_names import StepKind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -88,8 +88,9 @@ def list_serving(trace: Trace, time_range: tuple[int, int] | None = None) -> lis
 
 
 def _build_kind(kind: KindSummary) -> ServingKind:
-    return ServingKind(
-        kind=kind.kind,
+    return fill(
+        ServingKind,
+        kind,
         steps=kind.count,
         step_p50_ns=kind.step_time_p50,
         step_p95_ns=kind.step_time_p95,
@@ -97,21 +98,12 @@ def _build_kind(kind: KindSummary) -> ServingKind:
         lead_in_ns=kind.lead_in_sum,
         batch=kind.batch_p50,
         kv_length=kind.kv_length_p50,
-        tokens=kind.tokens,
         token_p50_ns=kind.time_per_token_p50,
         token_p95_ns=kind.time_per_token_p95,
-        tokens_per_second=kind.tokens_per_second,
-        tokens_per_second_with_pauses=kind.tokens_per_second_with_pauses,
-        kernels=kind.kernels,
-        kernels_per_token=kind.kernels_per_token,
         cpu_ns=kind.cpu_time,
         cpu_per_token_ns=kind.cpu_time_per_token,
         gpu_ns=kind.gpu_time,
-        graph_share=kind.graph_share,
         not_graphed=[NotGraphed(kernels=count, reason=NOT_GRAPHED_TEXT[reason]) for reason, count in kind.not_graphed],
-        gap_p50_ns=kind.gap_p50,
-        gap_p95_ns=kind.gap_p95,
-        gap_sum_ns=kind.gap_sum,
         gap_idle_ns=kind.gap_idle_sum,
     )
 

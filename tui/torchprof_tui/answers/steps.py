@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from torchprof_tui.answers.record import Record, about
+from torchprof_tui.answers.record import Record, about, fill
 from torchprof_tui.trace.model.serving_names import UNKNOWN, StepKind
 from torchprof_tui.trace.model.steps import Step as ModelStep
 from torchprof_tui.trace.model.trace import Trace
@@ -39,15 +39,5 @@ def _build_step(step: ModelStep, rank: int | None) -> Step:
     served = step.serving
     numbers = (UNKNOWN,) * 3 if served is None else (served.batch, served.tokens, served.kv_length)
     batch, tokens, kv_length = (None if number == UNKNOWN else number for number in numbers)
-    return Step(
-        name=step.name,
-        start_ns=step.start,
-        duration_ns=step.duration,
-        kind=None if served is None else served.kind,
-        batch=batch,
-        tokens=tokens,
-        kv_length=kv_length,
-        number=step.number,
-        event=step.event,
-        rank=rank,
-    )
+    kind = None if served is None else served.kind
+    return fill(Step, step, kind=kind, batch=batch, tokens=tokens, kv_length=kv_length, rank=rank)

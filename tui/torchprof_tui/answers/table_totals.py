@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from torchprof_tui.analysis.table import totals as sums_of
-from torchprof_tui.answers.record import Record, about
+from torchprof_tui.answers.record import Record, about, fill
 
 
 class CallTotals(Record, frozen=True, kw_only=True):
@@ -104,78 +104,29 @@ class RepetitionTotals(Record, frozen=True, kw_only=True):
 
 def build_totals(sums: sums_of.SheetTotals | None, notes: list[str]) -> Record:
     if isinstance(sums, sums_of.CallTotals):
-        outside, window = sums.outside_ops, sums.outside_window
-        return CallTotals(
-            self_cpu_us=sums.self_cpu / 1000,
-            self_gpu_us=sums.self_gpu / 1000,
-            outside_ops_us=None if outside is None else outside / 1000,
-            outside_ops_of_us=None if window is None else window / 1000,
-            notes=notes,
-        )
+        window = sums.outside_window
+        return fill(CallTotals, sums, outside_ops_of_us=None if window is None else window / 1000, notes=notes)
     if isinstance(sums, sums_of.WorkTotals):
         return WorkTotals(calls=sums.calls, total_us=sums.time / 1000, bytes=sums.bytes, notes=notes)
     if isinstance(sums, sums_of.MemoryTotals):
-        return MemoryTotals(
-            allocations=sums.allocations,
-            allocated_bytes=sums.allocated,
-            held_bytes=sums.held,
-            frees=sums.frees,
-            freed_bytes=sums.freed,
-            freed_foreign_bytes=sums.freed_foreign,
-            notes=notes,
-        )
+        return fill(MemoryTotals, sums, notes=notes)
     if isinstance(sums, sums_of.RepetitionTotals):
         patterns = [_build_pattern(pattern) for pattern in sums.patterns]
-        return RepetitionTotals(
-            unit="kernels" if sums.unit == "kernels" else "ops",
-            lane=sums.lane,
-            events=sums.events,
-            patterns=patterns,
-            notes=notes,
-        )
+        unit = "kernels" if sums.unit == "kernels" else "ops"
+        return fill(RepetitionTotals, sums, unit=unit, patterns=patterns, notes=notes)
     assert isinstance(sums, sums_of.ArrivalTotals)
-    return _build_arrival_totals(sums, notes)
+    return fill(ArrivalTotals, sums, ranks=[fill(RankArrivals, rank) for rank in sums.ranks], notes=notes)
 
 
 def _build_pattern(pattern: sums_of.PatternTotals) -> RepetitionPattern:
-    return RepetitionPattern(
-        label=pattern.label,
-        level=pattern.level,
-        parent=pattern.parent,
-        is_unit=pattern.is_unit,
-        repetitions=pattern.repetitions,
-        runs=pattern.runs,
-        events=pattern.events,
+    return fill(
+        RepetitionPattern,
+        pattern,
         p50_us=pattern.median / 1000,
-        p95_us=pattern.p95 / 1000,
         min_us=pattern.shortest / 1000,
         max_us=pattern.longest / 1000,
-        slowest=pattern.slowest,
-        interval_us=None if pattern.interval is None else pattern.interval / 1000,
-        coverage=pattern.coverage,
-        shown_start_us=pattern.shown_start / 1000,
-        differing=pattern.differing,
         kinds=dict(pattern.kinds),
         differences=[
             RepetitionDifference(name=name, more=more, fewer=fewer) for name, more, fewer in pattern.differences
         ],
-    )
-
-
-def _build_arrival_totals(sums: sums_of.ArrivalTotals, notes: list[str]) -> ArrivalTotals:
-    return ArrivalTotals(
-        ranks=[
-            RankArrivals(
-                rank=rank.rank,
-                collectives=rank.collectives,
-                last=rank.last,
-                waited_us=None if rank.waited is None else rank.waited / 1000,
-            )
-            for rank in sums.ranks
-        ],
-        unmatched=sums.unmatched,
-        before_recording=sums.before_recording,
-        incomplete=sums.incomplete,
-        mismatched=sums.mismatched,
-        notes=notes,
     )

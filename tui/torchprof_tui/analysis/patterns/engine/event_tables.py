@@ -114,6 +114,11 @@ class EventTable:
         return self._derived[key]
 
     @property
+    def intervals(self) -> Intervals:
+        """The time that the events cover."""
+        return union(self.start, self.end)
+
+    @property
     def duration(self) -> I64:
         return self.end - self.start
 

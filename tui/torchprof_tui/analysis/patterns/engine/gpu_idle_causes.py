@@ -112,7 +112,7 @@ class GapFinder(HostActivities):
     @cached_property
     def input_intervals(self) -> Intervals:
         """When the program waited for input, without the profiler's own work."""
-        return union(self.input_waits.start, self.input_waits.end) - self.tables.overhead_intervals
+        return self.input_waits.intervals - self.tables.overhead_intervals
 
     @cached_property
     def input_idle_intervals(self) -> dict[int, Intervals]:
@@ -276,8 +276,7 @@ class GapFinder(HostActivities):
         is_queued = np.clip(gaps.call_end, gaps.start, gaps.end) - gaps.start <= _EARLY_SHARE * gaps.duration
         marked: Bool = is_early & is_queued & (gaps.late_cause == IdleCause.QUEUED)
         marked &= gaps.duration > thresholds.PROMPT_START.value
-        calls = (self.sync_calls, self.blocking_copies)
-        waits = union(*(np.concatenate([getattr(each, bound) for each in calls]) for bound in ("start", "end")))
+        waits = self.sync_calls.intervals | self.blocking_copies.intervals
         covered = waits.measure_before(gaps.end[marked]) - waits.measure_before(gaps.start[marked])
         marked[marked] = covered >= (1 - _EARLY_SHARE) * gaps.duration[marked]
         return marked

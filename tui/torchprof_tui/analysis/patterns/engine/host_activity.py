@@ -7,7 +7,8 @@ outside any op, the other launching threads count: autograd runs the backward pa
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 
 import numpy as np
 
@@ -119,9 +120,7 @@ class HostActivities:
         calls = tables.calls
         is_long = calls.duration > thresholds.COLD_CALL_MIN.value
         waits = np.concatenate([self.sync_calls.row, self.blocking_copies.row])
-        is_wait = np.zeros(len(tables.trace), dtype=np.bool_)
-        is_wait[waits] = True
-        is_long &= ~is_wait[calls.row]
+        is_long &= ~tables.mark_rows(waits)[calls.row]
         is_long[is_long] = mark_first_calls(tables, calls.select(is_long))
         compiling = tables.match_names(OP_COMPILATION_REGEX, Kind.RUNTIME).row
         return tables.event_table(sorted_unique(np.concatenate([calls.row[is_long], tables.loading.row, compiling])))
@@ -164,7 +163,7 @@ class HostActivities:
         is_long &= ~tables.mark_ops(_NO_COMPUTATION_REGEX)[ops.row]
         compiling = tables.match_names(COMPILE_WORK_REGEX)
         ops = ops.select(np.flatnonzero(is_long))
-        times = union(compiling.start, compiling.end)
+        times = compiling.intervals
         ops = ops.select(times.measure_before(ops.end) == times.measure_before(ops.start))
         lanes = np.asarray(trace.lane[ops.row])
         has_call = np.ones(len(ops), dtype=np.bool_)
@@ -212,20 +211,15 @@ class HostActivities:
             return remaining
 
         def take_events(*parts: EventTable) -> Intervals:
-            selected = [tables.select_on_lanes(part, lanes) for part in parts]
-            return take_remaining(
-                union(
-                    np.concatenate([part.start for part in selected]), np.concatenate([part.end for part in selected])
-                )
-            )
+            times = (tables.select_on_lanes(part, lanes).intervals for part in parts)
+            return take_remaining(reduce(or_, times))
 
         input_time = take_events(self.input_waits)
         sync_time = take_events(self.sync_calls, self.blocking_copies)
         cold_calls = tables.select_on_lanes(self.cold_calls, lanes)
-        loading = self.tables.loading  # on the profiler's own lane
-        cold = union(np.concatenate([cold_calls.start, loading.start]), np.concatenate([cold_calls.end, loading.end]))
+        cold = cold_calls.intervals | tables.loading.intervals  # which is on the profiler's own lane
         dispatch = tables.select_on_lanes(self._outermost_activity, lanes)
-        dispatch_time = union(dispatch.start, dispatch.end)
+        dispatch_time = dispatch.intervals
         communication_time = take_events(tables.match_names(COMMUNICATION_REGEX))
         cold_time = take_remaining(cold | (self.cold_ops & dispatch_time))
         cpu_time = take_events(self.cpu_ops)

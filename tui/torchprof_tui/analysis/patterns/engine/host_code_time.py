@@ -65,7 +65,7 @@ def find_host_intervals(view: ScopeView, main: MainThread) -> Intervals:
     tables, host = view.tables, Intervals(np.array([t0], dtype=np.int64), np.array([t1], dtype=np.int64))
     for table in (tables.ops, tables.match_names(DATA_LOADER_REGEX), tables.match_names(COMMUNICATION_REGEX)):
         table = table.select((table.row >= main.first) & (table.row < main.last))
-        host = host - union(table.start, table.end).clip(t0, t1)
+        host = host - table.intervals.clip(t0, t1)
     return host - tables.overhead_intervals.clip(t0, t1)
 
 
@@ -227,7 +227,7 @@ def find_host_code(view: ScopeView) -> HostCode:
         return HostCode(None, 0, NO_INTERVALS, ())
     host = find_host_intervals(view, main)
     time = host.total
-    host = host - union(view.tables.ops.start, view.tables.ops.end)  # not what another thread's ops are waited for
+    host = host - view.tables.ops.intervals  # not what another thread's ops are waited for
     return HostCode(main, time, host, _find_owners(view, main, host, time))
 
 
@@ -274,9 +274,7 @@ def _find_owners(view: ScopeView, main: MainThread, host: Intervals, time: int) 
 def _find_owner_rows(view: ScopeView, rows: I64) -> I64:
     """Find the innermost frame or annotation of the user's own at each row or above: int64[k]; itself without one."""
     is_own = _user_mask(view, rows)
-    mask = np.zeros(len(view.trace), dtype=np.bool_)
-    mask[rows[is_own]] = True
-    nearest = find_nearest_ancestor(view.trace.parent, rows, mask)
+    nearest = find_nearest_ancestor(view.trace.parent, rows, view.tables.mark_rows(rows[is_own]))
     owner: I64 = np.where(is_own | (nearest < 0), rows, nearest).astype(np.int64)
     return owner
 
@@ -336,8 +334,7 @@ def _build_owner(
     trace = view.trace
     callees: tuple[tuple[str, int], ...] = ()
     if rows is not None and own is not None:
-        mask = np.zeros(len(trace), dtype=np.bool_)
-        mask[events] = True
+        mask = view.tables.mark_rows(events)
         is_below = (find_nearest_ancestor(trace.parent, rows, mask) >= 0) & ~mask[rows]
         is_below &= np.asarray(trace.kind[rows]) != Kind.STEP  # a step is no place in the program
         by_name = np.bincount(np.asarray(trace.name[rows])[is_below], weights=own[is_below], minlength=1)

@@ -14,7 +14,6 @@ from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.launch_owners import describe_launch_place
 from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
-from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import Bool, find_largest
 
 MAX_GAPS = 50
@@ -128,7 +127,7 @@ def _is_compiling(view: ScopeView, gaps: Gaps, index: int) -> bool:
         return False
     start, end = int(gaps.start[index]), int(gaps.end[index])
     work = view.tables.match_names(COMPILE_WORK_REGEX)
-    return 2 * union(work.start, work.end).clip(start, end).total > end - start
+    return 2 * work.intervals.clip(start, end).total > end - start
 
 
 def find_gap_line(view: ScopeView, index: int) -> SourceLine | None:

@@ -33,9 +33,7 @@ def _find_launch_ancestors(tables: TraceTables, mark: Callable[..., Bool], *more
 
 def mark_matches(tables: TraceTables, pattern: str, *kinds: Kind) -> Bool:
     """Mark the events of these kinds whose name matches the pattern at its start: bool[n]."""
-    marked = np.zeros(len(tables.trace), np.bool_)
-    marked[tables.match_names(pattern, *kinds).row] = True
-    return marked
+    return tables.mark_rows(tables.match_names(pattern, *kinds).row)
 
 
 def mark_clones(tables: TraceTables) -> Bool:

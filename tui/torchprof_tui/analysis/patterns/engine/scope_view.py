@@ -29,7 +29,7 @@ from torchprof_tui.analysis.patterns.engine.undecidable_reasons import (
     SERVING_STEPS_ONLY,
 )
 from torchprof_tui.analysis.throughput.class_summary import GpuClassSummary, summarize_classes
-from torchprof_tui.analysis.time.intervals import Intervals, union
+from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -80,7 +80,7 @@ class ScopeView:
     def covered_time(self, table: EventTable) -> int:
         """Return the ns of the scope that these events cover; overlaps count once, so at most the scope's length."""
         self.raise_if_cancelled()
-        return self.clip(union(table.start, table.end)).total
+        return self.clip(table.intervals).total
 
     def clip(self, times: Intervals) -> Intervals:
         return times.clip(self.scope.t0, self.scope.t1)

@@ -42,7 +42,7 @@ from torchprof_tui.analysis.throughput.class_summary import name_classes
 from torchprof_tui.analysis.throughput.device_peaks import DevicePeaks, find_peaks
 from torchprof_tui.analysis.throughput.roofline import GpuPieces, Roofline, compute_roofline
 from torchprof_tui.analysis.time.gpu_time import work_mask
-from torchprof_tui.analysis.time.intervals import Intervals, union
+from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, number_distinct, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
@@ -137,7 +137,7 @@ class TraceTables:
     def overhead_intervals(self) -> Intervals:
         """When the profiler itself worked."""
         own_work = self.overhead.select(~np.isin(self.overhead.row, self.loading.row))
-        return union(own_work.start, own_work.end)
+        return own_work.intervals
 
     def match_names(self, pattern: str, *kinds: Kind) -> EventTable:
         """Select events of `kinds` (default: ops, annotations) whose name matches the pattern at its start; cached."""
@@ -293,6 +293,12 @@ class TraceTables:
     def has_work(self) -> Bool:
         """bool[n]: whether the event or any descendant launched GPU work."""
         return mark_with_ancestors(self.trace, self.work.launch[self.work.launch >= 0])
+
+    def mark_rows(self, rows: I64 | I32) -> Bool:
+        """Mark these events: bool[n]."""
+        marked = np.zeros(len(self.trace), dtype=np.bool_)
+        marked[rows] = True
+        return marked
 
     def mark_ops(self, pattern: str) -> Bool:
         """Mark the ops whose name matches the pattern at its start: bool[n]."""

@@ -214,7 +214,7 @@ def fsdp_prefetch(view: ScopeView) -> Answer:
         return Answer.absent("no all-gather")
     if not view.window_length:
         return Answer.cannot_tell("no work of the program in this range")
-    exposed = union(gathers.start, gathers.end)
+    exposed = gathers.intervals
     for device in tables.devices:
         exposed = exposed - tables.compute_intervals[device]
     exposed = exposed.clip(*view.window)

@@ -198,13 +198,10 @@ def find_expanded_copies(tables: TraceTables) -> I64:
     ops = tables.ops
     if not len(expands) or not len(copying):
         return np.empty(0, dtype=np.int64)
-    is_copy = np.zeros(len(trace), dtype=np.bool_)
     clones = tables.match_names(r"aten::clone$", Kind.OP).row
     above = np.asarray(trace.parent[clones])
-    is_copy[clones] = True
-    is_copy[above[above >= 0]] = True
-    is_copying = np.zeros(len(trace), dtype=np.bool_)
-    is_copying[copying.row] = True
+    is_copy = tables.mark_rows(np.concatenate([clones, above[above >= 0]]))
+    is_copying = tables.mark_rows(copying.row)
     # The op that begins after the expand has ended: children of it come before.
     inside = np.asarray(trace.start[ops.row])
     after = np.searchsorted(ops.row, expands.row, side="right")

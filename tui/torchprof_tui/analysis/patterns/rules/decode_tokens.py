@@ -34,7 +34,6 @@ from torchprof_tui.analysis.patterns.rules.serving import (
     select_decoding,
 )
 from torchprof_tui.analysis.serving.serving_steps import StepKind
-from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -151,10 +150,8 @@ def _find_growing_grids(tables: TraceTables, calls: I64) -> tuple[list[int], str
     trace, column = tables.trace, tables.trace.args.get("grid")
     if column is None or len(calls) < _MIN_SIZES:
         return [], ""
-    is_call = np.zeros(len(trace), np.bool_)
-    is_call[calls] = True
     work = tables.work.select(tables.work.launch >= 0)
-    call = outermost_ancestor(trace, work.launch.astype(np.int64), is_call)
+    call = outermost_ancestor(trace, work.launch.astype(np.int64), tables.mark_rows(calls))
     work, call = work.select(call >= 0), call[call >= 0]
     blocks = np.zeros(len(trace), np.int64)
     np.maximum.at(blocks, call, column.values_at(work.events.row, 0).astype(np.int64).prod(axis=1))
@@ -249,13 +246,12 @@ def kv_cache_cat(view: ScopeView) -> Answer:
     if not len(cats):
         calls = format_count(appends.count, "call")
         return Answer.absent(f"{calls} of aten::cat a step, none of which grows" if appends.count else "no aten::cat")
-    is_cat = np.zeros(len(view.trace), np.bool_)
-    is_cat[cats.row] = True
+    is_cat = tables.mark_rows(cats.row)
     linked = np.flatnonzero(view.work.launch >= 0)
     beneath = linked[outermost_ancestor(view.trace, view.work.launch[linked].astype(np.int64), is_cat) >= 0]
     copies = view.work.events.select(beneath)
     planning = view.select_in_scope(tables.compute_once(find_planned_attentions))
-    held_up = union(np.concatenate([cats.start, planning.start]), np.concatenate([cats.end, planning.end]))
+    held_up = cats.intervals | planning.intervals
     idle = measure_idle(view, held_up)
     gpu_time = int(copies.duration.sum())
     planned = ""

@@ -116,7 +116,7 @@ def pageable_copy(view: ScopeView) -> Answer:
         f"{format_count(len(copies), 'pageable copy', 'pageable copies')}{view.format_per_step(len(copies))}: "
         f"{format_duration(copy_time)}{bandwidth_text}",
         np.sort(copies.row),
-        (view.clip(union(copies.start, copies.end)) | blocking).total,
+        (view.clip(copies.intervals) | blocking).total,
         remedy_choice.choose_copy_remedy(view, copies),
         spans=blocking,
     )
@@ -130,7 +130,7 @@ def _find_blocking_time(view: ScopeView, copies: EventTable) -> Intervals:
     ops = view.trace.parent[calls]
     own = syncs.select(is_in(view.trace.parent[syncs.row], ops[ops >= 0]))
     events = view.tables.event_table(calls)
-    return view.clip(union(np.concatenate([events.start, own.start]), np.concatenate([events.end, own.end])))
+    return view.clip(events.intervals | own.intervals)
 
 
 def _matches(pattern: str, name: str) -> bool:
@@ -192,7 +192,7 @@ def _answer_without_gpu(view: ScopeView) -> Answer:
     t0, t1 = view.window
     if t1 <= t0:
         return Answer.cannot_tell(NO_GPU)
-    time = union(calls.start, calls.end).measure_between(t0, t1)
+    time = calls.intervals.measure_between(t0, t1)
     share = time / (t1 - t0)
     if share < thresholds.INPUT_SHARE.value:
         return Answer.absent(f"the program was {format_duration(time)} in the data loader, {format_percent(share)}")

@@ -43,8 +43,7 @@ def find_input_copies(tables: TraceTables) -> EventTable:
     is_copy = linked & ((work.kind == Kind.COPY) | work.class_mask(KernelClass.COPY) | copy_names[work.events.name])
     # A call is a copy if all its work is.
     calls = sorted_unique(np.concatenate([work.launch[linked], launches.row])).astype(np.int64)
-    other = np.zeros(len(trace), dtype=np.bool_)
-    other[work.launch[linked & ~is_copy]] = True
+    other = tables.mark_rows(work.launch[linked & ~is_copy])
     order = np.lexsort((trace.start[calls], trace.lane[calls]))
     calls = calls[order]
     lane = trace.lane[calls]

@@ -142,7 +142,7 @@ def find_host_pauses(tables: TraceTables) -> HostPauses:
         tables.match_names(DATA_LOADER_REGEX),
         tables.work.events,
     ]
-    sets = [union(table.start, table.end) for table in explained]  # far fewer than the events: ops contain others
+    sets = [table.intervals for table in explained]  # far fewer than the events: ops contain others
     active = union(np.concatenate([times.starts for times in sets]), np.concatenate([times.ends for times in sets]))
     # Only gaps that are long enough to be a pause are looked at again.
     first, last = int(min(steps.start[0], tables.window[0])), int(steps.end.max())
@@ -237,7 +237,7 @@ def _has_own_frames(frames: EventTable, start: I64, end: I64) -> Bool:
 
 def _describe_collections(view: ScopeView, runs: EventTable) -> Answer:
     """Describe named collections; at stake is their time without GPU work."""
-    idle = union(runs.start, runs.end)
+    idle = runs.intervals
     for device in view.tables.devices:
         idle = idle - view.tables.busy_intervals(device)
     at_stake = view.clip(idle).total
@@ -299,9 +299,8 @@ class CpuWork:
 def measure_cpu_work(view: ScopeView) -> CpuWork:
     """Measure the ops that compute on the CPU; computed once for a view through `compute_once`."""
     found = view.select_in_scope(view.gap_finder.cpu_ops)
-    is_found = np.zeros(len(view.trace), dtype=np.bool_)
-    is_found[found.row] = True
-    ops = found.select(find_nearest_ancestor(view.trace.parent, found.row, is_found) < 0)
+    parent = find_nearest_ancestor(view.trace.parent, found.row, view.tables.mark_rows(found.row))
+    ops = found.select(parent < 0)
     idle = int(view.gaps.time[:, IdleCause.CPU_COMPUTE].sum())
     if not len(ops):
         return CpuWork(ops, idle, "", is_setup=False, is_creation=False)
@@ -313,7 +312,7 @@ def measure_cpu_work(view: ScopeView) -> CpuWork:
     creating = sum(
         float(time[name]) for name in np.flatnonzero(time).tolist() if CREATING_OP.match(view.trace.names[name])
     )
-    before = union(ops.start, ops.end).measure_between(view.scope.t0, max(first_work, view.scope.t0))
+    before = ops.intervals.measure_between(view.scope.t0, max(first_work, view.scope.t0))
     return CpuWork(ops, idle, text, 2 * before > total, 2 * creating > total)
 
 

@@ -26,7 +26,6 @@ from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Sever
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_ADDRESSES, NO_MEMORY
-from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64
 
 MAX_EVIDENCE = 1000
@@ -218,7 +217,7 @@ def allocator_retries(view: ScopeView) -> Answer:
     answer = _fire(view, device.memory, finding, calls.row, len(checks.devices) > 1)
     if not len(answer.events):
         return answer
-    spans = union(calls.start, calls.end)
+    spans = calls.intervals
     return Answer.fired(answer.seen, answer.events, view.clip(spans).total, answer.remedy, spans=spans)
 
 

@@ -14,7 +14,6 @@ from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Sever
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU
-from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -46,7 +45,7 @@ def op_compilation(view: ScopeView) -> Answer:
         return Answer.absent()
     if not len(tables.work):
         return Answer.cannot_tell(NO_GPU)
-    lost = union(calls.start, calls.end)
+    lost = calls.intervals
     in_scope = view.clip(lost)
     idle = max((in_scope - tables.busy_intervals(device)).total for device in tables.devices)
     name = tables.name(int(calls.row[0]))

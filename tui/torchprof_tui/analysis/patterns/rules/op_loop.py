@@ -170,9 +170,8 @@ def _find_repeats(tables: TraceTables, ops: EventTable) -> TandemRepeats:
 
 def _has_owner(tables: TraceTables, ops: EventTable) -> Bool:
     """Return which ops lie in an optimizer step or a call of the data loader: bool[k]."""
-    is_owner = np.zeros(len(tables.trace), dtype=np.bool_)
-    for regex in (OPTIMIZER_STEP_REGEX, DATA_LOADER_REGEX):
-        is_owner[tables.match_names(regex).row] = True
+    regexes = (OPTIMIZER_STEP_REGEX, DATA_LOADER_REGEX)
+    is_owner = tables.mark_rows(np.concatenate([tables.match_names(regex).row for regex in regexes]))
     if not is_owner.any():
         return np.zeros(len(ops), dtype=np.bool_)
     has_owner: Bool = find_nearest_ancestor(tables.trace.parent, ops.row, is_owner) >= 0
@@ -435,7 +434,7 @@ def moe_expert_loop(view: ScopeView) -> Answer:
     if len(experts) < thresholds.EXPERT_LOOP_MIN.value:
         return Answer.absent(f"{format_count(len(experts), 'gathered product')}" if len(experts) else "")
     work = view.work.events
-    idle = view.clip(union(experts.start, experts.end) - union(work.start, work.end)).total
+    idle = view.clip(experts.intervals - work.intervals).total
     waits = f", the GPU idle {format_duration(idle)} in them" if len(view.tables.work) else ""
     start_in_scope = view.select_in_scope(view.tables.event_table(experts.row)).row
     if not len(start_in_scope):
@@ -446,7 +445,7 @@ def moe_expert_loop(view: ScopeView) -> Answer:
         start_in_scope,
         idle if len(view.tables.work) else 0,
         _choose_expert_remedy(view),
-        spans=union(experts.start, experts.end),
+        spans=experts.intervals,
     )
 
 

@@ -52,7 +52,7 @@ def optimizer_loop(view: ScopeView) -> Answer:
         return Answer.absent(f"at most {int(found.counts.max(initial=0))} kernels in an optimizer step{kind}")
     kernels = work.events.select(found.launched[np.isin(found.owner, looping)])
     steps = tables.event_table(looping)
-    busy = union(work.events.start, work.events.end)
+    busy = work.events.intervals
     by_step = found.owner[np.isin(found.owner, looping)]
     first = np.array([kernels.start[by_step == step].min() for step in looping])
     last = np.array([kernels.end[by_step == step].max() for step in looping])

@@ -141,15 +141,13 @@ def compile_tax(view: ScopeView) -> Answer:
             "this version of torch does not mark compiled graphs, so wrappers and graph cannot be separated"
         )
     wrappers = view.match_names(rf"{CACHE_LOOKUP_REGEX}|{AOT_PROLOGUE_REGEX}|{PREGRAPH_REGEX}")
-    graphs, region_intervals = view.match_names(COMPILED_GRAPH_REGEX), union(regions.start, regions.end)
+    graphs, region_intervals = view.match_names(COMPILED_GRAPH_REGEX), regions.intervals
     # Ops between the graphs of a region are work, not overhead (graph breaks are outside the region).
     ops = view.match_names(r"aten::")
-    region_overhead = (region_intervals - union(graphs.start, graphs.end)) - union(ops.start, ops.end)
-    overhead = region_overhead | union(wrappers.start, wrappers.end)
+    region_overhead = (region_intervals - graphs.intervals) - ops.intervals
+    overhead = region_overhead | wrappers.intervals
     compiling = view.match_names(COMPILE_WORK_REGEX)
-    overhead = view.clip(
-        (overhead - union(compiling.start, compiling.end)) & union(tables.steps.start, tables.steps.end)
-    )
+    overhead = view.clip((overhead - compiling.intervals) & union(tables.steps.start, tables.steps.end))
     step_time = view.clip(union(tables.steps.start, tables.steps.end)).total
     share = overhead.total / step_time if step_time else 0.0
     summary = f"guards and wrappers take {format_duration(overhead.total)}, {format_percent(share)} of the steps"
@@ -206,7 +204,7 @@ def recompiles(view: ScopeView) -> Answer:
         "; ".join(parts),
         np.sort(np.concatenate([evidence.row, compile_events.row[:1] if recompiled_frames else compile_events.row])),
         compile_time,
-        spans=union(compile_events.start, compile_events.end),
+        spans=compile_events.intervals,
     )
 
 

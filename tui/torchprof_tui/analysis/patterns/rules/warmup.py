@@ -15,7 +15,6 @@ from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Sever
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.serving import find_comparable_steps
-from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import F64, I64
 from torchprof_tui.trace.core.time_format import format_duration
 
@@ -155,7 +154,7 @@ def not_warmed_up(view: ScopeView) -> Answer:
     steps, warming = tables.compute_once(find_comparable_steps), tables.compute_once(find_warming_steps)
     cold = view.select_in_scope(tables.compute_once(find_cold_calls))
     # Loading before the first step is no part of the steps that the numbers are of.
-    cold_time = union(cold.start, cold.end).clip(*view.window).total
+    cold_time = cold.intervals.clip(*view.window).total
     is_cold = cold_time >= thresholds.COLD_WINDOW_SHARE.value * max(view.window_length, 1)
     in_scope = view.overlap_mask(steps.start[: warming.count], steps.end[: warming.count])
     parts, events, time = [], [], 0

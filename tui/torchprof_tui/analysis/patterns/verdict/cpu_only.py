@@ -16,7 +16,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.rules.host_code import CREATING_OP
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis
 from torchprof_tui.analysis.patterns.verdict.tree_model import OUTSIDE, TimePart, TimeTree, part_sort_key
-from torchprof_tui.analysis.time.intervals import Intervals, union
+from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.arrays import I64
 
 INPUT, COMMUNICATION, OPS, HOST_CODE, PROFILER = "input", "communication", "ops", "host_code", "profiler"
@@ -51,12 +51,12 @@ def build_cpu_time_tree(view: ScopeView) -> TimeTree | None:
     def on_main(pattern: str) -> Intervals:
         table = tables.match_names(pattern)
         table = table.select((table.row >= main.first) & (table.row < main.last))
-        return union(table.start, table.end)
+        return table.intervals
 
     for part_id, pattern in ((INPUT, DATA_LOADER_REGEX), (COMMUNICATION, COMMUNICATION_REGEX)):
         parts.append(TimePart(part_id, _LABELS[part_id], take(on_main(pattern)).total))
     ops = tables.ops.select((tables.ops.row >= main.first) & (tables.ops.row < main.last))
-    op_time = take(union(ops.start, ops.end))
+    op_time = take(ops.intervals)
     parts.append(TimePart(OPS, _LABELS[OPS], op_time.total, _divide_ops(view, ops.row, op_time)))
     host = (t1 - t0) - assigned.total
     parts.append(TimePart(HOST_CODE, _LABELS[HOST_CODE], host))
@@ -169,9 +169,9 @@ def _divide_ops(view: ScopeView, rows: I64, op_time: Intervals) -> tuple[TimePar
     end = start + trace.duration[rows]
     # Self time inside the op time: what the op covers, less what its child ops cover.
     covered = op_time.measure_before(end) - op_time.measure_before(start)
-    is_op = np.zeros(len(trace), dtype=np.bool_)
-    is_op[rows] = True
-    parent = find_nearest_ancestor(trace.parent, rows, is_op)  # a Python frame may lie between two ops
+    parent = find_nearest_ancestor(
+        trace.parent, rows, view.tables.mark_rows(rows)
+    )  # a Python frame may lie between two ops
     is_child = parent >= 0
     self_time = covered.copy()
     np.subtract.at(self_time, np.searchsorted(rows, parent[is_child]), covered[is_child])

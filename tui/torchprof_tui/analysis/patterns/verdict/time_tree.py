@@ -28,7 +28,7 @@ from torchprof_tui.analysis.patterns.verdict.tree_model import (
     part_sort_key,
 )
 from torchprof_tui.analysis.time.gpu_time import work_mask
-from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals
 from torchprof_tui.trace.core.arrays import I64, is_in
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -196,5 +196,5 @@ def find_spans(view: ScopeView, finding: Finding) -> Spans:
     evidence = view.tables.event_table(finding.answer.events)
     on_gpu = work_mask(np.asarray(view.trace.kind[evidence.row]))
     gpu, host = evidence.select(on_gpu), evidence.select(~on_gpu)
-    host_spans = finding.answer.spans if finding.answer.spans is not None else union(host.start, host.end)
-    return Spans(finding, host_spans.clip(*view.window), union(gpu.start, gpu.end).clip(*view.window))
+    host_spans = finding.answer.spans if finding.answer.spans is not None else host.intervals
+    return Spans(finding, host_spans.clip(*view.window), gpu.intervals.clip(*view.window))
