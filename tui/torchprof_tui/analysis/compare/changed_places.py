@@ -22,7 +22,6 @@ from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.dispatch.line_model import ANNOTATION, SourceLine, build_annotation_line
 from torchprof_tui.analysis.dispatch.source_line import MAX_ARG_READS
 from torchprof_tui.analysis.kernel.names.model import KernelClass
-from torchprof_tui.analysis.patterns.engine.device_time import exposed_intervals
 from torchprof_tui.analysis.patterns.engine.host_code_time import find_main_thread
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.largest_gaps import find_gap_line
@@ -240,7 +239,7 @@ def measure_part_time(view: ScopeView, part_id: str) -> I64:
     if part_id not in (COPIES, EXPOSED):
         return time
     kind, intervals = (
-        (Kind.COPY, list_copy_intervals(view)) if part_id == COPIES else (Kind.COLLECTIVE, exposed_intervals(view))
+        (Kind.COPY, list_copy_intervals(view)) if part_id == COPIES else (Kind.COLLECTIVE, view.exposed_intervals)
     )
     for device, alone in intervals.items():
         index = np.flatnonzero((work.kind == kind) & (work.device == device))
