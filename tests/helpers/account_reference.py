@@ -52,7 +52,9 @@ def divide_steps(path: Path, numbers: list[int]) -> tuple[Decimal, dict[str, Dec
 
     chosen = [f"ProfilerStep#{number}" for number in numbers]
     before = [step for step in steps if step["name"] not in chosen and step["ts"] < _first(steps, chosen)]
-    begin = max((find_completion(step) for step in before), default=_first(steps, chosen))
+    first_launched = min(entry["ts"] for entry in work if entry["args"]["correlation"] in launches)
+    earlier = [entry["ts"] + entry["dur"] for entry in work if entry["ts"] < first_launched]
+    begin = max((find_completion(step) for step in before), default=max(_first(steps, chosen), *earlier, 0))
     end = max(find_completion(step) for step in steps if step["name"] in chosen)
 
     cuts = sorted({begin, end, *(cut for entry in work for cut in (entry["ts"], entry["ts"] + entry["dur"]))})

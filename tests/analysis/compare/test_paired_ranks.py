@@ -119,5 +119,5 @@ def test_the_recorded_pause_of_a_rank_is_what_the_other_waits_for() -> None:
         ("idle:host_code", False),
     ]
     assert comparison.verdict.why == (
-        "A waits 9.87 ms more, as B comes later: GPU idle: host code 7.40 ms more, mostly in step #4"
+        "A waits 8.85 ms more, as B comes later: GPU idle: host code 7.40 ms more, mostly in step #4"
     )

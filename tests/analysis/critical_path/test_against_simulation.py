@@ -27,7 +27,7 @@ PROGRAMS = st.lists(
 
 def assert_tiled(path: CriticalPath) -> None:
     segments = path.segments
-    assert segments.start[0] == path.window.start
+    assert segments.start[0] == path.window.begin
     assert segments.end[-1] == path.window.end
     assert (segments.start[1:] == segments.end[:-1]).all()
     assert (segments.end > segments.start).all()

@@ -24,7 +24,7 @@ def make_graph(times: list[int], *edges: tuple[int, int, int]) -> DependencyGrap
     binding = np.full(len(times), -1, np.int32)
     binding[target] = np.arange(len(edges), dtype=np.int32)  # the latest source
     none = np.zeros(0, np.int32)
-    work = GpuWorkColumns(none, none, none, *(np.zeros(0, np.int64) for _ in range(4)))
+    work = GpuWorkColumns(none, none, none, *(np.zeros(0, np.int64) for _ in range(4)), np.zeros(0, np.bool_))
     return DependencyGraph(
         window=StepWindow(None, 0, times[0], times[-1], times[-1], work),
         time=np.array(times, np.int64), node_lane=np.zeros(len(times), np.int32), work_start=none, work_end=none,

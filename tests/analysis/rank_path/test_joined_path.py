@@ -40,7 +40,7 @@ def ranks_of(trace: Trace) -> Ranks:
 
 def assert_tiled(path: CriticalPath) -> None:
     segments = path.segments
-    assert segments.start[0] == path.window.start
+    assert segments.start[0] == path.window.begin
     assert segments.end[-1] == path.window.end
     assert (segments.start[1:] == segments.end[:-1]).all()
     assert sum(share.time for share in path.shares) == path.duration

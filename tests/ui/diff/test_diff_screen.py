@@ -50,7 +50,7 @@ async def test_the_first_screen_says_how_much_whether_by_chance_and_why() -> Non
         lines = lines_of(screen)
         top = " ".join(line.strip() for line in lines[1:4])
         assert top.startswith("beyond the noise: a step of B is 2.12 ms (93 %) shorter than one of A, 14 times as fast")
-        assert "largest cause: GPU: elementwise: -966.6 µs" in top
+        assert "largest cause: GPU: elementwise: -966.7 µs" in top
         assert LEGEND in lines[0]
         assert any(line.startswith(" A ") for line in lines[4:])
         assert any(line.startswith(" B ") for line in lines[4:])

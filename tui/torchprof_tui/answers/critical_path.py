@@ -63,13 +63,16 @@ class OffPath(Record, frozen=True, kw_only=True):
     slack_us: Annotated[float, about("how much later each of them could end without a longer step: the least of them")]
 
 
-class CriticalPath(Answer, frozen=True, kw_only=True, tag="torchprof-tui/critical-path/1"):
+class CriticalPath(Answer, frozen=True, kw_only=True, tag="torchprof-tui/critical-path/2"):
     """What limits a step, of several ranks of all of them: then it begins on one rank and ends on the last one."""
 
     step: Annotated[str | None, about("name of the step; null: a range, or the whole recording")]
-    start_ns: Annotated[int, about("of the step or the range, from the trace's first event")]
+    start_ns: Annotated[int, about("of the step on its CPU thread, or of the range, from the trace's first event")]
+    begin_ns: Annotated[
+        int, about("where duration_us and the path begin: at start_ns, or when all launched before it has ended")
+    ]
     step_us: Annotated[float, about("the step on its CPU thread, or the range")]
-    duration_us: Annotated[float, about("from its start until the last GPU work that it launched has ended")]
+    duration_us: Annotated[float, about("from begin_ns until the last GPU work that it launched has ended")]
     replay_us: Annotated[float, about("the duration that the unchanged dependency graph predicts")]
     replay_error: Annotated[
         float, about("(replay_us - duration_us) / duration_us: below 0 where waits are unexplained")
@@ -107,6 +110,7 @@ def build_critical_path(trace: Trace, path: FoundPath, top: int, rank: int | Non
     return CriticalPath(
         step=None if window.step is None else window.step.name,
         start_ns=window.start,
+        begin_ns=window.begin,
         step_us=((window.end if window.is_range else window.cpu_end) - window.start) / _NS_PER_US,
         duration_us=path.duration / _NS_PER_US,
         replay_us=path.replayed / _NS_PER_US,

@@ -40,18 +40,24 @@ class NextBottleneck(Record, frozen=True, kw_only=True):
     share: Annotated[float, about("of the path")]
 
 
-class WhatIf(Answer, frozen=True, kw_only=True, tag="torchprof-tui/what-if/2"):
+class WhatIf(Answer, frozen=True, kw_only=True, tag="torchprof-tui/what-if/3"):
     """How long a step would take with some changes."""
 
     step: Annotated[str | None, about("name of the step; null: the whole recording")]
     ranks: Annotated[list[int], about("ranks that were replayed together; [] for a trace without a rank")]
-    recorded_us: Annotated[float, about("the recorded step until its last GPU work has ended")]
+    recorded_us: Annotated[
+        float,
+        about(
+            "the recorded step: from when all that was launched before has ended until its last GPU work has; as "
+            "duration_us of critical-path"
+        ),
+    ]
     replay_us: Annotated[float, about("the same, as the unchanged dependency graph predicts it")]
     replay_error: Annotated[float, about("(replay_us - recorded_us) / recorded_us")]
     trusted: Annotated[bool, about("whether the error is at most 5 %")]
     before_us: Annotated[float, about("step time, unchanged: from one step to the next in a loop of such steps")]
     predicted_us: Annotated[float, about("step time with all changes")]
-    alone_us: Annotated[float, about("the changed step until its last GPU work has ended")]
+    alone_us: Annotated[float, about("the changed step, as recorded_us")]
     speedup: Annotated[float | None, about("before_us / predicted_us; null where nothing is left")]
     limit: Annotated[str | None, about("the resource with most of the new critical path")]
     next: Annotated[NextBottleneck | None, about("what to change next; null where nothing is left")]

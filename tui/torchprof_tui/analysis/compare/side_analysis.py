@@ -10,8 +10,9 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.compare.op_tree import Side
-from torchprof_tui.analysis.compare.steady_steps import choose_side, find_step_bounds
+from torchprof_tui.analysis.compare.steady_steps import choose_side, find_table_bounds
 from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, StepSelection
+from torchprof_tui.analysis.critical_path.step_window import find_launch_starts
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, default_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
@@ -55,7 +56,7 @@ class SideAnalysis:
             return np.array(self.side.window, dtype=np.int64)
         events = {step.event for step in self.side.steps}
         chosen = [index for index, row in enumerate(table.row.tolist()) if row in events]
-        bounds: I64 = self.checker.tables.compute_once(find_step_bounds)[chosen[0] : chosen[-1] + 2].copy()
+        bounds: I64 = self.checker.tables.compute_once(find_table_bounds)[chosen[0] : chosen[-1] + 2].copy()
         bounds[-1] = max(int(bounds[-1]), int(bounds[0]) + 1)
         return bounds
 
@@ -101,8 +102,7 @@ class SideAnalysis:
         tables = self.checker.tables
         if not self.side.steps:
             return self.view.overlap_mask(tables.work.events.start, tables.work.events.end)
-        launch = tables.work.launch
-        start = np.where(launch >= 0, self.trace.start[np.maximum(launch, 0)], tables.work.events.start)
+        start = find_launch_starts(self.trace, tables.work.events.row)
         inside: Bool = (start >= self.side.window[0]) & (start < self.side.window[1])
         return inside
 

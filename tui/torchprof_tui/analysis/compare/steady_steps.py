@@ -9,6 +9,7 @@ import numpy as np
 
 from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, ComparisonError, StepSelection
+from torchprof_tui.analysis.critical_path.step_window import find_step_bounds
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope
 from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
@@ -95,22 +96,11 @@ def estimate_paired_noise(differences: F64, count: int | None = None) -> float |
     return min(quantile * error, _TAKEN_BACK * other_way / len(differences))
 
 
-def find_step_bounds(tables: TraceTables) -> I64:
-    """Return the bounds of the steps: int64[s + 1], ns, ascending; step i takes from bound i to bound i + 1.
-
-    A step is complete when its CPU thread and all work that it launched have ended. The CPU may run ahead of the GPU by
-    several steps: its own times would leave out what the program waits for in the end. Between two bounds lies what one
-    step adds to the run, and the bounds leave no time between steps uncounted.
-    """
-    steps = tables.steps
-    if not len(steps):
+def find_table_bounds(tables: TraceTables) -> I64:
+    """Return the bounds of the steps of the tables: int64[s + 1], ns, ascending; empty without steps."""
+    if not len(tables.steps):
         return np.empty(0, dtype=np.int64)
-    complete = steps.end.astype(np.int64)
-    step = tables.launch_step
-    is_launched = step >= 0
-    np.maximum.at(complete, step[is_launched], tables.work.events.end[is_launched])
-    bounds: I64 = np.maximum.accumulate(np.concatenate([steps.start[:1], complete]))
-    return bounds
+    return find_step_bounds(tables.trace, tables.steps.start.astype(np.int64), tables.steps.end.astype(np.int64))
 
 
 _OUTLIER_SPREADS = 3.0
@@ -157,7 +147,7 @@ def find_steady_steps(tables: TraceTables) -> SteadySteps:
     A step warms up where it lasts longer than the spread of the steps after it explains, where each step is faster than
     the one before, or where cold calls or the profiler's own start take it; the last step is always kept.
     """
-    durations = np.diff(tables.compute_once(find_step_bounds)).astype(np.float64)
+    durations = np.diff(tables.compute_once(find_table_bounds)).astype(np.float64)
     count = len(durations)
     if count < 2:
         return SteadySteps(0, ())
@@ -193,7 +183,7 @@ def _find_warmup_reason(durations: F64, cold: F64, profiler: F64) -> str:
 
 def _measure_in_steps(tables: TraceTables, durations: F64) -> tuple[F64, F64]:
     """Measure the share of each step that cold calls take, and the profiler's own work: float64[s] each, 0..1."""
-    bounds = tables.compute_once(find_step_bounds)
+    bounds = tables.compute_once(find_table_bounds)
     calls = tables.compute_once(find_cold_calls)
 
     def share(times: Intervals) -> F64:

@@ -62,7 +62,8 @@ def build_graph(trace: Trace, window: StepWindow) -> BuiltGraph:
     unknown_blocks = add_blocking_calls(columns, trace)
     add_queue_room(columns, trace)
     autograd = add_hand_overs(columns, trace)
-    unlaunched = int(np.count_nonzero(~window.work.is_launched))
+    work = window.work
+    unlaunched = int(np.count_nonzero(~work.is_launched & (work.launch_start >= window.start)))
     return BuiltGraph(_join(columns), [window.lane, *autograd], len(unknown_waits), unknown_blocks, unlaunched)
 
 
@@ -170,7 +171,8 @@ def describe_missing_edges(trace: Trace, built: BuiltGraph, earlier: int) -> tup
     `earlier`: ns of the path in which a stream was held by work from before the recording.
     """
     graph = built.graph
-    waits = np.where(graph.is_binding, graph.recorded - graph.delay, 0)
+    is_inside = graph.time[graph.target] > graph.window.begin
+    waits = np.where(graph.is_binding & is_inside, graph.recorded - graph.delay, 0)
     found: dict[str, tuple[int, int]] = {}
     for kind, where in _WHERE.items():
         chosen = waits[(graph.edge_kind == kind) & (waits > 0)]
@@ -192,6 +194,13 @@ def describe_missing_edges(trace: Trace, built: BuiltGraph, earlier: int) -> tup
     if graph.dropped:
         lines.append(f"{graph.dropped:,} dependencies left out: the recorded times contradict them")
     return tuple(lines), MORE_STEPS_ADVICE if earlier else _choose_advice(trace, built, waits)
+
+
+def sum_earlier(graph: DependencyGraph, path: I64, begin: int) -> int:
+    """Sum the time of a path from `begin` on, ns, in which work from before the recording held a stream."""
+    earlier = path[graph.edge_kind[path] == EdgeKind.EARLIER]
+    inside = graph.time[graph.target[earlier]] - np.maximum(graph.time[graph.source[earlier]], begin)
+    return int(np.maximum(inside, 0).sum())
 
 
 def _choose_advice(trace: Trace, built: BuiltGraph, waits: I64) -> str:

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.critical_path.build_graph import build_graph, describe_missing_edges
-from torchprof_tui.analysis.critical_path.dependency_graph import INFERRED_KINDS, DependencyGraph, EdgeKind
+from torchprof_tui.analysis.critical_path.build_graph import build_graph, describe_missing_edges, sum_earlier
+from torchprof_tui.analysis.critical_path.dependency_graph import INFERRED_KINDS, DependencyGraph
 from torchprof_tui.analysis.critical_path.range_window import end_on_autograd, select_range, select_repetition
 from torchprof_tui.analysis.critical_path.replay import compute_node_slack, find_path, replay_graph
 from torchprof_tui.analysis.critical_path.segments import (
@@ -16,6 +16,7 @@ from torchprof_tui.analysis.critical_path.segments import (
     NO_RANK,
     SegmentKind,
     Segments,
+    begin_segments,
     build_segments,
     describe_kind,
 )
@@ -165,7 +166,7 @@ class CriticalPath:
     def sum_off_path(self, trace: Trace, count: int) -> list[OffPathWork]:
         """Sum the GPU work that is not on the path by name, most time first, at most `count` names."""
         events, slack = self.window.work.event, self.slack_of_events(self.window.work.event)
-        off = ~is_in(events, self.path_events[0])
+        off = ~is_in(events, self.path_events[0]) & (self.window.work.end > self.window.begin)
         events, slack = events[off], slack[off]
         names, index, counts = np.unique(trace.name[events], return_inverse=True, return_counts=True)
         times, least = np.zeros(len(names), np.int64), np.full(len(names), self.duration, np.int64)
@@ -213,12 +214,13 @@ def find_path_of_window(trace: Trace, window: StepWindow) -> CriticalPath:
     built = build_graph(trace, window)
     graph = end_on_autograd(trace, built.graph, built.host_lanes[1:])
     edges = find_path(graph)
-    segments = build_segments(trace, graph, edges, built.host_lanes)
+    edges = edges[graph.time[graph.target[edges]] > window.begin]
+    segments = begin_segments(build_segments(trace, graph, edges, built.host_lanes), window.begin)
     inferred = int(np.isin(graph.edge_kind[edges], INFERRED_KINDS).sum())
-    replayed = int(replay_graph(graph).max()) - window.start
+    replayed = int(replay_graph(graph).max()) - window.begin
     event, slack = compute_event_slack(trace, graph, compute_node_slack(graph), window.end)
     error = abs(replayed - window.duration) / window.duration
-    earlier = int(graph.recorded[edges[graph.edge_kind[edges] == EdgeKind.EARLIER]].sum())
+    earlier = sum_earlier(graph, edges, window.begin)
     is_unknown = error > MAX_REPLAY_ERROR or earlier > MAX_REPLAY_ERROR * window.duration
     missing, advice = describe_missing_edges(trace, built, earlier) if is_unknown else ((), "")
     return CriticalPath(window, graph, segments, replayed, event, slack, inferred, missing, advice)

@@ -15,10 +15,11 @@ def replay_graph(graph: DependencyGraph, delay: I64 | None = None) -> I64:
     """Compute when each node is reached if every edge takes its delay: int64[n] ns.
 
     `delay` int64[e] replaces the graph's own. Nodes that wait for nothing are reached as recorded: the start of the
-    step on each thread and rank.
+    step on each thread and rank; and so are the ends of work that was launched before the step.
     """
     is_first = np.ones(len(graph.time), np.bool_)
     is_first[graph.target] = False
+    is_first[graph.work_end[graph.window.work.is_backlog]] = True
     reached = np.where(is_first, graph.time, int(graph.time.min(initial=graph.window.start))).tolist()
     delays = (graph.delay if delay is None else delay).tolist()
     for source, target, takes in zip(graph.source.tolist(), graph.target.tolist(), delays, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 
 import numpy as np
@@ -148,6 +148,14 @@ def build_segments(trace: Trace, graph: DependencyGraph, path: I64, host_lanes: 
     kinds, events = kinds[order].astype(np.uint8), events[order].astype(np.int32)
     ranks = np.full(len(order), NO_RANK, np.int32)
     return Segments(starts[order], ends[order], kinds, _find_classes(trace, kinds, events), events, ranks)
+
+
+def begin_segments(segments: Segments, begin: int) -> Segments:
+    """Leave out what lies before a time, ns."""
+    kept = segments.end > begin
+    columns = (getattr(segments, each.name)[kept] for each in fields(Segments))
+    chosen = Segments(*columns)
+    return replace(chosen, start=np.maximum(chosen.start, begin))
 
 
 def describe_kind(kind: SegmentKind, kernel_class: int = NO_CLASS, rank: int = NO_RANK) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -28,7 +29,9 @@ class GpuWorkColumns:
     """The GPU work of a window, m pieces by lane and start.
 
     `event`, `lane`, `launch` int32[m]: rows of the trace, streams, launch calls (-1 for none). `start`, `end` int64[m]:
-    ns, the start not before the window. `launch_start`, `launch_end` int64[m]: the launch call, as recorded.
+    ns; the start is not before the window, nor before the work before it on its stream had ended (`follow_stream`).
+    `launch_start`, `launch_end` int64[m]: the launch call, as `find_launch_starts` has it where none was recorded.
+    `is_backlog` bool[m]: what was launched before the step; nothing of a range or of the whole recording is.
     """
 
     event: I32
@@ -38,6 +41,7 @@ class GpuWorkColumns:
     end: I64
     launch_start: I64
     launch_end: I64
+    is_backlog: Bool
 
     def __len__(self) -> int:
         return len(self.event)
@@ -50,9 +54,10 @@ class GpuWorkColumns:
 
 @dataclass(frozen=True, slots=True)
 class StepWindow:
-    """A step on its CPU thread (`start` to `cpu_end`, ns), and until its last GPU work has ended (`end`).
+    """A step on its CPU thread (`start` to `cpu_end`, ns), and from `begin` until its last GPU work has ended (`end`).
 
     `step` is None for the whole recording and for a range (`is_range`). `lane`: of the thread that runs the step.
+    `backlog_end`: ns at which the last GPU work that was launched before the step has ended, 0 for none.
     """
 
     step: Step | None
@@ -62,11 +67,17 @@ class StepWindow:
     end: int
     work: GpuWorkColumns
     is_range: bool = False
+    backlog_end: int = 0
+
+    @property
+    def begin(self) -> int:
+        """When the step begins, ns: on its thread, and not before all that was launched before it has ended."""
+        return max(self.start, self.backlog_end)
 
     @property
     def duration(self) -> int:
-        """Time from the start of the step to the end of its last work, ns."""
-        return self.end - self.start
+        """Time from where the step begins to the end of its last work, ns: what it adds to the run."""
+        return self.end - self.begin
 
 
 def select_step(trace: Trace, number: int | None) -> Step | None:
@@ -83,8 +94,11 @@ def select_step(trace: Trace, number: int | None) -> Step | None:
         raise WindowError(f"no step {number}: the trace has {known}")
     if not steps:
         return None
-    candidates = steps[1:] if len(steps) >= _MIN_STEPS_TO_SKIP_FIRST else steps
-    return sorted(candidates, key=lambda step: step.duration)[(len(candidates) - 1) // 2]
+    start = np.array([step.start for step in steps], np.int64)
+    end = np.array([step.start + step.duration for step in steps], np.int64)
+    durations = np.diff(find_step_bounds(trace, start, end))
+    candidates = range(len(steps) >= _MIN_STEPS_TO_SKIP_FIRST, len(steps))
+    return steps[sorted(candidates, key=lambda index: durations[index])[(len(candidates) - 1) // 2]]
 
 
 def select_window(trace: Trace, step: Step | None) -> StepWindow:
@@ -101,22 +115,16 @@ def select_window_between(trace: Trace, step: Step | None, lane: int, start: int
     """Select the GPU work of a thread's time, ns. Raises WindowError for an empty one."""
     if cpu_end <= start:
         raise WindowError("nothing to follow: the step takes no time")
-    work = _select_work(trace, start, cpu_end)
-    own = work.is_launched & (work.launch_start >= start)
-    if step is None:
-        own[:] = True
+    work = _select_work(trace, start, cpu_end, step is not None)
+    own = (work.is_launched & (work.launch_start >= start)) | (step is None)
     end = max(cpu_end, int(work.end[own].max(initial=cpu_end)))
     kept = work.start < end
-    selected = GpuWorkColumns(
-        event=work.event[kept],
-        lane=work.lane[kept],
-        launch=work.launch[kept],
-        start=work.start[kept],
-        end=np.minimum(work.end[kept], end),  # work of other steps may run on; on the path nothing does
-        launch_start=work.launch_start[kept],
-        launch_end=work.launch_end[kept],
-    )
-    return StepWindow(step, lane, start, cpu_end, end, selected)
+    work = GpuWorkColumns(*(getattr(work, each.name)[kept] for each in fields(GpuWorkColumns)))
+    backlog_end = int(find_completion(work.launch_start, work.end, np.array([start]))[0])
+    work = replace(work, end=np.minimum(work.end, end))  # work of other steps may run on; on the path nothing does
+    # Where work of before outlives the step, the step is all that it did.
+    is_held = step is not None and backlog_end < end
+    return StepWindow(step, lane, start, cpu_end, end, work, backlog_end=backlog_end if is_held else 0)
 
 
 def find_main_lane(trace: Trace) -> int:
@@ -134,20 +142,84 @@ def find_main_lane(trace: Trace) -> int:
     return max(threads, key=rank_thread)
 
 
-def _select_work(trace: Trace, start: int, cpu_end: int) -> GpuWorkColumns:
+def _select_work(trace: Trace, start: int, cpu_end: int, is_step: bool) -> GpuWorkColumns:
     """Select the GPU work that ends after `start` and was not launched at or after `cpu_end`."""
     parts: list[I32] = [np.zeros(0, np.int32)]
+    for rows in _list_gpu_work(trace):
+        after = rows[trace.start[rows] + trace.duration[rows] > start]
+        parts.append(after[_find_latest_launches(trace, after) < cpu_end])
+    event = np.concatenate(parts)
+    launch = trace.links.launch_of[event]
+    launch_start = find_launch_starts(trace, event)
+    launch_end = np.where(launch >= 0, launch_start + trace.duration[launch], launch_start)
+    begin, last = follow_stream(trace, event)
+    begin = np.maximum(begin, start)
+    is_backlog = np.full(len(event), is_step) & (launch_start < start)
+    return GpuWorkColumns(event, trace.lane[event], launch, begin, last, launch_start, launch_end, is_backlog)
+
+
+def _list_gpu_work(trace: Trace) -> Iterator[I32]:
+    """Yield the rows of the GPU work of each stream that takes time."""
     for lane in trace.lanes:
         if lane.role is Role.STREAM:
             rows = np.arange(lane.first, lane.last, dtype=np.int32)[work_mask(trace.kind[lane.first : lane.last])]
-            rows = rows[(trace.start[rows] + trace.duration[rows] > start) & (trace.duration[rows] > 0)]
-            parts.append(rows[_find_latest_launches(trace, rows) < cpu_end])
-    event = np.concatenate(parts)
-    launch = trace.links.launch_of[event]
-    begin, last = trace.start[event], trace.start[event] + trace.duration[event]
-    launch_start = np.where(launch >= 0, trace.start[launch], begin)
-    launch_end = np.where(launch >= 0, trace.start[launch] + trace.duration[launch], begin)
-    return GpuWorkColumns(event, trace.lane[event], launch, np.maximum(begin, start), last, launch_start, launch_end)
+            yield rows[trace.duration[rows] > 0]
+
+
+def follow_stream(trace: Trace, rows: I32) -> tuple[I64, I64]:
+    """Return when work starts and ends, by lane and start: int64[k] ns each; it follows what runs before it.
+
+    A stream works in order. Recorded times of two works overlap by the resolution of the clock, or because the second
+    one was let in while the first one drained: what it adds to its stream begins when the first one has ended. Work
+    that ends within an earlier one runs beside it, as branches of a graph do that are recorded on one stream.
+    """
+    start, end = trace.start[rows], trace.start[rows] + trace.duration[rows]
+    begins = np.append(True, trace.lane[rows[1:]] != trace.lane[rows[:-1]])[: len(rows)]
+    span = int(end.max(initial=0)) + 1
+    before = np.cumsum(begins) * span  # so that no work follows one of another stream
+    free = np.maximum.accumulate(np.append(0, end + before)[:-1]) - before
+    return np.where(end > free, np.maximum(start, free), start), end
+
+
+def find_launch_starts(trace: Trace, rows: I64 | I32) -> I64:
+    """Find when the calls that launched GPU work began: int64[k] ns.
+
+    Where none was recorded and launched work follows on the stream it was launched before the recording; else nothing
+    is known, and it is taken to have been launched when it started.
+    """
+    launch = trace.links.launch_of[rows]
+    lane = trace.lane[rows]
+    first = np.zeros(len(trace.lanes), np.int64)
+    for number in np.unique(lane[launch < 0]).tolist():
+        launched = trace.links.launch_of[trace.lanes[number].first : trace.lanes[number].last] >= 0
+        first[number] = trace.lanes[number].first + launched.argmax() if launched.any() else 0
+    unknown = np.where(rows < first[lane], trace.span[0] - 1, trace.start[rows])
+    return np.where(launch >= 0, trace.start[launch], unknown)
+
+
+def find_completion(launch_start: I64, ends: I64, times: I64) -> I64:
+    """Find when all was complete that had been begun before each time: int64[k] ns, never before the time itself.
+
+    `launch_start`, `ends` int64[m]: of GPU work, ns.
+    """
+    order = np.argsort(launch_start, kind="stable")
+    complete = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, ends[order]))
+    return np.maximum(times, complete[np.searchsorted(launch_start[order], times, side="left")])
+
+
+def find_step_bounds(trace: Trace, starts: I64, ends: I64) -> I64:
+    """Find the bounds of steps: int64[s + 1] ns, ascending; step i takes from bound i to bound i + 1.
+
+    `starts`, `ends` int64[s]: of the steps on their CPU threads. A thread may run ahead of the GPU by several steps. A
+    step is complete when its thread and all work that was launched until then have ended, and the next one begins
+    there: what is left of the step before is not part of it. Between two bounds lies what one step adds to the run, and
+    no time between steps is left uncounted.
+    """
+    rows = np.concatenate([np.zeros(0, np.int32), *_list_gpu_work(trace)])
+    complete = find_completion(
+        find_launch_starts(trace, rows), trace.start[rows] + trace.duration[rows], np.append(starts[:1], ends)
+    )
+    return np.maximum.accumulate(complete)
 
 
 def _find_latest_launches(trace: Trace, rows: I32) -> I64:

@@ -256,8 +256,11 @@ def _add_device_waits(graph: GraphColumns, trace: Trace, calls: I32) -> None:
     if not len(calls) or not len(lanes):
         return
     call, lane = np.repeat(calls, len(lanes)), np.tile(lanes, len(calls))
-    source = _find_launched_before(graph, lane, trace.start[call])
-    usable = (source >= 0) & (work.end[source] <= trace.start[call] + trace.duration[call])
+    source, returned = _find_launched_before(graph, lane, trace.start[call]), trace.start[call] + trace.duration[call]
+    # By the clocks of some GPUs the work ends just after the return: then the call waited for what ended before.
+    ended = find_last_ended(work.lane.astype(np.int64), work.end, lane, returned, graph.window.start)
+    source = np.where((source >= 0) & (work.end[source] > returned), ended, source)
+    usable = source >= 0
     _add_sync_edges(graph, trace, EdgeKind.SYNC, source[usable], call[usable])
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from torchprof_tui.analysis.critical_path.build_graph import describe_missing_edges
+from torchprof_tui.analysis.critical_path.build_graph import describe_missing_edges, sum_earlier
 from torchprof_tui.analysis.critical_path.critical_path import (
     MAX_REPLAY_ERROR,
     CriticalPath,
@@ -20,7 +20,13 @@ from torchprof_tui.analysis.critical_path.critical_path import (
 from torchprof_tui.analysis.critical_path.dependency_graph import INFERRED_KINDS, DependencyGraph, EdgeKind
 from torchprof_tui.analysis.critical_path.range_window import end_on_autograd, select_range
 from torchprof_tui.analysis.critical_path.replay import compute_node_slack, find_path, replay_graph
-from torchprof_tui.analysis.critical_path.segments import NO_CLASS, SegmentKind, Segments, build_segments
+from torchprof_tui.analysis.critical_path.segments import (
+    NO_CLASS,
+    SegmentKind,
+    Segments,
+    begin_segments,
+    build_segments,
+)
 from torchprof_tui.analysis.critical_path.step_window import (
     NO_EVENT,
     GpuWorkColumns,
@@ -121,10 +127,11 @@ def find_joined_path(ranks: Ranks, step: int | None = None, time_range: tuple[in
     model = join_ranks(models, find_joined(models, ranks.matched_collectives, with_earlier=True))
     graph = _build_graph(model, ranks)
     edges = find_path(graph)
-    segments = _build_segments(model, graph, edges)
-    begin = int(segments.start[0]) if len(segments) else graph.window.start
-    window = _begin_at(graph.window, ranks, segments, begin)
-    replayed = int(replay_graph(graph).max()) - begin
+    edges = edges[graph.time[graph.target[edges]] > model.begin]
+    segments = begin_segments(_build_segments(model, graph, edges), model.begin)
+    begin = max(model.begin, int(segments.start[0]) if len(segments) else 0)
+    window = replace(graph.window, backlog_end=begin)
+    replayed = int(replay_graph(graph).max()) - window.begin
     event, slack = _compute_slack(model, compute_node_slack(graph), graph.window.end)
     missing, advice = _describe_missing(model, graph, edges, replayed, window.duration)
     inferred = int(np.isin(graph.edge_kind[edges], INFERRED_KINDS).sum())
@@ -228,15 +235,6 @@ def _join_windows(model: StepModel, ranks: Ranks) -> StepWindow:
     )
 
 
-def _begin_at(window: StepWindow, ranks: Ranks, segments: Segments, begin: int) -> StepWindow:
-    """Let the window begin where the path does: with the step on the rank on which it begins."""
-    rank: Rank | None = ranks.find_rank(int(segments.rank[0])) if len(segments) else None
-    step = window.step
-    if rank is not None and step is not None:
-        step = next((each for each in rank.steps if each.number == step.number), step)
-    return StepWindow(step, window.lane, begin, window.cpu_end, window.end, window.work, window.is_range)
-
-
 def _build_segments(model: StepModel, graph: DependencyGraph, path: I64) -> Segments:
     """Build the segments of the path: those of each rank's own edges, and the transfers."""
     parts = []
@@ -279,12 +277,12 @@ def _describe_missing(
     advice = ""
     earlier = path[graph.edge_kind[path] == EdgeKind.EARLIER]
     is_unknown = abs(replayed - duration) > MAX_REPLAY_ERROR * duration
-    held = int(graph.recorded[earlier].sum())
+    held = sum_earlier(graph, earlier, model.begin)
     if not is_unknown and held <= MAX_REPLAY_ERROR * duration:
         return (), ""
     for rank, edges in zip(model.ranks, model.edge_of, strict=True):
         own = earlier[np.isin(earlier, edges)]
-        found, said = describe_missing_edges(rank.trace, rank.built, int(graph.recorded[own].sum()))
+        found, said = describe_missing_edges(rank.trace, rank.built, sum_earlier(graph, own, model.begin))
         lines += [f"rank {_name(rank)}: {line}" for line in found]
         advice = advice or said
     return tuple(lines), advice

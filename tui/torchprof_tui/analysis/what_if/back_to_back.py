@@ -27,7 +27,8 @@ GONE = -(1 << 60)
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """`alone`: ns of the first round, from its start to its last end. `step_time`: ns from one round to the next.
+    """`alone`: ns of the first round, from where the step begins to its last end. `step_time`: ns from one round to the
+    next.
 
     `reached`, `base` int64[n]: of the last round, when each node was reached, and when it could be at the earliest;
     `delay` int64[e]: of its edges. `rank`: index of the rank that decides the step time.
@@ -43,13 +44,16 @@ class Rounds:
 
 def replay_rounds(model: StepModel, delay: I64, without: int | None = None) -> Rounds:
     """Replay a step with these delays, int64[e] ns. `without`: index of a rank that the others do not wait for."""
-    edges = list(zip(model.source.tolist(), model.target.tolist(), delay.tolist(), strict=True))
-    base = np.zeros(model.node_count, np.int64)
-    for rank, nodes in zip(model.ranks, model.node_of, strict=True):
+    first, base = delay.copy(), np.zeros(model.node_count, np.int64)
+    for rank, nodes, own_edges in zip(model.ranks, model.node_of, model.edge_of, strict=True):
+        old = ~rank.is_own  # the step before stays as it was recorded
         base[nodes] = rank.window.start
+        base[nodes[rank.graph.work_end[old]]] = rank.window.work.end[old]
+        first[own_edges[rank.work_edge[old]]] = 0
+    edges = list(zip(model.source.tolist(), model.target.tolist(), first.tolist(), strict=True))
     reached = _replay(base, edges)
     counted = [index for index in range(len(model.ranks)) if index != without]
-    alone = max(int(reached[model.node_of[index]].max()) for index in counted) - model.start
+    alone = max(max(int(reached[model.node_of[index]].max()) for index in counted) - model.begin, 0)
     steady = _drop_earlier_work(model, delay)
     edges = list(zip(model.source.tolist(), model.target.tolist(), steady.tolist(), strict=True))
     ends = [_find_ends(rank, reached[nodes]) for rank, nodes in zip(model.ranks, model.node_of, strict=True)]

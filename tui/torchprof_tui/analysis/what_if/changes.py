@@ -441,6 +441,7 @@ def _overlap_collectives(changes: RankChanges) -> bool:
 def _explain(scenario: Scenario, model: StepModel) -> str:
     """Say why a scenario changes nothing."""
     subject = scenario.subject
+    known = ", ".join(str(rank.number) for rank in model.ranks if rank.number is not None)
     reasons = {
         ScenarioKind.CLASS: f"no {subject} kernels in this step",
         ScenarioKind.OP: f"no op {subject!r} in this step",
@@ -451,6 +452,6 @@ def _explain(scenario: Scenario, model: StepModel) -> str:
         ScenarioKind.COLLECTIVES: "no collectives in this step",
         ScenarioKind.COPIES: "no copies in this step",
         ScenarioKind.OPTIMIZER: "no Optimizer.step in this step",
-        ScenarioKind.RANK: f"no rank {subject}; ranks: {', '.join(str(rank.number) for rank in model.ranks)}",
+        ScenarioKind.RANK: f"no rank {subject}; {f'ranks: {known}' if known else 'the trace names no rank'}",
     }
     return reasons.get(scenario.kind, "no GPU work is launched in this step")

@@ -61,9 +61,10 @@ class PathShare:
 class Forecast:
     """A step with some changes. Times in ns.
 
-    `recorded`: the step as recorded, until its last GPU work has ended; `replayed`: the same by the unchanged graph.
+    `recorded`: the step as recorded, from where it begins (`StepWindow.begin`) until its last GPU work has ended;
+    `replayed`: the same by the unchanged graph.
     `before`, `after`: from one step to the next when steps follow each other at once, unchanged and changed; `alone`:
-    the changed step until its last GPU work has ended. `path`: the changed critical path by kind, longest first.
+    the changed step as `recorded`. `path`: the changed critical path by kind, longest first.
     `rank`: number of the rank that decides, None for a trace of one process.
     """
 

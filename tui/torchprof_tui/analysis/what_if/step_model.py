@@ -120,9 +120,20 @@ class StepModel:
         return min(rank.window.start for rank in self.ranks)
 
     @property
+    def begin(self) -> int:
+        """When the step begins, ns: once it has begun on all ranks, the one before is complete on all of them."""
+        begin = max(rank.window.begin for rank in self.ranks)
+        return begin if begin < self.end and self.ranks[0].window.step is not None else self.start
+
+    @property
+    def end(self) -> int:
+        """When the last rank has ended the step, ns."""
+        return max(rank.window.end for rank in self.ranks)
+
+    @property
     def duration(self) -> int:
-        """From the start of the step on the first rank until its end on the last."""
-        return max(rank.window.end for rank in self.ranks) - self.start
+        """From where the step begins on all ranks until its end on the last."""
+        return self.end - self.begin
 
 
 def build_rank_model(trace: Trace, step: int | None, number: int | None = None, first_row: int = 0) -> RankModel:
@@ -149,25 +160,10 @@ def build_window_model(trace: Trace, window: StepWindow, number: int | None = No
         pieces=split_cpu_time(trace, graph, built.host_lanes),
         work_class=classes[index] if len(work) else np.zeros(0, np.uint8),
         work_edge=work_edge.astype(np.int64),
-        is_own=_find_own_work(trace, window),
+        is_own=work.launch_start >= window.start,
         stream_first=by_start[first].astype(np.int64),
         stream_lane=lanes.astype(np.int32),
     )
-
-
-def _find_own_work(trace: Trace, window: StepWindow) -> Bool:
-    """Select the work that the step launched: bool[m].
-
-    Work without a recorded launch was launched before the recording where work with one follows on its stream.
-    """
-    work = window.work
-    own: Bool = work.launch_start >= window.start
-    for lane in sorted_unique(work.lane[~work.is_launched]).tolist():
-        rows = slice(trace.lanes[lane].first, trace.lanes[lane].last)
-        launched = np.flatnonzero(trace.links.launch_of[rows] >= 0)
-        first = int(trace.start[rows.start + launched[0]]) if len(launched) else window.start
-        own &= work.is_launched | (work.lane != lane) | (work.start >= first)
-    return own
 
 
 def build_single_model(rank: RankModel) -> StepModel:

@@ -64,8 +64,11 @@ def _describe_window(path: CriticalPath) -> str:
     if path.rank_shares:
         first, last = int(path.segments.rank[0]), int(path.segments.rank[-1])
         text += f" on all ranks, from its start on rank {first} to its end on rank {last}"
-    if window.end > window.cpu_end:
-        text += f", {format_duration(window.end - window.cpu_end)} of it after the CPU had finished"
+    after = window.end - max(window.cpu_end, window.begin)
+    if after > 0:
+        text += f", {format_duration(after)} of it after the CPU had finished"
+    if window.begin > window.start and not path.rank_shares:
+        text += f"; the GPU did work of before for {format_duration(window.begin - window.start)} from its start on"
     return text
 
 
