@@ -11,7 +11,9 @@ import contextlib
 import importlib
 import os
 import signal
-from collections.abc import Iterable
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ from textual.app import SystemCommand
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
+from textual.worker import WorkerFailed
 
 from torchprof_tui.program.config_file import summarize_problems
 from torchprof_tui.program.phase_log import note_phase
@@ -29,7 +32,6 @@ from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.compare_asked import CompareAsked
-from torchprof_tui.ui.common.crash_report import print_crash, write_log
 from torchprof_tui.ui.common.garbage_collection import GarbageCollectingApp
 from torchprof_tui.ui.common.help_app import HelpApp
 from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
@@ -189,10 +191,6 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
     def _create_loading_screen(self, opener: TraceOpener) -> Screen[Any]:
         return create_opening_screen(self, opener)
 
-    def prepare_for_lanes(self) -> None:
-        self.freeze_program()
-        self.defer_garbage_collection()
-
     async def show_trace(self, message: LoadingScreen.Opened) -> None:
         previous, self._current_opener = self._current_opener, message.opener
         self.failure = None
@@ -256,7 +254,8 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
             return
         note_phase("early lanes", events=len(message.early.trace))
         if early is None:
-            self.prepare_for_lanes()
+            self.freeze_program()
+            self.defer_garbage_collection()
         explorer_screen = importlib.import_module("torchprof_tui.ui.explorer.explorer_screen")
         screen: ExplorerScreen = explorer_screen.ExplorerScreen(message.early.trace, lambda: message.screen.stage)
         self.early_lanes, self._loading = screen, message.screen
@@ -432,12 +431,6 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
 
     # -- comparisons ----------------------------------------------------------------------------------------
 
-    def start_pending_comparison(self, trace: Trace) -> None:
-        """Compare the trace that was just opened with what was asked for before it was."""
-        request, self.pending_comparison = self.pending_comparison, None
-        if request is not None:
-            self.post_message(CompareAsked(request, trace, trace.label))
-
     def note_recording(self, earlier: str) -> None:
         """Suggest the trace before a recording for the comparison with it."""
         self.last_compared = self.earlier_recording = earlier
@@ -474,7 +467,9 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
             self._start_position = None
             if problem:
                 self.notify(problem, title="--at", severity="warning", markup=False)
-        self.start_pending_comparison(screen.trace)
+        request, self.pending_comparison = self.pending_comparison, None
+        if request is not None:
+            self.post_message(CompareAsked(request, screen.trace, screen.trace.label))
         self.defer_garbage_collection()
         note_phase("lanes on screen")
         self.lanes_ready.set()
@@ -517,3 +512,19 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         if self._exit_renderables and self._exception is not None:
             print_crash(self._exception, self._crash_details)
         self._exit_renderables.clear()
+
+
+def print_crash(error: BaseException, details: Sequence[str] = ()) -> None:
+    """Print one line about an error that ended the app, and write the report. `details`: lines about the screen."""
+    if isinstance(error, WorkerFailed):  # does not say where the worker failed
+        error = error.error
+    # Imported by name: only a program that has failed needs it.
+    line = importlib.import_module("torchprof_tui.program.crash_report").report_crash(error, details)
+    print(f"torchprof-tui: {line}", file=sys.stderr)
+
+
+def write_log(text: str) -> str:
+    """Write details to a new temporary file; return its path."""
+    with tempfile.NamedTemporaryFile("w", prefix="torchprof-tui-", suffix=".log", delete=False) as log:
+        log.write(text)
+    return log.name

@@ -97,12 +97,9 @@ def group_by_section(active: Iterable[ActiveBinding]) -> dict[str, list[KeyHelp]
 
 def _describe_action(group: list[ActiveBinding]) -> KeyHelp:
     first = group[0]
-    keys = " ".join(dict.fromkeys(_format_key(active_binding.binding) for active_binding in group))
+    bindings = [active.binding for active in group]
+    keys = " ".join(dict.fromkeys(binding.key_display or format_key_name(binding.key) for binding in bindings))
     return KeyHelp(keys, first.binding.tooltip, first.binding.action, first.node)
-
-
-def _format_key(binding: Binding) -> str:
-    return binding.key_display or format_key_name(binding.key)
 
 
 def format_key_name(key: str) -> str:

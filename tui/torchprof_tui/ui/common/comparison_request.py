@@ -55,8 +55,8 @@ def parse_request(text: str) -> ComparisonRequest:
             steps = StepSelection(numbers=a), StepSelection(numbers=b)
         else:
             ranks = _parse_ranks(match[2])
-    if not rest:
-        _require_two_sides(text, steps, ranks)
+    if not rest and steps[0] == steps[1] and ranks[0] == ranks[1]:  # the open trace with itself
+        raise ComparisonError("the same on both sides: step 3/4" if text.strip() else f"name a trace: {FORMS}")
     return ComparisonRequest(rest, steps, ranks)
 
 
@@ -66,9 +66,3 @@ def _parse_ranks(text: str) -> tuple[int, int]:
     except ValueError:
         raise ComparisonError(f"not ranks: {text!r} (write rank 0/3)") from None
     return a, b
-
-
-def _require_two_sides(text: str, steps: Selections, ranks: tuple[int | None, int | None]) -> None:
-    """Raise ComparisonError where the open trace would be compared with itself."""
-    if steps[0] == steps[1] and ranks[0] == ranks[1]:
-        raise ComparisonError("the same on both sides: step 3/4" if text.strip() else f"name a trace: {FORMS}")

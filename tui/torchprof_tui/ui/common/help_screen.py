@@ -68,14 +68,6 @@ class HelpSection:
     is_keys: bool = False
 
 
-def list_key_sections(keys: Mapping[str, Sequence[KeyHelp]]) -> list[HelpSection]:
-    """List the keys of a screen, one section for each title."""
-    return [
-        HelpSection(title, tuple(HelpEntry(key.keys, key.description) for key in group), is_keys=True)
-        for title, group in keys.items()
-    ]
-
-
 def list_guide_sections(guide: Guide) -> list[HelpSection]:
     """List the lines of a guide, then its words."""
     sections = [HelpSection(guide.title, tuple(HelpEntry(label, text) for label, text in guide.lines))]
@@ -280,7 +272,10 @@ class HelpScreen(GuardedModalScreen[None]):
     ) -> None:
         super().__init__()
         guide_sections = [] if guide is None else list_guide_sections(guide)
-        key_sections = list_key_sections(keys)
+        key_sections = [
+            HelpSection(title, tuple(HelpEntry(key.keys, key.description) for key in group), is_keys=True)
+            for title, group in keys.items()
+        ]
         # Who asks on a panel of the lanes asks what it shows; on another screen, which keys it has.
         pages = {KEYS: [*guide_sections, *key_sections] if has_lanes else [*key_sections, *guide_sections]}
         if has_lanes:

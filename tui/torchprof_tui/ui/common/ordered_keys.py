@@ -65,16 +65,12 @@ class OrderedKeysApp(App[None]):
         if target is (self.focused or self.screen) or (handled_before == self._handled_keys and not is_late):
             self._handled_keys += 1
             if not await self._check_bindings(event.key):
-                self.explain_key(event)
+                self.say(explain_unbound_key(event, self.remapped_keys))
             return
         again = events.Key(event.key, event.character)
         target = self._remember_target(again)
         if not await self._check_bindings(again.key, priority=True):
             target._forward_event(again)
-
-    def explain_key(self, event: events.Key) -> None:
-        """Tell the user why a key without a binding does nothing."""
-        self.say(explain_unbound_key(event, self.remapped_keys))
 
     def say(self, reason: str) -> None:
         """Show for a moment why a key does nothing, in place of an earlier such message."""

@@ -10,7 +10,6 @@ from rich.style import Style
 from textual.geometry import Size
 from textual.strip import Strip
 
-from torchprof_tui.analysis.compare.account import Account
 from torchprof_tui.analysis.compare.comparison import (
     ROW_MARKS,
     Comparison,
@@ -33,7 +32,7 @@ from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build
 from torchprof_tui.ui.common.text_charts import CHANGE_CELLS, LABEL_CELLS, TIME_CELLS, format_waterfall
 from torchprof_tui.ui.common.text_panel import COPY_WIDTH, Lines, TextPanel, wrap_text
 from torchprof_tui.ui.diff.locked_view import VERDICT_LINES
-from torchprof_tui.ui.diff.side_lanes import LEGEND
+from torchprof_tui.ui.diff.side_lanes import LEGEND, keep_end
 
 GROUPINGS: tuple[By, ...] = ("op", "kernel", "module", "class")
 
@@ -395,8 +394,9 @@ class VerdictLines(TextPanel):
                 :VERDICT_LINES
             ]
         verdict = comparison.verdict
-        certainty = describe_certainty(comparison.account) if verdict.is_comparable else ""
-        headline = certainty + verdict.headline
+        account = comparison.account  # the headline itself says where a change may be chance, or cannot be told
+        is_certain = verdict.is_comparable and account.delta and account.is_within_noise is False
+        headline = f"{'beyond the noise: ' if is_certain else ''}{verdict.headline}"
         lines = wrap_text(clean(headline), width, palette.strong)
         lines = lines[: VERDICT_LINES - 1]
         rows = VERDICT_LINES - len(lines)
@@ -408,11 +408,6 @@ class VerdictLines(TextPanel):
     def prepare(self, size: object) -> None:
         self._content = self.content(max(self.size.width - 2, 1))
         self._top = 0
-
-
-def describe_certainty(account: Account) -> str:
-    """Say first that the change of a step is no chance; the headline itself says where it may be, or cannot be told."""
-    return "beyond the noise: " if account.delta and account.is_within_noise is False and not account.by_step else ""
 
 
 class DiffTitle(PaintedWidget):
@@ -432,14 +427,7 @@ class DiffTitle(PaintedWidget):
         cells = [max(min(cell_len(label), names - shorter), shorter) for label in self._labels]
         runs: list[TextRun] = [(" ", palette.text)]
         for letter, label, size, arrow in zip("AB", self._labels, cells, (" → ", ""), strict=True):
-            runs += [(f"{letter} ", palette.heading), (_keep_end(label, size), palette.strong), (arrow, palette.muted)]
+            runs += [(f"{letter} ", palette.heading), (keep_end(label, size), palette.strong), (arrow, palette.muted)]
         used = sum(cell_len(text) for text, _ in runs)
         gap = " " * max(width - used - cell_len(LEGEND) - 1, 1)
         return build_strip([*runs, (gap, palette.text), (LEGEND, palette.muted)], width, palette.text)
-
-
-def _keep_end(label: str, cells: int) -> str:
-    """Shorten a label from its beginning: its end says which trace it is."""
-    if cell_len(label) <= cells:
-        return label
-    return truncate("…" + label[max(len(label) - cells + 1, 0) :], max(cells, 0))

@@ -69,7 +69,8 @@ class MarkedTimeline(Timeline):
         if not len(rows):
             return
         styled.glyph[rows, columns] = marks[rows, columns]
-        styled.style[rows, columns] = _emphasize(styled.style[rows, columns])
+        style = styled.style[rows, columns]  # that of a highlighted event, unless the event has an emphasis already
+        styled.style[rows, columns] = np.where(style < _STYLES_PER_EMPHASIS, style + _STYLES_PER_EMPHASIS, style)
         in_bar = styled.in_named_bar[rows, columns]
         rows, columns = rows[in_bar], columns[in_bar]
         styled.in_named_bar[rows, columns] = False
@@ -79,12 +80,14 @@ class MarkedTimeline(Timeline):
         styled.bar_starts[rows[same], columns[same] + 1] = True
 
 
-def _emphasize(style: np.ndarray) -> np.ndarray:
-    """Return the styles of a mark: those of a highlighted event, unless the event has an emphasis already."""
-    return np.where(style < _STYLES_PER_EMPHASIS, style + _STYLES_PER_EMPHASIS, style)
-
-
 KEYS_MARK = "↑↓"
+
+
+def keep_end(label: str, cells: int) -> str:
+    """Shorten a label from its beginning: its end says which trace it is."""
+    if cell_len(label) <= cells:
+        return label
+    return truncate("…" + label[max(len(label) - cells + 1, 0) :], max(cells, 0))
 
 
 class StepLine(Ruler):
@@ -122,9 +125,8 @@ class StepLine(Ruler):
             return super().paint(self.size.height - 1, width)
         palette, view, cells = self.palette, self._viewport, self._gutter_width - 1
         mark = f" {KEYS_MARK}" if self._has_keys else ""
-        name = (
-            truncate(f" {self._shorten_label(cells - 3 - cell_len(mark))}", max(cells - 2 - cell_len(mark), 0)) + mark
-        )
+        room = cells - cell_len(mark)
+        name = truncate(f" {keep_end(self._label, room - 3)}", max(room - 2, 0)) + mark
         runs = [
             (f" {self._letter}", palette.active if self._has_keys else palette.heading),
             (name.ljust(max(cells - 2, 0)), palette.active if self._has_keys else palette.text),
@@ -133,11 +135,6 @@ class StepLine(Ruler):
         if view is None or width <= self._gutter_width:
             return build_strip(runs, width, palette.text)
         return build_strip([*runs, *self._format_steps(view)], width, palette.text)
-
-    def _shorten_label(self, cells: int) -> str:
-        """Shorten a label from its beginning: its end says which trace it is."""
-        label = self._label
-        return label if len(label) <= cells else "…" + label[max(len(label) - cells + 1, 0) :]
 
 
 MAX_STREAM_SHARE = 0.5

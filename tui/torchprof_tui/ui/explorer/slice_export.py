@@ -55,11 +55,6 @@ def format_slice_result(sliced: SliceResult, with_private: bool = True) -> str:
     summary = f"{sliced.entries:,} of {sliced.total_entries:,} entries, {format_file_size(sliced.size)}"
     left_out = [*sliced.skipped_keys, *(map(str, sliced.private_values) if with_private else ())]
     skipped = f"; left out: {', '.join(left_out)}" if left_out else ""
-    return f"wrote {sliced.path}: {summary}; {_format_start(sliced.first_start)}{skipped}"
-
-
-def _format_start(start: int) -> str:
-    """Describe the start of the first event, ns from time 0 of the whole trace; profiler events may start before 0."""
-    if start < 0:
-        return f"its start is {format_duration(-start)} before time 0 of the whole trace"
-    return f"its start is at {format_time(start)} of the whole trace"
+    first = sliced.first_start  # ns from time 0 of the whole trace; events of the profiler may start before it
+    start = f"at {format_time(first)}" if first >= 0 else f"{format_duration(-first)} before time 0"
+    return f"wrote {sliced.path}: {summary}; its start is {start} of the whole trace{skipped}"

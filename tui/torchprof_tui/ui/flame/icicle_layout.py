@@ -7,7 +7,7 @@ sorted by their time, so that the narrow ones are neighbours. Knows no screen.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torchprof_tui.analysis.flame.flame_tree import FlameTree
 
@@ -87,7 +87,7 @@ def lay_out(tree: FlameTree, zoom: Zoom, width: int) -> IcicleLayout:
     if width < 1 or not tree.total:
         return IcicleLayout(zoom, rows[:1])
     if zoom.first_child >= 0:
-        rows[-1] = [_mark_above(rows[-1][0])]
+        rows[-1] = [replace(rows[-1][0], above_zoom=True)]
         level = _lay_out_rest(tree, zoom, width)
     else:
         level = _lay_out_children(tree, rows[-1][0])
@@ -95,10 +95,6 @@ def lay_out(tree: FlameTree, zoom: Zoom, width: int) -> IcicleLayout:
         rows.append(level)
         level = [child for box in level if not box.merged for child in _lay_out_children(tree, box)]
     return IcicleLayout(zoom, rows)
-
-
-def _mark_above(box: Box) -> Box:
-    return Box(box.x, box.width, box.node, box.last, 0, box.total_ns, above_zoom=True)
 
 
 def _lay_out_children(tree: FlameTree, box: Box) -> list[Box]:

@@ -106,7 +106,9 @@ class Overview(TimeWheel):
         first = max(whole.cell(view.t0), 0)
         last = min(whole.cell(view.t1 - 1), whole.width - 1)
         graph, ink = self._graph, palette.ink(self._kind)
-        visible = self._bracket_visible(graph[first : last + 1])
+        visible = graph[first : last + 1]
+        if not view.is_whole:  # in brackets, so that it can be seen without colour
+            visible = f"[{visible[1:-1]}]" if len(visible) > 1 else "▯"
         runs: list[TextRun] = [
             (label, palette.muted),
             ("│", palette.line),
@@ -115,12 +117,6 @@ class Overview(TimeWheel):
             (graph[last + 1 :], ink),
         ]
         return build_strip(runs, width, palette.text)
-
-    def _bracket_visible(self, part: str) -> str:
-        """Put the visible part in brackets, so that it can be seen without colour."""
-        if self._viewport is not None and self._viewport.is_whole:
-            return part
-        return f"[{part[1:-1]}]" if len(part) > 1 else "▯"
 
     def _format_step_labels(self, whole: Viewport) -> str:
         cells = [" "] * whole.width

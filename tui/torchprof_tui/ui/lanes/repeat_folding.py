@@ -73,8 +73,10 @@ class RepeatFolding:
             return view
         fold = self.fold
         for _ in fold.levels:  # another repeat of the outer level has runs of its own inside
-            changed = _show_hidden(fold, start)
-            if changed is None:
+            if fold.time.find_seam(start, start + 1) < 0:
+                break
+            chosen = {**fold.chosen, **_choose_repeats(fold.all_levels, start)}
+            if (changed := build_fold(fold.all_levels, chosen)) is None:
                 break
             fold = changed
         moved = _keep_place(view, self.fold, fold, start)
@@ -101,13 +103,6 @@ def _choose_repeats(levels: Sequence[Sequence[RepeatRun]], at: int) -> dict[tupl
     """Choose the repeats at a time, by (level, start of the run)."""
     found = ((level, run, run.find(at)) for level, runs in enumerate(levels) for run in runs)
     return {(level, run.start): index for level, run, index in found if index >= 0}
-
-
-def _show_hidden(fold: RepeatFold, time: int) -> RepeatFold | None:
-    """Return the fold in which the run that hides a time shows the repeat there; None where nothing hides it."""
-    if fold.time.find_seam(time, time + 1) < 0:
-        return None
-    return build_fold(fold.all_levels, {**fold.chosen, **_choose_repeats(fold.all_levels, time)})
 
 
 def _keep_place(view: Viewport, before: RepeatFold, after: RepeatFold, time: int) -> Viewport:

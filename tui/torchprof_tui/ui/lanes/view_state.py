@@ -530,7 +530,13 @@ def transfer_state(part: ViewState, whole: ViewState) -> None:
     shift = shift_of(part.trace, whole.trace)
     lanes = match_lanes(part.trace, whole.trace)
     if part.lane_view.arrangement != part.own_arrangement:
-        whole.lane_view.apply_arrangement(_map_arrangement(part.lane_view.arrangement, lanes))
+        before = part.lane_view.arrangement
+        after = LaneArrangement(
+            folded=frozenset(lanes[k] for k in before.folded) - {-1},
+            hidden=frozenset(lanes[k] for k in before.hidden) - {-1},
+            pinned=tuple(lanes[k] for k in before.pinned if lanes[k] >= 0),
+        )
+        whole.lane_view.apply_arrangement(after)
     if part.selected >= 0:
         whole.selected = find_same_event(part.trace, part.selected, whole.trace)
     whole.lane = lanes[part.lane] if part.lane >= 0 else -1
@@ -546,14 +552,6 @@ def transfer_state(part: ViewState, whole: ViewState) -> None:
         all_of_it = Viewport.whole(whole.trace.span, view.width)
         whole.viewport = replace(all_of_it, t0=view.t0 + shift, t1=view.t1 + shift)
     _keep_first_line(part, whole, lanes)
-
-
-def _map_arrangement(arrangement: LaneArrangement, lanes: Sequence[int]) -> LaneArrangement:
-    return LaneArrangement(
-        folded=frozenset(lanes[k] for k in arrangement.folded) - {-1},
-        hidden=frozenset(lanes[k] for k in arrangement.hidden) - {-1},
-        pinned=tuple(lanes[k] for k in arrangement.pinned if lanes[k] >= 0),
-    )
 
 
 def _keep_first_line(part: ViewState, whole: ViewState, lanes: Sequence[int]) -> None:

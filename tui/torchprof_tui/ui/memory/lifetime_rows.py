@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.cells import cell_len
 
 from torchprof_tui.analysis.memory.categories import Category
@@ -104,9 +106,9 @@ def list_group_cells(group: MemoryGroup, total: int) -> tuple[str, ...]:
     )
 
 
-def format_group_line(cells: tuple[str, ...], width: int) -> str:
-    """Join the cells of a group, or of the header, into one line."""
-    columns = " ".join(cell.rjust(size) for cell, size in zip(cells, _GROUP_WIDTHS, strict=False))
+def format_cells(cells: Sequence[str], width: int, sizes: Sequence[int] = _GROUP_WIDTHS) -> str:
+    """Join the cells of a row or of a header into one line: numbers of some sizes, then a text in what is left."""
+    columns = " ".join(cell.rjust(size) for cell, size in zip(cells[:-1], sizes, strict=False))
     return f"{columns}  {truncate(cells[-1], max(width - cell_len(columns) - 2, 1))}"
 
 

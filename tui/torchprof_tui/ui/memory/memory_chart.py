@@ -248,7 +248,9 @@ class SnapshotChart(CurveChart):
         gutter = {0: shown.device.label, 1: format_value(self._highest, "bytes"), rows: "0 B" if rows > 1 else ""}
         runs: list[TextRun] = [(f"{gutter.get(y, '')[: GUTTER - 2]:>{GUTTER - 2}} ", palette.muted)]
         if y > rows:
-            return build_strip([*runs, (f" {self._format_times(view)}", palette.muted)], width, palette.text)
+            start, end = format_duration(view.t0), format_duration(view.t1)
+            times = f" {start}{end:>{max(view.width - cell_len(start), 1)}}"
+            return build_strip([*runs, (times, palette.muted)], width, palette.text)
         runs.append((CURSOR, palette.line))
         if y == 0:
             size = f"peak {format_value(int(shown.device.requested_curve[shown.peak]), 'bytes')} requested"
@@ -260,11 +262,6 @@ class SnapshotChart(CurveChart):
     @property
     def _highest(self) -> int:
         return max(int(self._requested.max(initial=0)), int(self._reserved.max(initial=0)), 1)
-
-    @staticmethod
-    def _format_times(view: Viewport) -> str:
-        start, end = format_duration(view.t0), format_duration(view.t1)
-        return f"{start}{end:>{max(view.width - cell_len(start), 1)}}"
 
     def _paint_cells(self, row: int, view: Viewport) -> list[TextRun]:
         """Paint a line of the curve; `row` counts from the bottom."""

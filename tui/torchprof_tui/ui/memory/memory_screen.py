@@ -36,7 +36,7 @@ from torchprof_tui.ui.memory.lifetime_rows import (
     LifetimeRows,
     build_lifetime_header,
     choose_gutter_width,
-    format_group_line,
+    format_cells,
     list_group_cells,
 )
 from torchprof_tui.ui.memory.memory_chart import MemoryChart, format_legend
@@ -292,9 +292,9 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         palette = self.groups.palette
         if self.state is None:
             return [("", palette.muted)]
-        empty = format_group_line((*GROUP_HEADER, ""), width)
+        empty = format_cells((*GROUP_HEADER, ""), width)
         title = self._describe_state(self.state, max(width - cell_len(empty.rstrip()) - 2, 1))
-        return [(format_group_line((*GROUP_HEADER, title), width), palette.muted)]
+        return [(format_cells((*GROUP_HEADER, title), width), palette.muted)]
 
     def _describe_state(self, read: StateRead, width: int) -> str:
         """Describe the time of the cursor: what is allocated, and what is reserved where that fits."""
@@ -305,7 +305,7 @@ class MemoryScreen(CurveScreen[ShownDevice]):
 
     def _build_group(self, index: int, width: int, selected: bool) -> list[TextRun]:
         assert self.state is not None
-        line = format_group_line(list_group_cells(self.state.groups[index], self.state.state.allocated), width)
+        line = format_cells(list_group_cells(self.state.groups[index], self.state.state.allocated), width)
         return [(line, self.groups.palette.text)]
 
     # -- time ----------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.geometry import Size
@@ -15,7 +14,7 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import cycle
-from torchprof_tui.ui.common.name_display import clean, truncate
+from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_value
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
@@ -23,6 +22,7 @@ from torchprof_tui.ui.common.row_list import RowList, RowPicked
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.lanes.view_state import PAN_DIVISOR
 from torchprof_tui.ui.memory.curve_screen import CurveScreen
+from torchprof_tui.ui.memory.lifetime_rows import format_cells
 from torchprof_tui.ui.memory.memory_chart import GUTTER, SnapshotChart
 from torchprof_tui.ui.memory.snapshot_rows import (
     HEADERS,
@@ -161,11 +161,10 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
 
     def _build_header(self, width: int) -> list[TextRun]:
         palette = self.rows.palette
-        return (
-            []
-            if self.read is None
-            else [(format_cells(HEADERS[self.read.query.shown], width, self._describe_time()), palette.muted)]
-        )
+        if self.read is None:
+            return []
+        *numbers, text = HEADERS[self.read.query.shown]
+        return [(format_cells((*numbers, text + self._describe_time()), width, _WIDTHS), palette.muted)]
 
     def _describe_time(self) -> str:
         """Describe the time of the list; "" for lists of the whole snapshot."""
@@ -180,7 +179,7 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
     def _build_row(self, index: int, width: int, selected: bool) -> list[TextRun]:
         assert self.read is not None
         palette = self.rows.palette
-        text = format_cells(self.read.rows[index].cells, width - 1)
+        text = format_cells(self.read.rows[index].cells, width - 1, _WIDTHS)
         return [("▶" if selected else " ", palette.accent), (text, palette.active if selected else palette.text)]
 
     def action_move(self, rows: int) -> None:
@@ -257,9 +256,3 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
         else:
             text = label = self.read.rows[self.rows.cursor].detail
         self.copy_text(text, label)
-
-
-def format_cells(cells: tuple[str, ...], width: int, more: str = "") -> str:
-    """Join the cells of a row, or of the header with `more` after them, into one line."""
-    columns = " ".join(cell.rjust(size) for cell, size in zip(cells[:-1], _WIDTHS, strict=False))
-    return f"{columns}  {truncate(cells[-1] + more, max(width - cell_len(columns) - 2, 1))}"

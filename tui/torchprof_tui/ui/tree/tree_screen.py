@@ -20,7 +20,6 @@ from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import SEARCH_HINT, ListScreen
-from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.labels import short_label
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
@@ -167,7 +166,7 @@ class TreeScreen(ListScreen):
             ("▶" if selected else " ", palette.accent),
             (indent, palette.muted),
             ("▌", palette.ink(kind) if not is_root else palette.heading),
-            (text, select_row_style(palette, selected, is_root)),
+            (text, palette.active if selected else palette.heading if is_root else palette.text),
             (" " * max(name_cells - 2 - len(indent) - cell_len(text), 0), palette.text),
             *self._format_numbers(
                 node, shows_self_time(width, self._has_gpu), palette.active if selected else palette.text
@@ -378,11 +377,6 @@ class TreeScreen(ListScreen):
     def on_row_picked(self, message: RowPicked) -> None:
         if message.opened:
             self.action_open_close()
-
-
-def select_row_style(palette: Palette, selected: bool, is_root: bool) -> Style:
-    """Select the style of a row's label."""
-    return palette.active if selected else palette.heading if is_root else palette.text
 
 
 def shows_self_time(width: int, has_gpu: bool) -> bool:

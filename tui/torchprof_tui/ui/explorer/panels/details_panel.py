@@ -157,7 +157,9 @@ class DetailsPanel(Panel):
         if self.size.height < KEY_LINES_MIN_HEIGHT:
             pairs.append(("keys", _next_keys(event.kind, bool(link))))
         keys_index = len(pairs)
-        pairs += [*position[first:], ("lane", self._describe_lane(event))]
+        rank = "" if event.lane.rank is None else f"rank {event.lane.rank} · "
+        lane = f"{rank}{event.lane.label} · row {event.row + 1} of {event.lane.rows}"
+        pairs += [*position[first:], ("lane", lane)]
         if self._event_context is not None:
             pairs += _describe_same_name(self._event_context.same_name)
         meaning = describe_overhead(event.name)
@@ -175,11 +177,6 @@ class DetailsPanel(Panel):
         self_part = f" · self {format_duration(self_time)}{share}" if self_time != event.duration else ""
         share_part = f" · {describe_share(self._trace, event)}" if event.duration else ""
         return f"{format_duration(event.duration)}{share_part}{self_part} · from {format_time(event.start)}"
-
-    def _describe_lane(self, event: Event) -> str:
-        lane = event.lane
-        rank = "" if lane.rank is None else f"rank {lane.rank} · "
-        return f"{rank}{lane.label} · row {event.row + 1} of {lane.rows}"
 
     def _describe_link(self, event: Event) -> str:
         """Describe the launch of the event or the work that it launched, which `[` and `]` select."""

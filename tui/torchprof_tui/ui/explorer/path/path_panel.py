@@ -109,11 +109,6 @@ class PathPanel(Panel):
         found, segments = shown.list_segments(self.kind), shown.path.segments
         return int(found[(segments.end[found] - segments.start[found]).argmax()])
 
-    def _show_path(self, shown: ShownPath) -> None:
-        if shown is not self._shown:
-            self._shown, self._message, self._cursor = shown, "", 0
-            self.refresh_content()
-
     def _show_message(self, message: str) -> None:
         """Show why there is no path."""
         if self._shown is not None or message != self._message:
@@ -214,8 +209,9 @@ class PathPanel(Panel):
         self.context.timeline.show_path(None if read.path is None else read.path.rows)
         if read.path is None:
             self._show_message(f"No critical path of {clean(read.scope.label)}: {read.problem}.")
-        else:
-            self._show_path(read.path)
+        elif read.path is not self._shown:
+            self._shown, self._message, self._cursor = read.path, "", 0
+            self.refresh_content()
 
     def _describe_computing(self) -> str:
         label = "" if self._requested is None else f" of {clean(self._requested.label)}"

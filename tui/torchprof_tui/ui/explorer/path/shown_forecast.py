@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from textual.message import Message
@@ -79,7 +78,7 @@ class ForecastReader:
     def read(self, step: int | None, text: str, is_final: bool) -> WhatIfRead:
         """Predict step number `step` with the scenarios of a text, or say why that cannot be."""
         try:
-            scenarios = [parse_scenario(part.strip()) for part in split_scenarios(text)]
+            scenarios = [parse_scenario(part.strip()) for part in text.split(SEPARATOR) if part.strip()]
             if self._forecaster is None or step != self._step:
                 self._forecaster, self._step = Forecaster(build_step_model(self._trace, step)), step
             expanded = self._remedies.expand(scenarios)
@@ -88,8 +87,3 @@ class ForecastReader:
         except (WindowError, ScenarioError) as error:
             return WhatIfRead(text, None, clean(str(error)), is_final)
         return WhatIfRead(text, ShownForecast(step, forecast, each), "", is_final)
-
-
-def split_scenarios(text: str) -> Sequence[str]:
-    """Split a list of scenarios at its separators."""
-    return [part.strip() for part in text.split(SEPARATOR) if part.strip()]
