@@ -33,7 +33,7 @@ from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.specs.address import is_remote
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
-from torchprof_tui.ui.diff.second_trace_screen import SecondTraceScreen
+from torchprof_tui.ui.start.loading_screen import SecondTraceScreen
 
 SECONDS = 300
 """A session of some hundred keys that takes longer hangs: dozens of times what the slowest one takes."""

@@ -37,7 +37,6 @@ from torchprof_tui.ui.common.help_app import HelpApp
 from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
 from torchprof_tui.ui.common.screen_styles import THEMES, ScreenStylesApp
 from torchprof_tui.ui.common.terminal_driver import TerminalDriver
-from torchprof_tui.ui.diff.second_trace_screen import SecondTraceScreen
 from torchprof_tui.ui.later_screens import (
     check_keys,
     create_diff_screen,
@@ -46,7 +45,7 @@ from torchprof_tui.ui.later_screens import (
     import_screens,
     update_recent_and_prune,
 )
-from torchprof_tui.ui.start.loading_screen import LoadingScreen
+from torchprof_tui.ui.start.loading_screen import LoadingScreen, SecondTraceScreen
 
 if TYPE_CHECKING:
     from torchprof_tui.program.settings import Configuration

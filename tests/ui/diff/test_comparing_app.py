@@ -21,8 +21,8 @@ from torchprof_tui.program.settings import Configuration
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.common.comparison_request import ComparisonRequest, parse_request
 from torchprof_tui.ui.diff.diff_screen import DiffScreen
-from torchprof_tui.ui.diff.second_trace_screen import SecondTraceScreen
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
+from torchprof_tui.ui.start.loading_screen import SecondTraceScreen
 
 EAGER, COMPILED, RANKS = "sample:geglu_mlp_eager", "sample:geglu_mlp_compile", "sample:train_gpt_2ranks"
 

@@ -10,8 +10,7 @@ from tests.helpers.paths import ROOT
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime
-from torchprof_tui.ui.common.help.glossary import GLOSSARY, Word, find_word, format_words_page
-from torchprof_tui.ui.common.help.guides import GUIDES
+from torchprof_tui.ui.common.glossary import GLOSSARY, GUIDES, Word, find_word, format_words_page
 
 MAX_SENTENCE = 160
 
@@ -32,7 +31,7 @@ def test_each_term_has_one_plain_sentence(word: Word) -> None:
 
 
 def test_the_page_in_docs_equals_the_data() -> None:
-    """Generate it again with `python -m torchprof_tui.ui.common.help.glossary > docs/words.md`."""
+    """Generate it again with `python -m torchprof_tui.ui.common.glossary > docs/words.md`."""
     assert (ROOT / "docs" / "words.md").read_text(encoding="utf-8") == format_words_page()
     assert "docs/words.md" in (ROOT / "README.md").read_text(encoding="utf-8")
 

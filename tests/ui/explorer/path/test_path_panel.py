@@ -18,8 +18,7 @@ from torchprof_tui.ui.common.event_styles import CellForm, Emphasis, style_index
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.path import path_panel
-from torchprof_tui.ui.explorer.path.path_panel import PathPanel
-from torchprof_tui.ui.explorer.path.path_scope import PathScope
+from torchprof_tui.ui.explorer.path.path_panel import PathPanel, PathScope
 from torchprof_tui.ui.explorer.path.shown_path import PathRead
 from torchprof_tui.ui.lanes.timeline import Timeline
 

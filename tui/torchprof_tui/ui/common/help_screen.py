@@ -19,9 +19,8 @@ from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import KeyHelp, group_by_section
 from torchprof_tui.ui.common.cell_text import truncate
 from torchprof_tui.ui.common.event_styles import KIND_DESCRIPTIONS, Palette
+from torchprof_tui.ui.common.glossary import GLOSSARY, GUIDES, Guide, find_word
 from torchprof_tui.ui.common.guarded_screen import GuardedModalScreen
-from torchprof_tui.ui.common.help.glossary import GLOSSARY, find_word
-from torchprof_tui.ui.common.help.guides import GUIDES, Guide
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip, palette_for
 from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
 

@@ -35,8 +35,7 @@ from torchprof_tui.ui.explorer.background_queries import search_repetitions
 from torchprof_tui.ui.explorer.child_screens import ChildScreens
 from torchprof_tui.ui.explorer.lanes_area import LanesArea, PanelSize, no_events_text, too_small_message
 from torchprof_tui.ui.explorer.panel_controller import PanelController
-from torchprof_tui.ui.explorer.path.what_if_controller import WhatIfController
-from torchprof_tui.ui.explorer.prompts import CASE_NOTE, PromptController, SliceWritten
+from torchprof_tui.ui.explorer.prompts import CASE_NOTE, PromptController, SliceWritten, WhatIfController
 from torchprof_tui.ui.lanes.lane_gutter import LanesFolded
 from torchprof_tui.ui.lanes.mouse_gestures import EventPicked, JumpAsked, PanAsked, RangeDragged, ScrollAsked, ZoomAsked
 from torchprof_tui.ui.lanes.overview import ViewDragged

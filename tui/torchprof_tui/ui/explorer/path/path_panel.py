@@ -7,15 +7,17 @@ the path, on a kind along its segments. The path is found on a worker thread by 
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual.geometry import Size
 
+from torchprof_tui.analysis.repetition.step_list import are_repetitions
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.event_kind import GPU_WORK
-from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.model.trace import Step, Trace
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun
@@ -23,11 +25,98 @@ from torchprof_tui.ui.common.text_panel import Lines, join_columns, wrap_text
 from torchprof_tui.ui.explorer.panels.chain_panel import ChainPanel
 from torchprof_tui.ui.explorer.panels.event_title import shorten_event_name
 from torchprof_tui.ui.explorer.panels.panel import Panel
-from torchprof_tui.ui.explorer.path.path_scope import ALL_RANKS, PathScope, choose_scope, join_ranks
+from torchprof_tui.ui.lanes.view_state import ViewState
 
 if TYPE_CHECKING:
     from torchprof_tui.ui.explorer.path.shown_forecast import ShownForecast
     from torchprof_tui.ui.explorer.path.shown_path import PathRead, PathSegment, ShownPath
+
+
+MARKED_RANGE = "the marked range"
+
+ALL_RANKS = -1
+"""Instead of the index of a rank: the path of all ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathScope:
+    """A scope of one rank or of ALL_RANKS, ns. `event`: of a recorded step, in the whole trace; -1 for a range."""
+
+    rank_index: int
+    start: int
+    end: int
+    label: str
+    event: int = -1
+
+    @property
+    def is_marked(self) -> bool:
+        return self.event < 0 and self.label == MARKED_RANGE
+
+
+def choose_scope(state: ViewState, rank_index: int, before: PathScope | None) -> PathScope:
+    """Choose the scope: the mark once its end is set, else the step of the selection, else that in mid-screen.
+
+    `before`: the scope until now, which stays while it is on screen and the selection is in no other step. Without
+    steps on screen it is the time on screen.
+    """
+    view = state.viewport
+    if state.mark is not None and not state.mark.live:
+        return PathScope(rank_index, state.mark.start, state.mark.end, MARKED_RANGE)
+    if before is not None and (before.rank_index != rank_index or before.is_marked or not _is_visible(before, state)):
+        before = None
+    time = _find_selected_time(state)
+    if before is not None and (time is None or before.start <= time < before.end):
+        return before
+    steps = state.current_steps()
+    if time is not None:
+        for step in steps:
+            if step.start <= time < step.start + step.duration:
+                return _describe_step(step, rank_index)
+    if before is not None:
+        return before
+    middle = (view.t0 + view.t1) // 2
+    visible = [step for step in steps if step.start < view.t1 and step.start + step.duration > view.t0]
+    if visible:
+        nearest = min(visible, key=lambda step: abs(2 * step.start + step.duration - 2 * middle))
+        return _describe_step(nearest, rank_index)
+    first, last = state.current_trace().span
+    start, end = max(view.t0, first), min(view.t1, last)
+    label = "the whole recording" if (start, end) == (first, last) else "the time that was on screen"
+    return PathScope(rank_index, start, end, label)
+
+
+def join_ranks(scope: PathScope, trace: Trace) -> PathScope:
+    """Return the scope of all ranks that a scope of one belongs to: its step, as on the first rank, or its range."""
+    step = next((each for each in trace.all_ranks[scope.rank_index].steps if each.event == scope.event), None)
+    if step is None:
+        return replace(scope, rank_index=ALL_RANKS)
+    for each in trace.all_ranks[0].steps:
+        if each.number == step.number:
+            return PathScope(ALL_RANKS, each.start, each.start + each.duration, each.name, each.event)
+    return replace(scope, rank_index=ALL_RANKS, event=-1)
+
+
+def covers_whole(trace: Trace, scope: PathScope) -> bool:
+    """Return whether a scope is all of a rank's trace."""
+    return scope.event < 0 and (scope.start, scope.end) == trace.span
+
+
+def _describe_step(step: Step, rank_index: int) -> PathScope:
+    event = -1 if are_repetitions([step]) else step.event
+    return PathScope(rank_index, step.start, step.start + step.duration, step.name, event)
+
+
+def _is_visible(scope: PathScope, state: ViewState) -> bool:
+    return scope.start < state.viewport.t1 and scope.end > state.viewport.t0
+
+
+def _find_selected_time(state: ViewState) -> int | None:
+    """Return the start of the selected event, of GPU work that of its launch: the step that it belongs to has it."""
+    if state.selected < 0:
+        return None
+    launch = int(state.trace.links.launch_of[state.selected])
+    return int(state.trace.start[launch if launch >= 0 else state.selected])
+
 
 OFF_HINT = (
     "C shows what limits a step: its critical path, the chain of work in which each part waits for the one before. The "

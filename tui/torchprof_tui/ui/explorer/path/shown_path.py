@@ -20,7 +20,7 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.debounced_worker import WorkResult
-from torchprof_tui.ui.explorer.path.path_scope import ALL_RANKS, PathScope, covers_whole
+from torchprof_tui.ui.explorer.path.path_panel import ALL_RANKS, PathScope, covers_whole
 
 
 @dataclass
