@@ -35,10 +35,10 @@ def run_steps(region: str = "", kernel_name: str = GEMM, replays: int = 0) -> Si
         (run_steps(region="Torch-Compiled Region: 0/0"), "torch.compile"),
         (run_steps(kernel_name="triton_poi_fused_add_0"), "torch.compile"),
         (run_steps(kernel_name="triton_rope_kernel"), "eager"),
-        (run_steps(replays=1), "CUDA graphs (1 replay a step: 4 of 5 kernels and copies)"),
+        (run_steps(replays=1), "CUDA graphs (1 replay a step: 4 of 5 kernels)"),
         (
             run_steps(region="## Call CompiledFxGraph f ##", replays=2),
-            "torch.compile, CUDA graphs (2 replays a step: 8 of 9 kernels and copies)",
+            "torch.compile, CUDA graphs (2 replays a step: 8 of 9 kernels)",
         ),
     ],
 )
@@ -50,7 +50,7 @@ def test_how_it_runs_comes_first_and_only_where_it_differs() -> None:
     eager, compiled, replayed = run_steps(), run_steps("Torch-Compiled Region: 0/0"), run_steps(replays=1)
     first = list_recording_differences(eager, compiled)[0]
     assert (first.what, first.a, first.b) == ("how it runs", "eager", "torch.compile")
-    assert "other ops" in first.consequence
+    assert "other kernels" in first.consequence
     assert "replay" not in first.consequence
     assert "replay launches many" in list_recording_differences(compiled, replayed)[0].consequence
     assert not list_recording_differences(compiled, run_steps("Torch-Compiled Region: 1/0"))
@@ -99,6 +99,17 @@ def test_a_short_start_is_no_set_up() -> None:
     assert find_set_up(run_in_one_piece(1_000)) is None
 
 
+def test_a_batch_that_a_step_prepares_on_the_cpu_is_no_set_up() -> None:
+    entries = [step(6, 0, 30_000), cpu("aten::to", 10, 20_000), *op_with_work("aten::mm", 20_100, 20_120, 900, GEMM)]
+    assert find_set_up(SideAnalysis(trace(*entries), "side")) is None
+
+
+def test_time_outside_ops_before_the_first_work_is_no_set_up() -> None:
+    """Of 217 ms before the first kernel, only 2 ms compute on the CPU: the rest is the program's own code."""
+    entries = [cpu("aten::to", 215_000, 2_000), *op_with_work("aten::mm", 217_100, 217_120, 90_000, GEMM)]
+    assert find_set_up(SideAnalysis(trace(annotation("prepare", 0, 217_000), *entries), "side")) is None
+
+
 def test_a_graph_that_is_captured_before_its_replays_is_set_up() -> None:
     found = find_set_up(run_in_one_piece(0, captured=True))
     assert found is not None
@@ -107,7 +118,10 @@ def test_a_graph_that_is_captured_before_its_replays_is_set_up() -> None:
 
 def test_a_step_is_not_compared_with_a_recording() -> None:
     sentence = Comparison(run_steps(), run_in_one_piece(0)).verdict.first
-    assert sentence == "not comparable: A is one step and B is a whole recording without steps; give --steps or --range"
+    assert (
+        sentence
+        == "not comparable: A is one step and B is one piece without steps; give --steps, or a --range of one step"
+    )
 
 
 def test_decoding_with_graphs_after_weight_initialisation() -> None:

@@ -39,17 +39,18 @@ def find_input_difference(a: SideAnalysis, b: SideAnalysis) -> InputDifference |
 
     Also None where the shapes of a side were not recorded, or where its file is gone.
     """
-    inputs_a, inputs_b = _read_step_inputs(a), _read_step_inputs(b)
-    for name in inputs_a:
-        if name not in inputs_b or inputs_a[name] == inputs_b[name]:
+    (inputs_a, times_a), (inputs_b, times_b) = _read_step_inputs(a), _read_step_inputs(b)
+    times = times_a + times_b
+    for name in sorted(inputs_a.keys() & inputs_b.keys(), key=lambda name: (-times[name], name)):
+        if inputs_a[name] == inputs_b[name]:
             continue
         only_a, only_b = inputs_a[name] - inputs_b[name], inputs_b[name] - inputs_a[name]
         return InputDifference(name, _describe_commonest(only_a), _describe_commonest(only_b))
     return None
 
 
-def _read_step_inputs(side: SideAnalysis) -> dict[str, Counter[str]]:
-    """Read the inputs of the launching ops of the first compared step: op -> inputs, most GPU time first."""
+def _read_step_inputs(side: SideAnalysis) -> tuple[dict[str, Counter[str]], Counter[str]]:
+    """Read the inputs of the launching ops of the first compared step: (op -> inputs, op -> ns of GPU time)."""
     trace, rows, time = side.trace, *_select_step_ops(side)
     found: dict[str, Counter[str]] = {}
     times: Counter[str] = Counter()
@@ -68,8 +69,8 @@ def _read_step_inputs(side: SideAnalysis) -> dict[str, Counter[str]]:
             found.setdefault(name, Counter())[" ".join(tensors)] += 1
             times[name] += int(time[position])
     except (OSError, LookupError):
-        return {}
-    return {name: found[name] for name, _ in times.most_common()}
+        return {}, Counter()
+    return found, times
 
 
 def _select_step_ops(side: SideAnalysis) -> tuple[I64, I64]:
@@ -138,10 +139,10 @@ def _compare_execution(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDi
     modes = find_execution(a), find_execution(b)
     if modes[0].modes == modes[1].modes:
         return
-    reasons = ["compiled code has other ops and kernels"] if modes[0].is_compiled != modes[1].is_compiled else []
+    reasons = ["compiled code has other kernels"] if modes[0].is_compiled != modes[1].is_compiled else []
     if bool(modes[0].replays) != bool(modes[1].replays):
-        reasons.append("a replay launches many kernels at once")
-    consequence = f"{', '.join(reasons)}: compare parts of a step before single ops"
+        reasons.append("a replay launches many at once")
+    consequence = f"{', '.join(reasons)}: compare parts before ops"
     yield RecordingDifference("how it runs", modes[0].text, modes[1].text, consequence)
 
 

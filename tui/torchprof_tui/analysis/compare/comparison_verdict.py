@@ -117,10 +117,9 @@ def _describe_obstacle(a: SideAnalysis, b: SideAnalysis) -> str:
     if bool(a.side.steps) == bool(b.side.steps):
         return ""
     words = [
-        f"{name} is {'one step' if side.side.steps else 'a whole recording without steps'}"
-        for name, side in (("A", a), ("B", b))
+        f"{name} is one {'step' if side.side.steps else 'piece without steps'}" for name, side in (("A", a), ("B", b))
     ]
-    return f"not comparable: {' and '.join(words)}; give --steps or --range"
+    return f"not comparable: {' and '.join(words)}; give --steps, or a --range of one step"
 
 
 def _describe_reason(account: Account, causes: Sequence[ChangeCause]) -> str:
@@ -200,7 +199,7 @@ def describe_change(account: Account) -> str:
     if account.is_within_noise:
         return f"{change}, which is within the noise of {noise}"
     times = account.a / account.b if delta < 0 and account.b else 0.0
-    factor = f", {times:.3g} times as fast" if times >= 1.5 else ""
+    factor = f", {times:{',.0f' if times >= 1000 else '.3g'}} times as fast" if times >= 1.5 else ""
     return f"{change}{factor} (noise {noise})"
 
 

@@ -11,6 +11,7 @@ from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.practices import GRAPH_LAUNCH_REGEX
 from torchprof_tui.analysis.patterns.rules.host_code import measure_cpu_work
+from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration, format_part
 from torchprof_tui.trace.model.event_kind import Kind
@@ -37,13 +38,11 @@ class Execution:
 
     @property
     def text(self) -> str:
-        """How it runs, such as "torch.compile, CUDA graphs (2 replays a step: 841 of 2,503 kernels and copies)"."""
+        """How it runs, such as "torch.compile, CUDA graphs (2 replays a step: 841 of 2,503 kernels)"."""
         words = ["torch.compile"] if self.is_compiled else []
         if self.replays:
             replays = f"{self.replays:.3g} replay{'s' if self.replays != 1 else ''}"
-            words.append(
-                f"CUDA graphs ({replays} a step: {self.in_graphs:,.0f} of {self.work:,.0f} kernels and copies)"
-            )
+            words.append(f"CUDA graphs ({replays} a step: {self.in_graphs:,.0f} of {self.work:,.0f} kernels)")
         return ", ".join(words) or "eager"
 
 
@@ -69,31 +68,33 @@ class SetUp:
 
 
 def find_set_up(side: SideAnalysis) -> SetUp | None:
-    """Find the set-up of the program in what is compared; None where it is less than a quarter of it.
+    """Find the set-up of the program in a recording without steps; None where it is less than a quarter of it.
 
     Signs are what a program does once and first: ops that compute on the CPU before any GPU work, as weights are
-    initialised, and graphs that are captured before the first is replayed.
+    initialised, and graphs that are captured before the first is replayed, with the runs that warm up for them. What
+    lies in a step is done in each: a batch that is prepared on the CPU is no set-up.
     """
     view = side.view
-    work = side.checker.tables.work.events.start
-    if not len(view.work):
+    if side.side.steps or not len(view.work):
         return None
-    ends, signs = [], []
-    ops = view.compute_once(measure_cpu_work)
-    if ops.is_setup:
-        ends.append(int(ops.ops.end[ops.ops.start < work.min()].max()))
-        signs.append(f"{ops.text} on the CPU before any GPU work")
+    first, last = side.span
+    time, ends, signs = 0, [], []
+    cpu_work = view.compute_once(measure_cpu_work)
+    if cpu_work.is_setup:
+        early = cpu_work.ops.select(cpu_work.ops.start < int(side.checker.tables.work.events.start.min()))
+        time = union(early.start, early.end).measure_between(first, last)
+        ends.append(int(early.end.max()))
+        signs.append(f"{cpu_work.text} on the CPU before any GPU work")
     replays = view.match_names(GRAPH_LAUNCH_REGEX, Kind.RUNTIME)
     captures = view.match_names(_CAPTURE_REGEX, Kind.RUNTIME)
     captures = captures.select(captures.start < (replays.start.min() if len(replays) else np.iinfo(np.int64).max))
     if len(captures):
         ends.append(int(captures.end.max()))
-        signs.append("a graph is captured")
-    first, last = side.span
-    if not ends or max(ends) - first < thresholds.COLD_SHARE.value * (last - first):
+        time = ends[-1] - first
+        signs.append(f"{'then ' if signs else ''}a graph is captured")
+    if time < thresholds.COLD_SHARE.value * (last - first):
         return None
-    end = max(ends)
-    return SetUp(end, format_part(end - first, last - first), "; ".join(signs))
+    return SetUp(max(ends), format_part(time, last - first), ", ".join(signs))
 
 
 def describe_set_up(a: SideAnalysis, b: SideAnalysis) -> str:

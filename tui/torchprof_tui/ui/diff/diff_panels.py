@@ -402,6 +402,8 @@ class VerdictLines(TextPanel):
         rows = VERDICT_LINES - len(lines)
         causes = verdict.causes
         cause = f"largest cause: {describe_cause(causes[0])}" if causes else "no part of the step changed noticeably"
+        if comparison.account.by_step and verdict.why:
+            cause = verdict.why
         texts = [cause, verdict.regimes] if rows > 1 else [cause]
         return [*lines, *([(truncate(clean(text), width), palette.text)] for text in texts)]
 
