@@ -12,15 +12,7 @@ from typing import Any
 
 from torchprof_nsight.export_file import ExportFile
 from torchprof_nsight.extension import NO_TABLE, UNREAD_TABLE, WHOLE_GRAPHS
-from torchprof_nsight.kineto_text import (
-    EVENT_TABLES,
-    GRAPH,
-    KERNEL,
-    MEMCPY,
-    NVTX,
-    RUNTIME,
-    KinetoText,
-)
+from torchprof_nsight.kineto_text import EVENT_TABLES, GRAPH, KERNEL, MEMCPY, NVTX, RUNTIME, KinetoText
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import DAMAGED_TABLE, UNREADABLE_ENTRY, Problem
 from torchprof_tui.trace.sources.source import PieceStream, Source
@@ -28,14 +20,7 @@ from torchprof_tui.trace.sources.source import PieceStream, Source
 HEADER_KEY = "nsightSystems"
 """Key of the text that says what it was made from."""
 
-_UNREAD_TABLES = (
-    "OSRT_API",
-    "CUDNN_EVENTS",
-    "CUBLAS_EVENTS",
-    "GPU_METRICS",
-    "SCHED_EVENTS",
-    "COMPOSITE_EVENTS",
-)
+_UNREAD_TABLES = ("OSRT_API", "CUDNN_EVENTS", "CUBLAS_EVENTS", "GPU_METRICS", "SCHED_EVENTS", "COMPOSITE_EVENTS")
 """Tables with events that are not shown, counted where they have rows."""
 
 _GPU_TABLES = ("TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU")

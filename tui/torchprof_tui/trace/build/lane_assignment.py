@@ -174,19 +174,12 @@ def _assign_async_lanes(events: EventTracks, slot: I32, slots: _LaneSlots) -> No
     slot[indexes] = len(slots) + code
     categories, groups = events.categories, used.tolist()
     slots.add_section(
-        Role.ASYNC,
-        len(used),
-        lambda k: PendingLane(Role.ASYNC, pids[groups[k] >> 16], categories[groups[k] & 0xFFFF]),
+        Role.ASYNC, len(used), lambda k: PendingLane(Role.ASYNC, pids[groups[k] >> 16], categories[groups[k] & 0xFFFF])
     )
 
 
 def _assign_gpu_lanes(
-    tracks: list[tuple[str, str]],
-    track: I32,
-    role: I64,
-    device: I64,
-    stream: I64,
-    process_pids: Container[str],
+    tracks: list[tuple[str, str]], track: I32, role: I64, device: I64, stream: I64, process_pids: Container[str]
 ) -> tuple[I64, _GpuLanes]:
     """Assign GPU events to slots by (role, device, stream); by track where no device is known (Ascend).
 

@@ -150,13 +150,7 @@ def sort_lanes(pending_lanes: list[PendingLane], track_metadata: TrackMetadata) 
             )
         if lane.role is Role.ASYNC:
             return (2, lane.pid != (lead.pid if lead else ""), _natural_sort_key(lane.pid), lane.tid)
-        return (
-            3,
-            lane.tid == SPANS,
-            lane.pid == "profiler",
-            _natural_sort_key(lane.pid),
-            _natural_sort_key(lane.tid),
-        )
+        return (3, lane.tid == SPANS, lane.pid == "profiler", _natural_sort_key(lane.pid), _natural_sort_key(lane.tid))
 
     return sorted(pending_lanes, key=key)
 

@@ -17,12 +17,7 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.json_text.repair import parse_values, scan_structure
-from torchprof_tui.trace.json_text.salvage import (
-    SalvageResult,
-    find_last_separator,
-    match_entry_lead,
-    salvage,
-)
+from torchprof_tui.trace.json_text.salvage import SalvageResult, find_last_separator, match_entry_lead, salvage
 from torchprof_tui.trace.sources.source import UNPACK_ALL_OPTION, Source
 
 MAX_STREAM_BYTES = 16 << 30

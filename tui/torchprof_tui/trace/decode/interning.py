@@ -235,8 +235,7 @@ class IdTable:
             keys[other] = known[-1 - keys[other]]
 
         fill(
-            self._entries.reserve(count),
-            lambda entries: np.add(entries, entries_before, out=entries, casting="unsafe"),
+            self._entries.reserve(count), lambda entries: np.add(entries, entries_before, out=entries, casting="unsafe")
         )
         fill(self._keys.reserve(count), renumber_texts if texts else None)
 

@@ -41,11 +41,7 @@ _PACKET_START = b"\x0a"
 
 
 def decode_and_store(
-    spec: str,
-    folder: Path,
-    report: Report,
-    process_count: int | None = None,
-    defer_blocks: bool = False,
+    spec: str, folder: Path, report: Report, process_count: int | None = None, defer_blocks: bool = False
 ) -> BuildResult:
     """Decode, build and store a trace in `folder`.
 

@@ -282,11 +282,7 @@ def _create_no_rank_error(lost: list[LostRank]) -> LoadError:
 def _load_or_read_collectives(folder: Path, trace: Trace) -> Collectives:
     """Load the collectives stored beside the columns; for a trace that was opened alone, read and store them now."""
     # deferred: not needed before the first frame
-    from torchprof_tui.trace.ranks.collective_matching import (
-        load_collectives,
-        read_collectives,
-        store_collectives,
-    )
+    from torchprof_tui.trace.ranks.collective_matching import load_collectives, read_collectives, store_collectives
 
     collectives = load_collectives(folder)
     if collectives is None:

@@ -68,11 +68,7 @@ class LoadError(Exception):
     """
 
     def __init__(
-        self,
-        message: str,
-        detail: str = "",
-        listed_files: list[ListedTrace] | None = None,
-        storage_full: bool = False,
+        self, message: str, detail: str = "", listed_files: list[ListedTrace] | None = None, storage_full: bool = False
     ) -> None:
         super().__init__(message)
         self.detail = detail

@@ -263,9 +263,7 @@ class Trace:
     def read_entry(self, ordinal: int, parse: Callable[[bytes], list[dict[str, Any]]] | None = None) -> dict[str, Any]:
         """Read and parse an entry of the file; `parse` defaults to `parse_chunk`. Raises OSError, LookupError."""
         if parse is None:
-            from torchprof_tui.trace.json_text.salvage import (
-                parse_chunk,
-            )  # deferred: not needed before args are read
+            from torchprof_tui.trace.json_text.salvage import parse_chunk  # deferred: not needed before args are read
 
             parse = parse_chunk
         return self.text.read_entry(ordinal, parse)

@@ -148,11 +148,7 @@ class TrackTable:
             track.process = _format_id(values.get(1, 0)), decode_text(values.get(6, b""))
         if isinstance(thread, bytes):
             values = dict(parse_fields(thread))
-            track.thread = (
-                _format_id(values.get(1, 0)),
-                _format_id(values.get(2, 0)),
-                decode_text(values.get(5, b"")),
-            )
+            track.thread = (_format_id(values.get(1, 0)), _format_id(values.get(2, 0)), decode_text(values.get(5, b"")))
         track.is_counter = track.is_counter or 8 in fields
 
     def resolve(self) -> ResolvedTracks:

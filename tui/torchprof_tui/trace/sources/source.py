@@ -18,13 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
-from torchprof_tui.trace.core.problems import (
-    CUT_CONNECTION,
-    CUT_SHORT,
-    DAMAGED_COMPRESSION,
-    Problem,
-    ProblemTally,
-)
+from torchprof_tui.trace.core.problems import CUT_CONNECTION, CUT_SHORT, DAMAGED_COMPRESSION, Problem, ProblemTally
 from torchprof_tui.trace.sources.decompress import (
     MAGIC_BYTES,
     DamagedStreamError,

@@ -39,15 +39,7 @@ from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.core.thread_tasks import run_tasks
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.row_index import RowIndex
-from torchprof_tui.trace.model.trace import (
-    Counter,
-    EntryCounts,
-    Links,
-    MemoryEvents,
-    SparseColumn,
-    Step,
-    Trace,
-)
+from torchprof_tui.trace.model.trace import Counter, EntryCounts, Links, MemoryEvents, SparseColumn, Step, Trace
 from torchprof_tui.trace.model.trace_metadata import read_trace_metadata
 from torchprof_tui.trace.text.block_text import BlockText, FileText, PlainText, TextIndex
 from torchprof_tui.trace.text.gzip_text import GzipText
