@@ -27,7 +27,7 @@ from torchprof_tui.commands.info.main import print_folder
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.sources import listing, ssh_stream
 from torchprof_tui.trace.sources.listing import MAX_LISTED, read_entry, run_limited
-from torchprof_tui.trace.sources.program_file_reader import ProgramFileReader
+from torchprof_tui.trace.sources.program_file import ProgramFileReader
 from torchprof_tui.trace.sources.source import open_source
 from torchprof_tui.trace.sources.ssh_file import list_host_paths
 from torchprof_tui.trace.specs.address import ListedTrace, parse_ssh_path

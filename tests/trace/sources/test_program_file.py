@@ -9,8 +9,11 @@ import pytest
 
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.sources import program_file
-from torchprof_tui.trace.sources.program_file import find_local_program_file, read_local_program_file
-from torchprof_tui.trace.sources.program_file_reader import list_remote_candidates
+from torchprof_tui.trace.sources.program_file import (
+    find_local_program_file,
+    list_remote_candidates,
+    read_local_program_file,
+)
 from torchprof_tui.trace.specs.address import parse_ssh_path
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from tests.helpers import sshd
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.sources.program_file import MAX_FILE_BYTES
-from torchprof_tui.trace.sources.program_file_reader import ProgramFileReader
+from torchprof_tui.trace.sources.program_file import MAX_FILE_BYTES, ProgramFileReader
 
 pytestmark = pytest.mark.skipif(not (sshd.SSHD and sshd.SSH), reason="needs OpenSSH's server and client")
 

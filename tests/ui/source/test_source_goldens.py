@@ -8,8 +8,7 @@ from tests.helpers.explorer_app import explorer, settled
 from tests.helpers.golden_files import at_every_size, compare_golden, load_sample, text_on_screen
 from torchprof_tui.analysis.dispatch.source_line import SourceLine
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.sources.program_file import ProgramFile
-from torchprof_tui.trace.sources.program_file_reader import ProgramFileReader
+from torchprof_tui.trace.sources.program_file import ProgramFile, ProgramFileReader
 from torchprof_tui.ui.source.source_screen import SourceScreen
 
 PLACE = "/home/ada/training/models/transformer.py"

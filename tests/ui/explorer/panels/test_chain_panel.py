@@ -18,8 +18,7 @@ from tests.trace.build.test_graph_dependencies import replay
 from torchprof_tui.trace.loading.capture_files import CaptureFiles
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.sources.program_file import ProgramFile
-from torchprof_tui.trace.sources.program_file_reader import ProgramFileReader
+from torchprof_tui.trace.sources.program_file import ProgramFile, ProgramFileReader
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.explorer.panels.chain_panel import ChainPanel
 from torchprof_tui.ui.explorer.panels.kernel_panel import KernelPanel

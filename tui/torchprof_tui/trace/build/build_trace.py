@@ -92,12 +92,13 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     # Assign lanes.
     assigned = _assign_lanes(raw, entries, drawn, track_metadata)
     lane_order = assigned.lane_order
-    wait_for_memory = submit(partial(counters.build_memory_counters, raw, entries, lane_order.pending_lanes))
+    wait_for_memory = submit(partial(counters.build_memory_table, raw, entries, lane_order.pending_lanes))
     # Sort, and start to nest as soon as the times are sorted: nesting takes longest and runs in the background.
     columns = EventColumns.allocate(len(drawn), allocate)
     order = _sort_times(raw, drawn, assigned.slot, columns)
     first, wait_for_nesting = _start_nesting(lane_order, columns)
-    _sort_kinds_and_launches(drawn, assigned.launch, order, columns)
+    take_parallel(drawn.kind, order, columns.kind)
+    launch_links.reorder_launches(assigned.launch, order, columns.launch_of)
     del drawn, assigned, order
     # Nest.
     lanes = NestedLanes(first, invert_order(columns.ordinal, len(raw)), wait_for_nesting)
@@ -107,7 +108,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     wait_for_self_durations = _start_self_durations(lanes.wait_for_nesting, columns)
     # Link, in the background as well.
     wait_for_links = submit(partial(_link_events, raw, columns, lanes, allocate))
-    memory, memory_series = wait_for_memory()
+    memory = wait_for_memory()
     args = collect_sparse_columns(raw, lanes.event_of, len(columns), entries, allocate)
     _copy_names_and_correlations(raw, columns)
     counts = accounting.build_counts(decoded, entries, _count_by_category(raw, entries))
@@ -115,7 +116,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     links, first = _finish_links(raw, lanes, wait_for_links), lanes.first
     del lanes
     # Lay out.
-    series += memory_series
+    series += counters.build_memory_series(memory)
     is_kineto, devices = decoded.format != "chrome", trace_metadata.devices
     layout = _lay_out(is_kineto, devices, lane_order, track_metadata, first, columns, series, allocate)
     return _create_trace(
@@ -213,11 +214,6 @@ def _start_nesting(lane_order: LaneOrder, columns: EventColumns) -> tuple[I64, C
     flat = np.repeat(is_flat, np.diff(lane_order.first))
     nest = partial(nesting.nest_lanes, first, flat, columns.start, columns.duration, columns.row, columns.parent)
     return first, submit(nest)
-
-
-def _sort_kinds_and_launches(drawn: DrawnEvents, launch: I32, order: I64, columns: EventColumns) -> None:
-    take_parallel(drawn.kind, order, columns.kind)
-    launch_links.reorder_launches(launch, order, columns.launch_of)
 
 
 def _merge_lanes(raw: RawEvents, lane_order: LaneOrder, columns: EventColumns, slots: NestedLanes) -> NestedLanes:

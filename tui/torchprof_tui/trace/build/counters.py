@@ -46,7 +46,9 @@ def build_counter_series(
     points = events.counters
     timed = np.flatnonzero(events.time[points.entry] > NO_TIME)
     entry, series = points.entry[timed], points.series[timed]
-    process = _number_processes(events)[events.track[entry]]
+    numbers: dict[str, int] = {}
+    process_of = np.array([numbers.setdefault(pid, len(numbers)) for pid, _ in events.tracks], np.int64)
+    process = process_of[events.track[entry]]
     keys = np.stack([process, events.name[entry], events.id[entry], series], axis=1)
     _, first, code = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)  # series in the order of their first points
@@ -60,12 +62,6 @@ def build_counter_series(
     order = np.argsort(code, kind="stable")
     groups = np.split(order, np.cumsum(np.bincount(code, minlength=len(first)))[:-1]) if len(order) else []
     return [_build_series(events, process_names, timed[group]) for group in groups[:MAX_SERIES]]
-
-
-def _number_processes(events: RawEvents) -> I64:
-    """Return the number of each track's process: int64[tracks]."""
-    numbers: dict[str, int] = {}
-    return np.array([numbers.setdefault(pid, len(numbers)) for pid, _ in events.tracks], np.int64)
 
 
 def _build_series(events: RawEvents, process_names: Mapping[str, str], points: I64) -> CounterSeries:
@@ -84,14 +80,6 @@ def _build_series(events: RawEvents, process_names: Mapping[str, str], points: I
     word = process_names.get(pid) or ("process" if pid.isdigit() or not pid else "")  # "GPU 0 Counters" says what it is
     group = " ".join(filter(None, [word, pid]))
     return CounterSeries(pid, title, group, title, "", times[order], values[order])
-
-
-def build_memory_counters(
-    events: RawEvents, classified: ClassifiedEntries, pending_lanes: list[PendingLane]
-) -> tuple[MemoryEvents | None, list[CounterSeries]]:
-    """Build the table of `[memory]` instants, and its counters."""
-    memory = build_memory_table(events, classified, pending_lanes)
-    return memory, build_memory_series(memory)
 
 
 def build_memory_table(

@@ -126,16 +126,9 @@ def assign_lanes(
     _assign_async_lanes(events, slot, slots)
     gpu = find_indexes(lambda block: _GPU_ROLE_OF_KIND[events.kind[block]] >= 0, len(slot)).astype(np.int64)
     if len(gpu):
-        gpu_slot, gpu_lanes = _assign_gpu_lanes(
-            tracks,
-            events.track[gpu],
-            _GPU_ROLE_OF_KIND[events.kind[gpu]].astype(np.int64),
-            read_device(gpu),
-            read_stream(gpu),
-            process_pids,
-        )
-        slot[gpu] = len(slots) + gpu_slot
-        slots.add_gpu_lanes(gpu_lanes)
+        role = _GPU_ROLE_OF_KIND[events.kind[gpu]].astype(np.int64)
+        args = read_device(gpu), read_stream(gpu)
+        slot[gpu] = len(slots) + _assign_gpu_lanes(tracks, events.track[gpu], role, *args, process_pids, slots)
 
     counts = bincount_parallel(slot, len(slots))
     used = np.flatnonzero(counts)
@@ -179,9 +172,15 @@ def _assign_async_lanes(events: EventTracks, slot: I32, slots: _LaneSlots) -> No
 
 
 def _assign_gpu_lanes(
-    tracks: list[tuple[str, str]], track: I32, role: I64, device: I64, stream: I64, process_pids: Container[str]
-) -> tuple[I64, _GpuLanes]:
-    """Assign GPU events to slots by (role, device, stream); by track where no device is known (Ascend).
+    tracks: list[tuple[str, str]],
+    track: I32,
+    role: I64,
+    device: I64,
+    stream: I64,
+    process_pids: Container[str],
+    slots: _LaneSlots,
+) -> I64:
+    """Assign GPU events to new slots by (role, device, stream); by track where no device is known (Ascend).
 
     Overwrites `device` and `stream`.
     """
@@ -202,31 +201,18 @@ def _assign_gpu_lanes(
     example = np.full(count, len(track), np.int64)
     np.minimum.at(example, slot, np.arange(len(track)))
     is_track = by_track[example]
-    return slot, _GpuLanes(
-        tracks,
-        track[example],
-        role[example],
-        np.where(is_track, -1, device[example]),
-        np.where(is_track, NO_ARG, stream[example]),
-    )
+    track, role, stream = track[example], role[example], stream[example]  # of one event of each slot
+    device = np.where(is_track, -1, device[example])
 
+    def create_lane(k: int) -> PendingLane:
+        own_role, own_track, own_device = _ROLE_ORDER[int(role[k])], int(track[k]), int(device[k])
+        if own_device < 0:
+            return _create_track_lane(own_role, tracks, own_track)
+        return PendingLane(own_role, str(own_device), str(stream[k]), own_track, own_device, int(stream[k]))
 
-@dataclass(frozen=True, slots=True)
-class _GpuLanes:
-    """Slots on GPUs, [k]: the track of one event of each; `device` -1 and `stream` NO_ARG where a slot is a track."""
-
-    tracks: list[tuple[str, str]]
-    track: I32
-    role: I64
-    device: I64
-    stream: I64
-
-    def create_lane(self, k: int) -> PendingLane:
-        track, role = int(self.track[k]), _ROLE_ORDER[int(self.role[k])]
-        if self.device[k] < 0:
-            return _create_track_lane(role, self.tracks, track)
-        device, stream = int(self.device[k]), int(self.stream[k])
-        return PendingLane(role, str(device), str(stream), track, device, stream)
+    role_numbers = np.array([ROLES.index(each) for each in _ROLE_ORDER], np.uint8)
+    slots.append_section(role_numbers[role], device, create_lane)
+    return slot
 
 
 def _create_track_lane(role: Role, tracks: list[tuple[str, str]], track: int) -> PendingLane:
@@ -248,13 +234,9 @@ class _LaneSlots:
 
     def add_section(self, role: Role, count: int, factory: Callable[[int], PendingLane]) -> None:
         """Append `count` slots of one role; `factory` creates the lane of the k-th of them."""
-        self._append_section(np.full(count, ROLES.index(role), np.uint8), np.full(count, -1, np.int64), factory)
+        self.append_section(np.full(count, ROLES.index(role), np.uint8), np.full(count, -1, np.int64), factory)
 
-    def add_gpu_lanes(self, lanes: _GpuLanes) -> None:
-        role_numbers = np.array([ROLES.index(role) for role in _ROLE_ORDER], np.uint8)
-        self._append_section(role_numbers[lanes.role], lanes.device, lanes.create_lane)
-
-    def _append_section(self, role: U8, device: I64, factory: Callable[[int], PendingLane]) -> None:
+    def append_section(self, role: U8, device: I64, factory: Callable[[int], PendingLane]) -> None:
         self._factories.append((self._count, factory))
         self._roles.append(role)
         self._devices.append(device)

@@ -49,16 +49,14 @@ class ValueRange:
         """Find the entries with a value out of range, bool[k]; None if there is none. `values` int64 [k] or [k, 3]."""
         if not len(values):
             return None
-        if int(values.min()) >= self.low and int(values.max()) <= self.high and not self._may_exceed_product(values):
+        may_exceed_product = values.ndim == 2 and float(values.max()) ** values.shape[1] > self.max_product
+        if int(values.min()) >= self.low and int(values.max()) <= self.high and not may_exceed_product:
             return None
         outside: Bool = (values < self.low) | (values > self.high)
         if values.ndim == 2:
             is_large: Bool = values.prod(axis=1, dtype=np.float64) > self.max_product
             outside = np.asarray(outside.any(axis=1)) | is_large
         return outside if outside.any() else None
-
-    def _may_exceed_product(self, values: I64) -> bool:
-        return values.ndim == 2 and float(values.max()) ** values.shape[1] > self.max_product
 
 
 RANGES: dict[str, ValueRange] = {

@@ -29,25 +29,9 @@ TOO_MANY_LANES = "merged lanes"  # above 10,000 lanes, the least important are m
 NUMBER_KINDS = tuple(
     f"{label} out of range"
     for label in (
-        "correlation",
-        "device number",
-        "stream number",
-        "grid",
-        "block",
-        "register count",
-        "shared memory size",
-        "size in bytes",
-        "External id",
-        "sequence number",
-        "forward thread id",
-        "allocated size",
-        "reserved size",
-        "device type",
-        "device id",
-        "address",
-        "Python id",
-        "Python parent id",
-        "graph node id",
+        *("correlation", "device number", "stream number", "grid", "block", "register count", "shared memory size"),
+        *("size in bytes", "External id", "sequence number", "forward thread id", "allocated size", "reserved size"),
+        *("device type", "device id", "address", "Python id", "Python parent id", "graph node id"),
         "correlation of an event's record",
     )
 )

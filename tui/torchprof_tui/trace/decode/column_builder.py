@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, compress
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -40,8 +40,9 @@ from torchprof_tui.trace.decode.interning import (
     GROUP_PYTHON,
     MAX_CATEGORIES,
     IdTable,
-    IdTablePart,
+    PartTable,
     SignatureTable,
+    TablePart,
     TextTable,
     text_of,
     track_of,
@@ -182,22 +183,17 @@ MAX_COUNTER_VALUE = 1e30
 """Points beyond are dropped: differences of values must be finite, also as float32."""
 
 
-CounterPart: TypeAlias = tuple[int, list[str]]
-"""The points of one part of a file without the columns: how many, and the names of series in the order of codes."""
-
-
-class CounterColumns:
+class CounterColumns(PartTable):
     """Points of counters: the ordinal of the entry, the code of the series, the value."""
 
     def __init__(self) -> None:
-        self._codes: dict[str, int] = {}
-        self._entry = GrowableArray(np.int32)
-        self._series = GrowableArray(np.int32)
+        self._entry, self._series = GrowableArray(np.int32), GrowableArray(np.int32)
         self._value = GrowableArray(np.float64)
+        super().__init__(self._entry, self._series, self._value)
 
     def intern(self, name: str) -> int:
         """Return the code of a series, the key of a value in the args of a counter."""
-        return self._codes.setdefault(name, len(self._codes))
+        return self._texts.setdefault(name, len(self._texts))
 
     def append(self, entries: I64, series: I32, values: F64) -> None:
         """Append points in the order of their entries."""
@@ -217,21 +213,7 @@ class CounterColumns:
             entries, series_codes, values = zip(*points, strict=True)
             self.append(np.array(entries, np.int64), np.array(series_codes, np.int32), np.array(values, np.float64))
 
-    def finish_part(self) -> CounterPart:
-        """Return what was appended, for `append_part`; the columns follow from `drain_arrays`."""
-        return len(self._entry), list(self._codes)
-
-    def drain_arrays(self) -> Iterator[Array]:
-        """Yield the columns of a part, for `append_part` to fill in."""
-        for column in (self._entry, self._series, self._value):
-            yield column.finish()
-
-    def make_room(self, parts: list[CounterPart]) -> None:
-        """Make room for these parts, before the first is appended."""
-        for column in (self._entry, self._series, self._value):
-            column.make_room(sum(count for count, _ in parts))
-
-    def append_part(self, part: CounterPart, fill: ArrayFiller, first: int) -> None:
+    def append_part(self, part: TablePart, fill: ArrayFiller, first: int) -> None:
         """Append the points of a part whose entries begin at ordinal `first`."""
         count, names = part
         fill(self._entry.reserve(count), _shift(first))
@@ -240,7 +222,7 @@ class CounterColumns:
 
     def finish(self) -> CounterPoints:
         """Return the columns, the series numbered by their first point; nothing can be appended afterwards."""
-        series, names = self._series.finish(), list(self._codes)
+        series, names = self._series.finish(), list(self._texts)
         used, first = np.unique(series, return_index=True)
         order = used[np.argsort(first)]
         code_of = np.zeros(len(names), np.int32)
@@ -285,10 +267,10 @@ class ColumnsPart:
     count: int
     signatures: list[tuple[Any, Any, Any, Any]]
     names: list[Any]
-    ids: IdTablePart
+    ids: TablePart
     arg_counts: dict[str, tuple[int, int]]
     metadata: list[tuple[str, str, str, Any]]
-    counters: CounterPart
+    counters: TablePart
     not_objects: int
 
 

@@ -177,17 +177,39 @@ _MAX_INTEGER_KEY = 10**_MAX_DIGITS
 """Integers from 0 up to here are their own key; the keys of texts are negative."""
 
 
-IdTablePart: TypeAlias = tuple[int, list[str]]
-"""The ids of one part of a file: how many, and the text of key -1 - k. The arrays are in `IdTable.drain_arrays`."""
+TablePart: TypeAlias = tuple[int, list[str]]
+"""The rows of a table of one part of a file: how many, and the texts in the order of their codes, without the columns,
+which come from `PartTable.drain_arrays`."""
 
 
-class IdTable:
-    """Collects the ids of entries in the order of the file."""
+class PartTable:
+    """Base of tables that are made part by part, in several processes: columns of equal length, and codes of texts."""
+
+    def __init__(self, *columns: GrowableArray) -> None:
+        self._texts: dict[str, int] = {}
+        self._columns = columns
+
+    def finish_part(self) -> TablePart:
+        """Return what was added, for `append_part`; nothing can be added afterwards."""
+        return len(self._columns[0]), list(self._texts)
+
+    def drain_arrays(self) -> Iterator[Array]:
+        """Yield the columns of a part, for `append_part` to fill in."""
+        for column in self._columns:
+            yield column.finish()
+
+    def make_room(self, parts: list[TablePart]) -> None:
+        """Make room for these parts, before the first is appended."""
+        for column in self._columns:
+            column.make_room(sum(count for count, _ in parts))
+
+
+class IdTable(PartTable):
+    """Collects the ids of entries in the order of the file. The text of key -1 - k has code k."""
 
     def __init__(self) -> None:
-        self._texts: dict[str, int] = {}
-        self._entries = GrowableArray(np.int32)
-        self._keys = GrowableArray(np.int64)
+        self._entries, self._keys = GrowableArray(np.int32), GrowableArray(np.int64)
+        super().__init__(self._entries, self._keys)
 
     def key(self, value: Any) -> int:
         """Return the key of an id; 12, 12.0 and "12" have the same key."""
@@ -211,21 +233,7 @@ class IdTable:
             values[other] = [self.key(value) for value in values[other].tolist()]
         self.add(entries, values)
 
-    def finish_part(self) -> IdTablePart:
-        """Return what was added, for `append_part`; nothing can be added afterwards."""
-        return len(self._keys), list(self._texts)
-
-    def drain_arrays(self) -> Iterator[Array]:
-        """Yield the arrays that `append_part` fills in: the entries, by ordinal in the part, and their keys."""
-        yield self._entries.finish()
-        yield self._keys.finish()
-
-    def make_room(self, parts: list[IdTablePart]) -> None:
-        """Make room for these parts, before the first is appended."""
-        for column in (self._entries, self._keys):
-            column.make_room(sum(count for count, _ in parts))
-
-    def append_part(self, part: IdTablePart, fill: ArrayFiller, entries_before: int) -> None:
+    def append_part(self, part: TablePart, fill: ArrayFiller, entries_before: int) -> None:
         """Append the ids of a part that another process decoded, after `entries_before` entries."""
         count, texts = part
         known = np.array([self.key(text) for text in texts], np.int64)

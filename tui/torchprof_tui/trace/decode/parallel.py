@@ -32,7 +32,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,67 +98,51 @@ class SplitPoint:
             yield kept, False
 
 
-@dataclass(frozen=True, slots=True)
-class InflatedPart:
-    """A part that begins after offset `target` of the text.
-
-    `run` decodes it: source, blocks, the offset where these begin, and a pipe that closes when the parent ends.
-    `close_outputs`: closes the pipes that `run` writes to.
-    """
-
-    target: int
-    run: Callable[[Source, Iterator[bytes], int, int], None]
-    close_outputs: Callable[[], None]
-
-
-def inflate_for_workers(source: Source, parts: list[InflatedPart], parent_alive: int) -> None:
+def inflate_for_workers(source: Source, workers: Sequence[_Worker], parent_alive: int) -> None:
     """Inflate a source, and decode each part in a process of its own, the last one in this process.
 
     Waits for all of them. Must run in a process without other threads. Raises OSError, TraceError.
     """
     source = source.reopen()
-    waiting = list(parts)
+    waiting = list(workers)
     children: list[int] = []
     try:
         _start_parts(source, waiting, children, parent_alive)
     finally:
-        _close_outputs(waiting)
+        for worker in waiting:
+            worker.close_outputs()
         for child in children:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(child, 0)
 
 
-def _start_parts(source: Source, waiting: list[InflatedPart], children: list[int], parent_alive: int) -> None:
+def _start_parts(source: Source, waiting: list[_Worker], children: list[int], parent_alive: int) -> None:
     """Fork a process for each part but the last, which is decoded here. Moves what was started out of `waiting`."""
     blocks = source.blocks_in_this_thread()
     offset = 0
     for block in blocks:
         if wait_until_readable([parent_alive], 0):
             return  # the parent has ended
-        while waiting and waiting[0].target < offset + len(block):
-            part = waiting.pop(0)
+        while waiting and waiting[0].part.start.target < offset + len(block):
+            worker = waiting.pop(0)
             rest = itertools.chain([block], blocks)
             if not waiting:
-                part.run(source, iter(Prefetcher(rest)), offset, parent_alive)
+                worker.run(source, iter(Prefetcher(rest)), offset, parent_alive)
                 return
             child = os.fork()
             if not child:
                 status = 1
                 try:
-                    _close_outputs(waiting)
+                    for other in waiting:
+                        other.close_outputs()
                     source.reopen_in_place()
-                    part.run(source, iter(Prefetcher(rest)), offset, parent_alive)
+                    worker.run(source, iter(Prefetcher(rest)), offset, parent_alive)
                     status = 0
                 finally:
                     os._exit(status)
             children.append(child)
-            part.close_outputs()
+            worker.close_outputs()
         offset += len(block)
-
-
-def _close_outputs(parts: list[InflatedPart]) -> None:
-    for part in parts:
-        part.close_outputs()
 
 
 MIN_PART_BYTES = 48 << 20
@@ -265,7 +249,7 @@ class ParallelDecoder:
             try:
                 os.close(self._alive_pipe)
                 _set_up_process()
-                inflate_for_workers(source, [worker.inflated_part() for worker in self._workers], parent_alive)
+                inflate_for_workers(source, self._workers, parent_alive)
             except BaseException:  # the parent notices that a part is missing, and decodes everything again
                 os._exit(1)
             os._exit(0)
@@ -364,10 +348,6 @@ class _Worker:
                 os._exit(1)
             os._exit(0)
         self.close_outputs()
-
-    def inflated_part(self) -> InflatedPart:
-        """Return the part as the inflater starts it."""
-        return InflatedPart(self.part.start.target, self.run, self.close_outputs)
 
     def run(self, source: Source, blocks: Iterator[bytes], begin: int, parent_alive: int) -> None:
         """Decode the part, in a process of its own. `begin`: where the blocks begin. Raises any error: the parent then

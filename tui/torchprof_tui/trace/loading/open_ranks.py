@@ -162,7 +162,8 @@ class RanksOpener(TraceOpener):
             opened = [result for result in results if not isinstance(result, LostRank)]
             lost = [*self._lost, *(result for result in results if isinstance(result, LostRank))]
             if not opened:
-                raise _create_no_rank_error(lost)
+                more = f" (and {len(lost) - 1} more that could not be opened)" if len(lost) > 1 else ""
+                raise LoadError(f"{lost[0].reason}{more}", "\n".join(map(str, lost)))
             report(self._sum_progress(Phase.MERGING, sum(len(rank.trace) for rank in opened)))
             trace = await asyncio.to_thread(self._merge_ranks, opened, lost)
             succeeded = True
@@ -271,12 +272,6 @@ class RanksOpener(TraceOpener):
         entries, self._cache_entries = self._cache_entries, []
         for entry in entries:
             entry.close()
-
-
-def _create_no_rank_error(lost: list[LostRank]) -> LoadError:
-    """Create the error where no rank could be opened: the first one's reason, and how many others there are."""
-    more = f" (and {len(lost) - 1} more that could not be opened)" if len(lost) > 1 else ""
-    return LoadError(f"{lost[0].reason}{more}", "\n".join(str(rank) for rank in lost))
 
 
 def _load_or_read_collectives(folder: Path, trace: Trace) -> Collectives:

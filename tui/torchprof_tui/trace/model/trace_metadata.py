@@ -36,18 +36,9 @@ _MAX_TEXT_LENGTH = 200
 """Most characters of a device name or a version; the longest real ones have some fifty."""
 
 _PROPERTIES = (
-    "computeMajor",
-    "computeMinor",
-    "maxSharedMemoryPerMultiProcessor",
-    "maxThreadsPerBlock",
-    "maxThreadsPerMultiprocessor",
-    "numSms",
-    "regsPerBlock",
-    "regsPerMultiprocessor",
-    "sharedMemPerBlock",
-    "sharedMemPerBlockOptin",
-    "sharedMemPerMultiprocessor",
-    "warpSize",
+    *("computeMajor", "computeMinor", "numSms", "warpSize", "maxThreadsPerBlock", "maxThreadsPerMultiprocessor"),
+    *("regsPerBlock", "regsPerMultiprocessor", "sharedMemPerBlock", "sharedMemPerBlockOptin"),
+    *("sharedMemPerMultiprocessor", "maxSharedMemoryPerMultiProcessor"),
 )
 """Properties that are numbers and used (`analysis/kernel/occupancy.py`)."""
 

@@ -127,14 +127,7 @@ def _find_cpu_collectives(trace: Trace) -> I64:
 
 def store_collectives(collectives: Collectives, folder: Path) -> None:
     """Store the collectives in the trace's cache folder. If that fails, they are read from the text again next time."""
-    columns = (
-        collectives.events,
-        collectives.group,
-        collectives.operation,
-        collectives.dtype,
-        collectives.received,
-        collectives.sent,
-    )
+    columns = [getattr(collectives, name) for name in ("events", "group", "operation", "dtype", "received", "sent")]
     document = {
         "version": VERSION,
         "columns": [column.tolist() for column in columns],
@@ -384,8 +377,6 @@ def _build_matched_collectives(
     """Collect the columns of the matched collectives. `rows` int64[m, r]: the row in each rank's table, -1 for none."""
     is_present = rows >= 0
     unmatched = np.array([len(table.events) for table in tables], np.int64) - is_present.sum(axis=0)
-    if not len(rows):
-        return _create_empty(len(tables), unmatched, before_recording, texts.texts)
 
     def column(name: str) -> I64:
         """Build a column of the tables, -1 for a rank that has no such collective: int64[m, r]."""
@@ -419,14 +410,4 @@ def _build_matched_collectives(
         unmatched=unmatched,
         before_recording=before_recording,
         texts=texts.texts,
-    )
-
-
-def _create_empty(ranks: int, unmatched: I64, before_recording: I64, texts: list[str]) -> MatchedCollectives:
-    int64 = np.zeros(0, np.int64)
-    int32 = np.zeros(0, np.int32)
-    false = np.zeros(0, np.bool_)
-    events = np.zeros((0, ranks), np.int32)
-    return MatchedCollectives(
-        events, int32, int32, int32, int64, int64, false, false, int64, unmatched, before_recording, texts
     )

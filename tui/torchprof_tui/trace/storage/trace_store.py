@@ -52,19 +52,8 @@ COLUMNS_FILE = "columns"
 META_FILE = "meta.json"
 
 _EVENT_COLUMNS = (
-    "start",
-    "duration",
-    "name",
-    "category",
-    "kind",
-    "lane",
-    "row",
-    "parent",
-    "self_duration",
-    "correlation",
-    "ordinal",
-    "row_order",
-    "row_first",
+    *("start", "duration", "name", "category", "kind", "lane", "row"),
+    *("parent", "self_duration", "correlation", "ordinal", "row_order", "row_first"),
 )
 _LINK_COUNTS = ("launches", "gpu_events", "linked_gpu_events")
 _LINK_COLUMNS = tuple(field.name for field in fields(Links) if field.name not in _LINK_COUNTS)

@@ -17,8 +17,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.sources.program_file import ProgramFile
-from torchprof_tui.trace.sources.program_file_reader import ProgramFileReader
+from torchprof_tui.trace.sources.program_file import ProgramFile, ProgramFileReader
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.guarded_screen import GuardedModalScreen
 from torchprof_tui.ui.common.name_display import clean, truncate
