@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -29,7 +29,6 @@ from torchprof_tui.trace.model.row_index import RowIndex
 from torchprof_tui.trace.model.steps import Step, find_profiler_steps, find_serving_steps
 from torchprof_tui.trace.model.trace import EntryCounts, Links, MemoryEvents, SparseColumn, Trace
 from torchprof_tui.trace.model.trace_metadata import (
-    DeviceProperties,
     TraceMetadata,
     read_device_names,
     read_trace_metadata,
@@ -117,8 +116,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     del lanes
     # Lay out.
     series += counters.build_memory_series(memory)
-    is_kineto, devices = decoded.format != "chrome", trace_metadata.devices
-    layout = _lay_out(is_kineto, devices, lane_order, track_metadata, first, columns, series, allocate)
+    layout = _lay_out(decoded.format, trace_metadata, lane_order, track_metadata, first, columns, series, allocate)
     return _create_trace(
         decoded,
         label,
@@ -292,8 +290,8 @@ def _link_by_flows(raw: RawEvents, columns: EventColumns, lanes: NestedLanes) ->
 
 
 def _lay_out(
-    is_kineto: bool,
-    devices: Sequence[DeviceProperties],
+    file_format: str,
+    trace_metadata: TraceMetadata,
     lane_order: LaneOrder,
     track_metadata: TrackMetadata,
     first: I64,
@@ -304,9 +302,9 @@ def _lay_out(
     """Lay out the lanes under the names that the file declares."""
     namer = LaneNamer(
         track_metadata,
-        is_kineto=is_kineto,
+        is_kineto=file_format != "chrome",
         several_processes=has_several_processes(lane_order.pending_lanes, track_metadata),
-        device_names=read_device_names(devices),
+        device_names=read_device_names(trace_metadata.devices),
     )
     return lay_out_lanes(lane_order.pending_lanes, first, columns, series, namer, allocate)
 
