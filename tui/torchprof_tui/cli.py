@@ -26,13 +26,14 @@ from torchprof_tui.commands.common.parsers import (
     read_options,
     suggest,
 )
-from torchprof_tui.commands.common.standard_streams import (
+from torchprof_tui.commands.common.process import (
+    close_command_entries,
     drop_unwritten_output,
+    exit_on_signals,
     is_stdout_error,
     replace_closed_streams,
     tolerate_encoding,
 )
-from torchprof_tui.commands.common.termination import close_command_entries, exit_on_signals
 from torchprof_tui.program.config_file import apply_configuration, load_configuration, report_problems
 from torchprof_tui.program.phase_log import close_log, note_phase, open_log
 from torchprof_tui.trace.core.core_count import JOBS

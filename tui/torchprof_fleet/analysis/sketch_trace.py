@@ -54,7 +54,8 @@ _RANK_WORD = re.compile(r"(?:rank|worker)[_-]?[0-9]*", re.IGNORECASE)
 
 def sketch_trace(trace: Trace) -> RankSketch:
     """Make the sketch of a trace of one process. Raises OSError, LookupError where its text cannot be read."""
-    scopes = _list_scopes(trace)
+    steps = trace.profiler_steps or trace.steps
+    scopes = [(step.number, step_scope(step)) for step in steps] or [(WHOLE_TRACE, whole_trace_scope(trace))]
     starts = np.array([scope.t0 for _, scope in scopes], np.int64)
     checker = Checker(trace)
     collectives, counts = _sketch_collectives(trace, read_collectives(trace), starts)
@@ -92,12 +93,6 @@ def _divide_time(checker: Checker) -> tuple[Regime, tuple[tuple[str, int], ...]]
         return verdict.regime, () if tree is None else tuple((part.id, part.time) for part in tree.parts)
     parts = build_time_tree(view).parts
     return decide_regime(view.shares), tuple((part.id, part.time) for part in parts)
-
-
-def _list_scopes(trace: Trace) -> list[tuple[int, Scope]]:
-    """List the steps by start, or the whole trace where it has none: (number, scope)."""
-    steps = trace.profiler_steps or trace.steps
-    return [(step.number, step_scope(step)) for step in steps] or [(WHOLE_TRACE, whole_trace_scope(trace))]
 
 
 def _find_host(trace: Trace) -> str:

@@ -15,8 +15,7 @@ from torchprof_fleet.analysis.report import FleetReport, compare_fleet
 from torchprof_fleet.analysis.sketch_parquet import EXTRA, encode_sketches
 from torchprof_fleet.answers import build_fleet
 from torchprof_fleet.command import FleetOptions
-from torchprof_fleet.command.sketching import SketchedFleet, SketchMany, sketch_all
-from torchprof_fleet.command.sources import list_sources
+from torchprof_fleet.command.sketching import SketchedFleet, SketchMany, list_sources, sketch_all
 from torchprof_fleet.command.workers import sketch_locally, sketch_on_cluster
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import report_refused_cache

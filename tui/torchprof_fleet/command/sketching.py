@@ -1,5 +1,6 @@
-"""Sketch many traces: those with a stored sketch are read from the cache, the others sketched by whoever is asked.
+"""List the traces that the user named, local and remote ones mixed, and sketch them.
 
+Those with a stored sketch are read from the cache, the others sketched by whoever is asked.
 All sketches of a job also lie in one file of the cache, the pack: reading a thousand small files takes ten times as
 long. It belongs to the folders of the traces, and lists the names of the sketches in it, which are digests of the
 traces' identities: of a trace that has changed, the sketch in the pack is not used.
@@ -7,6 +8,7 @@ traces' identities: of a trace that has changed, the sketch in the pack is not u
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import zlib
@@ -19,8 +21,18 @@ from torchprof_fleet.analysis.fleet import LeftOut
 from torchprof_fleet.analysis.rank_sketch import SKETCH_VERSION, RankSketch
 from torchprof_fleet.analysis.sketch_parquet import decode_sketches, encode_sketches
 from torchprof_fleet.analysis.sketch_task import SketchResult
+from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.specs.address import ListedTrace
+from torchprof_tui.trace.loading.resolve import resolve_path
+from torchprof_tui.trace.sources.listing import list_remote_traces
+from torchprof_tui.trace.specs.address import ListedTrace, is_remote
+from torchprof_tui.trace.specs.rank_files import (
+    NO_TRACE_IN_FOLDER,
+    NotRanksError,
+    expand_spec,
+    explain_unreadable_ranks,
+    list_local_traces,
+)
 from torchprof_tui.trace.storage.disk_cache import find_pack_path, find_sketch_path, read_sketch, store_sketch
 
 SketchMany = Callable[[Sequence[ListedTrace], Callable[[], bool]], Iterable[SketchResult]]
@@ -145,3 +157,33 @@ def store_pack(
     names = "\t".join(_name_sketch(trace, paths[trace.spec]) for trace in packed).encode()
     data = encode_sketches([sketches[trace.spec] for trace in packed])
     store_sketch(_find_path(traces), _MAGIC + b" %08x\n" % zlib.crc32(names) + names + b"\n" + data)
+
+
+def list_sources(names: Sequence[str], connections: contextlib.ExitStack) -> tuple[list[ListedTrace], list[LeftOut]]:
+    """List the traces, each once; also returns the names that there are none of. Raises UsageError without traces."""
+    expanded = [resolve_path(name) for name in names]
+    if "-" in expanded:
+        raise UsageError("-: a fleet is files; stdin is one trace")
+    remote = [name for name in expanded if is_remote(name)]
+    listings = {listing.name: listing for listing in list_remote_traces(remote, connections)} if remote else {}
+    found: dict[str, ListedTrace] = {}
+    lost: list[LeftOut] = []
+    for name in expanded:
+        if name in listings:
+            lost += [LeftOut.from_line(name, listings[name].error)] if listings[name].error else []
+            traces: Sequence[ListedTrace] = listings[name].traces
+        elif os.path.isdir(name):
+            traces = list_local_traces(name)
+            reasons = explain_unreadable_ranks(name, {trace.spec for trace in traces})
+            unreadable = [LeftOut(os.path.join(name, file), reason) for file, reason in reasons]
+            lost += unreadable if traces or unreadable else [LeftOut(name, NO_TRACE_IN_FOLDER)]
+        else:
+            try:
+                traces = [ListedTrace(path, None, 0.0) for path in expand_spec(name)]
+            except NotRanksError as error:
+                raise UsageError(str(error)) from error
+        for trace in traces:
+            found.setdefault(trace.spec, trace)
+    if not found:
+        raise UsageError(lost[0].line if lost else "no traces")
+    return list(found.values()), lost

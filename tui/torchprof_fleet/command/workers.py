@@ -56,8 +56,9 @@ def _run_pool(
     running: dict[Future[SketchResult], ListedTrace] = {}
     try:
         while rest or running:
-            if is_cancelled():
-                _kill_processes(pool)
+            if is_cancelled():  # at once: a large trace takes many seconds (Python 3.14 has `kill_workers`)
+                for process in list((pool._processes or {}).values()):
+                    process.kill()
                 return
             while rest and len(running) < jobs * WAITING_PER_PROCESS:
                 running[pool.submit(run_sketch_task, rest[-1].spec, rest[-1].identity)] = rest[-1]
@@ -74,12 +75,6 @@ def _run_pool(
                 suspects.append(trace)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _kill_processes(pool: ProcessPoolExecutor) -> None:
-    """End the pool's processes at once: a large trace takes many seconds. (Python 3.14 has `kill_workers`.)"""
-    for process in list((pool._processes or {}).values()):
-        process.kill()
 
 
 def _start_process() -> None:

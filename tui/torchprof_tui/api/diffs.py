@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.analysis.compare.side_choice import (
@@ -22,12 +22,10 @@ By = Literal["op", "module", "kernel", "class", "cause"]
 StepNumbers = tuple[int, int] | None
 """Numbers of the first and the last step, None for the steady ones."""
 
-_BY = ("op", "module", "kernel", "class", "cause")
-
 
 def compare_traces(a: Trace, b: Trace, ranks: RankNumbers, steps: tuple[StepNumbers, StepNumbers], by: By) -> Diff:
     """Compare two traces. Raises ComparisonError, TraceError, OSError, LookupError."""
-    check_choice("by", by, _BY, "rows are matched by")
+    check_choice("by", by, get_args(By), "rows are matched by")
     traces = select_ranks(a, b, ranks)
     selections = StepSelection(numbers=steps[0]), StepSelection(numbers=steps[1])
     sides = [

@@ -129,7 +129,15 @@ class Trace:
     def select_rank(self, number: int) -> Trace:
         """Return one rank of a run, on the clock of the run, with its own rows. Raises TraceError."""
         with translate_errors():
-            return self._select_rank(check_number("number", number))
+            number = check_number("number", number)
+            merged = self._model.merged_ranks
+            rank = None if merged is None else merged.find_rank(number)
+            if rank is not None:
+                return Trace(rank.numbered_trace)
+            if merged is None and number == self.rank:
+                return self
+            known = f"ranks {', '.join(map(str, self.ranks))}" if self.ranks else "one trace without a rank number"
+            raise TraceError(f"no rank {number}: {self.label} holds {known}")
 
     def table(self, by: tables.By = "name", *, step: int | None = None, flops: bool = False) -> Table:
         """Return the profiler's table, as `key_averages()`: the rows of `torchprof-tui table --by …`.
@@ -275,16 +283,6 @@ class Trace:
         with translate_errors():
             remarks: tuple[Remark, ...] = _import("checks").list_remarks(self._model)
             return remarks
-
-    def _select_rank(self, number: int) -> Trace:
-        merged = self._model.merged_ranks
-        rank = None if merged is None else merged.find_rank(number)
-        if rank is not None:
-            return Trace(rank.numbered_trace)
-        if merged is None and number == self.rank:
-            return self
-        known = f"ranks {', '.join(map(str, self.ranks))}" if self.ranks else "one trace without a rank number"
-        raise TraceError(f"no rank {number}: {self.label} holds {known}")
 
     @cached_property
     def _profile(self) -> Profile:

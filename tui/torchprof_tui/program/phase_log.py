@@ -22,7 +22,8 @@ _descriptor: int | None = None
 
 def note_phase(name: str, **details: int | float | str) -> None:
     """Record that a phase begins; `details` are sizes and counts, by name."""
-    shown = "".join(f" {key}={_format_detail(value)}" for key, value in details.items())
+    texts = {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in details.items()}
+    shown = "".join(f" {key}={text}" for key, text in texts.items())
     line = f"{time.monotonic() - _start:10.4f} s  {name}{shown}"
     _phases.append(line)
     _write(line)
@@ -61,7 +62,3 @@ def _write(line: str) -> None:
     if _descriptor is not None:
         with contextlib.suppress(OSError):  # a full disk: the program matters more than its log
             os.write(_descriptor, f"{line}\n".encode(errors="replace"))
-
-
-def _format_detail(value: int | float | str) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -84,11 +84,7 @@ OPTIONS = (
     Option("--after", "seconds", "record a window of time instead of steps: start after this long", "SECONDS"),
     Option("--for", "seconds", "length of that window; without --after it starts at once", "SECONDS"),
     Option(
-        "--then",
-        "choice",
-        "after the recording: stop the program (default) or let it finish",
-        "",
-        ("stop", "finish"),
+        "--then", "choice", "after the recording: stop the program (default) or let it finish", "", ("stop", "finish")
     ),
     Option("--record-shapes", "switch", "record the shapes of each op's inputs"),
     Option("--profile-memory", "switch", "record allocations and frees, for the memory lane"),

@@ -204,7 +204,8 @@ class SaveProgress:
             return ""
         if done >= total:
             return ", nearly done"
-        return f", {_format_seconds(seconds * (total - done) / done)} left"
+        left = seconds * (total - done) / done
+        return f", {max(1, round(left))} s left" if left < 60 else f", {round(left / 60)} min left"
 
 
 def _file_size(path: str) -> int:
@@ -217,9 +218,3 @@ def _file_size(path: str) -> int:
 
 def _megabytes(count: int) -> str:
     return f"{count / 1e6:,.0f}" if count >= 10_000_000 or not count else f"{count / 1e6:.1f}"
-
-
-def _format_seconds(seconds: float) -> str:
-    if seconds < 60:
-        return f"{max(1, round(seconds))} s"
-    return f"{round(seconds / 60)} min"

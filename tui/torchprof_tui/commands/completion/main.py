@@ -13,7 +13,6 @@ from torchprof_tui.commands.completion.words import (
     Option,
     Value,
     ValueKind,
-    join_flags,
     list_sample_names,
     read_commands,
 )
@@ -101,7 +100,8 @@ complete -F _torchprof_tui torchprof-tui
 def format_bash(commands: Sequence[CommandWords], samples: Sequence[str]) -> str:
     """Return the script."""
     names = [command.name for command in commands if command.name != OPEN]
-    flags = [f"          {command.name}) {_assign_candidates(join_flags(command.options))} ;;" for command in commands]
+    flags_of = {command.name: [flag for option in command.options for flag in option.flags] for command in commands}
+    flags = [f"          {name}) {_assign_candidates(words)} ;;" for name, words in flags_of.items()]
     positionals = [f"          {command.name}) {_describe_bash_value(command.positional)} ;;" for command in commands]
     option_values = [
         f"    {' | '.join(shlex.quote(f'{command.name} {flag}') for flag in option.flags)})"

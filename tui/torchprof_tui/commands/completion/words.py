@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -94,8 +94,3 @@ def expand_help(parser: argparse.ArgumentParser, action: argparse.Action) -> str
     if not action.help or action.help == argparse.SUPPRESS:
         return ""
     return " ".join(parser._get_formatter()._expand_help(action).split())
-
-
-def join_flags(options: Iterable[Option]) -> list[str]:
-    """Return all flags of these options."""
-    return [flag for option in options for flag in option.flags]

@@ -56,7 +56,8 @@ def print_summary(name: str, summary: dict[str, Any], tree: TimeTree | None = No
     most = NAME_CELLS if console.is_terminal else None
     parts: list[RenderableType] = [_format_title(name, summary), _overview_table(summary)]
     if tree is not None:
-        parts.append(_format_time(tree))
+        lines = "".join(f"\n{line}" for line in format_time_tree(tree))
+        parts.append(Text(f"Time{format_device_count(tree)}", style="bold").append(lines, style="not bold default"))
     if "ranks" in summary:
         parts.append(_rank_table(summary, most))
     elif summary["steps"]:
@@ -69,13 +70,6 @@ def print_summary(name: str, summary: dict[str, Any], tree: TimeTree | None = No
         parts.append(_lane_table(summary, most))
     parts += _doctor_tables(summary)
     console.print(Group(*[each for part in parts for each in (part, Text())][:-1]))
-
-
-def _format_time(tree: TimeTree) -> Text:
-    text = Text(f"Time{format_device_count(tree)}", style="bold")
-    for line in format_time_tree(tree):
-        text.append(f"\n{line}", style="not bold default")
-    return text
 
 
 def _format_title(name: str, answer: dict[str, Any]) -> Text:

@@ -27,6 +27,7 @@ from torchprof_tui.answers.files import build_slice
 from torchprof_tui.answers.info import build_info, measure_time
 from torchprof_tui.answers.losses import build_losses
 from torchprof_tui.answers.record import as_fields
+from torchprof_tui.answers.what_if import build_what_if
 from torchprof_tui.commands.chain import ChainOptions
 from torchprof_tui.commands.chain.main import find_event
 from torchprof_tui.commands.check import CheckOptions
@@ -51,7 +52,7 @@ from torchprof_tui.commands.snapshot import SnapshotOptions
 from torchprof_tui.commands.table import TableOptions
 from torchprof_tui.commands.table.main import answer_question
 from torchprof_tui.commands.what_if import WhatIfOptions
-from torchprof_tui.commands.what_if.main import answer_question as predict_step
+from torchprof_tui.commands.what_if.main import predict
 from torchprof_tui.trace.core.atomic_file import OutputError
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.model.trace import Trace
@@ -293,8 +294,7 @@ class Answerer:
         return _write(answer, asked, "ask with by=op or module, a range or a step, or a larger max_tokens")
 
     @_tool(
-        "Write a time range as a smaller trace file in a folder of this server; nothing is overwritten.",
-        writes=True,
+        "Write a time range as a smaller trace file in a folder of this server; nothing is overwritten.", writes=True
     )
     def slice(self, asked: asks.SliceQuestion) -> str:
         opened = self._traces.open(asked.trace)
@@ -463,7 +463,7 @@ def ask_chain(asked: OpenTrace, options: ChainOptions) -> Fields:
 
 
 def ask_what_if(asked: OpenTrace, options: WhatIfOptions) -> Fields:
-    return as_fields(predict_step(asked.trace, options))
+    return as_fields(build_what_if(*predict(asked.trace, options.set, options.step, options.rank)))
 
 
 def ask_critical_path(asked: OpenTrace, options: CriticalPathOptions) -> Fields:

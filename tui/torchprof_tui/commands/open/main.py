@@ -43,10 +43,7 @@ def run(options: OpenOptions, comparison: ComparisonRequest | None = None) -> in
 
 
 def _run_app(
-    options: OpenOptions,
-    meant: ResolvedInput | None,
-    connections: SshConnections,
-    comparison: ComparisonRequest | None,
+    options: OpenOptions, meant: ResolvedInput | None, connections: SshConnections, comparison: ComparisonRequest | None
 ) -> int:
     """Start to open what the user meant, then run the app."""
     opening = None

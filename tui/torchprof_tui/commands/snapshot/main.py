@@ -88,7 +88,10 @@ async def _take_snapshot(
                 await pilot.pause(SETTLE_SECONDS)
                 await app.workers.wait_for_complete()
                 await pilot.pause()
-                return as_svg(app) if svg else as_text(app)
+                if svg:
+                    return as_svg(app)
+                # without colours and trailing blanks
+                return "".join(f"{strip.text.rstrip()}\n" for strip in app.screen._compositor.render_strips())
     finally:
         if opening is not None:
             opening.cancel()
@@ -106,9 +109,3 @@ def as_svg(app: TorchprofApp) -> str:
     svg = svg.replace(SVG_EXPORT_THEME.background_color.hex, theme.background or "")
     svg = svg.replace(SVG_EXPORT_THEME.foreground_color.hex, theme.foreground or "")
     return svg.replace("Fira Code, monospace", "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace")
-
-
-def as_text(app: TorchprofApp) -> str:
-    """Export the screen as text without colours and trailing blanks."""
-    strips = app.screen._compositor.render_strips()
-    return "".join(f"{strip.text.rstrip()}\n" for strip in strips)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torchprof_tui.analysis.critical_path.step_window import WindowError
 from torchprof_tui.analysis.what_if.forecast import Forecast
 from torchprof_tui.analysis.what_if.scenario import ScenarioError
-from torchprof_tui.answers.what_if import WhatIf, build_what_if, forecast_step
+from torchprof_tui.answers.what_if import build_what_if, forecast_step
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.output import import_text, print_answer
@@ -17,11 +17,11 @@ from torchprof_tui.trace.model.trace import Trace
 
 def run(options: WhatIfOptions) -> int:
     trace = load_specs(options.trace, cache=not options.no_cache).trace
-    trace, forecast, each, ranks = predict(trace, options.set, options.step, options.rank)
+    predicted = predict(trace, options.set, options.step, options.rank)
     if options.json:
-        print_answer(build_what_if(trace, forecast, each, ranks))
+        print_answer(build_what_if(*predicted))
     else:
-        import_text("what_if").print_forecast(trace, forecast, each, ranks)
+        import_text("what_if").print_forecast(*predicted)
     return 0
 
 
@@ -40,9 +40,3 @@ def predict(
         raise UsageError(f"{trace.label}: {error}") from error
     except ScenarioError as error:
         raise UsageError(f"--set {error}") from error
-
-
-def answer_question(trace: Trace, options: WhatIfOptions) -> WhatIf:
-    """Return the document of a question about an open trace. Raises UsageError."""
-    asked, forecast, each, ranks = predict(trace, options.set, options.step, options.rank)
-    return build_what_if(asked, forecast, each, ranks)

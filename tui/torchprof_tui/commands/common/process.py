@@ -1,13 +1,20 @@
-"""Use stdin, stdout and stderr as the caller has left them: closed, or with an encoding that lacks some characters.
+"""Run a command in the process as its caller has set it up, and leave nothing behind.
 
-Standard library only: imported before the command is known.
+stdin, stdout and stderr may be closed, or have an encoding that lacks some characters. SIGTERM and SIGHUP end a command
+as Ctrl-C does, with cleanup and the exit status 128 + n that shells report. Cache entries that it opened are closed,
+for a process that calls several commands. Standard library only: imported before the command is known.
 """
 
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, NoReturn
 
 SUBSTITUTES = str.maketrans("µμ…·•–—−→←×│─█▌░", "uu.-----><x|-##.")
 """Characters that the program prints often, each with one ASCII character, so that columns stay aligned."""
@@ -69,3 +76,47 @@ def _substitute(error: UnicodeError) -> tuple[str, int]:
         raise error
     text = error.object[error.start : error.end].translate(SUBSTITUTES)
     return "".join(c if c.isascii() else "?" for c in text), error.end
+
+
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+@contextlib.contextmanager
+def exit_on_signals() -> Iterator[None]:
+    """Raise SystemExit(128 + n) in the main thread on these signals; one that is ignored (nohup) stays ignored."""
+    with contextlib.suppress(ValueError):  # called in another thread, which cannot set handlers
+        for number in _SIGNALS:
+            if signal.getsignal(number) == signal.SIG_DFL:
+                signal.signal(number, _exit)
+    try:
+        yield
+    finally:
+        for number in _SIGNALS:
+            if signal.getsignal(number) == _exit:
+                signal.signal(number, signal.SIG_DFL)
+
+
+def _exit(number: int, _: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
+    raise SystemExit(128 + number)
+
+
+@contextlib.contextmanager
+def close_command_entries() -> Iterator[None]:
+    """Close the cache entries that are opened in this context; those that were open before stay so.
+
+    The cache is not imported for this: a command that opens no trace answers without it.
+    """
+    before = _find_cache()
+    kept = set() if before is None else before.list_open_entries()
+    try:
+        yield
+    finally:
+        cache = _find_cache()
+        if cache is not None:
+            cache.close_entries(keep=kept)
+
+
+def _find_cache() -> Any:
+    """Find the module of the cache, None where it is not imported."""
+    return sys.modules.get("torchprof_tui.trace.storage.disk_cache")
