@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from msgspec import UNSET, UnsetType
 
 from torchprof_tui.analysis.compare.account import Account
-from torchprof_tui.analysis.compare.account import PartChange as AccountPart
 from torchprof_tui.analysis.compare.account_groups import CAUSE, CLASS, choose_matching, group_account
 from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause as FoundCause
@@ -233,7 +232,7 @@ def build_diff(comparison: Comparison, by: str, failed: bool | UnsetType | None 
         comparable=[fill(Difference, each) for each in comparison.differences],
         step_us=_build_step(account),
         divided="gpu" if account.is_of_gpu else "cpu",
-        parts=[_build_part(part) for part in account.parts],
+        parts=[fill(PartChange, part, name=part.label, within_noise=part.is_within_noise) for part in account.parts],
         launches=PerStep(a=comparison.a.launches_per_step, b=comparison.b.launches_per_step),
         gpu_work=PerStep(a=comparison.a.work_per_step, b=comparison.b.work_per_step),
         verdict=_build_verdict(comparison.verdict),
@@ -316,10 +315,6 @@ def _build_step(account: Account) -> StepChange:
         within_noise=account.is_within_noise,
         cannot_tell=ONE_STEP if account.noise is None else None,
     )
-
-
-def _build_part(part: AccountPart) -> PartChange:
-    return fill(PartChange, part, name=part.label, within_noise=part.is_within_noise)
 
 
 def _build_verdict(verdict: ComparisonVerdict) -> DiffVerdict:

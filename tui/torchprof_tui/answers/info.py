@@ -237,7 +237,7 @@ def build_info(loaded: OpenedTrace, tree: TimeTree | None, missing_reason: str =
         size_bytes=trace.size,
         duration_ns=last - first,
         steps=list_steps(trace),
-        lanes=_list_lanes(trace),
+        lanes=[fill(InfoLane, lane, events=len(lane)) for lane in trace.lanes if lane.role is not Role.RANK],
         devices=[fill(Device, device) for device in trace.devices],
         gpu_busy_ns=_measure_gpu_busy(trace),
         communication=_list_communication(trace),
@@ -293,10 +293,6 @@ def measure_time(trace: Trace) -> tuple[TimeTree | None, str]:
         else:
             reasons.append(format_missing_reason(reason, tables.data_loss) if tables.data_loss else reason)
     return merge_trees(trees), reasons[0] if reasons else ""
-
-
-def _list_lanes(trace: Trace) -> list[InfoLane]:
-    return [fill(InfoLane, lane, events=len(lane)) for lane in trace.lanes if lane.role is not Role.RANK]
 
 
 def _measure_gpu_busy(trace: Trace) -> dict[str, int]:

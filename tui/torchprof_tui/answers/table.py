@@ -331,7 +331,16 @@ def build_table(
     if asked.of == "calls":
         more["by"] = asked.by
     if asked.of == "memory":
-        more["peaks"] = _list_peaks(trace)
+        more["peaks"] = [
+            TracePeak(
+                device=peak.device,
+                allocated_bytes=None if peak.allocated < 0 else peak.allocated,
+                allocated_at_ns=None if peak.allocated < 0 else peak.allocated_at,
+                reserved_bytes=None if peak.reserved < 0 else peak.reserved,
+                reserved_at_ns=None if peak.reserved < 0 else peak.reserved_at,
+            )
+            for peak in ([] if trace.memory is None else find_memory_peaks(trace))
+        ]
     table = kind(
         of=asked.of,
         step=asked.step,
@@ -344,16 +353,3 @@ def build_table(
     )
     attach(table, sheet=sheet, order=order)
     return table
-
-
-def _list_peaks(trace: Trace) -> list[TracePeak]:
-    return [
-        TracePeak(
-            device=peak.device,
-            allocated_bytes=None if peak.allocated < 0 else peak.allocated,
-            allocated_at_ns=None if peak.allocated < 0 else peak.allocated_at,
-            reserved_bytes=None if peak.reserved < 0 else peak.reserved,
-            reserved_at_ns=None if peak.reserved < 0 else peak.reserved_at,
-        )
-        for peak in ([] if trace.memory is None else find_memory_peaks(trace))
-    ]

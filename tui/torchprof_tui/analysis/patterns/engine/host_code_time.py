@@ -244,7 +244,9 @@ def _find_owners(view: ScopeView, main: MainThread, host: Intervals, time: int) 
     is_child = np.isin(parent, rows)
     np.subtract.at(own, np.searchsorted(rows, parent[is_child]), covered[is_child])
     own = np.maximum(own, 0)
-    owner = _find_owner_rows(view, rows)
+    is_own = _user_mask(view, rows)
+    nearest = find_nearest_ancestor(view.trace.parent, rows, view.tables.mark_rows(rows[is_own]))
+    owner = np.where(is_own | (nearest < 0), rows, nearest).astype(np.int64)
     own[np.isin(owner, np.concatenate([view.tables.steps.row, view.tables.match_names(DATA_LOADER_REGEX).row]))] = 0
     name = np.asarray(trace.name[rows])
     covering = _find_covering_name(view, host, rows[owner == rows], time)
@@ -269,14 +271,6 @@ def _find_owners(view: ScopeView, main: MainThread, host: Intervals, time: int) 
         _build_owner(view, each, int(own_by_name[each]), sorted_unique(owner[trace.name[owner] == each]))
         for each in largest.tolist()
     )
-
-
-def _find_owner_rows(view: ScopeView, rows: I64) -> I64:
-    """Find the innermost frame or annotation of the user's own at each row or above: int64[k]; itself without one."""
-    is_own = _user_mask(view, rows)
-    nearest = find_nearest_ancestor(view.trace.parent, rows, view.tables.mark_rows(rows[is_own]))
-    owner: I64 = np.where(is_own | (nearest < 0), rows, nearest).astype(np.int64)
-    return owner
 
 
 def _user_mask(view: ScopeView, rows: I64) -> Bool:

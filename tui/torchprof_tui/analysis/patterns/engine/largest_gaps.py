@@ -14,7 +14,7 @@ from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.launch_owners import describe_launch_place
 from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
-from torchprof_tui.trace.core.arrays import Bool, find_largest
+from torchprof_tui.trace.core.arrays import find_largest
 
 MAX_GAPS = 50
 """Gaps whose line is looked up at most: each takes some milliseconds in a trace with deep stacks."""
@@ -83,7 +83,9 @@ def list_largest_gaps_of_ranks(views: Sequence[ScopeView], count: int) -> list[t
 
 
 def _find_longest(gaps: Gaps, count: int) -> list[int]:
-    chosen = np.flatnonzero(_mark_idle(gaps))
+    cause = gaps.cause
+    is_edge = (cause == IdleCause.LEAD_IN) | ((cause == IdleCause.UNKNOWN) & (gaps.next_event < 0))
+    chosen = np.flatnonzero(~is_edge & (cause != IdleCause.PROFILER))
     largest: list[int] = chosen[find_largest(gaps.duration[chosen], count)].tolist()
     return largest
 
@@ -92,14 +94,6 @@ def select_long_gaps(gaps: Iterable[LargestGap], scope_length: int, count: int) 
     """Select the first `count` gaps of a list that are long enough to be worth a line in a scope."""
     min_length = thresholds.SIGNIFICANT_SHARE.value * scope_length
     return [gap for gap in gaps if gap.duration >= min_length][:count]
-
-
-def _mark_idle(gaps: Gaps) -> Bool:
-    """Return the gaps in which a GPU is known to have been idle, not because of the profiler: bool[k]."""
-    cause = gaps.cause
-    is_edge = (cause == IdleCause.LEAD_IN) | ((cause == IdleCause.UNKNOWN) & (gaps.next_event < 0))
-    is_idle: Bool = ~is_edge & (cause != IdleCause.PROFILER)
-    return is_idle
 
 
 def _describe_gap(view: ScopeView, gaps: Gaps, index: int) -> LargestGap:

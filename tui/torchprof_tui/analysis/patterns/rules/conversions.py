@@ -101,7 +101,8 @@ def layout_conversion(view: ScopeView) -> Answer:
     kernels = view.work.events.select(is_layout)
     conv_time = float(view.work_time[is_launched_beneath(view, is_layout, r"aten::\w*convolution\w*$")].sum())
     of_convolutions = conv_time > 0.5 * float(view.work_time[is_layout].sum())
-    is_tiled = is_layout & _is_trans_data(view)
+    names = [name for name in np.unique(view.work.events.name).tolist() if "TransData" in view.trace.names[name]]
+    is_tiled = is_layout & np.isin(view.work.events.name, names)
     of_npu = float(view.work_time[is_tiled].sum()) > 0.5 * float(view.work_time[is_layout].sum())
     owner = "convolutions" if of_convolutions else "aten::contiguous or aten::reshape"
     remedy = (
@@ -125,12 +126,6 @@ def layout_conversion(view: ScopeView) -> Answer:
         view.covered_time(kernels),
         remedy,
     )
-
-
-def _is_trans_data(view: ScopeView) -> Bool:
-    """Select the kernels with which an NPU changes between plain and tiled formats: bool[work]."""
-    names = [name for name in np.unique(view.work.events.name).tolist() if "TransData" in view.trace.names[name]]
-    return np.isin(view.work.events.name, names)
 
 
 def _select_copies(view: ScopeView, predicate: Callable[[str], bool]) -> Bool:

@@ -16,7 +16,7 @@ from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_anc
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -279,7 +279,9 @@ def graph_replay(view: ScopeView) -> Answer:
     work_first = view.trace.links.work_first
     calls = sorted_unique(launch[launch >= 0])
     calls = calls[work_first[calls + 1] - work_first[calls] > 1]
-    graph_launches = calls[_is_launch_call(view, calls)]
+    is_split = [_SPLIT_CALL_REGEX.search(view.tables.name(int(call))) is not None for call in calls]
+    # On Ascend an op is joined to all of its kernels: only runtime calls count.
+    graph_launches = calls[(view.trace.kind[calls] == Kind.RUNTIME) & ~np.array(is_split, np.bool_)]
     if not len(graph_launches):
         return Answer.absent("each launch started one piece of GPU work")
     work = view.work.events.select(np.isin(launch, graph_launches))
@@ -301,10 +303,3 @@ def _describe_known_ops(view: ScopeView) -> str:
 
 _SPLIT_CALL_REGEX = re.compile(r"enqueueCommand|memcpy|memset", re.IGNORECASE)
 """Calls that may cause several pieces of GPU work without a graph."""
-
-
-def _is_launch_call(view: ScopeView, calls: I32 | I64) -> Bool:
-    """Tell which are runtime calls that launch; on Ascend an op is joined to all of its kernels: bool[k]."""
-    is_split = [_SPLIT_CALL_REGEX.search(view.tables.name(int(call))) is not None for call in calls]
-    is_launch: Bool = (view.trace.kind[calls] == Kind.RUNTIME) & ~np.array(is_split, np.bool_)
-    return is_launch

@@ -238,9 +238,12 @@ def idle_gap(view: ScopeView) -> Answer:
         f"{cause.label} {format_percent(time_by_cause[cause] / view.device_time)}"
         for cause in sorted(time_by_cause, key=lambda cause: -time_by_cause[cause])[:3]
     )
+    # Steps in which gaps start overlap the scope where the work around a gap does not.
+    steps = tables.steps
+    step_indices = steps.index_at(gaps.start[long_gaps])
     neighbours = sorted_unique(
         np.concatenate(
-            [gaps.next_event[long_gaps][gaps.next_event[long_gaps] >= 0], _find_steps_at(view, gaps.start[long_gaps])]
+            [gaps.next_event[long_gaps][gaps.next_event[long_gaps] >= 0], steps.row[step_indices[step_indices >= 0]]]
         )
     )
     evidence = view.select_in_scope(tables.event_table(neighbours)).row
@@ -256,13 +259,6 @@ def idle_gap(view: ScopeView) -> Answer:
             gaps.start[long_gaps], gaps.end[long_gaps], gaps.next_event[long_gaps], program_time[long_gaps], True
         ),
     )
-
-
-def _find_steps_at(view: ScopeView, starts: I64) -> I64:
-    """Find the steps in which gaps start: they overlap the scope where the work around a gap does not."""
-    steps = view.tables.steps
-    step_indices = steps.index_at(starts)
-    return steps.row[step_indices[step_indices >= 0]]
 
 
 @register_pattern(

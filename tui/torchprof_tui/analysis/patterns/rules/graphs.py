@@ -79,7 +79,17 @@ def graph_input_copies(view: ScopeView) -> Answer:
     time, summary = view.covered_time(copies), describe_replay_costs(view)
     if time < thresholds.GRAPH_COPY_SHARE.value * view.scope.length:
         return Answer.absent(summary)
-    return Answer.fired(summary, np.sort(copies.row), time, _choose_copy_remedy(view))
+    return Answer.fired(
+        summary,
+        np.sort(copies.row),
+        time,
+        Remedy(
+            "keep the inputs at one address and mark them as static, so that compiled code does not copy them",
+            "torch._dynamo.mark_static_address(x)",
+        )
+        if view.tables.practices.uses_compile
+        else None,
+    )
 
 
 def describe_replay_costs(view: ScopeView) -> str:
@@ -98,16 +108,6 @@ def describe_replay_costs(view: ScopeView) -> str:
 
 def _format_time(view: ScopeView, time: int) -> str:
     return f"{format_duration(time)} ({format_percent(time / view.scope.length)})"
-
-
-def _choose_copy_remedy(view: ScopeView) -> Remedy | None:
-    """Choose the remedy by who captured the graph: compiled code, or the program itself."""
-    if not view.tables.practices.uses_compile:
-        return None
-    return Remedy(
-        "keep the inputs at one address and mark them as static, so that compiled code does not copy them",
-        "torch._dynamo.mark_static_address(x)",
-    )
 
 
 _CAPTURE_SIZES = {

@@ -242,23 +242,18 @@ def _describe_collections(view: ScopeView, runs: EventTable) -> Answer:
         idle = idle - view.tables.busy_intervals(device)
     at_stake = view.clip(idle).total
     time = view.covered_time(runs)
+    is_called = all("collect" in view.tables.name(int(row)) for row in runs.row)
     return Answer.fired(
         f"{format_count(len(runs), 'collection')}, {format_duration(time)} together, the longest "
         f"{format_duration(int(runs.duration.max()))}; the GPU was idle for {format_duration(at_stake)} of it",
         runs.row,
         at_stake,
-        _choose_collection_remedy(view, runs),
-    )
-
-
-def _choose_collection_remedy(view: ScopeView, runs: EventTable) -> Remedy | None:
-    """Choose the remedy by the caller: a call in the code can be moved, an automatic run must be prevented."""
-    is_called = all("collect" in view.tables.name(int(row)) for row in runs.row)
-    if not is_called:
-        return None
-    return Remedy(
-        "the program calls gc.collect() itself: remove it from the loop, or call it between epochs",
-        "if step == last_step: gc.collect()",
+        Remedy(
+            "the program calls gc.collect() itself: remove it from the loop, or call it between epochs",
+            "if step == last_step: gc.collect()",
+        )
+        if is_called
+        else None,
     )
 
 

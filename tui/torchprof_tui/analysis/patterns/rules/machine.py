@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
@@ -58,7 +57,10 @@ def slow_host(view: ScopeView) -> Answer:
         return Answer.absent(f"{summary} (median of {speed.op_count})")
     at_stake = int(view.clip(speed.slowest_op_time).total * (1 - 1 / speed.slowest_factor))
     if len(rank_context.arrivals):
-        waiting = _measure_waiting(view, rank_context.arrivals, speed.slowest)
+        is_last = rank_context.arrivals.last_rank == speed.slowest
+        others = [index for index in range(len(rank_context.arrivals.ranks)) if index != speed.slowest]
+        waits = [rank_context.arrivals.wait_intervals(index, is_last).measure_between(*view.window) for index in others]
+        waiting = sum(waits) // len(others)
         if waiting < thresholds.STRAGGLER_SHARE.value * view.window_length:
             return Answer.absent(f"{summary}, but the others wait only {format_duration(waiting)} for it")
         at_stake = min(at_stake, waiting)
@@ -72,14 +74,6 @@ def slow_host(view: ScopeView) -> Answer:
         at_stake,
         spans=speed.slowest_op_time if len(events) else NO_INTERVALS,
     )
-
-
-def _measure_waiting(view: ScopeView, arrivals: Arrivals, slow_rank: int) -> int:
-    """Measure how long the other ranks wait for one rank in the window: ns, their mean."""
-    is_last = arrivals.last_rank == slow_rank
-    others = [index for index in range(len(arrivals.ranks)) if index != slow_rank]
-    waits = [arrivals.wait_intervals(index, is_last).measure_between(*view.window) for index in others]
-    return sum(waits) // len(others)
 
 
 @dataclass(frozen=True, slots=True)

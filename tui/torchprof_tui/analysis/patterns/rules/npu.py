@@ -49,41 +49,36 @@ def op_compilation(view: ScopeView) -> Answer:
     in_scope = view.clip(lost)
     idle = max((in_scope - tables.busy_intervals(device)).total for device in tables.devices)
     name = tables.name(int(calls.row[0]))
+    ops = tables.launching_ops[1][np.isin(tables.work.call, calls.row)]
     seen = (
         f"{format_count(len(calls), 'call')}{view.format_per_step(len(calls))} of {name} take "
         f"{format_duration(in_scope.total)}, {format_duration(float(np.median(calls.duration)))} in the median"
-        f"{_describe_ops(view, calls)}; the NPU was idle {format_duration(idle)} meanwhile"
+        f"{_name_ops(tables, ops[ops >= 0])}; the NPU was idle {format_duration(idle)} meanwhile"
     )
     if idle < thresholds.OP_COMPILATION_SHARE.value * view.scope.length:
         return Answer.absent(seen)
     compiling = view.covered_time(tables.match_names(_COMPILE_ONLY_REGEX, Kind.RUNTIME))
     if compiling:
         seen += f"; compiling alone is {format_duration(compiling)} of it"
-    return Answer.fired(seen, calls.row, idle, _choose_compilation_remedy(compiling, in_scope.total), spans=lost)
+    return Answer.fired(
+        seen,
+        calls.row,
+        idle,
+        Remedy(
+            "ops are compiled for new shapes: switch just-in-time compilation off, keep shapes fixed, or record later "
+            "steps",
+            "torch_npu.npu.set_compile_mode(jit_compile=False)",
+        )
+        if 2 * compiling >= in_scope.total
+        else None,
+        spans=lost,
+    )
 
 
 def find_compiling_calls(tables: TraceTables) -> EventTable:
     """Find the calls of CANN that compile ops, without those made inside another."""
     calls = tables.match_names(OP_COMPILATION_REGEX, Kind.RUNTIME)
     return calls.select(~np.isin(tables.trace.parent[calls.row], calls.row))
-
-
-def _choose_compilation_remedy(compiling: int, total: int) -> Remedy | None:
-    """Choose by what the calls do: where they mostly compile, shapes are new, and later steps may differ."""
-    if 2 * compiling < total:
-        return None
-    return Remedy(
-        "ops are compiled for new shapes: switch just-in-time compilation off, keep shapes fixed, or record later "
-        "steps",
-        "torch_npu.npu.set_compile_mode(jit_compile=False)",
-    )
-
-
-def _describe_ops(view: ScopeView, calls: EventTable) -> str:
-    """Name the ops whose work these calls handed to the NPU, those with most pieces first."""
-    tables = view.tables
-    ops = tables.launching_ops[1][np.isin(tables.work.call, calls.row)]
-    return _name_ops(tables, ops[ops >= 0])
 
 
 def _name_ops(tables: TraceTables, ops: I64) -> str:

@@ -439,22 +439,17 @@ def moe_expert_loop(view: ScopeView) -> Answer:
     start_in_scope = view.select_in_scope(view.tables.event_table(experts.row)).row
     if not len(start_in_scope):
         return Answer.absent("one expert only")
+    capability = view.tables.practices.capability
     return Answer.fired(
         f"{format_count(len(experts), 'expert')}{view.format_per_step(len(experts))} one after the other, "
         f"{format_duration(float(np.median(experts.duration)))} each{waits}",
         start_in_scope,
         idle if len(view.tables.work) else 0,
-        _choose_expert_remedy(view),
-        spans=experts.intervals,
-    )
-
-
-def _choose_expert_remedy(view: ScopeView) -> Remedy | None:
-    """Choose the remedy by the GPU: grouped products in bf16 need sm_80."""
-    capability = view.tables.practices.capability
-    if capability is not None and capability < (8, 0):
-        return Remedy(
+        Remedy(
             "sort the tokens by expert once, pad each expert to the same length, and multiply them as one batch",
             "torch.bmm(padded_tokens, weights)",
         )
-    return None
+        if capability is not None and capability < (8, 0)
+        else None,
+        spans=experts.intervals,
+    )

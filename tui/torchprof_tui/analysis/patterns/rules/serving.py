@@ -239,21 +239,16 @@ def decode_without_graphs(view: ScopeView) -> Answer:
     if view.busy_share > thresholds.GPU_BUSY_HIGH.value:
         return Answer.absent(f"{summary}; but the GPU is busy, {format_percent(view.busy_share)}")
     start, end = loop.samplers.start, loop.samplers.end
+    in_loop = union(loop.start, loop.end)
+    busy = sum((tables.busy_intervals(device) & in_loop).total for device in tables.devices)
     return Answer.fired(
-        f"{summary}; the GPU works {format_duration(_measure_work_of_token(tables, loop))} for one; "
+        f"{summary}; the GPU works {format_duration(busy / len(tables.devices) / len(loop))} for one; "
         f"GPU busy {format_percent(view.busy_share)}",
         loop.samplers.row,
         _measure_idle_of_tokens(view, loop),
         _choose_decode_remedy(view),
         spans=union(np.array([start.min()]), np.array([end.max()])),
     )
-
-
-def _measure_work_of_token(tables: TraceTables, loop: TokenLoop) -> float:
-    """Measure how long a GPU works for one token, ns: about what a step takes that is a graph."""
-    in_loop = union(loop.start, loop.end)
-    busy = sum((tables.busy_intervals(device) & in_loop).total for device in tables.devices)
-    return busy / len(tables.devices) / len(loop)
 
 
 def _measure_idle_of_tokens(view: ScopeView, loop: TokenLoop) -> int:
