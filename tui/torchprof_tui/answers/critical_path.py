@@ -121,12 +121,7 @@ def build_critical_path(trace: Trace, path: FoundPath, top: int, rank: int | Non
         segments=[fill(PathSegment, each, kind=each.label, us=each.time / _NS_PER_US) for each in path.shares],
         ranks=[fill(RankShare, each, us=each.time / _NS_PER_US) for each in path.rank_shares],
         rank_changes=[
-            fill(
-                PathRankChange,
-                each,
-                at_ns=each.time,
-                name=trace.event(each.event).name if each.event >= 0 else None,
-            )
+            fill(PathRankChange, each, at_ns=each.time, name=trace.event(each.event).name if each.event >= 0 else None)
             for each in list_rank_changes(path)
         ]
         if path.rank_shares

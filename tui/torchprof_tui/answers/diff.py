@@ -110,8 +110,7 @@ class DiffVerdict(Record, frozen=True, kw_only=True):
     """The answer that is read first."""
 
     first: Annotated[
-        str,
-        about("how much longer or shorter a step is, why, and what to do; or why they cannot be compared"),
+        str, about("how much longer or shorter a step is, why, and what to do; or why they cannot be compared")
     ]
     launches: Annotated[str | None, about("how the number of launches changed; null if it did not")]
     a: Annotated[SideVerdict, about("verdict on A")]

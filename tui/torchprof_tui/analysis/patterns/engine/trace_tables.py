@@ -18,11 +18,7 @@ from torchprof_tui.analysis.collectives.communication_waiting import Waits, esti
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.completeness.data_loss import DataLoss, find_data_loss
 from torchprof_tui.analysis.completeness.slice_metadata import read_slice_metadata
-from torchprof_tui.analysis.dispatch.ancestry import (
-    mark_with_ancestors,
-    nearest_ancestor,
-    outermost_ancestor,
-)
+from torchprof_tui.analysis.dispatch.ancestry import mark_with_ancestors, nearest_ancestor, outermost_ancestor
 from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
 from torchprof_tui.analysis.kernel.footprint import find_device
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name

@@ -12,11 +12,7 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, StepTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
-from torchprof_tui.analysis.patterns.engine.launch_owners import (
-    find_launch_ancestors,
-    mark_clones,
-    mark_operator_like,
-)
+from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, mark_clones, mark_operator_like
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,

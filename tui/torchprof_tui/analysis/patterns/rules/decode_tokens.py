@@ -10,22 +10,11 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import (
-    Answer,
-    Remedy,
-    Severity,
-    find_event_places,
-    register_pattern,
-)
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, find_event_places, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.conversions import find_attentions
-from torchprof_tui.analysis.patterns.rules.gpu_waits import (
-    find_lost_time,
-    find_waits,
-    measure_idle,
-    measure_idle_after,
-)
+from torchprof_tui.analysis.patterns.rules.gpu_waits import find_lost_time, find_waits, measure_idle, measure_idle_after
 from torchprof_tui.analysis.patterns.rules.serving import (
     NO_GENERATION,
     GenerationSteps,
@@ -220,9 +209,8 @@ def count_attentions(tables: TraceTables, steps: GenerationSteps) -> int:
     code="cache.index_copy_(2, position, keys)  # cache = torch.empty(batch, heads, max_length, width)",
     decided="Calls of aten::cat at the same place of each decode step that append a shorter tensor to one of three or "
     "more dimensions, which is longer in a later step; without shapes, at least one for each attention whose kernel's "
-    "grid grows from step to step. Time at stake: their GPU time, "
-    "and the idle time of the GPU during these calls and during attention calls that plan their kernel anew for each "
-    "length.",
+    "grid grows from step to step. Time at stake: their GPU time, and the idle time of the GPU during these calls and "
+    "during attention calls that plan their kernel anew for each length.",
     thresholds=(thresholds.PLANNING_RATIO,),
     severity=Severity.PROBLEM,
     needs=(explain_missing_steps, ScopeView.missing_ops_reason),

@@ -375,8 +375,7 @@ def find_waiting_times(view: ScopeView, waits: EventTable, owner: I64) -> Interv
     is_row = launch_start.searchsorted(end) == launch_start.searchsorted(next_start)
     is_row &= (next_start > end) & (next_start - end < thresholds.HOST_PAUSE_MIN.value)
     return union(
-        np.concatenate([ops.start, waits.start, end[is_row]]),
-        np.concatenate([ops.end, waits.end, next_start[is_row]]),
+        np.concatenate([ops.start, waits.start, end[is_row]]), np.concatenate([ops.end, waits.end, next_start[is_row]])
     )
 
 

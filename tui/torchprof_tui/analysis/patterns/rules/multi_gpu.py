@@ -303,11 +303,10 @@ def _format_waiting(view: ScopeView) -> str:
     "One rank arrives late",
     meaning="a collective ends only after the last rank has arrived, so all other ranks wait for it",
     action="check what the late rank does before the collective: its data, its clocks, its code",
-    decided="Collectives are matched across ranks by process group, step and order (in one trace of several devices "
-    "by name and order). A rank arrives when its kernel starts, and waits until the last rank arrives. Found "
-    "if ranks wait for long on average. Shown: the rank that causes most of the waiting, and, if only one "
-    "rank pauses before an operator in most steps, that operator. Needs several ranks: open their traces "
-    "together.",
+    decided="Collectives are matched across ranks by process group, step and order (in one trace of several devices by "
+    "name and order). A rank arrives when its kernel starts, and waits until the last rank arrives. Found if ranks "
+    "wait for long on average. Shown: the rank that causes most of the waiting, and, if only one rank pauses before an "
+    "operator in most steps, that operator. Needs several ranks: open their traces together.",
     thresholds=(thresholds.STRAGGLER_SHARE, thresholds.STRAGGLER_MIN, thresholds.STRAGGLER_SHARE_OF_WAITING),
     severity=Severity.PROBLEM,
     applies_to_all_ranks=True,

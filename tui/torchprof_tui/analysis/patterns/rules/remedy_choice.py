@@ -348,8 +348,7 @@ def choose_allocation_remedy(view: ScopeView, calls: EventTable) -> Remedy | Non
         )
     if tables.practices.has_name(r".*\bempty_cache\b"):
         return Remedy(
-            "torch.cuda.empty_cache() releases memory that the next step allocates again: remove the call",
-            "",
+            "torch.cuda.empty_cache() releases memory that the next step allocates again: remove the call", ""
         )
     if any("MemCreate" in name or "MemMap" in name for name in names):
         return Remedy("expandable segments are in use already: run the largest batch first, or keep shapes fixed")

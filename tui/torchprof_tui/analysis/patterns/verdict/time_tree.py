@@ -32,11 +32,7 @@ from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals
 from torchprof_tui.trace.core.arrays import I64, is_in
 from torchprof_tui.trace.model.event_kind import Kind
 
-_LABELS = {
-    COMPUTE: "GPU computes",
-    COPIES: "copies without compute",
-    EXPOSED: "collectives without compute",
-}
+_LABELS = {COMPUTE: "GPU computes", COPIES: "copies without compute", EXPOSED: "collectives without compute"}
 
 _UNEXPLAINED = (IdleCause.PROFILER, IdleCause.UNKNOWN, IdleCause.LEAD_IN)
 """Idle time that no pattern of the program explains."""

@@ -20,11 +20,7 @@ from torchprof_tui.analysis.patterns.rules.communication import (
 )
 from torchprof_tui.analysis.patterns.rules.graphs import describe_replay_costs
 from torchprof_tui.analysis.patterns.rules.host_code import measure_cpu_work
-from torchprof_tui.analysis.patterns.rules.multi_gpu import (
-    LateRank,
-    exposed_waiting_time,
-    find_late_rank,
-)
+from torchprof_tui.analysis.patterns.rules.multi_gpu import LateRank, exposed_waiting_time, find_late_rank
 from torchprof_tui.analysis.patterns.rules.optimizer import measure_optimizer_share
 from torchprof_tui.analysis.patterns.rules.serving import GenerationSteps, find_generation_steps
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
@@ -158,12 +154,7 @@ def _diagnose_input(evidence: Evidence) -> Diagnosis | None:
     remedy = finding.remedy.action if finding else "load in worker processes, ahead of the step, into pinned memory"
     why = finding.answer.seen if finding else ""
     return Diagnosis(
-        IdleCause.INPUT.id,
-        share,
-        f"the GPU waits {format_percent(share)} of the time {source}",
-        remedy,
-        why,
-        waits.row,
+        IdleCause.INPUT.id, share, f"the GPU waits {format_percent(share)} of the time {source}", remedy, why, waits.row
     )
 
 
