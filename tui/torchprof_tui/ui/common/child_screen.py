@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, expand_path, write_atomically
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.painted_widget import follow_theme
-from torchprof_tui.ui.common.prompt_input import Prompt, PromptClosed
+from torchprof_tui.ui.common.prompt_input import Prompt, PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.row_list import RowList
 from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
 
@@ -69,7 +70,55 @@ class ChildScreen(GuardedScreen[Any]):
         lanes.call_later(lanes.run_action, f"child({name!r})")
 
 
-class ListScreen(ChildScreen):
+class SearchScreen(ChildScreen):
+    """A screen whose prompt searches, or filters, while the text is typed. `SEARCH`: the label of that prompt."""
+
+    SEARCH: ClassVar[str] = "search"
+
+    def search(self, text: str) -> str:
+        """Show what matches a text; "" ends the search. Returns what is wrong with the text, else ""."""
+        raise NotImplementedError
+
+    def describe_found(self, text: str) -> str:
+        """Describe how much matches, beside the text that is being typed."""
+        raise NotImplementedError
+
+    def finish_search(self, text: str) -> None:
+        """Show the first match after enter, if that is not done by `search`."""
+
+    def cancel_search(self) -> None:
+        """End the search that escape has left."""
+        self.search("")
+
+    def submit(self, text: str) -> str:
+        """Do what another prompt asked for. Returns what is wrong with the text, else ""."""
+        raise NotImplementedError
+
+    def on_prompt_changed(self, message: PromptChanged) -> None:
+        if message.purpose == self.SEARCH:
+            self._worker.debounce("search", partial(self._preview_search, message.text))
+
+    def _preview_search(self, text: str) -> None:
+        if self._prompt.is_open:
+            problem = self.search(text)
+            self._prompt.show_hint(problem or (self.describe_found(text) if text else SEARCH_HINT))
+
+    def on_prompt_submitted(self, message: PromptSubmitted) -> None:
+        """Do what was asked; on an error the prompt stays open, so that no further character becomes a key."""
+        is_search = message.purpose == self.SEARCH
+        if problem := self.search(message.text) if is_search else self.submit(message.text):
+            self._prompt.show_hint(problem)
+            return
+        self._close_prompt()
+        if is_search:
+            self.finish_search(message.text)
+
+    def on_prompt_closed(self, message: PromptClosed) -> None:
+        if message.purpose == self.SEARCH:
+            self.cancel_search()
+
+
+class ListScreen(SearchScreen):
     """A screen with one list, `rows`, and the actions of the keys of rows."""
 
     rows: RowList

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,12 +21,12 @@ from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.child_screen import SEARCH_HINT, ChildScreen, cycle
+from torchprof_tui.ui.common.child_screen import SEARCH_HINT, SearchScreen, cycle
 from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.comparison_request import parse_request, suggest_forms
 from torchprof_tui.ui.common.labels import short_label
 from torchprof_tui.ui.common.panel_dock import Dock, PanelPicked
-from torchprof_tui.ui.common.prompt_input import PromptChanged, PromptClosed, PromptSubmitted
+from torchprof_tui.ui.common.prompt_input import PromptChanged
 from torchprof_tui.ui.common.status_line import format_copy_message
 from torchprof_tui.ui.diff.comparison_worker import (
     AccountBuilt,
@@ -118,11 +117,11 @@ class ShownView:
     cursor: int
 
 
-FILTER_PROMPT, COMPARE_PROMPT = "filter", "compare with"
+COMPARE_PROMPT = "compare with"
 LARGEST_ZOOM, WHOLE = "this is the largest zoom: s zooms out", "all of both traces is on screen: w zooms in"
 
 
-class DiffScreen(ChildScreen):
+class DiffScreen(SearchScreen):
     """Show two traces, one above the other.
 
     `opener`: that of the trace that was opened for the comparison, closed with the screen; None where both were open.
@@ -131,6 +130,7 @@ class DiffScreen(ChildScreen):
 
     BINDINGS = keys.DIFF
     help_topic = "diff"
+    SEARCH = "filter"
     CSS_PATH = "diff_screen.tcss"
     TITLE = "diff"
 
@@ -582,7 +582,7 @@ class DiffScreen(ChildScreen):
         if self._is_enlarged:
             self.action_enlarge()
         elif self.differences.filter:
-            self._apply_filter("")
+            self.search("")
         elif any(side.selected >= 0 for side in self.sides) and not self._problem:
             for side in self.sides:
                 side.select(-1)
@@ -594,9 +594,9 @@ class DiffScreen(ChildScreen):
 
     def action_ask_filter(self) -> None:
         if self.differences.filter or self._has_rows(any_row=True):
-            self._open_prompt(FILTER_PROMPT, SEARCH_HINT, self.differences.filter)
+            self._open_prompt(self.SEARCH, SEARCH_HINT, self.differences.filter)
 
-    def _apply_filter(self, text: str) -> str:
+    def search(self, text: str) -> str:
         """List only rows with this text; "" lists all. Returns what is wrong with it, else ""."""
         problem = self.differences.set_filter(text)
         self._rows.empty_text = f"no difference matches {text!r}: esc clears the filter" if text else "no differences"
@@ -604,41 +604,27 @@ class DiffScreen(ChildScreen):
         self._set_part(ROWS)
         return problem
 
+    def describe_found(self, text: str) -> str:
+        return f"{len(self.differences.rows):,} found"
+
+    def finish_search(self, text: str) -> None:
+        if text and self.differences.rows:
+            self.differences.cursor = max(self.differences.cursor, 0)
+        self._show_current()
+
     def on_prompt_changed(self, message: PromptChanged) -> None:
-        if message.purpose == FILTER_PROMPT:
-            self._worker.debounce("filter", partial(self._preview_filter, message.text))
-        else:
+        if message.purpose == COMPARE_PROMPT:
             self._prompt.show_hint(suggest_forms(message.text))
 
-    def _preview_filter(self, text: str) -> None:
-        if self._prompt.is_open:
-            problem = self._apply_filter(text)
-            self._prompt.show_hint(problem or (f"{len(self.differences.rows):,} found" if text else SEARCH_HINT))
-
-    def on_prompt_submitted(self, message: PromptSubmitted) -> None:
-        """Apply what was typed; on an error the prompt stays open, so that no further character becomes a key."""
-        if message.purpose == FILTER_PROMPT:
-            problem = self._apply_filter(message.text)
-            if problem:
-                self._prompt.show_hint(problem)
-                return
-            self._close_prompt()
-            if message.text and self.differences.rows:
-                self.differences.cursor = max(self.differences.cursor, 0)
-            self._show_current()
-            return
+    def submit(self, text: str) -> str:
+        """Ask the app for another comparison."""
         try:
-            request = parse_request(message.text)
+            request = parse_request(text)
         except ComparisonError as error:
-            self._prompt.show_hint(str(error))
-            return
-        self._close_prompt()
+            return str(error)
         whole = self.inputs[0].whole
         self.post_message(CompareAsked(request, whole, whole.label))
-
-    def on_prompt_closed(self, message: PromptClosed) -> None:
-        if message.purpose == FILTER_PROMPT:
-            self._apply_filter("")
+        return ""
 
     # -- the mouse -----------------------------------------------------------------------------------------
 

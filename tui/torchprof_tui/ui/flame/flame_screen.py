@@ -15,10 +15,9 @@ from torchprof_tui.analysis.search.name_search import BadPattern, is_case_sensit
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, ChildScreen, cycle, write_new_file
+from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, SearchScreen, cycle, write_new_file
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
-from torchprof_tui.ui.common.prompt_input import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.flame.flame_worker import FlameMade, FlameQuery, FlameView, fold_scope, search_frames
 from torchprof_tui.ui.flame.icicle import BoxPicked, FrameLines, Icicle
@@ -34,11 +33,11 @@ NO_FRAMES_SHORT = {FoldBy.STACK: "without a stack", FoldBy.MODULE: "in no module
 TIME_NAMES = {FoldTime.GPU: "GPU time", FoldTime.CPU: "CPU time"}
 
 
-SEARCH_PROMPT, EXPORT_PROMPT = "search", "write to"
+EXPORT_PROMPT = "write to"
 NOTHING_HERE = "nothing to see here: tab, g and v show other frames, time and scope"
 
 
-class FlameScreen(ChildScreen):
+class FlameScreen(SearchScreen):
     """Dismissed with the event to show on the lanes, the first one of a frame, or None."""
 
     BINDINGS = keys.FLAME
@@ -133,7 +132,7 @@ class FlameScreen(ChildScreen):
     def _search_text(self) -> str:
         return "" if self.icicle.matches is None else self.icicle.matches.text
 
-    def _search(self, text: str) -> str:
+    def search(self, text: str) -> str:
         """Mark the frames that match; "" marks none. Returns what is wrong with the text, else ""."""
         tree = self.icicle.flame
         if not text or tree is None:
@@ -168,7 +167,7 @@ class FlameScreen(ChildScreen):
     def _restore(self, view: FlameView) -> None:
         """Show the zoom, the search and the cursor of a view of the same query."""
         self.icicle.show_zoom(view.zoom, view.node)
-        self._search(view.search)
+        self.search(view.search)
 
     # -- the cursor ----------------------------------------------------------------------------------------
 
@@ -255,7 +254,7 @@ class FlameScreen(ChildScreen):
     def action_back(self) -> None:
         """Clear the search, then zoom out, then leave."""
         if self._search_text:
-            self._search("")
+            self.search("")
             self._status.show_message("")
         elif self.icicle.has_frames and self.icicle.zoom != Zoom():
             self.action_zoom_out()
@@ -306,7 +305,7 @@ class FlameScreen(ChildScreen):
     def action_search(self) -> None:
         if self._find_box() is not None:
             self._remember_view()
-            self._open_prompt(SEARCH_PROMPT, SEARCH_HINT, self._search_text)
+            self._open_prompt(self.SEARCH, SEARCH_HINT, self._search_text)
 
     def action_ask_export(self) -> None:
         if self._find_box() is not None:
@@ -329,52 +328,29 @@ class FlameScreen(ChildScreen):
         self._show_summary()
         self._show_frame()
 
-    def on_prompt_changed(self, message: PromptChanged) -> None:
-        if message.purpose == SEARCH_PROMPT:
-            self._worker.debounce("search", partial(self._preview_search, message.text))
+    def describe_found(self, text: str) -> str:
+        return self._describe_matches()
 
-    def _preview_search(self, text: str) -> None:
-        """Mark the matches and show their number while the text is being typed."""
-        if self._prompt.is_open:
-            problem = self._search(text)
-            self._prompt.show_hint(problem or (self._describe_matches() if text else SEARCH_HINT))
-
-    def on_prompt_submitted(self, message: PromptSubmitted) -> None:
-        """Do what was asked; on an error the prompt stays open, so that no further character becomes a key."""
-        if message.purpose == EXPORT_PROMPT:
-            self._export_file(message.text)
-            return
-        problem = self._search(message.text)
-        if problem:
-            self._prompt.show_hint(problem)
-            return
-        self._close_prompt()
+    def finish_search(self, text: str) -> None:
         matches, box = self.icicle.matches, self.icicle.box
         if matches is not None and box is not None:
             if len(matches.nodes) and (box.merged or not matches.mask[box.node]):
                 self._show_match(int(matches.nodes[matches.find_next(box.node, 1)]))
             self._status.show_message(self._describe_matches(), is_warning=not len(matches.nodes))
 
-    def on_prompt_closed(self, message: PromptClosed) -> None:
-        if message.purpose == SEARCH_PROMPT:
-            self._search("")
-
-    def _export_file(self, name: str) -> None:
-        """Write all frames of the scope to a file; where that fails, the prompt says why and stays open."""
+    def submit(self, text: str) -> str:
+        """Write all frames of the scope to a file, and show so."""
         tree = self.icicle.flame
-        if not name or tree is None:
-            self._close_prompt()
-            return
+        if not text or tree is None:
+            return ""
         formatters = {
             ".folded": lambda: "".join(iterate_folded_lines(tree)),
             ".speedscope.json": lambda: format_speedscope(tree, Path(self.trace.label).name),
         }
-        line, written = write_new_file(name, formatters, f"{int((tree.value_ns > 0).sum()):,} stacks")
+        line, written = write_new_file(text, formatters, f"{int((tree.value_ns > 0).sum()):,} stacks")
         if written:
-            self._close_prompt()
             self._status.show_message(line)
-        else:
-            self._prompt.show_hint(line)
+        return "" if written else line
 
     def action_copy(self, everything: bool) -> None:
         if (found := self._find_box()) is None:

@@ -17,7 +17,6 @@ from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, ListScreen, cycle
 from torchprof_tui.ui.common.painted_widget import TextRun
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
-from torchprof_tui.ui.common.prompt_input import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.row_list import HeaderPicked, RowList, RowPicked
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.common.text_panel import COPY_WIDTH
@@ -47,7 +46,7 @@ PANEL_MIN_HEIGHT, PANEL_HEIGHT_SHARE = 24, 0.35
 """Minimal height for the panel of the current row below the table, and the panel's share of the height."""
 
 
-FILTER_PROMPT, EXPORT_PROMPT = "filter", "write to"
+EXPORT_PROMPT = "write to"
 
 
 class TableScreen(ListScreen):
@@ -58,6 +57,7 @@ class TableScreen(ListScreen):
 
     BINDINGS = keys.TABLE
     help_topic = "table"
+    SEARCH = "filter"
     CSS_PATH = "table_screen.tcss"
 
     def __init__(self, profile: Profile, view_state: ViewState) -> None:
@@ -351,7 +351,7 @@ class TableScreen(ListScreen):
 
     def action_back(self) -> None:
         if self._listing.filter:
-            self._apply_filter("")
+            self.search("")
         else:
             self.dismiss(None)
 
@@ -363,13 +363,13 @@ class TableScreen(ListScreen):
     def action_ask_filter(self) -> None:
         if self._has_rows():
             self._remember_view()
-            self._open_prompt(FILTER_PROMPT, SEARCH_HINT, self._listing.filter)
+            self._open_prompt(self.SEARCH, SEARCH_HINT, self._listing.filter)
 
     def action_ask_export(self) -> None:
         if self._has_rows():
             self._open_prompt(EXPORT_PROMPT, ".csv, .json or .md", "table.csv", replace=False)
 
-    def _apply_filter(self, text: str) -> str:
+    def search(self, text: str) -> str:
         """List the rows that match, with the cursor on the first; "" lists all, with the cursor on the row it was on.
 
         Returns what is wrong with the text, else "".
@@ -381,40 +381,22 @@ class TableScreen(ListScreen):
             self._move_to_row(row)
         return problem
 
-    def on_prompt_changed(self, message: PromptChanged) -> None:
-        if message.purpose == FILTER_PROMPT:
-            self._worker.debounce("filter", partial(self._preview_filter, message.text))
+    def describe_found(self, text: str) -> str:
+        case = " · case-sensitive: it has a capital" if is_case_sensitive(text) else ""
+        return f"{len(self._listing.order):,} found{case}"
 
-    def _preview_filter(self, text: str) -> None:
-        """Filter and show the number of matches while the text is being typed."""
-        if self._prompt.is_open:
-            problem = self._apply_filter(text)
-            case = " · case-sensitive: it has a capital" if is_case_sensitive(text) else ""
-            self._prompt.show_hint(problem or (f"{len(self._listing.order):,} found{case}" if text else SEARCH_HINT))
+    def finish_search(self, text: str) -> None:
+        if text and not len(self._listing.order):
+            self._status.show_message(f"no match for {text!r}", is_warning=True)
 
-    def on_prompt_submitted(self, message: PromptSubmitted) -> None:
-        """Apply what was typed; on an error the prompt stays open, so that no further character becomes a key."""
-        problem = ""
-        if message.purpose == FILTER_PROMPT:
-            self._listing.filter = message.text
-            problem = self._listing.sort_and_filter()
-        elif message.text:
-            assert self._built_sheet is not None
-            line, written = sheet_rows.write_sheet(self._built_sheet.sheet, self._listing.order, message.text)
-            problem = "" if written else line
-            self._status.show_message("" if problem else line)
-        if problem:
-            self._prompt.show_hint(problem)
-            return
-        self._close_prompt()
-        if message.purpose == FILTER_PROMPT:
-            self._apply_filter(message.text)
-            if message.text and not len(self._listing.order):
-                self._status.show_message(f"no match for {message.text!r}", is_warning=True)
-
-    def on_prompt_closed(self, message: PromptClosed) -> None:
-        if message.purpose == FILTER_PROMPT:
-            self._apply_filter("")
+    def submit(self, text: str) -> str:
+        """Write the listed rows to a file, and show so."""
+        if not text or self._built_sheet is None:
+            return ""
+        line, written = sheet_rows.write_sheet(self._built_sheet.sheet, self._listing.order, text)
+        if written:
+            self._status.show_message(line)
+        return "" if written else line
 
     def action_copy(self, everything: bool) -> None:
         if self._tab == CHARTS_TAB and everything:

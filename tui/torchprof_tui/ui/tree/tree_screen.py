@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
 
 import numpy as np
 from rich.cells import cell_len
@@ -24,7 +23,6 @@ from torchprof_tui.ui.common.labels import short_label
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import TextRun
-from torchprof_tui.ui.common.prompt_input import PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.common.row_list import RowList, RowPicked
 from torchprof_tui.ui.common.text_panel import COPY_WIDTH
 from torchprof_tui.ui.tree.fold_state import FoldSnapshot, FoldState
@@ -40,7 +38,6 @@ MAX_INDENT, MIN_LABEL_CELLS = 40, 22
 """Limit of the indentation, and cells that it leaves to the label; deeper nodes are marked with "…" and their depth."""
 
 
-SEARCH_PROMPT = "search"
 MAX_SNAPSHOTS = 20
 """Earlier foldings that are kept; each has a byte or two for each node."""
 
@@ -307,7 +304,7 @@ class TreeScreen(ListScreen):
             return
         self._remember_view()
         self._search_start = self._snapshots[-1]
-        self._open_prompt(SEARCH_PROMPT, SEARCH_HINT, folds.filter)
+        self._open_prompt(self.SEARCH, SEARCH_HINT, folds.filter)
 
     def action_match(self, distance: int) -> None:
         folds = self._fold_state
@@ -329,7 +326,7 @@ class TreeScreen(ListScreen):
         self._fold_state.reveal(node)
         self._refresh_rows(node)
 
-    def _search(self, text: str) -> str:
+    def search(self, text: str) -> str:
         """List the matches and their ancestors, with the cursor on the first. Returns what is wrong with the text."""
         folds = self._fold_state
         assert folds is not None
@@ -348,26 +345,11 @@ class TreeScreen(ListScreen):
             self._fold_state.reveal(node)
         self._refresh_rows(max(node, 0))
 
-    def on_prompt_changed(self, message: PromptChanged) -> None:
-        self._worker.debounce("search", partial(self._preview_search, message.text))
+    def describe_found(self, text: str) -> str:
+        case = " · case-sensitive: it has a capital" if is_case_sensitive(text) else ""
+        return f"{0 if self._fold_state is None else self._fold_state.match_count:,} found{case}"
 
-    def _preview_search(self, text: str) -> None:
-        """Search and show the number of matches while the text is being typed."""
-        if self._prompt.is_open and self._fold_state is not None:
-            problem = self._search(text)
-            case = " · case-sensitive: it has a capital" if is_case_sensitive(text) else ""
-            count = f"{self._fold_state.match_count:,} found{case}" if text else SEARCH_HINT
-            self._prompt.show_hint(problem or count)
-
-    def on_prompt_submitted(self, message: PromptSubmitted) -> None:
-        """Search; on an error the prompt stays open, so that no further character becomes a key."""
-        problem = self._search(message.text)
-        if problem:
-            self._prompt.show_hint(problem)
-        else:
-            self._close_prompt()
-
-    def on_prompt_closed(self, message: PromptClosed) -> None:
+    def cancel_search(self) -> None:
         """Show what was on screen before the search."""
         if self._search_start is not None and self._fold_state is not None:
             self._fold_state.restore(self._search_start)
