@@ -11,8 +11,7 @@ from rich.style import Style
 from textual.app import App, ComposeResult
 
 from torchprof_tui.ui.common.name_display import clean
-from torchprof_tui.ui.common.painted_widget import build_strip
-from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
+from torchprof_tui.ui.common.painted_widget import Lines, TextPanel, build_strip, join_columns, wrap_text
 
 PLAIN, BOLD = Style(), Style(bold=True)
 

@@ -14,8 +14,8 @@ from tests.helpers.explorer_app import explorer, settled, two_steps
 from tests.helpers.trace_builder import cpu, step, trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.keys import LANES
+from torchprof_tui.ui.common.painted_widget import TextPanel
 from torchprof_tui.ui.common.status_line import StatusLine
-from torchprof_tui.ui.common.text_panel import TextPanel
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.flame.flame_screen import FlameScreen
 from torchprof_tui.ui.table.table_screen import TableScreen

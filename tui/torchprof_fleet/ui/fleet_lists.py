@@ -16,8 +16,7 @@ from torchprof_fleet.answers import list_hosts, list_ranks, list_steps, list_wha
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import DEFAULT_PALETTE
-from torchprof_tui.ui.common.text_panel import wrap_text
+from torchprof_tui.ui.common.painted_widget import DEFAULT_PALETTE, wrap_text
 
 UNKNOWN = "–"
 MAX_ROWS = 200

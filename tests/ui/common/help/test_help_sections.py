@@ -16,7 +16,7 @@ from torchprof_tui.ui.common.help_screen import (
     list_lane_sections,
     list_word_sections,
 )
-from torchprof_tui.ui.common.text_panel import Lines
+from torchprof_tui.ui.common.painted_widget import Lines
 
 PALETTE = build_palette(ThemeColors(), ColorSupport.MANY)
 KEYS = HelpSection("Keys", (HelpEntry("w s", "zoom in, out"), HelpEntry("f", "fit")), is_keys=True)

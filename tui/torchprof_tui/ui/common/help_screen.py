@@ -21,8 +21,15 @@ from torchprof_tui.ui.common.cell_text import truncate
 from torchprof_tui.ui.common.event_styles import KIND_DESCRIPTIONS, Palette
 from torchprof_tui.ui.common.glossary import GLOSSARY, GUIDES, Guide, find_word
 from torchprof_tui.ui.common.guarded_screen import GuardedModalScreen
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip, palette_for
-from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
+from torchprof_tui.ui.common.painted_widget import (
+    Lines,
+    PaintedWidget,
+    TextPanel,
+    TextRun,
+    build_strip,
+    palette_for,
+    wrap_text,
+)
 
 LANE_SYMBOLS = (
     ("▏aten::mm", "a bar is one event; ▏ marks its start"),

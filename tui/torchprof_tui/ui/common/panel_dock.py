@@ -12,8 +12,7 @@ from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.strip import Strip
 
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
-from torchprof_tui.ui.common.text_panel import TextPanel
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextPanel, TextRun, build_strip
 
 
 @dataclass

@@ -10,8 +10,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
-from torchprof_tui.ui.common.text_panel import Lines, wrap_text
+from torchprof_tui.ui.common.painted_widget import Lines, PaintedWidget, TextRun, build_strip, wrap_text
 
 
 @dataclass

@@ -28,9 +28,16 @@ from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
+from torchprof_tui.ui.common.painted_widget import (
+    COPY_WIDTH,
+    Lines,
+    PaintedWidget,
+    TextPanel,
+    TextRun,
+    build_strip,
+    wrap_text,
+)
 from torchprof_tui.ui.common.text_charts import CHANGE_CELLS, LABEL_CELLS, TIME_CELLS, format_waterfall
-from torchprof_tui.ui.common.text_panel import COPY_WIDTH, Lines, TextPanel, wrap_text
 from torchprof_tui.ui.diff.locked_view import VERDICT_LINES
 from torchprof_tui.ui.diff.side_lanes import LEGEND, keep_end
 

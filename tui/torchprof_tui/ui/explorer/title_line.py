@@ -16,8 +16,7 @@ from torchprof_tui.trace.query.viewport import FoldedTime, Viewport
 from torchprof_tui.ui.common.labels import short_label
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
-from torchprof_tui.ui.common.text_panel import wrap_text
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip, wrap_text
 from torchprof_tui.ui.lanes.step_labels import count_kinds
 
 if TYPE_CHECKING:

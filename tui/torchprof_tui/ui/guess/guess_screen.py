@@ -14,9 +14,8 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean, truncate
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, palette_for
+from torchprof_tui.ui.common.painted_widget import Lines, PaintedWidget, TextPanel, TextRun, palette_for, wrap_text
 from torchprof_tui.ui.common.status_line import StatusLine
-from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
 
 EXAMPLE = "gemm 2, elementwise 3, flash"
 

@@ -21,8 +21,7 @@ from torchprof_tui.trace.sources.program_file import ProgramFile, ProgramFileRea
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.guarded_screen import GuardedModalScreen
 from torchprof_tui.ui.common.name_display import clean, truncate
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip, follow_theme
-from torchprof_tui.ui.common.text_panel import wrap_text
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip, follow_theme, wrap_text
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.source_line import SourceLine

@@ -9,8 +9,8 @@ from torchprof_tui.analysis.table.row_detail import RelatedName, RowDetail
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
+from torchprof_tui.ui.common.painted_widget import Lines, TextPanel, join_columns, wrap_text
 from torchprof_tui.ui.common.text_charts import build_strip_chart
-from torchprof_tui.ui.common.text_panel import Lines, TextPanel, join_columns, wrap_text
 
 RELATIVES_SHOWN = 8
 """Names listed of the callers, the callees and the kernels each; the others are only counted."""

@@ -9,8 +9,7 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import TextRun
-from torchprof_tui.ui.common.text_panel import Lines, TextPanel, wrap_text
+from torchprof_tui.ui.common.painted_widget import Lines, TextPanel, TextRun, wrap_text
 
 LABEL_CELLS, MODULE_CELLS = 20, 44
 MODULES_SHOWN, CLASSES_SHOWN = 24, 8

@@ -13,7 +13,7 @@ from torchprof_tui.analysis.patterns.engine.undecidable_reasons import describe_
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import clean
-from torchprof_tui.ui.common.text_panel import Lines, wrap_text
+from torchprof_tui.ui.common.painted_widget import Lines, wrap_text
 from torchprof_tui.ui.explorer.panels.cheatsheet_text import format_counts, format_entry, format_verdict
 from torchprof_tui.ui.explorer.panels.panel import Panel, SourceTarget, check_line
 from torchprof_tui.ui.explorer.scope_checks import ScopeChecks

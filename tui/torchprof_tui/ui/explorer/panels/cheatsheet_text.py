@@ -21,8 +21,7 @@ from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.labels import describe_cost
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import TextRun
-from torchprof_tui.ui.common.text_panel import Lines, wrap_text
+from torchprof_tui.ui.common.painted_widget import Lines, TextRun, wrap_text
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult

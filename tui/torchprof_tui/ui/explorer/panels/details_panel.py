@@ -18,7 +18,7 @@ from torchprof_tui.trace.query.navigation import GraphNeighbours, find_graph_nei
 from torchprof_tui.ui.common.event_styles import KIND_DESCRIPTIONS
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_ordinal, format_share, format_value
-from torchprof_tui.ui.common.text_panel import Lines, join_columns, wrap_text
+from torchprof_tui.ui.common.painted_widget import Lines, join_columns, wrap_text
 from torchprof_tui.ui.explorer.panels.event_title import describe_captured, describe_share, shorten_event_name
 from torchprof_tui.ui.explorer.panels.overview_text import KEY_LINES_MIN_HEIGHT, format_findings, format_steps
 from torchprof_tui.ui.explorer.panels.panel import Panel

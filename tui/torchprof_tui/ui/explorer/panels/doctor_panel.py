@@ -10,8 +10,7 @@ from textual.geometry import Size
 from torchprof_tui.analysis.doctor.remark import Diagnosis, Remark, Section
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.name_display import clean, truncate
-from torchprof_tui.ui.common.painted_widget import TextRun
-from torchprof_tui.ui.common.text_panel import Lines, wrap_text
+from torchprof_tui.ui.common.painted_widget import Lines, TextRun, wrap_text
 from torchprof_tui.ui.explorer.panels.panel import RECORD_STACKS_HINT, Panel
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_share, format_value
-from torchprof_tui.ui.common.painted_widget import TextRun
+from torchprof_tui.ui.common.painted_widget import Lines, TextRun, wrap_text
 from torchprof_tui.ui.common.text_charts import build_strip_chart
-from torchprof_tui.ui.common.text_panel import Lines, wrap_text
 from torchprof_tui.ui.explorer.panels.event_title import format_title
 from torchprof_tui.ui.explorer.panels.panel import Panel
 

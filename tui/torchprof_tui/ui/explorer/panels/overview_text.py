@@ -16,8 +16,7 @@ from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.keys import MAX_NUMBER_KEYS
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import TextRun
-from torchprof_tui.ui.common.text_panel import Lines, wrap_text
+from torchprof_tui.ui.common.painted_widget import Lines, TextRun, wrap_text
 from torchprof_tui.ui.explorer.panels.cheatsheet_text import ID_CELLS, choose_sign, format_stake, format_tree
 from torchprof_tui.ui.lanes.step_labels import count_kinds, describe_serving
 

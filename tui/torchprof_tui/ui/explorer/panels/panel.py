@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from torchprof_tui.ui.common.text_panel import TextPanel
+from torchprof_tui.ui.common.painted_widget import TextPanel
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.source_line import SourceLine

@@ -13,8 +13,7 @@ from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import TextRun
-from torchprof_tui.ui.common.text_panel import Lines, join_columns, wrap_text
+from torchprof_tui.ui.common.painted_widget import Lines, TextRun, join_columns, wrap_text
 from torchprof_tui.ui.explorer.panels.panel import Panel
 
 if TYPE_CHECKING:
