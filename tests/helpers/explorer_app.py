@@ -12,8 +12,7 @@ from textual.pilot import Pilot
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.trace_builder import annotation, cpu, kernel, runtime, step, trace
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.help_app import HelpApp
-from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
+from torchprof_tui.ui.common.ordered_keys import HelpApp, OrderedKeysApp
 from torchprof_tui.ui.common.screen_styles import ScreenStylesApp
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 

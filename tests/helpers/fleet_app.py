@@ -21,8 +21,7 @@ from torchprof_fleet.analysis.sketch_trace import sketch_trace
 from torchprof_fleet.ui.fleet_screen import FleetScreen
 from torchprof_fleet.ui.fleet_worker import FleetSource
 from torchprof_tui.trace.loading.load_in_process import load_trace
-from torchprof_tui.ui.common.help_app import HelpApp
-from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
+from torchprof_tui.ui.common.ordered_keys import HelpApp, OrderedKeysApp
 
 BASE = SAMPLES / "train_gpt_2ranks" / "rank0.pt.trace.json.gz"
 FAULTS = Faults(slow_gpus={2: 1.3}, slow_hosts={3: 1.4}, late_ranks={4: 9000.0}, stalls={(1, 3): 26000.0})

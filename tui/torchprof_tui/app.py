@@ -33,8 +33,7 @@ from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.garbage_collection import GarbageCollectingApp
-from torchprof_tui.ui.common.help_app import HelpApp
-from torchprof_tui.ui.common.ordered_keys import OrderedKeysApp
+from torchprof_tui.ui.common.ordered_keys import HelpApp, OrderedKeysApp
 from torchprof_tui.ui.common.screen_styles import THEMES, ScreenStylesApp
 from torchprof_tui.ui.common.terminal_driver import TerminalDriver
 from torchprof_tui.ui.later_screens import (

@@ -22,8 +22,8 @@ from torchprof_tui.app import TorchprofApp
 from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.common.bindings import group_by_section
-from torchprof_tui.ui.common.help_app import ScreenCommands
 from torchprof_tui.ui.common.help_screen import HelpScreen
+from torchprof_tui.ui.common.ordered_keys import ScreenCommands
 from torchprof_tui.ui.record.recording_screen import RecordingScreen
 from torchprof_tui.ui.source.source_screen import SourceScreen
 from torchprof_tui.ui.start.loading_screen import LoadingScreen

@@ -20,7 +20,7 @@ from torchprof_tui.ui.common.labels import describe_cost
 from torchprof_tui.ui.common.painted_widget import PaintedWidget
 from torchprof_tui.ui.common.panel_dock import PanelTabs
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.explorer.panels.cheatsheet_text import NOTE_SIGN, PROBLEM_SIGN, choose_sign
+from torchprof_tui.ui.explorer.panels.cheatsheet_panel import NOTE_SIGN, PROBLEM_SIGN, choose_sign
 from torchprof_tui.ui.explorer.scope_checks import ScopeMode
 from torchprof_tui.ui.guess.guess_screen import GuessScreen
 from torchprof_tui.ui.source.source_screen import SourceScreen

@@ -1,25 +1,29 @@
-"""An app that delivers each key to the screen and the widget that earlier keys lead to, and says why one does nothing.
+"""An app that delivers each key to the screen and the widget that earlier keys lead to, and has help on every screen.
 
 textual sends a key to the widget that has the focus when the key arrives, and looks for its binding only after that
 widget has had it. Keys that arrive together, as over ssh or from a paste, all go to the first widget: in `t/gemm` the
-slash would open a prompt below the table, and "gemm" would be four commands.
+slash would open a prompt below the table, and "gemm" would be four commands. A key without a use says why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from textual import events
 from textual.app import App
 from textual.binding import Binding
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.worker import WorkerFailed
 
-from torchprof_tui.ui.common.bindings import normalize_keys
+from torchprof_tui.ui.common import keys
+from torchprof_tui.ui.common.bindings import KeyHelp, group_by_section, normalize_keys
+from torchprof_tui.ui.common.guarded_screen import GuardedCommandPalette, GuardingApp, repair_textual
 from torchprof_tui.ui.common.keys import LANES
 
 _NAMED_KEYS = {"left", "right", "up", "down", "home", "end", "pageup", "pagedown", "enter", "escape", "backspace"}
@@ -117,3 +121,65 @@ def explain_unbound_key(event: events.Key, keymap: Mapping[str, str]) -> str:
     }
     label = labels.get(event.key)
     return f"{name} ({label}) works only on the lanes" if label else f"{name} has no use here"
+
+
+class ScreenCommands(Provider):
+    """Provide a command for each active binding of the screen, of its focused widget and of the app."""
+
+    async def discover(self) -> Hits:
+        for text, key in self._commands():
+            yield DiscoveryHit(text, self._runner(key), help=_describe_keys(key))
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for text, key in self._commands():
+            score = matcher.match(text)
+            if score > 0:
+                yield Hit(score, matcher.highlight(text), self._runner(key), help=_describe_keys(key))
+
+    def _commands(self) -> Iterator[tuple[str, KeyHelp]]:
+        """Yield (text, key) of each command."""
+        for title, listed in group_by_section(self.screen.active_bindings.values()).items():
+            for key in listed:
+                yield f"{title}: {key.description}", key
+        for key in getattr(self.screen, "KEYLESS_COMMANDS", ()):
+            yield key.description, key
+
+    def _runner(self, key: KeyHelp) -> Callable[[], Awaitable[bool]]:
+        """Return what runs the action: an app's key acts on the app, not on the screen."""
+        return partial(self.app.run_action, key.action, self.screen if key.namespace is None else key.namespace)
+
+
+def _describe_keys(key: KeyHelp) -> str:
+    return f"key: {key.keys}" if key.keys else "no key"
+
+
+repair_textual()
+
+
+class HelpApp(GuardingApp):
+    """An app whose screens all have the same help (`?`, F1) and a command palette with all their keys (ctrl+p).
+
+    A screen may have an attribute `help_topic`, its guide or the name of it, `KEYLESS_COMMANDS` and `KEY_SECTIONS`.
+    """
+
+    COMMANDS = GuardingApp.COMMANDS | {ScreenCommands}
+    BINDINGS = keys.EVERYWHERE
+
+    def action_command_palette(self) -> None:
+        """Show the command palette, unless it is open below the help."""
+        if any(isinstance(screen, CommandPalette) for screen in self.screen_stack):
+            self.notify("the command palette is open already: esc closes the help above it", timeout=3, markup=False)
+        else:
+            self.push_screen(GuardedCommandPalette())
+
+    async def action_help(self) -> None:
+        """Show the help of the current screen; on the help itself, close it."""
+        # deferred: imported after the first frame
+        from torchprof_tui.ui.common.help_screen import HelpScreen
+
+        if isinstance(self.screen, HelpScreen):
+            self.screen.dismiss()
+        else:
+            described = [screen for screen in self.screen_stack if not isinstance(screen, CommandPalette)]
+            self.push_screen(HelpScreen.for_screen(described[-1]))  # the palette has no keys of its own

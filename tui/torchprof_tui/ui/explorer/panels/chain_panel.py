@@ -17,14 +17,16 @@ from torchprof_tui.ui.common.labels import describe_kind
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import Lines, TextRun, join_columns, wrap_text
-from torchprof_tui.ui.explorer.panels.event_title import (
+from torchprof_tui.ui.explorer.panels.kernel_panel import format_kernel, format_kernel_brief
+from torchprof_tui.ui.explorer.panels.panel import (
+    Panel,
+    SourceTarget,
+    check_line,
     format_captured,
     format_title,
     shorten_event_name,
     shorten_name_of_kind,
 )
-from torchprof_tui.ui.explorer.panels.kernel_panel import format_kernel, format_kernel_brief
-from torchprof_tui.ui.explorer.panels.panel import Panel, SourceTarget, check_line
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.chain import Chain, GpuWork, Hop

@@ -11,8 +11,7 @@ from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_share, format_value
 from torchprof_tui.ui.common.painted_widget import Lines, TextRun, wrap_text
 from torchprof_tui.ui.common.text_charts import build_strip_chart
-from torchprof_tui.ui.explorer.panels.event_title import format_title
-from torchprof_tui.ui.explorer.panels.panel import Panel
+from torchprof_tui.ui.explorer.panels.panel import Panel, format_title
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.chain import Chain

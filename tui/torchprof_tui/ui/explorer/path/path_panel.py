@@ -22,8 +22,7 @@ from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import Lines, TextRun, join_columns, wrap_text
 from torchprof_tui.ui.explorer.panels.chain_panel import ChainPanel
-from torchprof_tui.ui.explorer.panels.event_title import shorten_event_name
-from torchprof_tui.ui.explorer.panels.panel import Panel
+from torchprof_tui.ui.explorer.panels.panel import Panel, shorten_event_name
 from torchprof_tui.ui.lanes.view_state import ViewState
 
 if TYPE_CHECKING:
