@@ -21,7 +21,7 @@ def test_nothing_heavy_is_imported_before_the_first_frame() -> None:
     code = (
         "import sys, torchprof_tui.app, torchprof_tui.commands.open.main\n"
         "heavy = {'numpy', 'orjson', 'isal', 'msgspec', 'torchprof_tui.trace.model.trace', 'torchprof_tui.analysis'}\n"
-        "later = {'start.start_screen', 'explorer.explorer_screen', 'start.recent_traces', 'common.prompt_input'}\n"
+        "later = {'start.start_screen', 'explorer.explorer_screen', 'start.recent_traces', 'common.status_line'}\n"
         "later = {f'torchprof_tui.ui.{name}' for name in later}\n"
         "of_several = {'torchprof_tui.trace.specs.rank_files', 'torchprof_tui.trace.sources.listing'}\n"
         "print(sorted((heavy | later | of_several) & sys.modules.keys()))"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.helpers.explorer_app import explorer, settled, text_of, two_steps
-from torchprof_tui.ui.common.prompt_input import Prompt
+from torchprof_tui.ui.common.status_line import Prompt
 
 
 async def test_after_a_wrong_expression_typing_still_reaches_the_prompt() -> None:

@@ -21,8 +21,7 @@ from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, palette_for
-from torchprof_tui.ui.common.row_list import RowList
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, RowList, palette_for
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.table.sheet_rows import fit_columns
 from torchprof_tui.ui.table.table_screen import TableScreen

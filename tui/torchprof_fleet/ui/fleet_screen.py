@@ -39,11 +39,9 @@ from torchprof_tui.ui.common.child_screen import MAX_VIEWS, ChildScreen, cycle
 from torchprof_tui.ui.common.glossary import Guide
 from torchprof_tui.ui.common.keys import parse_hints, parse_keys
 from torchprof_tui.ui.common.name_display import truncate
-from torchprof_tui.ui.common.painted_widget import TextRun
+from torchprof_tui.ui.common.painted_widget import RowList, RowPicked, TextRun
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
-from torchprof_tui.ui.common.prompt_input import PromptSubmitted
-from torchprof_tui.ui.common.row_list import RowList, RowPicked
-from torchprof_tui.ui.common.status_line import StatusLine
+from torchprof_tui.ui.common.status_line import PromptSubmitted, StatusLine
 
 KEYS = parse_keys("""\
 = rows.up rows.down

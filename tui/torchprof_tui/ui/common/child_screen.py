@@ -10,10 +10,15 @@ from typing import Any, ClassVar, TypeVar
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, expand_path, write_atomically
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
-from torchprof_tui.ui.common.painted_widget import follow_theme
-from torchprof_tui.ui.common.prompt_input import Prompt, PromptChanged, PromptClosed, PromptSubmitted
-from torchprof_tui.ui.common.row_list import RowList
-from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
+from torchprof_tui.ui.common.painted_widget import RowList, follow_theme
+from torchprof_tui.ui.common.status_line import (
+    Prompt,
+    PromptChanged,
+    PromptClosed,
+    PromptSubmitted,
+    StatusLine,
+    format_copy_message,
+)
 
 MAX_VIEWS = 50
 """Earlier views of a screen that are kept for the key that goes back; the oldest one is dropped."""

@@ -26,8 +26,7 @@ from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.comparison_request import parse_request, suggest_forms
 from torchprof_tui.ui.common.labels import short_label
 from torchprof_tui.ui.common.panel_dock import Dock, PanelPicked
-from torchprof_tui.ui.common.prompt_input import PromptChanged
-from torchprof_tui.ui.common.status_line import format_copy_message
+from torchprof_tui.ui.common.status_line import PromptChanged, format_copy_message
 from torchprof_tui.ui.diff.comparison_worker import (
     AccountBuilt,
     ComparedInput,

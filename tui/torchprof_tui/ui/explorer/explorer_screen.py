@@ -29,8 +29,13 @@ from torchprof_tui.ui.common.debounced_worker import WorkResult
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.painted_widget import follow_theme
 from torchprof_tui.ui.common.panel_dock import PanelPicked
-from torchprof_tui.ui.common.prompt_input import PromptChanged, PromptClosed, PromptSubmitted
-from torchprof_tui.ui.common.status_line import StatusLine, format_copy_message
+from torchprof_tui.ui.common.status_line import (
+    PromptChanged,
+    PromptClosed,
+    PromptSubmitted,
+    StatusLine,
+    format_copy_message,
+)
 from torchprof_tui.ui.explorer.background_queries import search_repetitions
 from torchprof_tui.ui.explorer.child_screens import ChildScreens
 from torchprof_tui.ui.explorer.lanes_area import LanesArea, PanelSize, no_events_text, too_small_message

@@ -18,7 +18,7 @@ from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.comparison_request import parse_request, suggest_forms
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.name_display import truncate
-from torchprof_tui.ui.common.prompt_input import Prompt, PromptChanged, PromptClosed, PromptSubmitted
+from torchprof_tui.ui.common.status_line import Prompt, PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.explorer import slice_export
 from torchprof_tui.ui.explorer.path.path_panel import PathPanel
 from torchprof_tui.ui.lanes.selection_moves import SelectionMoves

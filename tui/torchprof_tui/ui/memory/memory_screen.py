@@ -22,11 +22,9 @@ from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import MAX_VIEWS, cycle
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_value
-from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
+from torchprof_tui.ui.common.painted_widget import PaintedWidget, RowList, RowPicked, TextRun, build_strip
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
-from torchprof_tui.ui.common.prompt_input import PromptSubmitted
-from torchprof_tui.ui.common.row_list import RowList, RowPicked
-from torchprof_tui.ui.common.status_line import StatusLine
+from torchprof_tui.ui.common.status_line import PromptSubmitted, StatusLine
 from torchprof_tui.ui.lanes.mouse_gestures import PanAsked, RangeDragged, ZoomAsked
 from torchprof_tui.ui.lanes.time_ruler import Ruler
 from torchprof_tui.ui.lanes.view_state import PAN_DIVISOR, WHOLE_TRACE, ZOOM_FACTOR, ViewState

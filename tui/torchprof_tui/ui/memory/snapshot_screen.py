@@ -16,9 +16,8 @@ from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import cycle
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_value
-from torchprof_tui.ui.common.painted_widget import TextRun
+from torchprof_tui.ui.common.painted_widget import RowList, RowPicked, TextRun
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
-from torchprof_tui.ui.common.row_list import RowList, RowPicked
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.lanes.view_state import PAN_DIVISOR
 from torchprof_tui.ui.memory.curve_screen import CurveScreen

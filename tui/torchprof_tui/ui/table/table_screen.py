@@ -15,9 +15,8 @@ from torchprof_tui.analysis.table.sheets import format_spans_note
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, ListScreen, cycle
-from torchprof_tui.ui.common.painted_widget import COPY_WIDTH, TextRun
+from torchprof_tui.ui.common.painted_widget import COPY_WIDTH, HeaderPicked, RowList, RowPicked, TextRun
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
-from torchprof_tui.ui.common.row_list import HeaderPicked, RowList, RowPicked
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.lanes.view_state import ViewState
 from torchprof_tui.ui.table import sheet_rows

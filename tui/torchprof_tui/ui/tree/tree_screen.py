@@ -22,8 +22,7 @@ from torchprof_tui.ui.common.child_screen import SEARCH_HINT, ListScreen
 from torchprof_tui.ui.common.labels import short_label
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import COPY_WIDTH, TextRun
-from torchprof_tui.ui.common.row_list import RowList, RowPicked
+from torchprof_tui.ui.common.painted_widget import COPY_WIDTH, RowList, RowPicked, TextRun
 from torchprof_tui.ui.tree.fold_state import FoldSnapshot, FoldState
 
 NUMBER_CELLS, SELF_CELLS, GPU_CELLS = 54, 12, 21
