@@ -172,7 +172,7 @@ def build_fleet(report: FleetReport, limit: int, kept: int = 0) -> Fleet:
 
 def _build_faults(report: FleetReport) -> list[FleetFault]:
     records = []
-    for finding, removed in zip(report.findings, report.savings, strict=True):
+    for finding, share in zip(report.findings, report.savings, strict=True):
         records.append(
             FleetFault(
                 kind=finding.kind.value,
@@ -185,8 +185,8 @@ def _build_faults(report: FleetReport) -> list[FleetFault]:
                 cause=finding.cause,
                 why=finding.text,
                 action=finding.action,
-                us=None if removed is None else round(removed.saved_share * report.fleet.step_time / 1000, 3),
-                share=None if removed is None else round(removed.saved_share, DIGITS),
+                us=None if share is None else round(share * report.fleet.step_time / 1000, 3),
+                share=None if share is None else round(share, DIGITS),
             )
         )
     return records
@@ -211,8 +211,7 @@ def list_what_ifs(report: FleetReport, limit: int) -> list[FleetWithout]:
         (fleet.label_rank(each.rank), (each.rank,)) for each in report.waits[:limit]
     ]
     chosen += [(f"host {host}", fleet.host_members[host].tolist()) for host in report.list_slowest_hosts(limit)]
-    saved = [(label, ranks, report.remove(ranks)) for label, ranks in chosen]
-    found = [(label, ranks, removed.saved_share) for label, ranks, removed in saved if removed is not None]
+    found = [(label, ranks, share) for label, ranks in chosen if (share := report.remove(ranks)) is not None]
     stage = find_slowest_stage(report.checker)
     return [
         FleetWithout(

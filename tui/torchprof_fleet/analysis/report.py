@@ -21,20 +21,6 @@ from torchprof_fleet.analysis.waits import MatchedSketches, WaitedFor, find_medi
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
 
 
-@dataclass(frozen=True, slots=True)
-class WhatIf:
-    """The job without the slowness of some ranks. `total`: ns of all its steps then; `base`: as replayed unchanged."""
-
-    ranks: tuple[int, ...]
-    total: float
-    base: float
-
-    @property
-    def saved_share(self) -> float:
-        """The share of the job's time that is saved, 0..1."""
-        return max(1 - self.total / self.base, 0.0) if self.base > 0 else 0.0
-
-
 class Replay:
     """Replays the matched collectives of a fleet. `gaps` float64[k]: ns of work before each part."""
 
@@ -58,8 +44,8 @@ class Replay:
         """ns of the job, replayed unchanged."""
         return self._run(self.gaps, self.tails)
 
-    def without(self, ranks: Collection[int]) -> WhatIf:
-        """Replay with the gaps of some ranks (indexes) as long as those of the median other rank, where longer."""
+    def without(self, ranks: Collection[int]) -> float:
+        """Return the ns of the job with the gaps of some ranks (indexes) at most those of the median other rank."""
         chosen = np.zeros(len(self.matched.fleet), np.bool_)
         chosen[list(ranks)] = True
         gaps, tails = self.gaps.copy(), self.tails.copy()
@@ -68,8 +54,7 @@ class Replay:
         gaps[part] = np.minimum(gaps[part], usual[part])
         if not chosen.all():
             tails[chosen] = np.minimum(tails[chosen], np.median(tails[~chosen]))
-        total = min(max(self._run(gaps, tails), self._find_longest_cpu(chosen)), self.base)
-        return WhatIf(tuple(sorted(ranks)), total, self.base)
+        return min(max(self._run(gaps, tails), self._find_longest_cpu(chosen)), self.base)
 
     def _find_longest_cpu(self, chosen: Bool) -> float:
         """Find the ns of CPU time that no rank can do without, where the chosen ranks need what the others do."""
@@ -155,16 +140,20 @@ class FleetReport:
         waits = rank_waits(self.checker.matched, [step])
         return waits[0] if waits else None
 
-    def remove(self, ranks: Sequence[int]) -> WhatIf | None:
-        """Replay the job without the slowness of these ranks; None where nothing is matched or all ranks are named."""
+    def remove(self, ranks: Sequence[int]) -> float | None:
+        """Find the share of the job's time, 0..1, that is saved without the slowness of these ranks.
+
+        None where nothing is matched or all ranks are named.
+        """
         if not len(self.checker.matched) or not ranks or len(ranks) == len(self.fleet):
             return None
-        return self.replay.without(ranks)
+        base = self.replay.base
+        return max(1 - self.replay.without(ranks) / base, 0.0) if base > 0 else 0.0
 
     @cached_property
-    def savings(self) -> list[WhatIf | None]:
-        """What the job saves without the ranks of each finding; None where it cannot be told, and for ranks that an
-        earlier finding names, of which it is the same time.
+    def savings(self) -> list[float | None]:
+        """The share that the job saves without the ranks of each finding; None where it cannot be told, and for ranks
+        that an earlier finding names, of which it is the same time.
         """
         named: set[tuple[int, ...]] = set()
         saved = []

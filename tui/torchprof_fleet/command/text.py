@@ -34,9 +34,10 @@ def print_fleet(document: Fleet) -> None:
     for each in document.what_if:
         saved = f"{format_duration(each.step_us * 1000)} per step ({each.saved_share:.1%} less)"
         console.print(f"without {clean(each.without)}: {saved}")
-    _print_ranks(console, document)
-    _print_hosts(console, document)
-    _print_steps(console, document)
+    for table in (_build_ranks(document), _build_hosts(document), _build_steps(document)):
+        if table.row_count:
+            console.print()
+            console.print(table)
 
 
 def _print_summary(console: Console, document: Fleet) -> None:
@@ -52,7 +53,7 @@ def _print_summary(console: Console, document: Fleet) -> None:
         console.print(f"missing ranks ({len(document.missing_ranks):,}): {shown}{more}")
 
 
-def _print_ranks(console: Console, document: Fleet) -> None:
+def _build_ranks(document: Fleet) -> ConsoleTable:
     columns = (">rank", ">late", ">GPU", ">CPU", ">step", ">last in", ">others waited", "host", "its own verdict")
     table = ConsoleTable("slowest ranks, against the median rank", *columns)
     for each in document.slowest_ranks:
@@ -67,13 +68,10 @@ def _print_ranks(console: Console, document: Fleet) -> None:
             clean(each.host or UNKNOWN),
             each.regime,
         )
-    console.print()
-    console.print(table)
+    return table
 
 
-def _print_hosts(console: Console, document: Fleet) -> None:
-    if not document.slowest_hosts:
-        return
+def _build_hosts(document: Fleet) -> ConsoleTable:
     table = ConsoleTable("slowest hosts, medians of their ranks", ">late", ">GPU", ">CPU", ">ranks", "host")
     for each in document.slowest_hosts:
         table.add_cells(
@@ -83,11 +81,10 @@ def _print_hosts(console: Console, document: Fleet) -> None:
             str(len(each.ranks)),
             clean(each.host),
         )
-    console.print()
-    console.print(table)
+    return table
 
 
-def _print_steps(console: Console, document: Fleet) -> None:
+def _build_steps(document: Fleet) -> ConsoleTable:
     columns = (">step", ">median", ">longest", ">GPU busy", ">exposed", ">waited for rank", ">others waited")
     table = ConsoleTable("longest steps", *columns)
     for each in document.slowest_steps:
@@ -100,8 +97,7 @@ def _print_steps(console: Console, document: Fleet) -> None:
             UNKNOWN if each.waited_for is None else str(each.waited_for),
             format_duration(each.delay_us * 1000),
         )
-    console.print()
-    console.print(table)
+    return table
 
 
 def _format_factor(factor: float | None) -> str:

@@ -71,8 +71,8 @@ def build_list(report: FleetReport, which: FleetList, width: int, members: Seque
 def _build_findings(report: FleetReport, width: int) -> ListContent:
     steps = {int(number): index for index, number in enumerate(report.fleet.steps.tolist())}
     rows: list[ListRow] = []
-    for finding, removed in zip(report.findings, report.savings, strict=True):
-        saved = "" if removed is None else f"; without it the job takes {removed.saved_share:.1%} less"
+    for finding, share in zip(report.findings, report.savings, strict=True):
+        saved = "" if share is None else f"; without it the job takes {share:.1%} less"
         step = None if finding.step is None else steps.get(finding.step)
         lines = [*_wrap(f"● {finding.text}{saved}", width - 2, "  "), *_wrap(f"  {finding.action}", width - 2, "  ")]
         rows += [ListRow(line, finding.ranks, step, not at) for at, line in enumerate(lines)]

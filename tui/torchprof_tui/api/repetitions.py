@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from torchprof_tui.analysis.repetition.repetitions import Difference, Pattern, find_repetitions
 from torchprof_tui.trace.core.arrays import I32, I64, Bool
@@ -66,17 +65,8 @@ class Repetition:
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return one dictionary per repetition, for `pandas.DataFrame(repetition.to_records())` and others."""
-        columns: dict[str, NDArray[Any]] = {
-            "run": self.run,
-            "position": self.position,
-            "first": self.first,
-            "last": self.last,
-            "start_ns": self.start_ns,
-            "duration_ns": self.duration_ns,
-            "differs": self.differs,
-        }
-        names = list(columns)
-        rows = zip(*(columns[name].tolist() for name in names), strict=True)
+        names = ("run", "position", "first", "last", "start_ns", "duration_ns", "differs")
+        rows = zip(*(getattr(self, name).tolist() for name in names), strict=True)
         return [dict(zip(names, row, strict=True)) for row in rows]
 
 

@@ -44,10 +44,26 @@ if TYPE_CHECKING:
     from torchprof_tui.answers.memory import AliveMemory
     from torchprof_tui.answers.table import MemoryTable, Table
     from torchprof_tui.answers.what_if import WhatIf
-    from torchprof_tui.api import memory_states, tables
+    from torchprof_tui.api import chains, checks, diffs, memory_states, paths, repetitions, tables
     from torchprof_tui.api.chains import ChainFinder
     from torchprof_tui.api.diffs import By as DiffBy
     from torchprof_tui.api.repetitions import Repetition
+
+
+class _LaterModule:
+    """A module of the API, imported when it is asked: to open a trace and read its columns needs none of them."""
+
+    def __init__(self, name: str) -> None:
+        self._name = f"torchprof_tui.api.{name}"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._name), name)
+
+
+if not TYPE_CHECKING:
+    chains, checks, diffs, memory_states, paths, repetitions, tables = map(
+        _LaterModule, ("chains", "checks", "diffs", "memory_states", "paths", "repetitions", "tables")
+    )
 
 
 class Trace:
@@ -147,8 +163,7 @@ class Trace:
         """
         with translate_errors():
             step, flops = check_optional(check_number, "step", step), check_flag("flops", flops)
-            table: Table = _import("tables").build_table(self._profile, by, step, flops)
-            return table
+            return tables.build_table(self._profile, by, step, flops)
 
     @cached_property
     def repetitions(self) -> tuple[Repetition, ...]:
@@ -157,8 +172,7 @@ class Trace:
         Tokens or iterations, and the layers in each, without steps or annotations; () if nothing repeats.
         """
         with translate_errors():
-            found: tuple[Repetition, ...] = _import("repetitions").list_repetitions(self._model.all_ranks[0].trace)
-            return found
+            return repetitions.list_repetitions(self._model.all_ranks[0].trace)
 
     def memory(self, *, step: int | None = None) -> MemoryTable:
         """Return allocations by operator and the peak of each device: `torchprof-tui table --of memory`.
@@ -167,8 +181,7 @@ class Trace:
         """
         with translate_errors():
             step = check_optional(check_number, "step", step)
-            memory: MemoryTable = _import("tables").build_memory(self._profile, step)
-            return memory
+            return tables.build_memory(self._profile, step)
 
     def serving(self) -> ServingReport:
         """Return the steps of a serving engine: arrays over the steps, sums by kind, times of the layers.
@@ -176,8 +189,7 @@ class Trace:
         vLLM, SGLang, ATOM and TensorRT-LLM. Raises TraceError, with how to record them, where there are none.
         """
         with translate_errors():
-            report: ServingReport = _import("tables").read_serving(self._model.all_ranks[0].numbered_trace)
-            return report
+            return tables.read_serving(self._model.all_ranks[0].numbered_trace)
 
     def memory_at(
         self, at: int | str = "peak", *, by: memory_states.MemoryBy = "category", device: str | None = None
@@ -190,16 +202,14 @@ class Trace:
         with translate_errors():
             device = check_optional(check_text, "device", device)
             rank = self._model.all_ranks[0].numbered_trace
-            alive: AliveMemory = _import("memory_states").find_alive_memory(rank, at, by, device)
-            return alive
+            return memory_states.find_alive_memory(rank, at, by, device)
 
     def memory_curve(self, device: str | None = None) -> memory_states.MemoryCurve:
         """Return the allocated and reserved bytes of a device over time, as the records have them."""
         with translate_errors():
             device = check_optional(check_text, "device", device)
             rank = self._model.all_ranks[0].numbered_trace
-            curve: memory_states.MemoryCurve = _import("memory_states").read_memory_curve(rank, device)
-            return curve
+            return memory_states.read_memory_curve(rank, device)
 
     def critical_path(
         self,
@@ -218,8 +228,7 @@ class Trace:
         with translate_errors():
             start, end = _check_range(start_ns, end_ns)
             step, rank = check_optional(check_number, "step", step), check_optional(check_number, "rank", rank)
-            path: CriticalPath = _import("paths").read_critical_path(self._model, step, start, end, rank)
-            return path
+            return paths.read_critical_path(self._model, step, start, end, rank)
 
     def what_if(self, scenarios: str | Sequence[str], *, step: int | None = None) -> WhatIf:
         """Predict step number `step`, by default the one of median duration, with these changes together.
@@ -233,8 +242,7 @@ class Trace:
                 scenarios = [scenarios]
             elif not isinstance(scenarios, (list, tuple)) or not all(isinstance(each, str) for each in scenarios):
                 raise reject("scenarios", scenarios, 'give one text or several, such as ["class=gemm*0.5", "sync=0"]')
-            forecast: WhatIf = _import("paths").predict_step(self._model, scenarios, step)
-            return forecast
+            return paths.predict_step(self._model, scenarios, step)
 
     def chain(self, event: int | str | Event, *, nth: int = 0) -> Chain:
         """Return the dispatch chain of an event: `torchprof-tui chain`.
@@ -252,8 +260,7 @@ class Trace:
     def check(self, start_ns: int | None = None, end_ns: int | None = None) -> Check:
         """Check the trace, or a range of it, for everything of the cheatsheet: `torchprof-tui check`."""
         with translate_errors():
-            check: Check = _import("checks").check_range(self._model, *_check_range(start_ns, end_ns))
-            return check
+            return checks.check_range(self._model, *_check_range(start_ns, end_ns))
 
     def diff(
         self,
@@ -275,24 +282,20 @@ class Trace:
             steps, other_steps = _check_steps("steps", steps), _check_steps("other_steps", other_steps)
             pair = check_pair("ranks", ranks, "give two numbers of ranks, one for each side")
             ranks = (check_optional(check_number, "ranks", pair[0]), check_optional(check_number, "ranks", pair[1]))
-            diff: Diff = _import("diffs").compare_traces(self._model, other._model, ranks, (steps, other_steps), by)
-            return diff
+            return diffs.compare_traces(self._model, other._model, ranks, (steps, other_steps), by)
 
     def remarks(self) -> tuple[Remark, ...]:
         """Return what the doctor says of the file: lost, repaired, odd, not recorded (`torchprof-tui info`)."""
         with translate_errors():
-            remarks: tuple[Remark, ...] = _import("checks").list_remarks(self._model)
-            return remarks
+            return checks.list_remarks(self._model)
 
     @cached_property
     def _profile(self) -> Profile:
-        profile: Profile = _import("tables").Profile(self._model.all_ranks[0].numbered_trace)
-        return profile
+        return tables.Profile(self._model.all_ranks[0].numbered_trace)
 
     @cached_property
     def _chains(self) -> ChainFinder:
-        finder: ChainFinder = _import("chains").ChainFinder(self._model)
-        return finder
+        return chains.ChainFinder(self._model)
 
     def _row_of(self, event: int | str | Event, nth: int) -> int:
         nth = check_number("nth", nth)
@@ -301,9 +304,8 @@ class Trace:
             if not 0 <= nth < len(rows):
                 raise TraceError(f"nth={nth}: {event!r} occurs {len(rows):,} times; the first one is 0")
             return int(rows[nth])
-        row = (
-            event.index if isinstance(event, Event) else check_number("event", event, "give a row, an Event or a name")
-        )
+        row = event.index if isinstance(event, Event) else event
+        row = check_number("event", row, "give a row, an Event or a name")
         if not 0 <= row < len(self._model):
             raise TraceError(f"no event {row}: {self.label} has {len(self._model):,}")
         return row
@@ -323,22 +325,6 @@ def _check_steps(name: str, steps: Any) -> tuple[int, int] | None:
     return first, last
 
 
-def _import(module: str) -> Any:
-    """Import a module of the API that answers a question: to open a trace and read its columns needs none of them."""
-    return importlib.import_module(f"torchprof_tui.api.{module}")
-
-
-_ERRORS_FOR_USERS = (
-    ComparisonError,
-    NotRecordedError,
-    OutputError,
-    LoadError,
-    ConnectionLostError,
-    UnreadableFileError,
-)
-"""Their text is one line that says what is wrong."""
-
-
 @contextlib.contextmanager
 def translate_errors() -> Iterator[None]:
     """Raise TraceError in place of errors about the input: files that are gone, data that was not recorded, …"""
@@ -347,7 +333,14 @@ def translate_errors() -> Iterator[None]:
     except TraceError as error:
         error.args = (clean(str(error)),)  # names of files and events may hold control characters
         raise
-    except _ERRORS_FOR_USERS as error:
-        raise TraceError(clean(str(error))) from error
+    except (
+        ComparisonError,
+        NotRecordedError,
+        OutputError,
+        LoadError,
+        ConnectionLostError,
+        UnreadableFileError,
+    ) as error:
+        raise TraceError(clean(str(error))) from error  # one line that says what is wrong
     except (OSError, LookupError) as error:
         raise TraceError(clean(format_error(error))) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.text import Text
 
 from torchprof_tui.analysis.memory.categories import RULES, Category
 from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES
@@ -43,7 +42,7 @@ def print_state(
     reserved = "" if state.reserved == UNKNOWN_BYTES else f", {format_bytes(state.reserved)} reserved"
     console.print()
     console.print(
-        Text(f"At {format_duration(state.time)}: {format_bytes(state.allocated)} allocated{reserved}", style="bold")
+        f"At {format_duration(state.time)}: {format_bytes(state.allocated)} allocated{reserved}", style="bold"
     )
     groups = device.group_state(state, by)
     most = MAX_TEXT_CELLS if console.is_terminal else None
@@ -92,7 +91,7 @@ def _format_moment(time: int | None, otherwise: str) -> str:
 
 def _print_omitted(console: Console, count: int, limit: int | None, what: str) -> None:
     if limit is not None and count > limit:
-        console.print(Text(f"{what}: {count - limit:,} more (--top 0 shows all)", style="dim"))
+        console.print(f"{what}: {count - limit:,} more (--top 0 shows all)", style="dim")
 
 
 def _print_allocations(console: Console, device: DeviceHistory, state: MemoryState, limit: int | None) -> None:
@@ -138,18 +137,18 @@ def _print_notes(console: Console, device: DeviceHistory, state: MemoryState, gr
     if notes:
         console.print()
     for note in notes:
-        console.print(Text(clean(note), style="dim"))
+        console.print(clean(note), style="dim")
 
 
 def print_findings(console: Console, findings: list[MemoryFinding]) -> None:
     """Print each finding: what was seen, what to do and what that saves at the peak, a line to paste."""
     for finding in findings:
         console.print()
-        console.print(Text(f"{finding.id}: {clean(finding.seen)}"))
+        console.print(f"{finding.id}: {clean(finding.seen)}")
         saves = f" (saves at most {format_size(finding.saved)} at the peak)" if finding.saved else ""
-        console.print(Text(f"  → {finding.action}{saves}"))
+        console.print(f"  → {finding.action}{saves}")
         if finding.code:
-            console.print(Text(f"  {finding.code}", style="dim"))
+            console.print(f"  {finding.code}", style="dim")
 
 
 _MAX_FRAMES = 8
@@ -177,7 +176,7 @@ def print_snapshot(
         peak = state.position == device.find_peak()
         heading = f"At {format_duration(state.time)} of the history{', the peak' if peak else ''}"
         heading += f" ({format_bytes(state.reserved)} reserved)"
-    console.print(Text(f"{heading}: {format_bytes(total)} requested", style="bold"))
+    console.print(f"{heading}: {format_bytes(total)} requested", style="bold")
     if state is not None and state.surplus:
         more = format_bytes(state.surplus)
         console.print(f"the history does not agree with the blocks of the snapshot: it has {more} more")
@@ -192,7 +191,7 @@ def print_snapshot(
         table.add_cells(format_bytes(state.older), share, NOT_SEEN, NOT_SEEN, "before the history begins")
     console.print(table)
     if limit is not None and len(groups) > limit:
-        console.print(Text(f"and {len(groups) - limit:,} more (--top 0 shows all)", style="dim"))
+        console.print(f"and {len(groups) - limit:,} more (--top 0 shows all)", style="dim")
     _print_segments(console, device, limit)
     print_findings(console, find_snapshot_findings(device))
 
@@ -217,24 +216,22 @@ def _print_totals(console: Console, devices: list[DeviceSnapshot], device: Devic
         )
     others = [each.label.replace(" ", "") for each in devices if each is not device]
     if others:
-        console.print(Text(f"other devices: {', '.join(others)} (--device)", style="dim"))
+        console.print(f"other devices: {', '.join(others)} (--device)", style="dim")
 
 
 def _print_failure(console: Console, failure: OutOfMemory) -> None:
     left = "" if failure.device_free < 0 else f", the device had {format_bytes(failure.device_free)} left"
     console.print()
     console.print(
-        Text(
-            f"Out of memory at {format_duration(failure.time)}: {format_bytes(failure.size)} asked for{left}; "
-            f"{format_bytes(failure.requested)} in use of {format_bytes(failure.reserved)} reserved",
-            style="bold",
-        )
+        f"Out of memory at {format_duration(failure.time)}: {format_bytes(failure.size)} asked for{left}; "
+        f"{format_bytes(failure.requested)} in use of {format_bytes(failure.reserved)} reserved",
+        style="bold",
     )
     frames = failure.stack.splitlines()
     for frame in frames[:_MAX_FRAMES]:
         console.print(f"  {clean(frame)}")
     if len(frames) > _MAX_FRAMES:
-        console.print(Text(f"  … {len(frames) - _MAX_FRAMES} more frames (--json has them)", style="dim"))
+        console.print(f"  … {len(frames) - _MAX_FRAMES} more frames (--json has them)", style="dim")
 
 
 def _print_segments(console: Console, device: DeviceSnapshot, limit: int | None) -> None:
@@ -252,4 +249,4 @@ def _print_segments(console: Console, device: DeviceSnapshot, limit: int | None)
     console.print()
     console.print(table)
     if limit is not None and len(device.segments) > limit:
-        console.print(Text(f"and {len(device.segments) - limit:,} more segments (--top 0 shows all)", style="dim"))
+        console.print(f"and {len(device.segments) - limit:,} more segments (--top 0 shows all)", style="dim")
