@@ -67,29 +67,24 @@ def escape_markdown(text: str) -> str:
 
 def _verdict_lines(report: CheckReport) -> Iterator[str]:
     where = format_scope_times(report.scope)
-    yield f"# {escape_markdown(_file_name(report.trace))}{', ' if where else ''}{where}"
-    yield ""
+    yield from (f"# {escape_markdown(_file_name(report.trace))}{', ' if where else ''}{where}", "")
     for verdict, ranks in report.ranks_by_verdict:
-        yield f"**{format_rank_prefix(ranks)}{escape_markdown(verdict.text)}**"
-        yield ""
+        yield from (f"**{format_rank_prefix(ranks)}{escape_markdown(verdict.text)}**", "")
         details = [escape_markdown(verdict.why)] if verdict.why else []
         if verdict.recording_fault:
             details.append(f"Not representative: {escape_markdown(verdict.recording_fault)}")
         if location := describe_code_line(verdict):
             details.append(f"{_label_line(verdict)}: {escape_markdown(location)}")
         for detail in details:
-            yield detail
-            yield ""
+            yield from (detail, "")
 
 
 def _cause_lines(report: CheckReport) -> Iterator[str]:
     tree = report.tree
     if tree is None:
         return
-    yield "## Where the time goes"
-    yield ""
-    yield f"| share | time{format_device_count(tree)} | cause | part of it |"
-    yield "|---:|---:|---|---|"
+    yield from ("## Where the time goes", "")
+    yield from (f"| share | time{format_device_count(tree)} | cause | part of it |", "|---:|---:|---|---|")
     causes = sorted(tree.parts, key=lambda part: -part.time)
     for part in causes[:CAUSE_COUNT]:
         yield _cause_row(tree, part.time, part.label, part.parts)
@@ -109,10 +104,8 @@ def _gap_lines(report: CheckReport) -> Iterator[str]:
     gaps = select_shown_gaps(report)
     if not gaps:
         return
-    yield "## Largest gaps of the GPU"
-    yield ""
-    yield "| share | time | at | cause | place | code |"
-    yield "|---:|---:|---:|---|---|---|"
+    yield from ("## Largest gaps of the GPU", "")
+    yield from ("| share | time | at | cause | place | code |", "|---:|---:|---:|---|---|---|")
     for gap in gaps:
         start, duration, share = describe_gap_times(report, gap)
         device = describe_device(report, gap)
@@ -128,30 +121,21 @@ def _serving_lines(report: CheckReport) -> Iterator[str]:
         if not serving["steps"]:
             continue
         rank = f" of rank {serving['rank']}" if "rank" in serving else ""
-        yield f"## Serving steps{rank}"
-        yield ""
-        yield f"| kind | {' | '.join(COLUMNS)} |"
-        yield f"|---|{'---:|' * len(COLUMNS)}"
+        yield from (f"## Serving steps{rank}", "")
+        yield from (f"| kind | {' | '.join(COLUMNS)} |", f"|---|{'---:|' * len(COLUMNS)}")
         for kind in serving["kinds"]:
             yield f"| {kind['kind']} | {' | '.join(map(escape_markdown, format_kind(kind)))} |"
-        yield ""
-        for line in list_remarks(serving):
-            yield f"- {escape_markdown(line)}"
-        yield ""
+        yield from ("", *(f"- {escape_markdown(line)}" for line in list_remarks(serving)), "")
 
 
 def _problem_lines(report: CheckReport) -> Iterator[str]:
-    yield f"## Problems ({len(report.problems)})"
-    yield ""
+    yield from (f"## Problems ({len(report.problems)})", "")
     if not report.problems:
-        yield "None that costs two percent of the time or more."
-        yield ""
-    if report.problems:
-        yield f"Shares of {report.base.describe()}."
-        yield ""
-    if report.problems and report.wins.problem:
-        yield f"What fixes save is not known: {escape_markdown(report.wins.problem)}."
-        yield ""
+        yield from ("None that costs two percent of the time or more.", "")
+        return
+    yield from (f"Shares of {report.base.describe()}.", "")
+    if report.wins.problem:
+        yield from (f"What fixes save is not known: {escape_markdown(report.wins.problem)}.", "")
     for number, found in enumerate(report.problems, 1):
         yield from _problem_item(number, found, report)
 
@@ -159,13 +143,9 @@ def _problem_lines(report: CheckReport) -> Iterator[str]:
 def _problem_item(number: int, found: Finding, report: CheckReport) -> Iterator[str]:
     title = f"{escape_markdown(found.pattern.title)} (`{found.id}`)"
     yield f"{number}. **{title}: {describe_cost(found, report.base)}.** {escape_markdown(found.answer.seen)}"
-    yield ""
-    for word, text in list_reasons(found):
-        yield f"   - {word}: {escape_markdown(text)}"
-    yield ""
+    yield from ("", *(f"   - {word}: {escape_markdown(text)}" for word, text in list_reasons(found)), "")
     if location := describe_code_line(found):
-        yield f"   {_label_line(found)}: {escape_markdown(location)}"
-        yield ""
+        yield from (f"   {_label_line(found)}: {escape_markdown(location)}", "")
     if found.remedy.code:
         for line in _fence(found.remedy.code, "python"):
             yield f"   {line}".rstrip()
@@ -177,12 +157,8 @@ def _label_line(answer: Verdict | Finding) -> str:
 
 
 def _number_lines(report: CheckReport) -> Iterator[str]:
-    yield "## Numbers"
-    yield ""
-    yield "| | |"
-    yield "|---|---|"
-    for name, value in _list_numbers(report):
-        yield f"| {name} | {escape_markdown(value)} |"
+    yield from ("## Numbers", "", "| | |", "|---|---|")
+    yield from (f"| {name} | {escape_markdown(value)} |" for name, value in _list_numbers(report))
     yield ""
 
 

@@ -177,6 +177,9 @@ class StepTable:
     def __len__(self) -> int:
         return len(self.row)
 
+    def select(self, keep: Bool) -> StepTable:
+        return StepTable(self.row[keep], self.start[keep], self.end[keep], self.number[keep])
+
     def index_at(self, times: I64) -> I64:
         """Return the index of the step that contains each time, -1 for none: int64[k]."""
         if not len(self):

@@ -17,6 +17,7 @@ from torchprof_tui.analysis.dispatch.frame_names import (
     parse_frame,
 )
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import COMMUNICATION_REGEX, DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
@@ -33,6 +34,10 @@ class MainThread:
     lane: int
     first: int
     last: int
+
+    def select(self, table: EventTable) -> EventTable:
+        """Select the events on it."""
+        return table.select((table.row >= self.first) & (table.row < self.last))
 
 
 def find_main_thread(view: ScopeView) -> MainThread | None:
@@ -52,8 +57,7 @@ def find_main_window(view: ScopeView, main: MainThread) -> tuple[int, int]:
     t0, t1 = view.window
     if len(view.tables.steps):
         return t0, t1
-    ranges = view.select_in_scope(view.tables.annotations)
-    ranges = ranges.select((ranges.row >= main.first) & (ranges.row < main.last))
+    ranges = main.select(view.select_in_scope(view.tables.annotations))
     if len(ranges):
         t0, t1 = min(t0, int(ranges.start.min())), max(t1, int(ranges.end.max()))
     return max(t0, view.scope.t0), min(t1, view.scope.t1)
@@ -64,8 +68,7 @@ def find_host_intervals(view: ScopeView, main: MainThread) -> Intervals:
     t0, t1 = find_main_window(view, main)
     tables, host = view.tables, Intervals(np.array([t0], dtype=np.int64), np.array([t1], dtype=np.int64))
     for table in (tables.ops, tables.match_names(DATA_LOADER_REGEX), tables.match_names(COMMUNICATION_REGEX)):
-        table = table.select((table.row >= main.first) & (table.row < main.last))
-        host = host - table.intervals.clip(t0, t1)
+        host = host - main.select(table).intervals.clip(t0, t1)
     return host - tables.overhead_intervals.clip(t0, t1)
 
 

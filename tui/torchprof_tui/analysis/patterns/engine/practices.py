@@ -251,9 +251,7 @@ _VLLM_SIZES_CODE = "vllm serve MODEL --compilation-config '{\"cudagraph_capture_
 def fit_remedy(practices: Practices, remedy: Remedy) -> Remedy:
     """Return the remedy as this program can follow it."""
     if practices.engine is Engine.VLLM and practices.uses_compile and _GRAPHS.search(f"{remedy.action}\n{remedy.code}"):
-        return Remedy(
-            _VLLM_SIZES, "vllm serve MODEL --compilation-config '{\"cudagraph_capture_sizes\": [1, 2, 4, 8]}'"
-        )
+        return Remedy(_VLLM_SIZES, _VLLM_SIZES_CODE)
     for pattern, action, code in _ENGINE_REMEDIES.get(practices.engine, ()) if practices.engine else ():
         if pattern.search(f"{remedy.action}\n{remedy.code}"):
             remedy = Remedy(action or remedy.action, code)

@@ -136,8 +136,7 @@ class ScopeView:
     def steps(self) -> StepTable:
         """The steps that overlap the scope."""
         steps = self.tables.steps
-        inside = self.overlap_mask(steps.start, steps.end)
-        return StepTable(steps.row[inside], steps.start[inside], steps.end[inside], steps.number[inside])
+        return steps.select(self.overlap_mask(steps.start, steps.end))
 
     @cached_property
     def window(self) -> tuple[int, int]:

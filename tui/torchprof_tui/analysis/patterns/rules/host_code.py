@@ -86,8 +86,7 @@ def _choose_code(host: HostCode, action: str) -> str:
 
 def _find_neighbours(view: ScopeView, main: MainThread, host: HostCode) -> I64:
     """Find the ops of the main thread before and after the longest times without any: int64[k]."""
-    ops = view.tables.ops
-    ops = ops.select((ops.row >= main.first) & (ops.row < main.last))
+    ops = main.select(view.tables.ops)
     gaps = np.argsort(host.intervals.starts - host.intervals.ends, kind="stable")[:_MAX_GAPS]
     before = ops.start.searchsorted(host.intervals.starts[gaps]) - 1
     after = ops.start.searchsorted(host.intervals.ends[gaps])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
 from operator import or_
@@ -371,15 +370,12 @@ def _check_straggler_across_ranks(view: ScopeView, rank_context: RankContext) ->
             f"ranks wait {format_duration(mean_wait)} for the last one on average, {format_percent(share)}; "
             f"{longest} at most"
         )
-    latest = _find_latest_rank(arrivals, is_late)
-    rank_label = arrivals.ranks.all[latest.rank_index].label
-    if latest.is_main_cause:
-        summary = (
-            f"{rank_label} arrives last at {latest.frequency_text}, {format_duration(latest.median_delay)} "
-            "after the others"
-        )
+    latest, is_main_cause, frequency, delay = _find_latest_rank(arrivals, is_late)
+    summary = f"{arrivals.ranks.all[latest].label} arrives last at {frequency}"
+    if is_main_cause:
+        summary += f", {format_duration(delay)} after the others"
     else:
-        summary = f"no single rank: most often {rank_label} arrives last at {latest.frequency_text}"
+        summary = f"no single rank: most often {summary}"
     events = arrivals.select_events(is_late, rank_context.rank_index)
     for stall in arrivals.host_stalls[:1]:  # the cause is printed before its cost
         stalled_label = arrivals.ranks.all[stall.rank_index].label
@@ -395,22 +391,12 @@ def _check_straggler_across_ranks(view: ScopeView, rank_context: RankContext) ->
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _LatestRank:
-    """The rank that most of the waiting is for (`rank_index`).
+def _find_latest_rank(arrivals: Arrivals, is_late: Bool) -> tuple[int, bool, str, float]:
+    """Find the rank that most of the waiting in these collectives (bool[m], at least one) is for.
 
-    `is_main_cause`: at least half of the waiting is for it. `frequency_text`: the collectives to which it came last,
-    "21 of 21 collectives". `median_delay`: ns by which it then came after the rank before it.
+    (Its index; whether at least half of the waiting is for it; the collectives to which it came last, "21 of 21
+    collectives"; the median of ns by which it then came after the rank before it.)
     """
-
-    rank_index: int
-    is_main_cause: bool
-    frequency_text: str
-    median_delay: float
-
-
-def _find_latest_rank(arrivals: Arrivals, is_late: Bool) -> _LatestRank:
-    """Find the rank that most of the waiting in these collectives (bool[m], at least one) is for."""
     waiting_by_rank = np.bincount(
         arrivals.last_rank[is_late], weights=arrivals.wait_times[is_late].sum(axis=1), minlength=len(arrivals.ranks)
     )
@@ -420,31 +406,25 @@ def _find_latest_rank(arrivals: Arrivals, is_late: Bool) -> _LatestRank:
     is_main_cause = bool(
         waiting_by_rank[rank_index] >= thresholds.STRAGGLER_SHARE_OF_WAITING.value * waiting_by_rank.sum()
     )
-    return _LatestRank(rank_index, is_main_cause, frequency_text, float(np.median(arrivals.late_by[is_last])))
+    return rank_index, is_main_cause, frequency_text, float(np.median(arrivals.late_by[is_last]))
 
 
-@dataclass(frozen=True, slots=True)
-class LateRank:
-    """The rank that most of the waiting is for: its index, None where ranks are late in turn, and one line about it."""
+def find_late_rank(view: ScopeView) -> tuple[int | None, str]:
+    """Find the rank that the others wait for: (its index, None where ranks are late in turn; one line about it).
 
-    rank_index: int | None
-    text: str
-
-
-def find_late_rank(view: ScopeView) -> LateRank | None:
-    """Find the rank that the others wait for; None if the other ranks are unknown or none is late."""
+    The line is "" if the other ranks are unknown or none is late.
+    """
     rank_context = view.tables.rank_context
     if rank_context is None or not len(rank_context.arrivals):
-        return None
+        return None, ""
     arrivals = rank_context.arrivals
     is_late = view.overlap_mask(arrivals.first_start, arrivals.last_start) & (
         arrivals.spread >= thresholds.STRAGGLER_MIN.value
     )
     if not is_late.any():
-        return None
-    latest = _find_latest_rank(arrivals, is_late)
-    rank_label = arrivals.ranks.all[latest.rank_index].label
-    if not latest.is_main_cause:
-        return LateRank(None, f"different ranks are late, most often {rank_label}, at {latest.frequency_text}")
-    subject = "this rank" if latest.rank_index == rank_context.rank_index else rank_label
-    return LateRank(latest.rank_index, f"{subject} is late at {latest.frequency_text}")
+        return None, ""
+    latest, is_main_cause, frequency, _ = _find_latest_rank(arrivals, is_late)
+    rank_label = arrivals.ranks.all[latest].label
+    if not is_main_cause:
+        return None, f"different ranks are late, most often {rank_label}, at {frequency}"
+    return latest, f"{'this rank' if latest == rank_context.rank_index else rank_label} is late at {frequency}"

@@ -68,8 +68,8 @@ def find_token_loop(tables: TraceTables) -> TokenLoop:
     order = np.argsort(samplers.start, kind="stable")
     samplers = samplers.select(order)
     loop = _build_loop(tables, samplers, np.ones(len(samplers) - 1, dtype=np.bool_))
-    attentions = _count_starts(tables.compute_once(find_attentions), loop.start, loop.end)
-    cache_updates = _count_starts(tables.match_names(_CACHE_REGEX, Kind.OP), loop.start, loop.end)
+    attentions = _count_starts(tables.compute_once(find_attentions).start, loop.start, loop.end)
+    cache_updates = _count_starts(tables.match_names(_CACHE_REGEX, Kind.OP).start, loop.start, loop.end)
     is_alike = _measure_likeness(tables, loop) >= 1 - thresholds.TOKEN_LOOP_SPREAD.value
     by_graph = loop.in_graphs >= thresholds.GRAPH_SHARE.value * np.maximum(loop.kernels, 1)
     is_token = is_alike & (by_graph | ((attentions > 0) & (cache_updates >= attentions)))
@@ -83,14 +83,9 @@ def _build_loop(tables: TraceTables, samplers: EventTable, keep: Bool) -> TokenL
     start, end = samplers.start[:-1][keep], samplers.start[1:][keep]
     launch_start, launch, _ = _find_kernels(tables)
     in_graph = np.isin(launch, tables.practices.graph_launches.row)
-
-    def count(times: I64) -> I64:
-        times = np.sort(times)
-        counts: I64 = times.searchsorted(end) - times.searchsorted(start)
-        return counts
-
     kept = samplers.select(np.append(keep, False)) if len(samplers) else samplers
-    return TokenLoop(kept, start, end, count(launch_start), count(launch_start[in_graph]))
+    counts = (_count_starts(times, start, end) for times in (launch_start, launch_start[in_graph]))
+    return TokenLoop(kept, start, end, *counts)
 
 
 def _measure_likeness(tables: TraceTables, loop: TokenLoop) -> F64:
@@ -118,8 +113,8 @@ def _find_kernels(tables: TraceTables) -> tuple[I64, I64, I64]:
     return np.asarray(trace.start[launch]), launch, trace.name[work.events.row[is_kernel]].astype(np.int64)
 
 
-def _count_starts(table: EventTable, start: I64, end: I64) -> I64:
-    times = np.sort(table.start)
+def _count_starts(times: I64, start: I64, end: I64) -> I64:
+    times = np.sort(times)
     counts: I64 = times.searchsorted(end) - times.searchsorted(start)
     return counts
 
@@ -403,9 +398,7 @@ def find_comparable_steps(tables: TraceTables) -> StepTable:
     other = steps.index_at(serving.start[~is_decode])
     keep = np.ones(len(steps), np.bool_)
     keep[other[other >= 0]] = False
-    if not keep.any():
-        return steps
-    return StepTable(steps.row[keep], steps.start[keep], steps.end[keep], steps.number[keep])
+    return steps.select(keep) if keep.any() else steps
 
 
 def select_decoding(view: ScopeView, steps: GenerationSteps) -> I64:

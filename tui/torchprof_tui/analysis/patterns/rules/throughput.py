@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from torchprof_tui.analysis.kernel.footprint import find_device, find_occupancy
@@ -148,18 +146,6 @@ def _optimizer_share(view: ScopeView, chosen: Bool) -> tuple[float, str]:
     return float(view.work_time[is_optimizer].sum()), name
 
 
-@dataclass(frozen=True, slots=True)
-class _Products:
-    """Matrix products, convolutions and attention of a scope by the roofline's groups: [k] each.
-
-    `time`: ns; `at_peak`: share of the time that the nearer peak would need, NaN for unknown. Of memory-bound shapes
-    this is the share of memory bandwidth.
-    """
-
-    time: F64
-    at_peak: F64
-
-
 @register_pattern(
     "Matrix products far below the peak",
     meaning="the shape limits these products, not the GPU: too few rows, odd sizes, too few tiles",
@@ -187,22 +173,26 @@ def gemm_efficiency(view: ScopeView) -> Answer:
     roofline = view.tables.roofline
     if roofline.missing:
         return Answer.cannot_tell(roofline.missing)
-    products = _measure_products(view, roofline, is_product)
-    is_low = products.at_peak < thresholds.PRODUCT_EFFICIENCY_LOW.value  # NaN is not low
-    low_time = float(products.time[is_low].sum())
-    known_time = float(products.time[~np.isnan(products.at_peak)].sum())
+    # ns by the roofline's groups, and the share of it that the nearer peak would need, of memory-bound shapes that of
+    # memory bandwidth. A product whose rate cannot be compared is unknown (NaN), not slow.
+    time = _time_by_group(view, roofline, is_product)
+    compute = np.where(roofline.flops > 0, roofline.compute_share, np.nan)
+    at_peak = np.where(np.isnan(compute), np.nan, np.fmax(compute, roofline.memory_share))
+    is_low = at_peak < thresholds.PRODUCT_EFFICIENCY_LOW.value  # NaN is not low
+    low_time = float(time[is_low].sum())
+    known_time = float(time[~np.isnan(at_peak)].sum())
     if low_time < thresholds.PRODUCT_SHARE.value * gpu_time:
         if known_time < thresholds.PRODUCT_KNOWN_SHARE.value * product_time:
             return Answer.cannot_tell(
                 f"the shapes or the GPU's peak are unknown for {format_percent(1 - known_time / product_time)} of the "
                 "products' time"
             )
-        return Answer.absent(f"{format_percent(_mean_at_peak(products))} of the peak on average")
-    low = np.flatnonzero(is_low & (products.time > 0))
-    heaviest = int(low[products.time[low].argmax()])
-    good = products.at_peak[low] / thresholds.PRODUCT_EFFICIENCY_GOOD.value
+        return Answer.absent(f"{format_percent(_mean_at_peak(time, at_peak))} of the peak on average")
+    low = np.flatnonzero(is_low & (time > 0))
+    heaviest = int(low[time[low].argmax()])
+    good = at_peak[low] / thresholds.PRODUCT_EFFICIENCY_GOOD.value
     kernels = work.events.select(is_product & np.isin(roofline.group[view.work_in_scope], low))
-    at_stake = min(int((products.time[low] * (1 - good)).sum()), view.covered_time(kernels))
+    at_stake = min(int((time[low] * (1 - good)).sum()), view.covered_time(kernels))
     if at_stake < thresholds.PRODUCT_TIME.value * view.device_time:
         return Answer.absent(
             f"{format_percent(low_time / gpu_time)} of GPU time, but only {format_duration(at_stake)} can be saved"
@@ -210,7 +200,7 @@ def gemm_efficiency(view: ScopeView) -> Answer:
     reason = _explain_product(view, roofline, heaviest)
     return Answer.fired(
         f"{format_percent(low_time / gpu_time)} of GPU time in products at "
-        f"{format_percent(float(np.average(products.at_peak[low], weights=products.time[low])))} of what the GPU "
+        f"{format_percent(float(np.average(at_peak[low], weights=time[low])))} of what the GPU "
         f"reaches for their shape; the heaviest {_format_product(view, roofline, heaviest)}{reason and f' ({reason})'}",
         kernels.row,
         at_stake,
@@ -218,16 +208,9 @@ def gemm_efficiency(view: ScopeView) -> Answer:
     )
 
 
-def _measure_products(view: ScopeView, roofline: Roofline, is_product: Bool) -> _Products:
-    """Measure the share of the nearer peak. A product whose rate cannot be compared is unknown, not slow."""
-    compute = np.where(roofline.flops > 0, roofline.compute_share, np.nan)
-    at_peak = np.where(np.isnan(compute), np.nan, np.fmax(compute, roofline.memory_share))
-    return _Products(_time_by_group(view, roofline, is_product), at_peak)
-
-
-def _mean_at_peak(products: _Products) -> float:
-    known = ~np.isnan(products.at_peak) & (products.time > 0)
-    return float(np.average(products.at_peak[known], weights=products.time[known]))
+def _mean_at_peak(time: F64, at_peak: F64) -> float:
+    known = ~np.isnan(at_peak) & (time > 0)
+    return float(np.average(at_peak[known], weights=time[known]))
 
 
 def _group_op(view: ScopeView, roofline: Roofline, group: int) -> str:

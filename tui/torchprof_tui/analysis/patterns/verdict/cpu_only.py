@@ -49,13 +49,11 @@ def build_cpu_time_tree(view: ScopeView) -> TimeTree | None:
         return remaining
 
     def on_main(pattern: str) -> Intervals:
-        table = tables.match_names(pattern)
-        table = table.select((table.row >= main.first) & (table.row < main.last))
-        return table.intervals
+        return main.select(tables.match_names(pattern)).intervals
 
     for part_id, pattern in ((INPUT, DATA_LOADER_REGEX), (COMMUNICATION, COMMUNICATION_REGEX)):
         parts.append(TimePart(part_id, _LABELS[part_id], take(on_main(pattern)).total))
-    ops = tables.ops.select((tables.ops.row >= main.first) & (tables.ops.row < main.last))
+    ops = main.select(tables.ops)
     op_time = take(ops.intervals)
     parts.append(TimePart(OPS, _LABELS[OPS], op_time.total, _divide_ops(view, ops.row, op_time)))
     host = (t1 - t0) - assigned.total

@@ -110,24 +110,21 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
         first = f"{first} ({PARTIAL_INPUT_NOTE}: {data_loss.summary})"
     finder, pause = view.tables.line_finder, diagnosis.pause
     line = finder.find_gap_line(*pause.longest) if pause else finder.find_common_line(diagnosis.events)
-    return Verdict(
-        regime,
-        shares.busy,
-        first,
-        diagnosis.why,
-        line,
-        recording_fault=fault,
-        what=diagnosis.what,
-        late_rank=diagnosis.late_rank,
-        tree=tree,
-        cause=diagnosis.cause,
-        remedy=diagnosis.remedy,
-        busy_base=base,
-        pattern=find_pattern(diagnosis, findings),
+    found = Verdict(regime, shares.busy, first, line=line, recording_fault=fault, tree=tree, busy_base=base)
+    return replace(
+        _name_largest(found, diagnosis, findings),
         fault_pattern=find_fault_pattern(evidence),
+        late_rank=diagnosis.late_rank,
         share=diagnosis.share,
         events=diagnosis.events,
     )
+
+
+def _name_largest(verdict: Verdict, diagnosis: Diagnosis, findings: Sequence[Finding]) -> Verdict:
+    """Add to a verdict what costs most, why, and the pattern that is about it."""
+    pattern = find_pattern(diagnosis, findings)
+    what, cause, remedy = diagnosis.what, diagnosis.cause, diagnosis.remedy
+    return replace(verdict, why=diagnosis.why, what=what, cause=cause, remedy=remedy, pattern=pattern)
 
 
 def _describe_unknown(view: ScopeView) -> str:
@@ -177,18 +174,8 @@ def _decide_without_gpu(view: ScopeView, missing_reason: str, findings: Sequence
     # Runtime calls without GPU work: the program uses a GPU, and the recording lacks it.
     is_cpu_only = not view.tables.is_slice and not len(view.tables.calls)
     prefix = "CPU-only trace:" if is_cpu_only else f"{_describe_lost_work(view) or missing_reason};"
-    return Verdict(
-        Regime.CPU_ONLY,
-        None,
-        f"{prefix} {diagnosis.sentence}",
-        diagnosis.why,
-        line,
-        what=diagnosis.what,
-        tree=tree,
-        cause=diagnosis.cause,
-        remedy=diagnosis.remedy,
-        pattern=find_pattern(diagnosis, findings),
-    )
+    found = Verdict(Regime.CPU_ONLY, None, f"{prefix} {diagnosis.sentence}", line=line, tree=tree)
+    return _name_largest(found, diagnosis, findings)
 
 
 def _describe_lost_work(view: ScopeView) -> str:
@@ -212,8 +199,8 @@ def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     lead_in = find_first_step_lead_in(evidence) if regime is Regime.MIXED else None
     if lead_in is not None:
         what = (
-            f"{format_percent(lead_in.share_of_idle)} of the idle time is in the first step, then the GPU is "
-            f"{format_percent(lead_in.busy_afterwards)} busy; {work.what}"
+            f"{format_percent(lead_in[0])} of the idle time is in the first step, then the GPU is "
+            f"{format_percent(lead_in[1])} busy; {work.what}"
         )
         return replace(work, what=what)
     if regime in (Regime.INPUT, Regime.COMMUNICATION, Regime.OVERHEAD, Regime.UNKNOWN):
@@ -238,16 +225,11 @@ def decide_regime(shares: DeviceTimeShares) -> Regime:
     return Regime.OVERHEAD if shares.is_overhead_bound else Regime.MIXED
 
 
-@dataclass(frozen=True, slots=True)
-class FirstStepLeadIn:
-    """A recording whose idle time lies mostly in its first step: how busy the GPU was before and after its end."""
+def find_first_step_lead_in(evidence: Evidence) -> tuple[float, float] | None:
+    """Find whether the first step explains why the GPU was idle: later ones keep it busy. None if it does not.
 
-    share_of_idle: float
-    busy_afterwards: float
-
-
-def find_first_step_lead_in(evidence: Evidence) -> FirstStepLeadIn | None:
-    """Find whether the first step explains why the GPU was idle: later ones keep it busy. None if it does not."""
+    (Its share of the idle time, how busy the GPU was afterwards.)
+    """
     view, steps = evidence.view, evidence.view.tables.steps
     if len(view.steps) < thresholds.LEAD_IN_MIN_STEPS.value or not len(view.work):
         return None
@@ -262,7 +244,7 @@ def find_first_step_lead_in(evidence: Evidence) -> FirstStepLeadIn | None:
     busy_afterwards = 1 - int(later.duration.sum()) / later_time
     if busy_afterwards < thresholds.GPU_BUSY_HIGH.value or idle_later > thresholds.LEAD_IN_SHARE.value * idle_all:
         return None
-    return FirstStepLeadIn(1 - idle_later / max(idle_all, 1), busy_afterwards)
+    return 1 - idle_later / max(idle_all, 1), busy_afterwards
 
 
 def find_recording_fault(evidence: Evidence) -> str:

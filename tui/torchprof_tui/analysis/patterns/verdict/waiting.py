@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from torchprof_tui.analysis.patterns.rules.communication import (
 )
 from torchprof_tui.analysis.patterns.rules.graphs import describe_replay_costs
 from torchprof_tui.analysis.patterns.rules.host_code import measure_cpu_work
-from torchprof_tui.analysis.patterns.rules.multi_gpu import LateRank, exposed_waiting_time, find_late_rank
+from torchprof_tui.analysis.patterns.rules.multi_gpu import exposed_waiting_time, find_late_rank
 from torchprof_tui.analysis.patterns.rules.optimizer import measure_optimizer_share
 from torchprof_tui.analysis.patterns.rules.serving import GenerationSteps, find_generation_steps
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
@@ -35,34 +35,11 @@ _MOST_OF_THE_WAITING = 0.8
 """Share of the waiting time in steps that is in steps of one kind, for that kind to be named."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepKindWaits:
-    """The kind of steps in which the GPU waits. `steps`: the steps' events, int64[k]; `idle`, `total`: ns, all GPUs."""
+def find_waiting_kind(view: ScopeView) -> tuple[StepKind, I64, str] | None:
+    """Find the kind of steps with most of the waiting; None unless it alone is launched without graphs.
 
-    kind: StepKind
-    steps: I64
-    kernels: int
-    idle: int
-    total: int
-
-    @property
-    def text(self) -> str:
-        """Where the waiting is, and how these steps launch their work."""
-        return (
-            f"{format_duration(self.idle)} of {format_duration(self.total)} in {format_count(len(self.steps), 'step')} "
-            f"of {self.kind.value}, {self.kernels // len(self.steps):,} kernels each, launched one by one; the other "
-            "steps replay graphs"
-        )
-
-    @property
-    def remedy(self) -> str:
-        if self.kind is StepKind.PREFILL:
-            return "the decode steps are graphs already: compile the prefill, or read more tokens at once"
-        return f"capture the {self.kind.value} steps as well: the others are graphs already"
-
-
-def find_waiting_kind(view: ScopeView) -> StepKindWaits | None:
-    """Find the kind of steps with most of the waiting; None unless it alone is launched without graphs."""
+    (The kind; the steps' events, int64[k]; where the waiting is, and how these steps launch their work.)
+    """
     steps: GenerationSteps = view.tables.compute_once(find_generation_steps)
     t0, t1 = view.window
     inside = (steps.start < t1) & (steps.end > t0)
@@ -87,7 +64,13 @@ def find_waiting_kind(view: ScopeView) -> StepKindWaits | None:
     ]
     if is_replayed != [False, True]:
         return None
-    return StepKindWaits(kinds[worst], steps.row[chosen].astype(np.int64), kernels, times[worst], sum(times))
+    rows = steps.row[chosen].astype(np.int64)
+    text = (
+        f"{format_duration(times[worst])} of {format_duration(sum(times))} in {format_count(len(rows), 'step')} of "
+        f"{kinds[worst].value}, {kernels // len(rows):,} kernels each, launched one by one; the other steps replay "
+        "graphs"
+    )
+    return kinds[worst], rows, text
 
 
 def measure_turn_taking(view: ScopeView) -> float:
@@ -169,9 +152,9 @@ def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
     finding = evidence.fired.get("exposed-comm")
     events = finding.answer.events if finding else view.work.events.row[view.work.kind == Kind.COLLECTIVE]
     what = f"{_name_collectives(card)} takes {format_percent(share)} of the time while no kernel computes"
-    late_rank = find_late_rank(view)
-    if late_rank and is_waiting:
-        return replace(_diagnose_late_rank(evidence, late_rank), share=share, events=events)
+    late_rank, late_text = find_late_rank(view)
+    if late_text and is_waiting:
+        return replace(_diagnose_late_rank(evidence, late_rank, late_text), share=share, events=events)
     reduces = describe_unbucketed_reduces(view, card)
     if reduces and (view.tables.rank_context is None or not is_waiting):
         section = max(share, measure_reduce_section(view) / evidence.device_time)
@@ -187,25 +170,25 @@ def _diagnose_communication(evidence: Evidence) -> Diagnosis | None:
     return Diagnosis(EXPOSED, share, what, remedy, card.describe(), events)
 
 
-def _diagnose_late_rank(evidence: Evidence, late_rank: LateRank) -> Diagnosis:
+def _diagnose_late_rank(evidence: Evidence, late_rank: int | None, text: str) -> Diagnosis:
     """Diagnose whom the ranks wait for, and why if it is known: a slow host, or a pause at one place."""
     straggler, slow_host = evidence.fired.get("straggler"), evidence.fired.get("slow-host")
-    remedy = "check what they do before them" if late_rank.rank_index is None else "check what it does before them"
+    remedy = "check what they do before them" if late_rank is None else "check what it does before them"
     why = straggler.answer.seen if straggler else ""
     rank_context = evidence.view.tables.rank_context
-    if rank_context is not None and late_rank.rank_index is not None:
+    if rank_context is not None and late_rank is not None:
         speed = rank_context.arrivals.host_speed
-        stalls = [stall for stall in rank_context.arrivals.host_stalls if stall.rank_index == late_rank.rank_index]
+        stalls = [stall for stall in rank_context.arrivals.host_stalls if stall.rank_index == late_rank]
         waiting = straggler.answer.at_stake if straggler else 0
-        is_slow = slow_host is not None and speed.slowest == late_rank.rank_index
+        is_slow = slow_host is not None and speed.slowest == late_rank
         if is_slow and slow_host is not None and 4 * slow_host.answer.at_stake >= waiting:
             remedy = f"its host is slow, aten ops take {speed.slowest_factor:.2f}× as long as on the fastest rank"
-            return Diagnosis(EXPOSED, 0.0, late_rank.text, remedy, why)
+            return Diagnosis(EXPOSED, 0.0, text, remedy, why)
         if stalls:
             stall = stalls[0]
             remedy = f"it pauses {format_duration(stall.excess)} before {stall.operator} in each step"
-            return Diagnosis(EXPOSED, 0.0, late_rank.text, remedy, why)
-    return Diagnosis(EXPOSED, 0.0, late_rank.text, remedy, why, late_rank=late_rank.rank_index)
+            return Diagnosis(EXPOSED, 0.0, text, remedy, why)
+    return Diagnosis(EXPOSED, 0.0, text, remedy, why, late_rank=late_rank)
 
 
 def _name_collectives(card: CommunicationCard) -> str:
@@ -321,8 +304,12 @@ def _diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     others = sum(explained.values()) / evidence.device_time
     view = evidence.view
     if waits := find_waiting_kind(view):
-        what = f"the GPU waits {format_percent(share)} of the time for the CPU, mostly in {waits.kind.value}"
-        return Diagnosis(IdleCause.DISPATCH.id, share, what, waits.remedy, waits.text, waits.steps, explained=others)
+        kind, rows, text = waits
+        what = f"the GPU waits {format_percent(share)} of the time for the CPU, mostly in {kind.value}"
+        remedy = f"capture the {kind.value} steps as well: the others are graphs already"
+        if kind is StepKind.PREFILL:
+            remedy = "the decode steps are graphs already: compile the prefill, or read more tokens at once"
+        return Diagnosis(IdleCause.DISPATCH.id, share, what, remedy, text, rows, explained=others)
     kernels = int((view.work.kind == Kind.KERNEL).sum())
     steps = len(view.steps)
     per_step = kernels / steps if steps else kernels
