@@ -201,7 +201,7 @@ def register_pattern(
     decided: str,
     section: Section = Section.BEYOND,
     thresholds: tuple[Threshold, ...] = (),
-    severity: Severity = Severity.NOTICE,
+    severity: Severity = Severity.PROBLEM,
     code: str = "",
     needs: tuple[Callable[[ScopeView], str], ...] = (),
     applies_to_all_ranks: bool = False,

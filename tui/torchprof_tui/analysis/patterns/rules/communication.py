@@ -32,6 +32,7 @@ from torchprof_tui.trace.model.event_kind import Kind
     "bandwidth; barriers and notifications only wait. Bus bandwidth: bytes over time, times 2 (n - 1) / n "
     "for an all-reduce, (n - 1) / n for all-gather, reduce-scatter and all-to-all of n ranks.",
     needs=(ScopeView.missing_work_reason,),
+    severity=Severity.NOTICE,
 )
 def communication(view: ScopeView) -> Answer:
     card = build_card_of_view(view)
@@ -200,7 +201,6 @@ def _read_bandwidth(tables: TraceTables, row: int) -> float:
     "last rank. With several ranks that wait is measured; with one, each all-gather counts with the shortest "
     "time of its launch shape, if that time fits the bandwidth of a link.",
     thresholds=(thresholds.EXPOSED_SHARE, thresholds.TRANSFER_BANDWIDTH_MIN),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_work_reason,),
 )
 def fsdp_prefetch(view: ScopeView) -> Answer:

@@ -12,7 +12,7 @@ from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.launch_owners import MATH_ATTENTION_REGEX, is_launched_beneath
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.trace.core.arrays import I64, Bool
@@ -35,7 +35,6 @@ _AUTOCAST_OPS = (
     decided="Copy kernels whose decoded name says that they change the data type. Cause: autocast where an operator "
     "such as aten::linear called aten::to, else casts in the program. Casts of `sdpa-math` are counted there.",
     thresholds=(thresholds.CONVERSION_SHARE, thresholds.CONVERSION_TIME),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_gpu_reason,),
 )
 def autocast_casts(view: ScopeView) -> Answer:
@@ -87,7 +86,6 @@ def _choose_cast_remedy(view: ScopeView, is_cast: Bool, is_autocast: bool) -> Re
     decided="Copy kernels whose decoded name is a change of layout (nchwToNhwc and back, transposes), and those that "
     "aten::contiguous or aten::reshape launched without a change of type.",
     thresholds=(thresholds.CONVERSION_SHARE, thresholds.CONVERSION_TIME),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_gpu_reason,),
 )
 def layout_conversion(view: ScopeView) -> Answer:
@@ -234,7 +232,6 @@ _MAX_CHILDREN = 4
     "often as attention runs: a fused op, or a softmax between two batched products. Time at stake: the "
     "copies on the GPU.",
     thresholds=(thresholds.GQA_COPIES_PER_ATTENTION,),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
 )
 def gqa_expand_copy(view: ScopeView) -> Answer:

@@ -10,7 +10,7 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, find_event_places, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, find_event_places, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.conversions import find_attentions
@@ -212,7 +212,6 @@ def count_attentions(tables: TraceTables, steps: GenerationSteps) -> int:
     "grid grows from step to step. Time at stake: their GPU time, and the idle time of the GPU during these calls and "
     "during attention calls that plan their kernel anew for each length.",
     thresholds=(thresholds.PLANNING_RATIO,),
-    severity=Severity.PROBLEM,
     needs=(explain_missing_steps, ScopeView.missing_ops_reason),
 )
 def kv_cache_cat(view: ScopeView) -> Answer:
@@ -267,7 +266,6 @@ def kv_cache_cat(view: ScopeView) -> Answer:
     "stake: the idle time of the GPU because of them, which must reach the limit: an engine that reads the tokens of a "
     "step once, while the next one runs, loses less.",
     thresholds=(thresholds.TOKEN_SYNC_SHARE,),
-    severity=Severity.PROBLEM,
     needs=(explain_missing_steps,),
 )
 def token_sync(view: ScopeView) -> Answer:

@@ -6,7 +6,7 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.chain import list_ancestors
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.trace.core.arrays import I64, find_largest, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
@@ -24,6 +24,7 @@ _MAX_CHAINS = 200
     decided="The chain of the longest GPU work that has one: an operator, a launch matched by correlation, and the "
     "step and ranges around them if they were recorded.",
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
+    severity=Severity.NOTICE,
 )
 def canonical_chain(view: ScopeView) -> Answer:
     work = view.work
@@ -63,6 +64,7 @@ def _check_child_call(view: ScopeView, parent: str, child: str) -> Answer:
     meaning="both arguments have two dimensions: one plain GEMM",
     action="nothing: this is the shortest path to a kernel",
     decided="aten::mm directly below aten::matmul.",
+    severity=Severity.NOTICE,
 )
 def matmul_to_mm(view: ScopeView) -> Answer:
     return _check_child_call(view, "aten::matmul", "aten::mm")
@@ -74,6 +76,7 @@ def matmul_to_mm(view: ScopeView) -> Answer:
     meaning="three dimensions or more: one batched GEMM, after some views",
     action="nothing; if one argument has no batch, fold the batch into the rows to get a larger plain GEMM",
     decided="aten::bmm directly below aten::matmul.",
+    severity=Severity.NOTICE,
 )
 def matmul_to_bmm(view: ScopeView) -> Answer:
     return _check_child_call(view, "aten::matmul", "aten::bmm")
@@ -89,6 +92,7 @@ def matmul_to_bmm(view: ScopeView) -> Answer:
     "next sibling).",
     fires_on_absence=True,
     needs=(ScopeView.missing_ops_reason,),
+    severity=Severity.NOTICE,
 )
 def addmm_fusion(view: ScopeView) -> Answer:
     addmms = view.match_names(r"aten::addmm$", Kind.OP)

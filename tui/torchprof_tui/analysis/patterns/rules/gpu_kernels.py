@@ -39,6 +39,7 @@ _MAX_KERNELS_READ = 12
     decided="View operators (aten::t, view, transpose, as_strided …) that launch no GPU work.",
     fires_on_absence=True,
     needs=(ScopeView.missing_ops_reason,),
+    severity=Severity.NOTICE,
 )
 def metadata_op(view: ScopeView) -> Answer:
     view_ops = view.match_names(VIEW_OP_REGEX, Kind.OP)
@@ -66,6 +67,7 @@ def metadata_op(view: ScopeView) -> Answer:
     action="nothing: the kernel's name lists the fused ops",
     decided="Kernels whose decoded name is Inductor's (triton_poi_fused_…, triton_red_…, triton_per_…).",
     needs=(ScopeView.missing_gpu_reason,),
+    severity=Severity.NOTICE,
 )
 def fused_triton(view: ScopeView) -> Answer:
     rows = view.tables.filter_by_name(
@@ -93,7 +95,6 @@ def fused_triton(view: ScopeView) -> Answer:
     action="check why no fused backend is used: data type (fp16 or bf16 needed), head size, mask, or a forced backend",
     code="with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION): …",
     decided="Ops called aten::_scaled_dot_product_attention_math; time at stake: the GPU work that they launch.",
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_ops_reason,),
 )
 def sdpa_math(view: ScopeView) -> Answer:
@@ -124,6 +125,7 @@ def sdpa_math(view: ScopeView) -> Answer:
     action="nothing: compare backends by time, not by occupancy",
     decided="Kernels with the decoded name of a fused attention (flash, memory-efficient, cuDNN, AOTriton …).",
     needs=(ScopeView.missing_gpu_reason,),
+    severity=Severity.NOTICE,
 )
 def sdpa_fused(view: ScopeView) -> Answer:
     kernels = view.work.events.select(view.work.class_mask(KernelClass.ATTENTION) & (view.work.kind == Kind.KERNEL))
@@ -145,7 +147,6 @@ def sdpa_fused(view: ScopeView) -> Answer:
     decided="GEMMs and convolutions that use no tensor cores, by their decoded name, from the share of GPU time "
     "below, on a GPU that has tensor cores (compute capability 7.0 and later, except GTX 16).",
     thresholds=(thresholds.TENSOR_CORE_SHARE,),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_gpu_reason,),
 )
 def no_tensor_core(view: ScopeView) -> Answer:
@@ -230,6 +231,7 @@ def _has_tensor_cores(view: ScopeView, row: int) -> bool | None:
     decided="Of the twelve kernels that take most GPU time in the scope, those whose `est. achieved occupancy %` in "
     "the trace is 0.",
     needs=(ScopeView.missing_gpu_reason,),
+    severity=Severity.NOTICE,
 )
 def occupancy_misread(view: ScopeView) -> Answer:
     tables, work = view.tables, view.work
@@ -273,6 +275,7 @@ def occupancy_misread(view: ScopeView) -> Answer:
     decided="One runtime call whose correlation links it to at least two pieces of GPU work; copies and commands of "
     "MTIA's queue, which the device splits, do not count.",
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_calls_reason, ScopeView.missing_links_reason),
+    severity=Severity.NOTICE,
 )
 def graph_replay(view: ScopeView) -> Answer:
     launch = view.work.launch

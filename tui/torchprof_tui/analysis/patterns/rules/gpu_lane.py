@@ -116,6 +116,7 @@ def _select_first_in_scope(view: ScopeView, *choices: I64) -> I64:
         thresholds.VARIANCE_SHARE,
     ),
     needs=(ScopeView.missing_gpu_reason,),
+    severity=Severity.NOTICE,
 )
 def kernel_variance(view: ScopeView) -> Answer:
     work = view.work
@@ -195,6 +196,7 @@ def _relative_spread(durations: I64) -> float:
     action="read the decoded name: data type and tensor cores decide most of its speed",
     decided="Kernels with the decoded name of a GEMM.",
     needs=(ScopeView.missing_gpu_reason,),
+    severity=Severity.NOTICE,
 )
 def gemm_kernel(view: ScopeView) -> Answer:
     gemms = view.work.events.select(view.work.class_mask(KernelClass.GEMM))
@@ -219,7 +221,6 @@ def gemm_kernel(view: ScopeView) -> Answer:
     code="torch.nn.functional.linear(x, w.T, b)  # instead of x @ w + b",
     decided="A device-to-device copy followed by a GEMM on the same stream (fills in between do not count), launched "
     "by the same op.",
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_gpu_reason,),
 )
 def copy_before_gemm(view: ScopeView) -> Answer:

@@ -46,7 +46,6 @@ PINNED_COPY_REGEX = r"(Memcpy (HtoD|DtoH)).*Pinned"
     code="losses.append(loss.detach())  # read them after the epoch, not in each step",
     decided="A call inside a step that waits for a stream, device or event, or a device-to-host copy that blocks. "
     "Time at stake: the idle time of the GPU after it, without input and the profiler's own work.",
-    severity=Severity.PROBLEM,
     fires_on_absence=True,
     needs=(ScopeView.missing_calls_reason, ScopeView.missing_work_reason, ScopeView.missing_steps_reason),
 )
@@ -88,7 +87,6 @@ def sync_in_step(view: ScopeView) -> Answer:
     decided="Copies between host and device with Pageable in their name, larger than the limit. Shown with them: "
     "their bandwidth and that of pinned copies in the trace.",
     thresholds=(thresholds.PAGEABLE_MIN,),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_work_reason,),
 )
 def pageable_copy(view: ScopeView) -> Answer:
@@ -153,7 +151,6 @@ def _compute_bandwidth(size: I64, copies: EventTable) -> float | None:
     decided="GPU idle time while a launching thread is in the data loader; without a recorded loader, GPU idle time "
     "before the first op of a step, if longer than the limit. Without a GPU: the time in the data loader.",
     thresholds=(thresholds.INPUT_SHARE, thresholds.INPUT_WITHOUT_LOADER_MIN),
-    severity=Severity.PROBLEM,
     fires_on_absence=True,
 )
 def input_starved(view: ScopeView) -> Answer:
@@ -214,6 +211,7 @@ def _answer_without_gpu(view: ScopeView) -> Answer:
     thresholds=(thresholds.IDLE_MIN, thresholds.IDLE_SHARE, thresholds.IDLE_MIN_GAPS, thresholds.IDLE_STEPS_SHARE),
     fires_on_absence=True,
     needs=(ScopeView.missing_window_reason,),
+    severity=Severity.NOTICE,
 )
 def idle_gap(view: ScopeView) -> Answer:
     tables, gaps = view.tables, view.gaps
@@ -269,7 +267,6 @@ def idle_gap(view: ScopeView) -> Answer:
     "that loop over parameters (`optimizer-loop`). Their number must reach the "
     "first limit, and their median duration must be below the second.",
     thresholds=(thresholds.TINY_KERNEL_MIN_COUNT, thresholds.TINY_KERNEL_MAX),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason),
 )
 def tiny_kernels(view: ScopeView) -> Answer:
@@ -322,7 +319,6 @@ def _find_tiny_kernel_owners(owner: I64, duration: I64) -> I64:
     action="warm up, keep shapes fixed, or let memory segments grow",
     code="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
     decided="cudaMalloc, cudaFree and similar calls on any thread, inside a step after the first.",
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_calls_reason,),
 )
 def alloc_in_step(view: ScopeView) -> Answer:

@@ -7,7 +7,7 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, find_event_places, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, find_event_places, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS
@@ -59,7 +59,6 @@ def find_input_copies(tables: TraceTables) -> EventTable:
     decided="Copies that are launched right before a graph, with no other work in between. Shown with them: the "
     "other costs of a replay, which are the launch and the guards of compiled code.",
     thresholds=(thresholds.GRAPH_COPY_SHARE,),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_calls_reason, ScopeView.missing_work_reason),
 )
 def graph_input_copies(view: ScopeView) -> Answer:
@@ -126,7 +125,6 @@ def _is_replayed(steps: GenerationSteps) -> Bool:
     "steps replay graphs. Steps with prompts do not count. Why is read from the batch sizes that the annotations name. "
     "Time at stake: what these steps take longer than the median step with a graph.",
     thresholds=(thresholds.DECODE_MIN_KERNELS, thresholds.GRAPH_SHARE),
-    severity=Severity.PROBLEM,
     needs=(explain_missing_steps,),
 )
 def eager_fallback(view: ScopeView) -> Answer:
@@ -232,7 +230,6 @@ def _group_by_graph(tables: TraceTables, steps: GenerationSteps) -> I64:
     "Time at stake, at most: the same share of these steps' GPU time without matrix products, which "
     "read all weights for any number of rows.",
     thresholds=(thresholds.PADDING_SHARE,),
-    severity=Severity.PROBLEM,
     needs=(explain_missing_steps,),
 )
 def graph_padding(view: ScopeView) -> Answer:

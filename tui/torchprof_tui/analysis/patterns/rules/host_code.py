@@ -22,7 +22,6 @@ from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
-    Severity,
     find_event_places,
     find_gap_places,
     register_pattern,
@@ -50,7 +49,6 @@ _MAX_GAPS = 16
     "is the deepest frame of your own code that holds more than half of it, else the two with most. With a GPU such "
     "code counts where the GPU waits for it: as a cause of its idle time.",
     thresholds=(thresholds.HOST_CODE_SHARE, thresholds.HOST_OWNER_SHARE),
-    severity=Severity.PROBLEM,
     fires_on_absence=True,
 )
 def host_code(view: ScopeView) -> Answer:
@@ -179,7 +177,6 @@ def _find_outermost_starts(tables: TraceTables) -> I64:
     "Undetermined: pauses of the launching thread without any op, while the GPU is idle, at another place in "
     "each step; they look like the collector, but the trace does not name it.",
     thresholds=(thresholds.GC_MIN, thresholds.PAUSE_MIN, thresholds.PAUSE_STEPS_SHARE),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_ops_reason,),
 )
 def gc_pause(view: ScopeView) -> Answer:
@@ -319,7 +316,6 @@ def measure_cpu_work(view: ScopeView) -> CpuWork:
     decided="GPU idle time during ops of a launching thread that are longer than the limit, launch nothing and make no "
     "runtime call, without those in the data loader.",
     thresholds=(thresholds.CPU_OP_MIN, thresholds.CPU_WORK_SHARE),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_calls_reason),
 )
 def cpu_work(view: ScopeView) -> Answer:

@@ -10,7 +10,7 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Severity, find_event_places, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, find_event_places, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU, NO_GPU
@@ -34,7 +34,6 @@ from torchprof_tui.trace.query.read_entries import read_entries
     "then the median over the ops, and the share of slower ops. If collectives were matched, the other ranks "
     "must also wait for that rank. Needs several ranks: open their traces together.",
     thresholds=(thresholds.SLOW_HOST_RATIO, thresholds.SLOW_HOST_OPS_SHARE, thresholds.STRAGGLER_SHARE),
-    severity=Severity.PROBLEM,
     applies_to_all_ranks=True,
 )
 def slow_host(view: ScopeView) -> Answer:
@@ -205,7 +204,6 @@ def _compare_runs(tables: TraceTables, groups: list[I64], third: int) -> ClockDr
         thresholds.CLOCK_MIN_DURATION,
         thresholds.CLOCK_COVERED_SHARE,
     ),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_work_reason,),
 )
 def clock_variation(view: ScopeView) -> Answer:
@@ -421,7 +419,6 @@ def _compare_shapes(
         thresholds.CONTENTION_MIN_CALLS,
         thresholds.CONTENTION_SHARE,
     ),
-    severity=Severity.PROBLEM,
 )
 def cpu_contention(view: ScopeView) -> Answer:
     tables = view.tables

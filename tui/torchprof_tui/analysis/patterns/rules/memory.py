@@ -109,7 +109,6 @@ def _find_events_at(device: DeviceHistory, positions: I64) -> I64:
     code="total += loss.item()  # or loss.detach()",
     decided=f"At least {MIN_STEPS} steps, and after each but the first and the last at least 64 KiB more are "
     "allocated than before; an op allocates in each of them what is never freed.",
-    severity=Severity.PROBLEM,
 )
 def memory_growth(view: ScopeView) -> Answer:
     answer = _answer_from_finding(view, "memory-growth")
@@ -129,6 +128,7 @@ def memory_growth(view: ScopeView) -> Answer:
     code=EXPANDABLE,
     decided="Reserved memory grows for an allocation above 1 MiB although as much, at least 256 MiB and a fifth of "
     "what is reserved, was reserved and free. Memory that is reserved and not in use proves nothing alone.",
+    severity=Severity.NOTICE,
 )
 def fragmentation(view: ScopeView) -> Answer:
     checks = view.tables.compute_once(check_memory)
@@ -156,6 +156,7 @@ def fragmentation(view: ScopeView) -> Answer:
     action="see what is alive at the peak, and lower that: the rest of the step has memory to spare",
     code="torchprof-tui memory TRACE --by category",
     decided="A backward pass was recorded, and the peak has 16 MiB or more.",
+    severity=Severity.NOTICE,
 )
 def peak_phase(view: ScopeView) -> Answer:
     return _answer_from_finding(view, "peak-phase")
@@ -168,6 +169,7 @@ def peak_phase(view: ScopeView) -> Answer:
     code="x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)",
     decided="Activations are 30 % of the peak or more, without them the peak would be 16 MiB and 10 % lower, and "
     "nothing is checkpointed. The cost is the time of a forward pass.",
+    severity=Severity.NOTICE,
 )
 def activation_memory(view: ScopeView) -> Answer:
     return _answer_from_finding(view, "activation-memory")
@@ -180,6 +182,7 @@ def activation_memory(view: ScopeView) -> Answer:
     action="compute in chunks, in place, or in a fused op that needs no such tensor",
     decided="Temporaries of one op at the peak, alive for a twentieth of a step (of the recording, without steps) or "
     "less, without which the peak would be 16 MiB and 10 % lower.",
+    severity=Severity.NOTICE,
 )
 def temporary_spike(view: ScopeView) -> Answer:
     return _answer_from_finding(view, "temporary-spike")
@@ -196,7 +199,6 @@ def _find_retries(tables: TraceTables) -> RetryCalls:
     code=EXPANDABLE,
     decided="Inside one op cudaMalloc, then cudaFree, then cudaMalloc, and less is reserved after the op than before "
     "it. Convolutions are left out: their libraries do so while they try algorithms.",
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_calls_reason,),
 )
 def allocator_retries(view: ScopeView) -> Answer:
@@ -229,6 +231,7 @@ def allocator_retries(view: ScopeView) -> Answer:
     decided="Neither a backward pass nor an optimizer step was recorded, the ops have sequence numbers of their own, "
     "as with gradients, and without what they keep the peak would be 16 MiB and 10 % lower.",
     fires_on_absence=True,
+    severity=Severity.NOTICE,
 )
 def graph_in_inference(view: ScopeView) -> Answer:
     return _answer_from_finding(view, "graph-in-inference")
@@ -240,6 +243,7 @@ def graph_in_inference(view: ScopeView) -> Answer:
     action="keep them in 8 bits, or shard them over the GPUs",
     code="torch.distributed.optim.ZeroRedundancyOptimizer(params, torch.optim.AdamW)  # or torchao's AdamW8bit",
     decided="States are a quarter of the peak or more, and 8 bits would save 16 MiB and 10 % of it.",
+    severity=Severity.NOTICE,
 )
 def optimizer_states(view: ScopeView) -> Answer:
     return _answer_from_finding(view, "optimizer-states")
@@ -253,6 +257,7 @@ def optimizer_states(view: ScopeView) -> Answer:
     code="model = model.to(torch.bfloat16)",
     decided="Results of aten::_to_copy inside the passes, no copies between devices, without which the peak would be "
     "16 MiB and 10 % lower.",
+    severity=Severity.NOTICE,
 )
 def duplicate_copies(view: ScopeView) -> Answer:
     return _answer_from_finding(view, "duplicate-copies")
@@ -265,6 +270,7 @@ def duplicate_copies(view: ScopeView) -> Answer:
     code='model.generate(..., cache_implementation="static")',
     decided="In inference with attention: results of cat, 10 % of the peak or more, each alive together with one a "
     "little longer or shorter. Caches that were allocated before the recording are not seen.",
+    severity=Severity.NOTICE,
 )
 def kv_cache(view: ScopeView) -> Answer:
     return _answer_from_finding(view, "kv-cache")

@@ -17,7 +17,7 @@ import numpy as np
 from torchprof_tui.analysis.collectives.communication_records import CommunicationRecords
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU
@@ -169,7 +169,6 @@ class _CallerSearch:
         thresholds.LARGE_MESSAGE,
         thresholds.SMALL_REDUCE_MAX,
     ),
-    severity=Severity.PROBLEM,
     fires_on_absence=True,
     needs=(ScopeView.missing_work_reason,),
 )
@@ -307,7 +306,6 @@ def _format_waiting(view: ScopeView) -> str:
     "wait for long on average. Shown: the rank that causes most of the waiting, and, if only one rank pauses before an "
     "operator in most steps, that operator. Needs several ranks: open their traces together.",
     thresholds=(thresholds.STRAGGLER_SHARE, thresholds.STRAGGLER_MIN, thresholds.STRAGGLER_SHARE_OF_WAITING),
-    severity=Severity.PROBLEM,
     applies_to_all_ranks=True,
 )
 def straggler(view: ScopeView) -> Answer:

@@ -10,7 +10,7 @@ from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import OP_COMPILATION_REGEX
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU
@@ -35,7 +35,6 @@ _MAX_OPS = 3
     decided="Calls of CANN that compile and execute an op (aclopCompileAndExecute, aclopCompile) of any duration. "
     "Time at stake: the NPU's idle time during these calls.",
     thresholds=(thresholds.OP_COMPILATION_SHARE,),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_calls_reason,),
 )
 def op_compilation(view: ScopeView) -> Answer:
@@ -94,7 +93,6 @@ def _name_ops(tables: TraceTables, ops: I64) -> str:
     code="x = x.to(torch.float32)  # before the op; create masks and counters as int32",
     decided="Kernels whose task type is AI_CPU, or with AiCpu in their name, by the operator that launched them.",
     thresholds=(thresholds.AI_CPU_SHARE, thresholds.CONVERSION_TIME),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_gpu_reason,),
 )
 def ai_cpu_ops(view: ScopeView) -> Answer:

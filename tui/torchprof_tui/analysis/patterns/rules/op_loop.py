@@ -15,7 +15,7 @@ from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, near
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
@@ -246,7 +246,6 @@ def _measure_loops(view: ScopeView) -> _LoopTimes:
         thresholds.OP_LOOP_BUSY_MAX,
         thresholds.SIGNIFICANT_SHARE,
     ),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_ops_reason,),
 )
 def op_loop(view: ScopeView) -> Answer:
@@ -426,7 +425,6 @@ def find_experts(tables: TraceTables) -> EventTable:
     decided="On one thread, as often as the limit: nonzero, then a gather, a matrix product and a scatter or "
     "index_add before the next nonzero. Time at stake: the GPU's idle time in them.",
     thresholds=(thresholds.EXPERT_LOOP_MIN,),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_ops_reason,),
 )
 def moe_expert_loop(view: ScopeView) -> Answer:

@@ -10,7 +10,7 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, mark_matches
-from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_NAME_REGEX, OptimizerKind
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
@@ -33,7 +33,6 @@ _FOREACH_OPTIMIZERS = frozenset({"Adagrad", "Adadelta", "Adamax", "ASGD", "NAdam
     decided="Optimizer steps that launch more kernels than the limit, with neither foreach nor fused ops inside. Time "
     "at stake: the GPU's idle time during these steps and between their kernels.",
     thresholds=(thresholds.OPTIMIZER_MIN_LAUNCHES,),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason),
 )
 def optimizer_loop(view: ScopeView) -> Answer:

@@ -183,6 +183,7 @@ def _describe_phases(view: ScopeView, phases: EventTable) -> str:
     "extend); else at least three iterations between sampling ops that launch mostly the same "
     "kernels and update a cache once per attention.",
     thresholds=(thresholds.TOKEN_LOOP_MIN, thresholds.TOKEN_LOOP_SPREAD),
+    severity=Severity.NOTICE,
 )
 def serving_phases(view: ScopeView) -> Answer:
     tables = view.tables
@@ -216,7 +217,6 @@ def _describe_loop(loop: TokenLoop) -> str:
     "which CUDA graphs launch less than half, while the GPU is not busy. Time at stake: the GPU's idle time "
     "from the first to the last token, without prefills.",
     thresholds=(thresholds.DECODE_MIN_KERNELS, thresholds.GRAPH_SHARE, thresholds.GPU_BUSY_HIGH),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_gpu_reason,),
 )
 def decode_without_graphs(view: ScopeView) -> Answer:

@@ -9,7 +9,6 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,
-    Severity,
     find_event_places,
     register_pattern,
     sort_places,
@@ -54,7 +53,6 @@ _OVERLAP = {
     "at least twice as long as the median decode step. Time at stake: what they take longer; tokens come more evenly "
     "without it, the prompts still have to be read.",
     thresholds=(thresholds.MIXED_RATIO, thresholds.MIXED_SHARE),
-    severity=Severity.PROBLEM,
     needs=(explain_missing_steps,),
 )
 def mixed_batch(view: ScopeView) -> Answer:
@@ -123,7 +121,6 @@ def _is_between_tokens(serving: ServingSteps) -> Bool:
     "that read values from the GPU (`token-sync`). Its median must reach the limit, compared with the median time in "
     "which the GPU works for a step.",
     thresholds=(thresholds.SCHEDULER_RATIO, thresholds.TOKEN_LOOP_MIN),
-    severity=Severity.PROBLEM,
     needs=(explain_missing_steps,),
 )
 def scheduler_bound(view: ScopeView) -> Answer:

@@ -75,7 +75,6 @@ def _mark_repeats(values: I64) -> Bool:
     "less than the first limit, and most of the idle time is due to dispatch, host code, or refilling the "
     "queue after a synchronisation, not to input, communication or the profiler.",
     thresholds=(thresholds.GPU_BUSY_LOW, thresholds.OVERHEAD_SHARE_OF_IDLE),
-    severity=Severity.PROBLEM,
     fires_on_absence=True,
 )
 def overhead_bound(view: ScopeView) -> Answer:
@@ -115,6 +114,7 @@ def overhead_bound(view: ScopeView) -> Answer:
     "call has returned (the queue is not empty).",
     thresholds=(thresholds.GPU_BUSY_HIGH,),
     needs=(ScopeView.missing_window_reason,),
+    severity=Severity.NOTICE,
 )
 def compute_bound(view: ScopeView) -> Answer:
     shares = view.shares
@@ -149,6 +149,7 @@ def compute_bound(view: ScopeView) -> Answer:
     "one has at least the share of the limit.",
     thresholds=(thresholds.HOTSPOT_SHARE,),
     needs=(ScopeView.missing_gpu_reason,),
+    severity=Severity.NOTICE,
 )
 def hotspot(view: ScopeView) -> Answer:
     names = view.work.events.name
@@ -204,7 +205,6 @@ def _find_heaviest_operator(view: ScopeView, total: float) -> tuple[float, Bool]
     "mean self time is below the second, and whose total self time reaches the third. Time at stake: that self time; "
     "without a GPU, the time of the loops around the calls: the same outermost ops 16 times in a row or more.",
     thresholds=(thresholds.CALLS_PER_STEP, thresholds.CALLS_MEAN_MAX, thresholds.CALLS_SHARE),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_ops_reason,),
 )
 def call_count(view: ScopeView) -> Answer:
@@ -250,6 +250,7 @@ def call_count(view: ScopeView) -> Answer:
     decided="Among the ops and annotations with the largest totals: total time over self time reaches the limit. "
     "Steps are left out, because their time is always in their children.",
     thresholds=(thresholds.TOTAL_OVER_SELF_RATIO, thresholds.CHILDREN_TOP_ROWS),
+    severity=Severity.NOTICE,
 )
 def cost_in_children(view: ScopeView) -> Answer:
     if not len(view.tables.ops) and not len(view.tables.annotations):

@@ -48,7 +48,6 @@ _ATTENTION_SHARE = 0.15
     "on a stream, all but the longest. GB/s: the smallest number of bytes that the operators' shapes need, "
     "over the kernels' time.",
     thresholds=(thresholds.MEMORY_BOUND_SHARE, thresholds.MEMORY_BOUND_TIME, thresholds.MEMORY_BOUND_WIN),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_gpu_reason,),
 )
 def memory_bound_elementwise(view: ScopeView) -> Answer:
@@ -160,7 +159,6 @@ def _optimizer_share(view: ScopeView, chosen: Bool) -> tuple[float, str]:
         thresholds.PRODUCT_KNOWN_SHARE,
         thresholds.PRODUCT_EFFICIENCY_GOOD,
     ),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_gpu_reason,),
 )
 def gemm_efficiency(view: ScopeView) -> Answer:
@@ -269,6 +267,7 @@ def _choose_product_remedy(view: ScopeView, roofline: Roofline, group: int) -> R
     "kernel's time. Kernels that overlap another one are left out, because it may use the idle SMs.",
     thresholds=(thresholds.TAIL_SHARE, thresholds.TAIL_MAX_WAVES, thresholds.TAIL_KERNELS),
     needs=(ScopeView.missing_gpu_reason,),
+    severity=Severity.NOTICE,
 )
 def wave_quantization(view: ScopeView) -> Answer:
     work = view.work

@@ -32,6 +32,7 @@ _GRAPH_HASH = re.compile(r"## Call CompiledFxGraph (\S+) ##")
     action="nothing: ops inside show what was not captured",
     decided="Events called Torch-Compiled Region, with K/M since torch 2.6.",
     needs=(ScopeView.missing_ops_reason,),
+    severity=Severity.NOTICE,
 )
 def compiled_region(view: ScopeView) -> Answer:
     regions = view.match_names(COMPILED_REGION_REGEX)
@@ -70,6 +71,7 @@ def _check_total_time(view: ScopeView, name: str, noun: str) -> Answer:
     "little work",
     action="compile fewer and larger regions, and avoid graph breaks",
     decided="Events called TorchDynamo Cache Lookup; their time is summed.",
+    severity=Severity.NOTICE,
 )
 def cache_lookup(view: ScopeView) -> Answer:
     return _check_total_time(view, CACHE_LOOKUP_REGEX, "lookup")
@@ -81,6 +83,7 @@ def cache_lookup(view: ScopeView) -> Answer:
     meaning="it prepares the arguments of every compiled call, also in inference",
     action="nothing: every compiled call has it",
     decided="Events called AOTDispatcher Runtime Wrapper Prologue; their time is summed.",
+    severity=Severity.NOTICE,
 )
 def aot_prologue(view: ScopeView) -> Answer:
     return _check_total_time(view, AOT_PROLOGUE_REGEX, "prologue")
@@ -94,6 +97,7 @@ def aot_prologue(view: ScopeView) -> Answer:
     code="TORCH_LOGS=output_code python train.py",
     decided="The hashes in ## Call CompiledFxGraph <hash> ##, by step.",
     needs=(ScopeView.missing_ops_reason,),
+    severity=Severity.NOTICE,
 )
 def fxgraph_hash(view: ScopeView) -> Answer:
     graph_calls = view.match_names(COMPILED_GRAPH_REGEX)
@@ -125,7 +129,6 @@ def fxgraph_hash(view: ScopeView) -> Answer:
     decided="Cache lookups, prologues, pregraph bytecode and the regions' self time, over the steps' CPU time in the "
     "scope. (A comparison with eager needs a second trace.)",
     thresholds=(thresholds.WRAPPER_SHARE,),
-    severity=Severity.PROBLEM,
     fires_on_absence=True,
     needs=(ScopeView.missing_ops_reason,),
 )
@@ -169,7 +172,6 @@ def compile_tax(view: ScopeView) -> Answer:
     code="torch.compile(model, dynamic=True)  # or torch._dynamo.mark_dynamic(x, 0)",
     decided="Regions of one function (K) with several M in the scope; or compile work of a recompilation (M > 0); or "
     "any compile work after the first step. Time at stake: the compile work in the scope.",
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_ops_reason,),
 )
 def recompiles(view: ScopeView) -> Answer:

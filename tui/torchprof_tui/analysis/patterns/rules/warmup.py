@@ -55,7 +55,6 @@ def find_cold_calls(tables: TraceTables) -> EventTable:
         thresholds.COLD_CALL_BUSY_SHARE,
         thresholds.RECURRING_RATE,
     ),
-    severity=Severity.PROBLEM,
     needs=(ScopeView.missing_calls_reason,),
 )
 def cold_call(view: ScopeView) -> Answer:
@@ -147,7 +146,6 @@ def find_warming_steps(tables: TraceTables) -> WarmingSteps:
         thresholds.WARMING_MIN_STEPS,
         thresholds.COLD_WINDOW_SHARE,
     ),
-    severity=Severity.PROBLEM,
 )
 def not_warmed_up(view: ScopeView) -> Answer:
     tables = view.tables
