@@ -23,6 +23,7 @@ from torchprof_tui.analysis.compare.matched_rows import (
     match_sides,
 )
 from torchprof_tui.analysis.compare.op_tree import Side
+from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -68,14 +69,22 @@ def assert_sums(rows: ComparedRows, a: Side, b: Side) -> None:
 
 
 def count_whole(side: Side) -> tuple[int, int]:
-    """Sum CPU self time and GPU time of the window, event by event: ns."""
+    """Sum CPU self time and GPU time of the window, event by event: ns.
+
+    GPU work without a launch was launched before the recording, and is of no step, if launched work follows on its
+    stream and none comes before it.
+    """
     t, (first, last) = side.trace, side.window
+    launched_rows = [row for row in range(len(t)) if Kind(int(t.kind[row])) in GPU_WORK and t.links.launch_of[row] >= 0]
+    first_launched = {int(t.lane[row]): row for row in reversed(launched_rows)}
     last += 0 if side.steps else 1
     cpu_time = gpu_time = 0
     for event in range(len(t)):
         kind = Kind(int(t.kind[event]))
         if kind in GPU_WORK:
             launched = int(t.links.launch_of[event])
+            if side.steps and launched < 0 and event < first_launched.get(int(t.lane[event]), -1):
+                continue
             at = int(t.start[launched if launched >= 0 else event])
             gpu_time += int(t.duration[event]) if first <= at < last else 0
         elif kind in (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON, Kind.OP, Kind.RUNTIME):
@@ -356,3 +365,16 @@ def test_compiled_training_leaves_no_gpu_work_unexplained() -> None:
 def test_properties_of_shared_pairs(first: str, second: str) -> None:
     for by in ALL_BY:
         assert_properties(load_side(SHARED_TRACES / first), load_side(SHARED_TRACES / second), by)
+
+
+def test_work_from_before_the_recording_is_of_no_step() -> None:
+    """Of the step's first 300 µs the GPU runs a kernel that the step before launched: neither its time nor its row."""
+    backlog = [kernel("gemm", 0, 300)]
+    entries = [step(0, 0, 990), *launch("aten::mm", 10, {"gemm": 50}, 1)]
+    entries[-1]["ts"] = 400
+    with_backlog, without = side_of(trace(*entries, *backlog)), side_of(trace(*entries))
+    rows = match_sides(without, with_backlog)
+    assert (rows.total.gpu_ns_a, rows.total.gpu_ns_b) == (50e3, 50e3)
+    assert rows.not_matched.sums_b.calls == 0
+    analysed = SideAnalysis(with_backlog.trace, "")
+    assert analysed.step_durations.tolist() == [690e3]  # from the end of the backlog to that of the thread

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchprof_tui.analysis.critical_path.step_window import find_launch_starts
 from torchprof_tui.analysis.dispatch.ancestry import compute_depths, find_nearest_ancestor
 from torchprof_tui.analysis.graphs.captured_nodes import (
     CapturedNodes,
@@ -254,9 +255,11 @@ def select_events(side: Side) -> SelectedEvents:
     is_work = np.zeros(256, np.bool_)
     is_work[[int(kind) for kind in GPU_WORK]] = True
     work = np.flatnonzero(is_work[trace.kind]).astype(np.int32)
-    launch = trace.links.launch_of[work]
-    requested = np.where(launch >= 0, launch, work)
-    return SelectedEvents(calls, work[in_window[requested]])
+    if not side.steps:
+        launch = trace.links.launch_of[work]
+        return SelectedEvents(calls, work[in_window[np.where(launch >= 0, launch, work)]])
+    launched_at = find_launch_starts(trace, work)  # what was launched before the recording is of no step
+    return SelectedEvents(calls, work[(launched_at >= first) & (launched_at < last)])
 
 
 def list_annotations(side: Side, selected: SelectedEvents) -> set[str]:
