@@ -98,8 +98,7 @@ def _run_once(trace: str) -> Result:
     """Decode and store a trace in this process. Returns seconds; `lanes_at` is a time of the system's clock."""
     from torchprof_tui.trace.build import build_trace as build_module  # deferred: part of what is measured
     from torchprof_tui.trace.core import thread_tasks
-    from torchprof_tui.trace.core.core_count import count_cores
-    from torchprof_tui.trace.core.process_state import pause_garbage_collection
+    from torchprof_tui.trace.core.process_state import count_cores, pause_garbage_collection
     from torchprof_tui.trace.decode.column_builder import ColumnBuilder
     from torchprof_tui.trace.decode.entry_decoder import EntryDecoder
     from torchprof_tui.trace.decode.general_decoder import decode_trace

@@ -18,7 +18,7 @@ from tests.helpers.command_line import call_main, read_error_line, read_json_ans
 from tests.helpers.paths import ROOT
 from torchprof_samples import SAMPLES, find
 from torchprof_tui.cli import main
-from torchprof_tui.trace.core import core_count
+from torchprof_tui.trace.core import process_state
 from torchprof_tui.trace.storage import disk_cache
 
 SAMPLE = find("matmul_add_64_cold_eager").path
@@ -282,11 +282,11 @@ def test_jobs_limits_the_cores_also_of_processes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
-    monkeypatch.setattr(core_count, "read_cgroup_quota", lambda *_: None)
-    monkeypatch.setenv(core_count.JOBS, "7")  # what the program sets is removed after the test
-    assert core_count.count_cores() == 7
+    monkeypatch.setattr(process_state, "read_cgroup_quota", lambda *_: None)
+    monkeypatch.setenv(process_state.JOBS, "7")  # what the program sets is removed after the test
+    assert process_state.count_cores() == 7
     assert main(["info", str(SAMPLE), "--jobs", "3"]) == 0
-    assert (os.environ[core_count.JOBS], core_count.count_cores()) == ("3", 3)
+    assert (os.environ[process_state.JOBS], process_state.count_cores()) == ("3", 3)
 
 
 def test_a_command_leaves_no_cache_entry_open(capsys: pytest.CaptureFixture[str]) -> None:

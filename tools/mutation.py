@@ -46,7 +46,7 @@ PACKAGE = ROOT / "tui" / "torchprof_tui"
 
 TOPICS: dict[str, tuple[str, str]] = {
     "decoder": (
-        "trace/decode/timestamps.py trace/decode/chunker.py trace/decode/json_document.py "
+        "trace/decode/timestamps.py trace/decode/entry_decoder.py trace/decode/json_document.py "
         "trace/decode/entry_decoder.py trace/decode/template/*.py",
         "tests/trace/decode tests/commands/test_info.py --ignore=tests/trace/decode/test_real_traces.py "
         "--ignore=tests/trace/decode/perfetto_protobuf",

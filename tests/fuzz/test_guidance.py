@@ -13,7 +13,7 @@ from tests.fuzz import __main__ as fuzz
 from tests.fuzz.coverage import WATCHED, format_arc, pause_recording, record_arcs
 from tests.fuzz.minimise import minimise
 from torchprof_tui.trace.build import event_phases
-from torchprof_tui.trace.core.core_count import JOBS
+from torchprof_tui.trace.core.process_state import JOBS
 from torchprof_tui.trace.decode.timestamps import parse_times
 
 CHROME = (fuzz.CORPUS / "chrome_list.json").read_bytes()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torchprof_tui.api.repetitions import Repetition
     from torchprof_tui.api.trace import Trace
     from torchprof_tui.trace.core.errors import TraceError
-    from torchprof_tui.trace.core.optional_modules import MissingExtraError
+    from torchprof_tui.trace.core.extensions import MissingExtraError
 
 __version__ = "0.1.0"
 
@@ -56,7 +56,7 @@ _MODULES = {
     "Finding": "answers.check",
     "MemoryTable": "answers.table",
     "MemoryRow": "answers.table",
-    "MissingExtraError": "trace.core.optional_modules",
+    "MissingExtraError": "trace.core.extensions",
     "Repetition": "api.repetitions",
     "Step": "answers.steps",
     "Table": "answers.table",
@@ -75,7 +75,7 @@ def __getattr__(name: str) -> Any:
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if module.startswith("api."):
-        system = importlib.import_module(f"{__name__}.trace.core.optional_modules")
+        system = importlib.import_module(f"{__name__}.trace.core.extensions")
         if unsupported := system.explain_unsupported_system():
             raise system.MissingExtraError(f"torchprof-tui {unsupported}")
     return getattr(importlib.import_module(f"{__name__}.{module}"), name)

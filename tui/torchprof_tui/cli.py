@@ -36,10 +36,9 @@ from torchprof_tui.commands.common.process import (
 )
 from torchprof_tui.program.config_file import apply_configuration, load_configuration, report_problems
 from torchprof_tui.program.phase_log import close_log, note_phase, open_log
-from torchprof_tui.trace.core.core_count import JOBS
 from torchprof_tui.trace.core.errors import format_error, is_expected
-from torchprof_tui.trace.core.optional_modules import explain_unsupported_system
-from torchprof_tui.trace.core.process_state import freeze_imported_objects, start_without_collections
+from torchprof_tui.trace.core.extensions import explain_unsupported_system
+from torchprof_tui.trace.core.process_state import JOBS, freeze_imported_objects, start_without_collections
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,7 +9,7 @@ from tests.helpers.serving_traces import eager_kernels, replayed_kernels, servin
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, memcpy, runtime, trace
 from torchprof_tui.analysis.serving.measure_steps import get_serving_steps, measure_serving_steps
 from torchprof_tui.analysis.serving.serving_steps import KINDS, NotGraphed
-from torchprof_tui.trace.model.serving_names import UNKNOWN, StepKind
+from torchprof_tui.trace.model.steps import UNKNOWN, StepKind
 
 DECODE = "execute_context_0(0)_generation_2(2)"
 PREFILL = "execute_context_1(8)_generation_0(0)"

@@ -10,7 +10,7 @@ from tests.helpers.trace_builder import annotation, kernel, python, runtime, tra
 from torchprof_tui.analysis.serving.measure_steps import measure_serving_steps
 from torchprof_tui.analysis.serving.report import measure_layers, summarize_kinds
 from torchprof_tui.analysis.serving.serving_steps import NotGraphed
-from torchprof_tui.trace.model.serving_names import StepKind
+from torchprof_tui.trace.model.steps import StepKind
 from torchprof_tui.trace.model.trace import Trace
 
 

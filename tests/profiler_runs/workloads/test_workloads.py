@@ -15,7 +15,7 @@ import pytest
 from tests.helpers.paths import ROOT
 from tests.profiler_runs.conftest import HARNESS, Start
 from tools.record_samples import RECORDINGS
-from torchprof_tui.trace.model.serving_names import StepKind, parse_step_name
+from torchprof_tui.trace.model.steps import StepKind, parse_step_name
 
 FOLDER = HARNESS.parent / "workloads"
 NAMES = (

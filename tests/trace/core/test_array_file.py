@@ -14,7 +14,7 @@ from tests.helpers.column_equality import assert_deeply_equal
 from torchprof_samples import find
 from torchprof_tui.trace.core import arrays
 from torchprof_tui.trace.core.arrays import GrowableArray, keep_arrays_in_files, read_available_memory
-from torchprof_tui.trace.core.core_count import read_cgroup_memory
+from torchprof_tui.trace.core.process_state import read_cgroup_memory
 from torchprof_tui.trace.decode import general_decoder
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.model.raw_events import RawEvents

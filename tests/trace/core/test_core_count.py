@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from torchprof_tui.trace.core import core_count
-from torchprof_tui.trace.core.core_count import JOBS, count_cores, read_cgroup_quota
+from torchprof_tui.trace.core import process_state
+from torchprof_tui.trace.core.process_state import JOBS, count_cores, read_cgroup_quota
 
 
 def write_cgroups(folder: Path, lines: str, files: dict[str, str]) -> tuple[str, str]:
@@ -64,8 +64,8 @@ def test_the_smallest_limit_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, affinity: int, quota: str, jobs: str, expected: int
 ) -> None:
     cgroup_file, root = write_cgroups(tmp_path, "0::/", {"cpu.max": quota})
-    monkeypatch.setattr(core_count, "_CGROUP_FILE", cgroup_file)
-    monkeypatch.setattr(core_count, "_CGROUP_ROOT", root)
+    monkeypatch.setattr(process_state, "_CGROUP_FILE", cgroup_file)
+    monkeypatch.setattr(process_state, "_CGROUP_ROOT", root)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(affinity)))
     monkeypatch.setenv(JOBS, jobs)
     assert count_cores() == expected

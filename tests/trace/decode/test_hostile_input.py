@@ -26,7 +26,7 @@ from torchprof_tui.trace.build import counters
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.decode import chunker, json_document
+from torchprof_tui.trace.decode import entry_decoder, json_document
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.decode.interning import SignatureTable
 from torchprof_tui.trace.json_text import salvage
@@ -49,8 +49,8 @@ class ParsedBytes:
             return call
 
         for function, modules in (
-            (parse_values, (chunker, salvage, json_document)),
-            (scan_structure, (chunker, salvage, json_document)),
+            (parse_values, (entry_decoder, salvage, json_document)),
+            (scan_structure, (entry_decoder, salvage, json_document)),
             (repair_piece, (salvage, json_document)),
         ):
             for module in modules:
@@ -258,8 +258,8 @@ def test_errors_print_no_control_characters(tmp_path: Path, capsys: pytest.Captu
 def test_an_endless_entry_is_given_up(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded by the largest accepted entry, not by the file."""
     limit = 1 << 16
-    monkeypatch.setattr(chunker, "MAX_ENTRY_BYTES", limit)
-    monkeypatch.setattr(chunker, "_MAX_PLAUSIBLE_ENTRY_BYTES", limit)
+    monkeypatch.setattr(entry_decoder, "MAX_ENTRY_BYTES", limit)
+    monkeypatch.setattr(entry_decoder, "_MAX_PLAUSIBLE_ENTRY_BYTES", limit)
     size = 16 << 20
     text = {
         "long name": entry_text(1)[:-1].encode() + b', "x": "' + b"a" * size + b'"}',

@@ -17,7 +17,7 @@ from tests.helpers.decoder_input import count_problems, entry_text
 from torchprof_tui.cli import main
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import ENDLESS_TEXT
-from torchprof_tui.trace.decode import chunker
+from torchprof_tui.trace.decode import entry_decoder
 from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.sources.source import UNPACK_ALL, Source
 
@@ -49,9 +49,9 @@ class EndlessStream:
 
 @pytest.fixture(autouse=True)
 def lower_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunker, "MAX_STREAM_BYTES_WITHOUT_EVENT", LIMIT)
-    monkeypatch.setattr(chunker, "MAX_STREAM_BYTES", 2 * LIMIT)
-    monkeypatch.setattr(chunker, "MAX_FILE_BYTES_WITHOUT_EVENT", LIMIT)
+    monkeypatch.setattr(entry_decoder, "MAX_STREAM_BYTES_WITHOUT_EVENT", LIMIT)
+    monkeypatch.setattr(entry_decoder, "MAX_STREAM_BYTES", 2 * LIMIT)
+    monkeypatch.setattr(entry_decoder, "MAX_FILE_BYTES_WITHOUT_EVENT", LIMIT)
 
 
 WITHOUT_EVENTS = {
@@ -90,7 +90,7 @@ def test_the_events_before_endless_text_are_kept(after: bytes, filler: bytes, tm
 
 def test_events_without_end_are_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Above the size of the first part, whose events are decoded once all of it is read.
-    monkeypatch.setattr(chunker, "MAX_STREAM_BYTES_WITHOUT_EVENT", 2 * LIMIT)
+    monkeypatch.setattr(entry_decoder, "MAX_STREAM_BYTES_WITHOUT_EVENT", 2 * LIMIT)
     stream = EndlessStream(b"[", EVENT + b", ")
     decoded = decode_trace(Source("stdin", stream), tmp_path)
     assert len(decoded.events) > 1000

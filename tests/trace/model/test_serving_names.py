@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchprof_tui.trace.model.serving_names import UNKNOWN, Engine, ServingStepName, StepKind, parse_step_name
+from torchprof_tui.trace.model.steps import UNKNOWN, Engine, ServingStepName, StepKind, parse_step_name
 
 VLLM, SGLANG, ATOM, TENSORRT = Engine.VLLM, Engine.SGLANG, Engine.ATOM, Engine.TENSORRT_LLM
 PREFILL, DECODE, MIXED, IDLE = StepKind.PREFILL, StepKind.DECODE, StepKind.MIXED, StepKind.IDLE

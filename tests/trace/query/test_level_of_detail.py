@@ -12,8 +12,7 @@ from tests.helpers.paths import SHARED_TRACES
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.row_index import RowIndex
 from torchprof_tui.trace.model.trace import Counter, Trace
-from torchprof_tui.trace.query.level_of_detail import cell_edges, compute_cells, compute_counter_cells
-from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.trace.query.viewport import Viewport, cell_edges, compute_cells, compute_counter_cells
 
 WIDTHS = st.integers(1, 50)
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.lane_rows import FAR
 from tests.helpers.viewports import WIDTHS, viewports
-from torchprof_tui.trace.query.level_of_detail import cell_edges
-from torchprof_tui.trace.query.viewport import Viewport
+from torchprof_tui.trace.query.viewport import Viewport, cell_edges
 
 TIMES = st.integers(-2 * FAR, 2 * FAR)
 

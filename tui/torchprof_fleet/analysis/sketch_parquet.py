@@ -36,7 +36,7 @@ from torchprof_fleet.analysis.rank_sketch import (
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.core.optional_modules import import_extra
+from torchprof_tui.trace.core.extensions import import_extra
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,7 +6,7 @@ import importlib
 import os
 from dataclasses import dataclass
 
-from torchprof_tui.trace.core.core_count import JOBS
+from torchprof_tui.trace.core.process_state import JOBS
 
 
 @dataclass(frozen=True, slots=True)

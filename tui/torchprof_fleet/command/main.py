@@ -23,9 +23,9 @@ from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.open.main import find_terminal_problem
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, write_atomically
-from torchprof_tui.trace.core.core_count import count_cores
-from torchprof_tui.trace.core.optional_modules import import_extra
+from torchprof_tui.trace.core.extensions import import_extra
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.process_state import count_cores
 from torchprof_tui.trace.loading.resolve import resolve_path
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 from torchprof_tui.trace.specs.address import ListedTrace, parse_ssh_path

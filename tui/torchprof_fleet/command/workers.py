@@ -15,9 +15,9 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from torchprof_fleet.analysis.sketch_task import SketchResult, run_sketch_task
-from torchprof_tui.trace.core.core_count import JOBS, lower_priority
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.core.optional_modules import import_extra
+from torchprof_tui.trace.core.extensions import import_extra
+from torchprof_tui.trace.core.process_state import JOBS, lower_priority
 from torchprof_tui.trace.specs.address import ListedTrace
 
 WAITING_PER_PROCESS = 4

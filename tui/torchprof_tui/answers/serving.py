@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from torchprof_tui.analysis.serving.report import report_serving
 from torchprof_tui.analysis.serving.serving_steps import NOT_GRAPHED_TEXT, KindSummary, LayerTimes
 from torchprof_tui.answers.record import Record, about, fill
-from torchprof_tui.trace.model.serving_names import StepKind
+from torchprof_tui.trace.model.steps import StepKind
 from torchprof_tui.trace.model.trace import Trace
 
 

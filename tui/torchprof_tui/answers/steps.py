@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from torchprof_tui.answers.record import Record, about, fill
-from torchprof_tui.trace.model.serving_names import UNKNOWN, StepKind
+from torchprof_tui.trace.model.steps import UNKNOWN, StepKind
 from torchprof_tui.trace.model.steps import Step as ModelStep
 from torchprof_tui.trace.model.trace import Trace
 

@@ -14,7 +14,7 @@ from torchprof_tui.analysis.search.name_search import suggest_names
 from torchprof_tui.answers.arguments import check_row, check_text
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.errors import TraceError
-from torchprof_tui.trace.core.optional_modules import import_extra
+from torchprof_tui.trace.core.extensions import import_extra
 
 if TYPE_CHECKING:
     import pandas as pd

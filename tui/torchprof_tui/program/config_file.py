@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.program.phase_log import note_phase
-from torchprof_tui.trace.core.core_count import JOBS
+from torchprof_tui.trace.core.process_state import JOBS
 from torchprof_tui.trace.core.user_files import find_home
 
 if TYPE_CHECKING:

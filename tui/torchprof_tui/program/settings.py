@@ -19,9 +19,9 @@ import msgspec
 from msgspec import Meta
 
 from torchprof_tui.program.config_file import VARIABLES
-from torchprof_tui.trace.core.core_count import MAX_JOBS
 from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.process_state import MAX_JOBS
 from torchprof_tui.trace.core.typed_json import Path as PathText
 from torchprof_tui.trace.core.typed_json import read_small_file
 from torchprof_tui.trace.storage.disk_cache import parse_byte_size

@@ -17,7 +17,7 @@ from torchprof_tui.analysis.export.event_columns import (
 )
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.core.atomic_file import open_atomically
-from torchprof_tui.trace.core.optional_modules import import_extra
+from torchprof_tui.trace.core.extensions import import_extra
 
 if TYPE_CHECKING:
     import pyarrow as pa

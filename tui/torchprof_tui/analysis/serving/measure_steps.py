@@ -12,7 +12,7 @@ from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
-from torchprof_tui.trace.model.serving_names import UNKNOWN, Engine, ServingStepName, StepKind, parse_step_name
+from torchprof_tui.trace.model.steps import UNKNOWN, Engine, ServingStepName, StepKind, parse_step_name
 from torchprof_tui.trace.model.trace import Trace
 
 _KEY = "serving_steps"

@@ -24,7 +24,7 @@ from torchprof_tui.analysis.serving.serving_steps import (
 )
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.model.serving_names import UNKNOWN, StepKind
+from torchprof_tui.trace.model.steps import UNKNOWN, StepKind
 from torchprof_tui.trace.model.trace import Trace
 
 

@@ -8,7 +8,7 @@ from enum import IntEnum
 import numpy as np
 
 from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool
-from torchprof_tui.trace.model.serving_names import UNKNOWN, StepKind
+from torchprof_tui.trace.model.steps import UNKNOWN, StepKind
 
 KINDS = tuple(StepKind)
 """`ServingSteps.kind` is an index into it."""

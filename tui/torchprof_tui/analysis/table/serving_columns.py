@@ -15,7 +15,7 @@ from torchprof_tui.analysis.table.groups import OUTSIDE_STEPS
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
-from torchprof_tui.trace.model.serving_names import UNKNOWN
+from torchprof_tui.trace.model.steps import UNKNOWN
 from torchprof_tui.trace.model.trace import Trace
 
 _KIND_COLUMNS: tuple[tuple[Field, Callable[[KindSummary], float | None]], ...] = (

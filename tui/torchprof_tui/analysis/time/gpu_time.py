@@ -13,7 +13,7 @@ from torchprof_tui.trace.core.arrays import F64, U8, Bool
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.level_of_detail import cell_edges
+from torchprof_tui.trace.query.viewport import cell_edges
 
 UNKNOWN_DEVICE = -1
 
@@ -105,7 +105,7 @@ def compute_busy_fraction(worked: Intervals, t0: int, t1: int, width: int) -> F6
     """Compute the covered share (0..1) of each of `width` cells between t0 and t1: float64[width].
 
     Costs a few binary searches per cell at any zoom. Cells narrower than 1 ns show the nanosecond that contains them,
-    as in `torchprof_tui.trace.query.level_of_detail`. Raises ValueError for an empty range or no cells.
+    as in `torchprof_tui.trace.query.viewport`. Raises ValueError for an empty range or no cells.
     """
     edges = cell_edges(t0, t1, width)
     lower, upper = edges[:-1], np.maximum(edges[1:], edges[:-1] + 1)

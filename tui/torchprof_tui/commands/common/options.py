@@ -13,7 +13,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from torchprof_tui.commands.common.errors import UsageError
-from torchprof_tui.trace.core.core_count import MAX_JOBS
+from torchprof_tui.trace.core.process_state import MAX_JOBS
 from torchprof_tui.trace.core.time_format import parse_time
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import numpy as np
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting
 from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool, block_slices, flatnonzero_int32, take_chunked
 from torchprof_tui.trace.core.column_file import ColumnAllocator
-from torchprof_tui.trace.core.core_count import count_cores
+from torchprof_tui.trace.core.process_state import count_cores
 from torchprof_tui.trace.core.thread_tasks import MIN_SLICE_SIZE, run_tasks
 from torchprof_tui.trace.model.raw_events import NO_CORRELATION, UNREADABLE_NUMBER, RawEvents, SparseArg
 from torchprof_tui.trace.model.trace import SparseColumn

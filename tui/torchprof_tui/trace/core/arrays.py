@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from torchprof_tui.trace.core.core_count import read_cgroup_memory
 from torchprof_tui.trace.core.errors import DISK_FULL_ERRNOS
+from torchprof_tui.trace.core.process_state import read_cgroup_memory
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]

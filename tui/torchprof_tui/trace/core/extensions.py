@@ -14,6 +14,7 @@ takes 28 ms.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
-from torchprof_tui.trace.core.errors import ExtensionError, is_expected
+from torchprof_tui.trace.core.errors import ExtensionError, TraceError, is_expected
 
 COMMANDS_GROUP = "torchprof_tui.commands"
 SOURCES_GROUP = "torchprof_tui.sources"
@@ -228,3 +229,31 @@ def is_command_name(word: str) -> bool:
     """Tell whether a word can name an extension: lower-case letters, digits and `-`."""
     plain = word.replace("-", "")
     return word[:1].isalpha() and plain.isascii() and plain.isalnum() and word == word.lower()
+
+
+class MissingExtraError(TraceError, ImportError):
+    """A package that this question needs is not installed; `str()` is one line that says what to install."""
+
+
+SYSTEM_MODULES = ("fcntl", "termios")
+"""Modules of Python on Linux and macOS without which neither the cache nor the app works."""
+
+
+def explain_unsupported_system() -> str:
+    """Explain in one line that this system is not supported; "" where it is."""
+    missing = [name for name in SYSTEM_MODULES if importlib.util.find_spec(name) is None]
+    return f"needs Linux or macOS (no {missing[0]} here); on Windows run it inside WSL" if missing else ""
+
+
+def import_extra(module: str, extra: str = "") -> Any:
+    """Import a package (or a module of it) of an extra, or one that no extra has. Raises MissingExtraError."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        if isinstance(error, ModuleNotFoundError) and error.name == package:
+            reason = f"{package} is not installed"
+        else:
+            reason = f"{package} cannot be imported ({error})"
+        wanted = f"'torchprof-tui[{extra}]'" if extra else package
+        raise MissingExtraError(f"{reason}: pip install {wanted}") from error

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool, bincount_chunked, block_slices, take_chunked
-from torchprof_tui.trace.core.core_count import count_cores
+from torchprof_tui.trace.core.process_state import count_cores
 
 MIN_SLICE_SIZE = 1 << 18
 """Elements for which another thread pays."""

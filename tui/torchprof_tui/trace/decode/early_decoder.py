@@ -21,8 +21,7 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import F64, Bool
 from torchprof_tui.trace.core.problems import ProblemTally
-from torchprof_tui.trace.decode.chunker import CHUNK_BYTES, TextWindow
-from torchprof_tui.trace.decode.entry_decoder import EntryDecoder
+from torchprof_tui.trace.decode.entry_decoder import CHUNK_BYTES, EntryDecoder, TextWindow
 from torchprof_tui.trace.decode.json_document import JsonDocument
 from torchprof_tui.trace.decode.parallel import SplitPoint
 from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, CounterPoints, DecodedTrace, RawEvents

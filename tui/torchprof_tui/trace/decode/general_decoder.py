@@ -1,8 +1,8 @@
 """General decoder: parse the text of any trace-event file, in any layout, into columns.
 
-Text arrives in blocks (`sources/source.py`), is cut into chunks of whole entries (`chunker.py`) and parsed by orjson.
-The dicts of a chunk become columns (`column_builder.py`) before the next chunk is parsed, so no per-event object
-outlives its chunk. In large files, chunks of plain entries in Kineto's own layout become columns without dicts
+Text arrives in blocks (`sources/source.py`), is cut into chunks of whole entries (`entry_decoder.py`) and parsed by
+orjson. The dicts of a chunk become columns (`column_builder.py`) before the next chunk is parsed, so no per-event
+object outlives its chunk. In large files, chunks of plain entries in Kineto's own layout become columns without dicts
 (`template/template_decoder.py`).
 """
 
@@ -26,8 +26,7 @@ from torchprof_tui.trace.core.problems import (
     ProblemTally,
 )
 from torchprof_tui.trace.core.process_state import pause_garbage_collection, use_switch_interval
-from torchprof_tui.trace.decode.chunker import CHUNK_BYTES, TextWindow, choose_text_limits
-from torchprof_tui.trace.decode.entry_decoder import EntryDecoder
+from torchprof_tui.trace.decode.entry_decoder import CHUNK_BYTES, EntryDecoder, TextWindow, choose_text_limits
 from torchprof_tui.trace.decode.json_document import JsonDocument
 from torchprof_tui.trace.decode.parallel import ParallelDecoder, SplitNotVerifiedError, choose_process_count
 from torchprof_tui.trace.model.raw_events import DecodedTrace, RawEvents

@@ -21,7 +21,7 @@ from torchprof_tui.trace.core.problems import (
     ProblemTally,
     excerpt,
 )
-from torchprof_tui.trace.decode.chunker import TextWindow
+from torchprof_tui.trace.decode.entry_decoder import TextWindow
 from torchprof_tui.trace.json_text.repair import parse_values, repair_piece, scan_structure
 from torchprof_tui.trace.text.large_values import LargeValueWriter
 

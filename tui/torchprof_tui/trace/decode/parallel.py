@@ -34,15 +34,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from torchprof_tui.trace.core.arrays import Array, ArrayFinisher, create_shared_file, read_array, write_array
-from torchprof_tui.trace.core.core_count import count_cores, lower_priority
 from torchprof_tui.trace.core.problems import Problem, ProblemTally
+from torchprof_tui.trace.core.process_state import count_cores, lower_priority
 from torchprof_tui.trace.core.readable import wait_until_readable
 from torchprof_tui.trace.core.thread_tasks import run_tasks
-from torchprof_tui.trace.decode.chunker import TextWindow, choose_text_limits
-from torchprof_tui.trace.decode.entry_decoder import DecodedPart, EntryDecoder, ListEnd
+from torchprof_tui.trace.decode.entry_decoder import DecodedPart, EntryDecoder, ListEnd, TextWindow, choose_text_limits
 from torchprof_tui.trace.sources.source import Prefetcher, Source
 from torchprof_tui.trace.text.block_text import BlockWriter
 
@@ -116,6 +116,32 @@ def inflate_for_workers(source: Source, workers: Sequence[_Worker], parent_alive
                 os.waitpid(child, 0)
 
 
+def fork_process(run: Callable[[], object]) -> int:
+    """Fork a process that calls `run` and ends. Returns its id. Raises OSError where it cannot be started.
+
+    It has only this thread, so that no other may hold a lock. Whatever fails in it ends it with another status.
+    """
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            run()
+            status = 0
+        finally:
+            os._exit(status)
+    return child
+
+
+def _run_inflated(
+    worker: _Worker, waiting: list[_Worker], source: Source, blocks: Iterator[bytes], begin: int, parent_alive: int
+) -> None:
+    """Decode a part in a process of its own, with the decompressor as it was at the fork."""
+    for other in waiting:
+        other.close_outputs()
+    source.reopen_in_place()
+    worker.run(source, iter(Prefetcher(blocks)), begin, parent_alive)
+
+
 def _start_parts(source: Source, waiting: list[_Worker], children: list[int], parent_alive: int) -> None:
     """Fork a process for each part but the last, which is decoded here. Moves what was started out of `waiting`."""
     blocks = source.blocks_in_this_thread()
@@ -129,18 +155,7 @@ def _start_parts(source: Source, waiting: list[_Worker], children: list[int], pa
             if not waiting:
                 worker.run(source, iter(Prefetcher(rest)), offset, parent_alive)
                 return
-            child = os.fork()
-            if not child:
-                status = 1
-                try:
-                    for other in waiting:
-                        other.close_outputs()
-                    source.reopen_in_place()
-                    worker.run(source, iter(Prefetcher(rest)), offset, parent_alive)
-                    status = 0
-                finally:
-                    os._exit(status)
-            children.append(child)
+            children.append(fork_process(partial(_run_inflated, worker, waiting, source, rest, offset, parent_alive)))
             worker.close_outputs()
         offset += len(block)
 
@@ -244,15 +259,15 @@ class ParallelDecoder:
 
     def _fork_inflater(self, source: Source, parent_alive: int) -> None:
         """Fork the process that inflates the file and forks the workers."""
-        self._inflater = os.fork()
-        if not self._inflater:
-            try:
-                os.close(self._alive_pipe)
-                _set_up_process()
-                inflate_for_workers(source, self._workers, parent_alive)
-            except BaseException:  # the parent notices that a part is missing, and decodes everything again
-                os._exit(1)
-            os._exit(0)
+
+        def inflate() -> (
+            None
+        ):  # where it fails, the parent notices that a part is missing, and decodes everything again
+            os.close(self._alive_pipe)
+            _set_up_process()
+            inflate_for_workers(source, self._workers, parent_alive)
+
+        self._inflater = fork_process(inflate)
         for worker in self._workers:
             worker.close_outputs()
 
@@ -336,17 +351,15 @@ class _Worker:
     def fork(self, source: Source, parent_alive: int, alive_pipe: int) -> None:
         """Start the process. `parent_alive`, `alive_pipe`: the ends of a pipe that closes when this process ends; the
         worker reads the first. Raises OSError."""
-        self._pid = os.fork()
-        if not self._pid:
-            try:
-                os.close(alive_pipe)
-                _set_up_process()
-                begin = self.part.start.target
-                source = source.reopen(begin)
-                self.run(source, source.blocks(), begin, parent_alive)
-            except BaseException:
-                os._exit(1)
-            os._exit(0)
+
+        def decode() -> None:
+            os.close(alive_pipe)
+            _set_up_process()
+            begin = self.part.start.target
+            reopened = source.reopen(begin)
+            self.run(reopened, reopened.blocks(), begin, parent_alive)
+
+        self._pid = fork_process(decode)
         self.close_outputs()
 
     def run(self, source: Source, blocks: Iterator[bytes], begin: int, parent_alive: int) -> None:

@@ -19,16 +19,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 from torchprof_tui.trace.build.build_trace import add_row_index, build_trace
-from torchprof_tui.trace.core.core_count import count_cores
 from torchprof_tui.trace.core.errors import DISK_FULL_ERRNOS, NOT_A_TRACE, TraceError
 from torchprof_tui.trace.core.extensions import find_source, guard_function, list_sources
-from torchprof_tui.trace.core.process_state import pause_garbage_collection
+from torchprof_tui.trace.core.process_state import count_cores, pause_garbage_collection
 from torchprof_tui.trace.decode.early_decoder import decode_early_ranges, find_early_ranges
 from torchprof_tui.trace.decode.general_decoder import decode_trace
-from torchprof_tui.trace.decode.parallel import exit_with_parent
+from torchprof_tui.trace.decode.parallel import exit_with_parent, fork_process
 from torchprof_tui.trace.loading.open_or_build import BuildResult
 from torchprof_tui.trace.loading.progress import Phase, Progress, Report, StorageFullError
 from torchprof_tui.trace.sources.source import Source, open_source
@@ -144,9 +142,7 @@ class EarlyBuild:
         except OSError:
             return
         with contextlib.suppress(OSError):  # without a process, nothing is shown early
-            self._pid = os.fork()
-            if not self._pid:
-                self._run(spec, sizes, send, parent_alive)
+            self._pid = fork_process(lambda: self._run(spec, sizes, send, parent_alive))
         os.close(parent_alive)
         if not self._pid:
             os.close(self._alive_pipe)
@@ -162,17 +158,12 @@ class EarlyBuild:
             for folder in self._folder.glob(f"{EARLY_FOLDER}-*"):
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _run(self, spec: str, sizes: list[int], send: Send, parent_alive: int) -> NoReturn:
+    def _run(self, spec: str, sizes: list[int], send: Send, parent_alive: int) -> None:
         """Build the parts, in the process of its own. Whatever fails here, the app shows the whole trace later."""
-        status = 1
-        try:
-            os.close(self._alive_pipe)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            threading.Thread(target=exit_with_parent, args=(parent_alive,), daemon=True).start()
-            build_early_parts(spec, self._folder, send, sizes)
-            status = 0
-        finally:
-            os._exit(status)
+        os.close(self._alive_pipe)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        threading.Thread(target=exit_with_parent, args=(parent_alive,), daemon=True).start()
+        build_early_parts(spec, self._folder, send, sizes)
 
 
 def choose_early_sizes(spec: str) -> list[int]:

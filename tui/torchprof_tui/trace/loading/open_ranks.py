@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from torchprof_tui.trace.core.core_count import count_cores
 from torchprof_tui.trace.core.errors import TraceError, format_error
+from torchprof_tui.trace.core.process_state import count_cores
 from torchprof_tui.trace.loading.cleanup import clean_up_in_thread
 from torchprof_tui.trace.loading.open_or_build import BuildResult, OpeningState, open_or_build_async
 from torchprof_tui.trace.loading.opener import SingleTraceOpener, TraceOpener

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 
+from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.specs.address import ListedTrace
 
 REPORT_INTERVAL_SECONDS = 0.05
 """Seconds between two reports of one phase; the screen redraws no more often."""
 
 
-class Phase(str, Enum):
+class Phase(TextEnum):
     """Name a stage of a load. The values are the words that workers send and that screens and commands print."""
 
     STARTING = "starting"
@@ -21,8 +21,6 @@ class Phase(str, Enum):
     ARRANGING = "arranging"
     STORING = "storing"
     MERGING = "merging"
-
-    __str__ = str.__str__  # as enum.StrEnum of Python 3.11: format() differs between versions otherwise
 
 
 @dataclass(frozen=True, slots=True)

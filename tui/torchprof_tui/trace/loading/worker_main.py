@@ -33,8 +33,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from torchprof_tui.trace.core.core_count import DECODER_NICE_LEVEL, JOBS, lower_priority
 from torchprof_tui.trace.core.errors import TraceError, format_error
+from torchprof_tui.trace.core.process_state import DECODER_NICE_LEVEL, JOBS, lower_priority
 from torchprof_tui.trace.loading.decode_and_store import EarlyBuild, decode_and_store
 from torchprof_tui.trace.loading.load_in_process import split_into_blocks
 from torchprof_tui.trace.loading.progress import REPORT_INTERVAL_SECONDS, Phase, Progress, Report, StorageFullError

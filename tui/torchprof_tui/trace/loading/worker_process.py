@@ -18,7 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from torchprof_tui.trace.core.core_count import count_cores
+from torchprof_tui.trace.core.process_state import count_cores
 from torchprof_tui.trace.core.readable import wait_until_readable
 from torchprof_tui.trace.loading.open_or_build import BuildResult
 from torchprof_tui.trace.loading.progress import LoadError, Phase, Progress, Report, WorkerExitError

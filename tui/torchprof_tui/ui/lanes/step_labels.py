@@ -8,8 +8,7 @@ from rich.cells import cell_len
 
 from torchprof_tui.analysis.repetition.repeat_fold import Seam
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.trace.model.serving_names import UNKNOWN, ServingStepName
-from torchprof_tui.trace.model.steps import Step
+from torchprof_tui.trace.model.steps import UNKNOWN, ServingStepName, Step
 from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.name_display import truncate
 

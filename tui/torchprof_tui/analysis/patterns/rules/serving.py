@@ -22,7 +22,7 @@ from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import F64, I64, U8, Bool
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.model.serving_names import Engine
+from torchprof_tui.trace.model.steps import Engine
 
 _PHASE_REGEX = r"(?i)execute_\w*context_\d+|step\[|.*\b(prefill|decode|extend)\b"
 _VLLM_PHASE = re.compile(r"execute_\w*?context_(\d{1,9})\(.*generation_(\d{1,9})\(")
