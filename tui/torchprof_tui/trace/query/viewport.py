@@ -319,7 +319,7 @@ class Viewport:
         return self._time((self._position(start) + self._position(end)) // 2)
 
     def cell(self, time: int) -> int:
-        """Compute the cell that contains a time, as in `level_of_detail`; off the screen if not in 0..width-1."""
+        """Compute the cell that contains a time, as `compute_cells` does; off the screen if not in 0..width-1."""
         # The largest k with floor(span * k / width) <= time - t0.
         return ((self.measure(self.t0, time) + 1) * self.width - 1) // self.span
 
