@@ -13,7 +13,7 @@ import pytest
 from tests.helpers.command_line import call_main, read_error_line, read_json_answer
 from tests.helpers.pattern_traces import healthy, op_with_work, waiting
 from tests.helpers.trace_builder import annotation, cpu, step, trace
-from torchprof_tui.analysis.dispatch.line_model import SourceLine
+from torchprof_tui.analysis.dispatch.frame_names import SourceLine
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Section
 from torchprof_tui.analysis.patterns.verdict.costs import find_base

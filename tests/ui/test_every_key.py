@@ -25,7 +25,7 @@ from tests.helpers.memory_fixtures import MEMORY
 from tests.helpers.trace_builder import cpu, step, trace
 from torchprof_fleet.ui.fleet_screen import FleetScreen
 from torchprof_tui import app as app_module
-from torchprof_tui.analysis.dispatch.line_model import FRAME, SourceLine
+from torchprof_tui.analysis.dispatch.frame_names import FRAME, SourceLine
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.help_screen import HelpScreen

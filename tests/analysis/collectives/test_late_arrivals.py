@@ -17,7 +17,7 @@ from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, compute_a
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
 from torchprof_tui.analysis.patterns.verdict.check_report import MultiRankChecker, build_rank_checker
-from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet, measure_totals
+from torchprof_tui.analysis.table.gpu_sheets import build_arrivals_sheet, measure_totals
 from torchprof_tui.analysis.time.host_stalls import find_host_stalls
 from torchprof_tui.trace.model.trace import Trace
 

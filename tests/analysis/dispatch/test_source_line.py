@@ -14,8 +14,7 @@ import pytest
 from tests.helpers.explorer_app import event_of
 from tests.helpers.paths import SAMPLES, SHARED_TRACES
 from tests.helpers.trace_builder import Entry, annotation, cpu, flow, kernel, python, runtime, step, trace
-from torchprof_tui.analysis.dispatch.frame_names import parse_frame
-from torchprof_tui.analysis.dispatch.line_model import parse_recorded_line
+from torchprof_tui.analysis.dispatch.frame_names import parse_frame, parse_recorded_line
 from torchprof_tui.analysis.dispatch.source_line import (
     SourceLine,
     SourceLineFinder,

@@ -21,8 +21,15 @@ from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.paths import SAMPLES
 from tests.helpers.rank_traces import late_rank
 from tests.helpers.trace_builder import annotation, cpu, event, kernel, memcpy, runtime, step, trace
-from torchprof_tui.analysis.export.arrow_events import build_arrow_table, write_arrow, write_parquet
-from torchprof_tui.analysis.export.event_columns import COLUMNS, TEXT_COLUMNS, EventColumns, write_csv
+from torchprof_tui.analysis.export.event_columns import (
+    COLUMNS,
+    TEXT_COLUMNS,
+    EventColumns,
+    build_arrow_table,
+    write_arrow,
+    write_csv,
+    write_parquet,
+)
 from torchprof_tui.trace.model.trace import Trace
 
 

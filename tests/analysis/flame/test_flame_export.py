@@ -10,8 +10,13 @@ from tests.analysis.flame.test_fold import training
 from tests.helpers.flame_reference import list_tree_paths
 from tests.helpers.paths import FIXTURES
 from tests.helpers.trace_builder import cpu, trace
-from torchprof_tui.analysis.flame.flame_export import build_speedscope, format_speedscope, iterate_folded_lines
-from torchprof_tui.analysis.flame.flame_tree import FoldBy, FoldTime
+from torchprof_tui.analysis.flame.flame_tree import (
+    FoldBy,
+    FoldTime,
+    build_speedscope,
+    format_speedscope,
+    iterate_folded_lines,
+)
 from torchprof_tui.analysis.flame.fold import fold_trace
 from torchprof_tui.trace.loading.load_in_process import load_opened_trace
 

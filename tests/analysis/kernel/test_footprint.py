@@ -12,8 +12,8 @@ import pytest
 
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.trace_builder import kernel, memcpy, memset, runtime, trace
-from torchprof_tui.analysis.kernel.duration_distribution import find_instances
 from torchprof_tui.analysis.kernel.footprint import compute_footprint, grid_in_blocks
+from torchprof_tui.analysis.kernel.kernel_summary import find_instances
 from torchprof_tui.analysis.kernel.memory_transfer import measure_transfer
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.trace.loading.load_in_process import load_trace

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.helpers.paths import find_shared_traces
-from torchprof_tui.analysis.completeness.slice_metadata import SLICE_KEY as MARK
-from torchprof_tui.analysis.completeness.slice_metadata import read_slice_metadata
+from torchprof_tui.analysis.completeness.data_loss import SLICE_KEY as MARK
+from torchprof_tui.analysis.completeness.data_loss import read_slice_metadata
 from torchprof_tui.analysis.dispatch.chain import ChainFinder
 from torchprof_tui.analysis.slicing.slice_writer import SliceError, SliceResult, write_slice
 from torchprof_tui.analysis.time.gpu_time import work_mask

@@ -12,8 +12,7 @@ from tests.helpers.shape_traces import load_entries, op_with_shapes
 from tests.helpers.trace_builder import trace
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
-from torchprof_tui.analysis.throughput.class_summary import GpuClassSummary
-from torchprof_tui.analysis.throughput.roofline import Limit
+from torchprof_tui.analysis.throughput.roofline import GpuClassSummary, Limit
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 

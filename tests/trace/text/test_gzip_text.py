@@ -18,7 +18,7 @@ import pytest
 from tests.helpers.column_equality import assert_alike
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.remote_traces import same
-from torchprof_tui.analysis.slicing.entry_survey import read_chunks
+from torchprof_tui.analysis.slicing.document_writer import read_chunks
 from torchprof_tui.trace.core.column_file import crc32
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.decode.general_decoder import decode_trace

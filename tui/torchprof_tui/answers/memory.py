@@ -9,7 +9,7 @@ import numpy as np
 from torchprof_tui.analysis.memory.categories import RULES, Category
 from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES, DeviceMemory
 from torchprof_tui.analysis.memory.findings.allocator_findings import find_snapshot_findings
-from torchprof_tui.analysis.memory.findings.list_findings import list_memory_findings
+from torchprof_tui.analysis.memory.findings.lifetime_findings import list_memory_findings
 from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding as FoundMemory
 from torchprof_tui.analysis.memory.memory_history import (
     DeviceHistory,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from torchprof_tui.analysis.table import totals as sums_of
+from torchprof_tui.analysis.table import sheets as sums_of
 from torchprof_tui.answers.record import Record, about, fill
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from torchprof_tui.analysis.export.arrow_events import EXTRA, build_arrow_table
-from torchprof_tui.analysis.export.event_columns import MISSING, NUMBER_COLUMNS, EventColumns
+from torchprof_tui.analysis.export.event_columns import EXTRA, MISSING, NUMBER_COLUMNS, EventColumns, build_arrow_table
 from torchprof_tui.analysis.search.name_search import suggest_names
 from torchprof_tui.answers.arguments import check_row, check_text
 from torchprof_tui.trace.core.arrays import I64

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.helpers.memory_fixtures import MEMORY, open_trace
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.trace_builder import annotation, cpu, kernel, memory, python, runtime, step, trace
-from torchprof_tui.analysis.memory.findings.list_findings import list_memory_findings
+from torchprof_tui.analysis.memory.findings.lifetime_findings import list_memory_findings
 from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding, compute_saving, format_size
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory, build_memory_history
 

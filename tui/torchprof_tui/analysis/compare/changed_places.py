@@ -19,7 +19,7 @@ from torchprof_tui.analysis.compare.account import CPU, GPU_CLASS, IDLE, PartCha
 from torchprof_tui.analysis.compare.op_tree import count_occurrences, group_keys
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
-from torchprof_tui.analysis.dispatch.line_model import ANNOTATION, SourceLine, build_annotation_line
+from torchprof_tui.analysis.dispatch.frame_names import ANNOTATION, SourceLine, build_annotation_line
 from torchprof_tui.analysis.dispatch.source_line import MAX_ARG_READS
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine.host_code_time import find_main_thread

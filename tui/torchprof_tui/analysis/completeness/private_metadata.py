@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from torchprof_tui.analysis.completeness.data_loss import SLICE_KEY
 from torchprof_tui.analysis.completeness.secret_shapes import (
     SecretName,
     has_known_form,
@@ -22,7 +23,6 @@ from torchprof_tui.analysis.completeness.secret_shapes import (
     rate_name,
     split_words,
 )
-from torchprof_tui.analysis.completeness.slice_metadata import SLICE_KEY
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.problems import excerpt
 

@@ -20,22 +20,20 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.chain import Chain, HopRole, find_partner_by_sequence
 from torchprof_tui.analysis.dispatch.frame_names import (
+    FRAME,
+    MODULE,
     MODULE_CALL_PREFIX,
     MODULE_CODE,
     AnnotationOrigin,
     Frame,
     FrameOrigin,
-    classify_annotation,
-    parse_frame,
-)
-from torchprof_tui.analysis.dispatch.line_model import (
-    FRAME,
-    MODULE,
     build_annotation_line,
     build_frame_line,
+    classify_annotation,
+    parse_frame,
     parse_recorded_line,
 )
-from torchprof_tui.analysis.dispatch.line_model import (
+from torchprof_tui.analysis.dispatch.frame_names import (
     SourceLine as SourceLine,
 )
 from torchprof_tui.analysis.time.intervals import union

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchprof_tui.analysis.completeness.data_loss import list_losses
-from torchprof_tui.analysis.completeness.slice_metadata import read_slice_metadata
+from torchprof_tui.analysis.completeness.data_loss import list_losses, read_slice_metadata
 from torchprof_tui.analysis.doctor.remark import Remark, Section
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.extensions import find_source_named

@@ -11,8 +11,14 @@ import numpy as np
 import orjson
 
 from torchprof_tui.analysis.completeness.private_metadata import PrivateValue
-from torchprof_tui.analysis.slicing.document_writer import open_trace_file, write_document, write_header
-from torchprof_tui.analysis.slicing.entry_survey import get_text_index, map_entries_to_events, read_chunks
+from torchprof_tui.analysis.slicing.document_writer import (
+    get_text_index,
+    map_entries_to_events,
+    open_trace_file,
+    read_chunks,
+    write_document,
+    write_header,
+)
 from torchprof_tui.trace.build.event_kinds import PROFILER_PIDS
 from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.problems import ProblemTally

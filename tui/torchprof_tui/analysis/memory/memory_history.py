@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.memory.categories import Category, decide_categories
+from torchprof_tui.analysis.memory.categories import Category, decide_categories, find_workspaces
 from torchprof_tui.analysis.memory.device_memory import (
     UNKNOWN_BYTES,
     DeviceMemory,
@@ -30,7 +30,6 @@ from torchprof_tui.analysis.memory.passes import (
     match_name_prefix,
 )
 from torchprof_tui.analysis.memory.producers import Producers
-from torchprof_tui.analysis.memory.workspaces import find_workspaces
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace

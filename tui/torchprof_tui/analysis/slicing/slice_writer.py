@@ -19,12 +19,17 @@ from typing import cast
 
 import numpy as np
 
-from torchprof_tui.analysis.completeness.data_loss import list_losses
+from torchprof_tui.analysis.completeness.data_loss import SLICE_KEY, build_slice_metadata, list_losses
 from torchprof_tui.analysis.completeness.private_metadata import PrivateValue
-from torchprof_tui.analysis.completeness.slice_metadata import SLICE_KEY, build_slice_metadata
 from torchprof_tui.analysis.dispatch.ancestry import include_ancestors
-from torchprof_tui.analysis.slicing.document_writer import open_trace_file, write_document
-from torchprof_tui.analysis.slicing.entry_survey import FlowEntries, ProgressCallback, get_text_index, survey_entries
+from torchprof_tui.analysis.slicing.document_writer import (
+    FlowEntries,
+    ProgressCallback,
+    get_text_index,
+    open_trace_file,
+    survey_entries,
+    write_document,
+)
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target
 from torchprof_tui.trace.core.process_state import pause_garbage_collection

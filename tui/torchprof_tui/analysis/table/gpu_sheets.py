@@ -1,27 +1,32 @@
-"""Build sheets of the GPU work: kernels, copies and fills, collectives."""
+"""Build sheets of the GPU work: kernels, copies and fills, collectives, and which rank came late to them."""
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from torchprof_tui.analysis.collectives.communication_records import compute_message_bytes
-from torchprof_tui.analysis.kernel.duration_distribution import compute_duration_statistics
+from torchprof_tui.analysis.collectives.communication_records import ELEMENT_BYTES, compute_message_bytes
+from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
+from torchprof_tui.analysis.kernel.kernel_summary import compute_duration_statistics
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.table.sheets import (
     CALLS_FIELD,
     NAME_FIELD,
+    ArrivalTotals,
     Field,
+    RankArrivals,
     Sheet,
     Unit,
+    WorkTotals,
     compute_extremes,
     group_events,
     ratio,
 )
-from torchprof_tui.analysis.table.totals import WorkTotals
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
+from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import ReportChunks, read_entries
@@ -143,3 +148,149 @@ def _build_sheet(
     return Sheet(
         title, fields, dict(columns), members, first, sums=sums_of_all, gpu_mask=np.ones(len(first) - 1, np.bool_)
     )
+
+
+ARRIVAL_FIELDS = (
+    NAME_FIELD,
+    Field("step", "step", Unit.TEXT),
+    Field("start", "first at", Unit.NS),
+    Field("last_rank", "last rank", Unit.COUNT),
+    Field("late_by", "late by", Unit.NS),
+    Field("longest_wait", "longest wait", Unit.NS),
+    Field("waited", "all waits", Unit.NS),
+    Field("after", "then took", Unit.NS),
+    Field("bytes", "bytes", Unit.BYTES),
+    Field("dtype", "type", Unit.TEXT),
+    Field("group", "group", Unit.TEXT),
+)
+
+
+RANKS_FIELD = Field("ranks", "ranks", Unit.TEXT)
+"""Shown after the last rank where ranks of a group are missing: waits are then those of the present ranks alone."""
+
+_RANKS_INDEX = 4
+
+_RANK_LIST = re.compile(r"\[([0-9][0-9, ]*)\]$")
+"""The list of a group's ranks at the end of its name; long lists are abbreviated with dots and do not match."""
+
+
+def build_arrivals_sheet(arrivals: Arrivals) -> Sheet:
+    """Build one row per collective, in the order in which they began. Members are its kernels, numbered over all ranks.
+
+    `late_by`: after the last of the other ranks; `waited`: by all ranks together; `after`: how long it took once all
+    ranks had arrived.
+    """
+    matched = arrivals.ranks.matched_collectives
+    collectives = arrivals.collective_index
+    rank_offsets = np.array([rank.first for rank in arrivals.ranks.all], np.int64)
+    events = np.where(arrivals.present, matched.events[collectives] + rank_offsets, -1)
+    dtypes = [matched.texts[code] for code in matched.dtype[collectives].tolist()]
+    message_bytes = matched.elements[collectives] * np.array(
+        [ELEMENT_BYTES.get(dtype, 0) for dtype in dtypes], np.int64
+    )
+    steps = matched.step[collectives].tolist()
+    columns = {
+        "name": [matched.texts[code] for code in matched.operation[collectives].tolist()],
+        "step": [f"#{step}" if step >= 0 else "" for step in steps],
+        "group": [matched.texts[code] for code in matched.group[collectives].tolist()],
+        "dtype": dtypes,
+        "bytes": np.where(message_bytes > 0, message_bytes.astype(np.float64), np.nan),
+        "start": arrivals.first_start,
+        "last_rank": np.array([rank.number for rank in arrivals.ranks.all], np.int64)[arrivals.last_rank],
+        "late_by": arrivals.late_by,
+        "longest_wait": arrivals.spread,
+        "waited": arrivals.wait_times.sum(axis=1),
+        "after": np.maximum(
+            np.where(arrivals.present, arrivals.end, 0).max(axis=1, initial=0) - arrivals.last_start, 0
+        ),
+    }
+    members = events[events >= 0].astype(np.int32)
+    first = np.concatenate([[0], np.cumsum(arrivals.present.sum(axis=1))]).astype(np.int64)
+    present_ranks, expected_ranks = arrivals.present.sum(axis=1), _expected_ranks(arrivals)
+    fields: tuple[Field, ...] = ARRIVAL_FIELDS
+    if (present_ranks < expected_ranks).any():
+        fields = (*ARRIVAL_FIELDS[:_RANKS_INDEX], RANKS_FIELD, *ARRIVAL_FIELDS[_RANKS_INDEX:])
+        columns["ranks"] = [
+            f"{present} of {expected}"
+            for present, expected in zip(present_ranks.tolist(), expected_ranks.tolist(), strict=True)
+        ]
+    totals = measure_totals(arrivals)
+    return Sheet("Arrivals", fields, dict(columns), members, first, tuple(_format_totals(totals)), totals)
+
+
+def _expected_ranks(arrivals: Arrivals) -> I64:
+    """Return the number of ranks in each collective's group: int64[m].
+
+    As many as its group lists, at least those that took part or are known to miss it. All ranks of the run where no
+    group was recorded.
+    """
+    matched = arrivals.ranks.matched_collectives
+    known_ranks = arrivals.present.sum(axis=1) + matched.missing_ranks[arrivals.collective_index]
+    run_size = max(len(arrivals.ranks), arrivals.ranks.all[0].trace.world_size or 0)
+    rank_lists = [_RANK_LIST.search(text) for text in matched.texts]
+    group_sizes = [run_size if not text else 0 for text in matched.texts]
+    for code, rank_list in enumerate(rank_lists):
+        if rank_list is not None:
+            group_sizes[code] = rank_list[1].count(",") + 1
+    expected: I64 = np.maximum(
+        known_ranks, np.array(group_sizes or [0], np.int64)[matched.group[arrivals.collective_index]]
+    )
+    return expected
+
+
+def format_rank_arrivals(arrivals: Arrivals, row: int) -> tuple[str, ...]:
+    """Format when each rank arrived at one collective, first one first."""
+    order = np.argsort(np.where(arrivals.present[row], arrivals.start[row], np.iinfo(np.int64).max), kind="stable")
+    lines = []
+    for rank_index in order[: int(arrivals.present[row].sum())].tolist():
+        wait = int(arrivals.wait_times[row, rank_index])
+        wait_text = f"waited {format_duration(wait)}" if wait else "last, so the waiting ended"
+        lines.append(
+            f"{arrivals.ranks.all[rank_index].label} arrived at {format_time(int(arrivals.start[row, rank_index]))}, "
+            f"{wait_text}"
+        )
+    return tuple(lines)
+
+
+def measure_totals(arrivals: Arrivals) -> ArrivalTotals:
+    """Measure for each rank how often it came last and how long it waited, and count what was not matched."""
+    matched = arrivals.ranks.matched_collectives
+    last_count = np.bincount(arrivals.last_rank, minlength=len(arrivals.ranks))
+    ranks = []
+    for rank_index, rank in enumerate(arrivals.ranks.all):
+        present = int(arrivals.present[:, rank_index].sum())
+        is_absent = bool(len(arrivals)) and not present
+        waited = None if is_absent else int(arrivals.wait_intervals(rank_index).total)
+        ranks.append(RankArrivals(rank.number, rank.label, present, int(last_count[rank_index]), waited))
+    return ArrivalTotals(
+        tuple(ranks),
+        unmatched=int(matched.unmatched.sum()),
+        before_recording=int(matched.before_recording.sum()),
+        incomplete=int(np.count_nonzero(matched.missing_ranks)),
+        mismatched=int(np.count_nonzero(matched.is_mismatched)),
+    )
+
+
+def _format_totals(totals: ArrivalTotals) -> list[str]:
+    """Format for each rank how often it came last and how long it waited; then what was not matched."""
+    lines = []
+    for rank in totals.ranks:
+        if rank.waited is None:
+            lines.append(f"{rank.label}: took part in none of these collectives; waits are computed without it")
+            continue
+        lines.append(f"{rank.label}: last {rank.last} of {rank.collectives}, waited {format_duration(rank.waited)}")
+    return [*lines, *_format_unmatched(totals)]
+
+
+def _format_unmatched(totals: ArrivalTotals) -> list[str]:
+    """Format what could not be matched, one line per reason; empty where all was."""
+    lines = []
+    if totals.unmatched:
+        lines.append(f"{totals.unmatched} without a match on another rank")
+    if totals.before_recording:
+        lines.append(f"{totals.before_recording} launched before the recording, left out")
+    if totals.incomplete:
+        lines.append(f"{totals.incomplete} missing on a rank of the group")
+    if totals.mismatched:
+        lines.append(f"{totals.mismatched} with another type or size on some ranks")
+    return lines

@@ -9,8 +9,15 @@ import numpy as np
 from torchprof_tui.analysis.repetition.repetitions import Difference, Pattern, Repetitions
 from torchprof_tui.analysis.serving.measure_steps import assign_steps, get_serving_steps
 from torchprof_tui.analysis.serving.serving_steps import KINDS
-from torchprof_tui.analysis.table.sheets import CALLS_FIELD, NAME_FIELD, Field, Sheet, Unit
-from torchprof_tui.analysis.table.totals import PatternTotals, RepetitionTotals
+from torchprof_tui.analysis.table.sheets import (
+    CALLS_FIELD,
+    NAME_FIELD,
+    Field,
+    PatternTotals,
+    RepetitionTotals,
+    Sheet,
+    Unit,
+)
 from torchprof_tui.trace.core.arrays import I32, I64, U8
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace

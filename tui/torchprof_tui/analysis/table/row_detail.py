@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, find_nearest_ancestor_or_self
-from torchprof_tui.analysis.kernel.duration_distribution import (
+from torchprof_tui.analysis.kernel.kernel_summary import (
     DurationStatistics,
     compute_duration_statistics,
 )

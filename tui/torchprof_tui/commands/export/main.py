@@ -7,11 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchprof_tui.analysis.completeness.private_metadata import PrivateValue
-from torchprof_tui.analysis.export.arrow_events import require_arrow, write_arrow, write_parquet
 from torchprof_tui.analysis.export.chrome_file import write_chrome_file
-from torchprof_tui.analysis.export.event_columns import EventColumns, write_csv
-from torchprof_tui.analysis.flame.flame_export import format_speedscope, iterate_folded_lines
-from torchprof_tui.analysis.flame.flame_tree import FlameTree, FoldBy, FoldTime, NoFramesError
+from torchprof_tui.analysis.export.event_columns import (
+    EventColumns,
+    require_arrow,
+    write_arrow,
+    write_csv,
+    write_parquet,
+)
+from torchprof_tui.analysis.flame.flame_tree import (
+    FlameTree,
+    FoldBy,
+    FoldTime,
+    NoFramesError,
+    format_speedscope,
+    iterate_folded_lines,
+)
 from torchprof_tui.analysis.flame.fold import fold_trace
 from torchprof_tui.analysis.slicing.slice_writer import check_not_source
 from torchprof_tui.analysis.table.event_scope import range_mask, step_mask

@@ -14,7 +14,7 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.chain import find_chain
 from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
-from torchprof_tui.analysis.flame.flame_export import iterate_folded_lines
+from torchprof_tui.analysis.flame.flame_tree import iterate_folded_lines
 from torchprof_tui.analysis.memory.memory_history import build_memory_history, explain_missing_memory
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.verdict.check_report import check_trace

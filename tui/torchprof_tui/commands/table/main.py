@@ -8,8 +8,8 @@ import numpy as np
 
 from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
 from torchprof_tui.analysis.table import export
-from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet
 from torchprof_tui.analysis.table.event_scope import NotRecordedError
+from torchprof_tui.analysis.table.gpu_sheets import build_arrivals_sheet
 from torchprof_tui.analysis.table.sheets import Sheet, explain_empty_sheet
 from torchprof_tui.analysis.table.table_sheet import drop_empty_gpu_columns
 from torchprof_tui.analysis.table.trace_profile import Profile

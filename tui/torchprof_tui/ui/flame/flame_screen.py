@@ -8,8 +8,7 @@ from pathlib import Path
 
 from textual.app import ComposeResult
 
-from torchprof_tui.analysis.flame.flame_export import format_speedscope, iterate_folded_lines
-from torchprof_tui.analysis.flame.flame_tree import FlameTree, FoldBy, FoldTime
+from torchprof_tui.analysis.flame.flame_tree import FlameTree, FoldBy, FoldTime, format_speedscope, iterate_folded_lines
 from torchprof_tui.analysis.flame.fold import has_frames
 from torchprof_tui.analysis.search.name_search import BadPattern, is_case_sensitive
 from torchprof_tui.analysis.table.trace_profile import Profile

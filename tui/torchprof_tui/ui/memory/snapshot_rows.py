@@ -16,10 +16,11 @@ from torchprof_tui.analysis.memory.snapshots.device_snapshot import (
     DeviceSnapshot,
     SnapshotGroupBy,
     SnapshotState,
+    find_line,
+    format_stack,
     list_device_snapshots,
 )
 from torchprof_tui.analysis.memory.snapshots.snapshot_file import BlockState, read_snapshot
-from torchprof_tui.analysis.memory.snapshots.stacks import find_line, format_stack
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.time_format import format_duration

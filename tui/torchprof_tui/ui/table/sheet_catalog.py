@@ -10,13 +10,14 @@ import numpy as np
 from textual.message import Message
 
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, compute_arrivals
-from torchprof_tui.analysis.kernel.duration_distribution import compute_duration_statistics
+from torchprof_tui.analysis.kernel.kernel_summary import compute_duration_statistics
 from torchprof_tui.analysis.repetition.repetitions import find_repetitions
 from torchprof_tui.analysis.table import gpu_sheets
-from torchprof_tui.analysis.table.arrivals_sheet import build_arrivals_sheet, format_rank_arrivals
 from torchprof_tui.analysis.table.event_scope import NotRecordedError
 from torchprof_tui.analysis.table.flops import sum_row_flops
+from torchprof_tui.analysis.table.gpu_sheets import build_arrivals_sheet, format_rank_arrivals
 from torchprof_tui.analysis.table.gpu_time_shares import GpuTimeShares
+from torchprof_tui.analysis.table.groups import add_serving_columns
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.table.repetitions_sheet import (
@@ -25,10 +26,8 @@ from torchprof_tui.analysis.table.repetitions_sheet import (
     format_difference,
 )
 from torchprof_tui.analysis.table.row_detail import RowDetail, build_row_detail
-from torchprof_tui.analysis.table.serving_columns import add_serving_columns
-from torchprof_tui.analysis.table.sheets import Sheet, explain_empty_sheet, list_tables_with_rows
+from torchprof_tui.analysis.table.sheets import RepetitionTotals, Sheet, explain_empty_sheet, list_tables_with_rows
 from torchprof_tui.analysis.table.table_sheet import add_outside_ops, build_table_sheet, drop_empty_gpu_columns
-from torchprof_tui.analysis.table.totals import RepetitionTotals
 from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.time_format import format_time

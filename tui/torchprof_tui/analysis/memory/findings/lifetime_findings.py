@@ -1,10 +1,13 @@
-"""Find memory whose lifetime is wrong: what grows from step to step, short spikes, duplicates, a graph that is kept."""
+"""Find memory whose lifetime is wrong: what grows from step to step, short spikes, duplicates, a graph that is kept;
+list all findings of a device.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from torchprof_tui.analysis.memory.categories import Category, find_host_copies
+from torchprof_tui.analysis.memory.findings.allocator_findings import find_fragmentation, find_retries
 from torchprof_tui.analysis.memory.findings.memory_finding import (
     MIN_SAVED,
     MIN_SHARE,
@@ -387,3 +390,20 @@ def find_optimizer_states(device: DeviceHistory) -> list[MemoryFinding]:
             held,
         )
     ]
+
+
+_OF_CURVE = (find_fragmentation, find_retries)
+_OF_LIFETIMES = (
+    *(find_growth, find_checkpointing, find_optimizer_states, find_spikes, find_duplicates),
+    *(find_kept_graph, find_kv_cache, find_peak_phase),
+)
+
+
+def list_memory_findings(device: DeviceHistory) -> list[MemoryFinding]:
+    """List what holds on one device, what saves most at the peak first; [] where nothing does.
+
+    Where no addresses were recorded, only findings about the curve and the driver's calls are made.
+    """
+    rules = _OF_CURVE if device.memory.lifetimes is None else (*_OF_CURVE, *_OF_LIFETIMES)
+    findings = [finding for rule in rules for finding in rule(device)]
+    return sorted(findings, key=lambda finding: -finding.saved)

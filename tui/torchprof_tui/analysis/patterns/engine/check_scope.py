@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from torchprof_tui.analysis.completeness.slice_metadata import read_slice_metadata
+from torchprof_tui.analysis.completeness.data_loss import read_slice_metadata
 from torchprof_tui.trace.model.trace import Step, Trace
 
 

@@ -19,7 +19,7 @@ from torchprof_tui.trace.core.arrays import I64, argsort_stable
 from torchprof_tui.trace.core.text_enum import TextEnum
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.dispatch.line_model import SourceLine
+    from torchprof_tui.analysis.dispatch.frame_names import SourceLine
     from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
     from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
     from torchprof_tui.trace.model.trace import Trace

@@ -28,7 +28,7 @@ from torchprof_tui.analysis.patterns.engine.undecidable_reasons import (
     NO_STEPS,
     SERVING_STEPS_ONLY,
 )
-from torchprof_tui.analysis.throughput.class_summary import GpuClassSummary, summarize_classes
+from torchprof_tui.analysis.throughput.roofline import GpuClassSummary, summarize_classes
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.model.event_kind import Kind

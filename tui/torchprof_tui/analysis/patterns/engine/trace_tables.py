@@ -16,8 +16,7 @@ import numpy as np
 from torchprof_tui.analysis.collectives.communication_records import CommunicationRecords, read_communication
 from torchprof_tui.analysis.collectives.communication_waiting import Waits, estimate_waits
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
-from torchprof_tui.analysis.completeness.data_loss import DataLoss, find_data_loss
-from torchprof_tui.analysis.completeness.slice_metadata import read_slice_metadata
+from torchprof_tui.analysis.completeness.data_loss import DataLoss, find_data_loss, read_slice_metadata
 from torchprof_tui.analysis.dispatch.ancestry import mark_with_ancestors, nearest_ancestor, outermost_ancestor
 from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
 from torchprof_tui.analysis.kernel.footprint import find_device
@@ -34,9 +33,8 @@ from torchprof_tui.analysis.patterns.engine.event_tables import (
     launch_shapes,
 )
 from torchprof_tui.analysis.patterns.engine.practices import Practices
-from torchprof_tui.analysis.throughput.class_summary import name_classes
 from torchprof_tui.analysis.throughput.device_peaks import DevicePeaks, find_peaks
-from torchprof_tui.analysis.throughput.roofline import GpuPieces, Roofline, compute_roofline
+from torchprof_tui.analysis.throughput.roofline import GpuPieces, Roofline, compute_roofline, name_classes
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, number_distinct, sorted_unique

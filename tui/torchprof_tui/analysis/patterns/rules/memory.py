@@ -18,8 +18,7 @@ from torchprof_tui.analysis.memory.findings.allocator_findings import (
     find_scattered_growth,
     measure_unused,
 )
-from torchprof_tui.analysis.memory.findings.lifetime_findings import MIN_STEPS
-from torchprof_tui.analysis.memory.findings.list_findings import list_memory_findings
+from torchprof_tui.analysis.memory.findings.lifetime_findings import MIN_STEPS, list_memory_findings
 from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding, format_number, format_size
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory, MemoryHistory, build_memory_history
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern

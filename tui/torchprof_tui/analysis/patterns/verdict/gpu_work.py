@@ -15,7 +15,7 @@ from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidenc
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES
 from torchprof_tui.analysis.serving.measure_steps import get_serving_steps
 from torchprof_tui.analysis.serving.serving_steps import StepKind
-from torchprof_tui.analysis.throughput.class_summary import COLLECTIVES, OTHER, GpuClassSummary
+from torchprof_tui.analysis.throughput.roofline import COLLECTIVES, OTHER, GpuClassSummary
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 

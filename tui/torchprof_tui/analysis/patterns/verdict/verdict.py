@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.line_model import SourceLine
+from torchprof_tui.analysis.dispatch.frame_names import SourceLine
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.idle_causes import DeviceTimeShares, IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy

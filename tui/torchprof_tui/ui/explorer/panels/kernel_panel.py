@@ -15,9 +15,8 @@ from torchprof_tui.ui.explorer.panels.panel import Panel, format_title
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.chain import Chain
-    from torchprof_tui.analysis.kernel.duration_distribution import KernelInstances
     from torchprof_tui.analysis.kernel.footprint import Footprint
-    from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary
+    from torchprof_tui.analysis.kernel.kernel_summary import KernelInstances, KernelSummary
     from torchprof_tui.analysis.kernel.memory_transfer import Transfer
     from torchprof_tui.ui.explorer.event_reading import ChainRead
 
