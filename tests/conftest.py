@@ -16,7 +16,7 @@ if "fleet" not in list_command_names():
     raise pytest.UsageError("the installed entry points are older than pyproject.toml; run again: pip install -e .")
 
 # Machines that run tests are busy ones: how long an example takes says nothing about it.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=50)
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=25)
 settings.register_profile("quick", settings.get_profile("untimed"), max_examples=15)  # --hypothesis-profile=quick
 settings.register_profile("thorough", settings.get_profile("untimed"), max_examples=1000)
 settings.load_profile("untimed")

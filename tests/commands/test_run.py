@@ -117,7 +117,7 @@ def test_a_workload(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
 
 @needs_torch
 @pytest.mark.slow
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_a_signal_to_us_ends_the_run_and_keeps_it(tmp_path: Path, signum: signal.Signals) -> None:
     process = started(tmp_path, *FROM_THE_FIRST, "--json")
     process.send_signal(signum)
@@ -241,6 +241,7 @@ def test_a_default_interpreter_without_torch_says_where_it_was_looked_for(
     assert "torchprof-tui run --python PATH" in line
 
 
+@pytest.mark.long  # test_in_a_terminal_it_opens_what_it_recorded is its half
 @needs_torch
 def test_from_the_start_screen_to_the_lanes_and_once_more(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torchprof_tui"]

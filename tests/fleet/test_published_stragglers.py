@@ -18,7 +18,7 @@ TOLERANCE = 0.02
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="needs the shared traces")
 
 
-@pytest.mark.parametrize("name", ["AR", "SE"])
+@pytest.mark.parametrize("name", ["AR", pytest.param("SE", marks=pytest.mark.long)])
 def test_slowdown_and_slow_workers_agree_with_the_authors(name: str) -> None:
     from tests.helpers.straggler_jobs import StragglerJob
 

@@ -16,7 +16,7 @@ from textual.strip import Strip
 
 from tests.helpers.explorer_app import explorer, settled, until
 from tests.helpers.fleet_app import fleet_screen, make_source, sketch_job
-from tests.helpers.golden_files import at_every_size, load_sample
+from tests.helpers.golden_files import at_every_size, format_size, load_sample
 from tests.helpers.memory_fixtures import MEMORY
 from torchprof_fleet.ui.fleet_screen import FleetScreen
 from torchprof_tui.ui.common import painted_widget
@@ -107,7 +107,7 @@ async def test_no_text_is_cut_without_a_mark(size: tuple[int, int], cut_texts: l
     assert not found
 
 
-@at_every_size
+@pytest.mark.parametrize("size", [(80, 24), pytest.param((160, 48), marks=pytest.mark.long)], ids=format_size)
 async def test_no_text_of_a_fleet_is_cut_without_a_mark(size: tuple[int, int], cut_texts: list[str]) -> None:
     found: dict[str, list[str]] = {}
     async with fleet_screen(make_source(sketch_job()), size) as (screen, pilot):

@@ -109,6 +109,7 @@ def test_a_rank_that_dies_does_not_lose_the_others(tmp_path: Path) -> None:
     assert phases >= {(0, "recording"), (1, "recording")}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_torchrun(tmp_path: Path) -> None:
     """Run torchrun's own command with the harness inserted before the script; SIGTERM ends all ranks, saved."""

@@ -532,6 +532,7 @@ async def test_the_runs_of_a_remote_folder_are_listed_and_open(server: sshd.Sshd
         ]
 
 
+@pytest.mark.long  # a passphrase for a folder is asked in three commands on each push
 def test_commands_with_remote_folders(
     server: sshd.Sshd, listing: Path, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
