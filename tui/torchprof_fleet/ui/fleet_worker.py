@@ -35,25 +35,26 @@ class FleetSource:
     sketch: Sketch
 
 
+@dataclass
 class SketchProgress(Message):
     """So many files of all are sketched; `time_left`: seconds, None while it is unknown."""
 
-    def __init__(self, done: int, total: int, time_left: float | None) -> None:
-        super().__init__()
-        self.done, self.total, self.time_left = done, total, time_left
+    done: int
+    total: int
+    time_left: float | None
 
 
+@dataclass
 class FleetCompared(Message):
     """The ranks that are there were compared. `is_last`: all that will come; `is_cancelled`: the user stopped it.
 
     `report` is None where no file is of a rank, for `problem`.
     """
 
-    def __init__(
-        self, report: FleetReport | None, is_last: bool, is_cancelled: bool = False, problem: str = ""
-    ) -> None:
-        super().__init__()
-        self.report, self.is_last, self.is_cancelled, self.problem = report, is_last, is_cancelled, problem
+    report: FleetReport | None
+    is_last: bool
+    is_cancelled: bool = False
+    problem: str = ""
 
 
 @dataclass

@@ -396,6 +396,6 @@ async def test_the_source_of_a_rank_is_read_where_its_trace_lies(tmp_path: Path)
             screen._refresh_widgets()
             await settled(pilot)
             await move_to(screen, pilot, "overhead-bound")
-            line, owner, problem = screen._panel_controller.find_source_line(True)
+            line, owner, problem = screen._panel_controller.active_panel.find_source_line()
             assert line is not None, problem
             assert (line.text, owner.number) == (f"rank{rank.number}.py(1): f", rank.number)

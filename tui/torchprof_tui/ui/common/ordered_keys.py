@@ -24,14 +24,13 @@ from textual.worker import WorkerFailed
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import KeyHelp, group_by_section, normalize_keys
 from torchprof_tui.ui.common.guarded_screen import GuardedCommandPalette, GuardingApp, repair_textual
-from torchprof_tui.ui.common.keys import LANES
 
 _NAMED_KEYS = {"left", "right", "up", "down", "home", "end", "pageup", "pagedown", "enter", "escape", "backspace"}
 
 _NAMED_KEYS |= {"tab", "shift+tab", "ctrl+c", "ctrl+r"}
 """Keys without a character that a user may try; others, such as shift alone, are reported by some terminals."""
 
-_LANE_BINDINGS = [binding for binding in Binding.make_bindings(LANES) if binding.description]
+_LANE_BINDINGS = [binding for binding in Binding.make_bindings(keys.LANES) if binding.description]
 
 
 class OrderedKeysApp(App[None]):

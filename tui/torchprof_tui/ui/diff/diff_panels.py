@@ -125,16 +125,21 @@ MAX_WATERFALL_PARTS = 24
 ACCOUNT, ROWS, REMARKS = "account", "rows", "remarks"
 
 
-class AccountPanel(TextPanel):
-    """Show how the parts of a step move its time from A's to B's; they sum to the difference exactly."""
+class ComparisonPanel(TextPanel):
+    """A panel about a comparison, whose account is computed; None until it is."""
 
-    def __init__(self) -> None:
-        super().__init__(id="diff-account")
-        self._comparison: Comparison | None = None
+    _comparison: Comparison | None = None
 
     def show_comparison(self, comparison: Comparison) -> None:
         self._comparison = comparison
         self.refresh_content()
+
+
+class AccountPanel(ComparisonPanel):
+    """Show how the parts of a step move its time from A's to B's; they sum to the difference exactly."""
+
+    def __init__(self) -> None:
+        super().__init__(id="diff-account")
 
     def content(self, width: int) -> Lines:
         palette, comparison = self.palette, self._comparison
@@ -156,17 +161,12 @@ class AccountPanel(TextPanel):
         return lines
 
 
-class RemarksPanel(TextPanel):
+class RemarksPanel(ComparisonPanel):
     """Show the causes with their lines, what was recorded differently, and the patterns of one side only."""
 
     def __init__(self) -> None:
         super().__init__(id="diff-remarks")
-        self._comparison: Comparison | None = None
         self._ranks: Sequence[RankChange] = ()
-
-    def show_comparison(self, comparison: Comparison) -> None:
-        self._comparison = comparison
-        self.refresh_content()
 
     def show_ranks(self, ranks: Sequence[RankChange]) -> None:
         self._ranks = ranks
@@ -372,24 +372,18 @@ SAME_RECORDING = "the same recording: nothing differs"
 WAYS_TO_COMPARE = "D compares another trace, two steps (step 3/4) or two ranks (rank 0/3)"
 
 
-class VerdictLines(TextPanel):
+class VerdictLines(ComparisonPanel):
     """Show `VERDICT_LINES` lines; the headline comes first and may take two."""
 
     DEFAULT_CSS = f"VerdictLines {{ height: {VERDICT_LINES}; width: 100%; }}"
 
     def __init__(self) -> None:
         super().__init__(id="diff-verdict")
-        self._comparison: Comparison | None = None
         self._progress = "finding the steady steps of both …"
 
     def show_progress(self, text: str) -> None:
         """Show what is being computed."""
         self._progress = text
-        self.refresh_content()
-
-    def show_comparison(self, comparison: Comparison) -> None:
-        """Show the answer, once its account is computed."""
-        self._comparison = comparison
         self.refresh_content()
 
     def content(self, width: int) -> Lines:

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from torchprof_tui.analysis.compare.comparison import Comparison, describe_row
-from torchprof_tui.analysis.compare.matched_rows import By, RowStatus
+from torchprof_tui.analysis.compare.matched_rows import RowStatus
 from torchprof_tui.analysis.compare.side_choice import RankNumbers, format_label, select_ranks
 from torchprof_tui.analysis.compare.step_selection import ComparisonError
 from torchprof_tui.trace.core.printable import clean
@@ -163,10 +163,7 @@ class DiffScreen(SearchScreen):
         yield DiffTitle(self.inputs[0].label, self.inputs[1].label)
         yield self._verdict
         yield Static("", id="diff-problem", markup=False)
-        yield from self.sides
-        yield self._dock
-        yield self._status
-        yield self._prompt
+        yield from (*self.sides, self._dock, self._status, self._prompt)
 
     def on_mount(self) -> None:
         self.follow_theme(keys.DIFF_HINTS)
@@ -259,12 +256,6 @@ class DiffScreen(SearchScreen):
     def _format_problem(self) -> str:
         next_step = "D compares with another trace (path, sample:, host:path), two steps (step 3/4) or ranks (rank 0/3)"
         return f"These cannot be compared.\n\n{clean(self._problem)}\n\n{next_step}"
-
-    def _request_rows(self, by: By) -> None:
-        comparison = self.comparison
-        if comparison is not None:
-            post = self._post
-            self.run_worker(lambda: match_rows(comparison, by, post), thread=True, exclusive=True, group="rows")
 
     # -- showing the state ---------------------------------------------------------------------------------
 
@@ -479,11 +470,12 @@ class DiffScreen(SearchScreen):
             self._refresh_widgets("the difference is fitted already: s zooms out, backspace goes back")
 
     def action_group(self, direction: int) -> None:
-        if self._lacks_sides():
+        comparison, post = self.comparison, self._post
+        if self._lacks_sides() or comparison is None:
             return
         by = cycle(GROUPINGS, self.differences.by, direction)
         self._set_part(ROWS)
-        self._request_rows(by)
+        self.run_worker(lambda: match_rows(comparison, by, post), thread=True, exclusive=True, group="rows")
         self._refresh_widgets(f"rows by {by} …")
 
     # -- parts ---------------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ from torchprof_tui.ui.explorer.background_queries import search_repetitions
 from torchprof_tui.ui.explorer.child_screens import ChildScreens
 from torchprof_tui.ui.explorer.lanes_area import LanesArea, PanelSize, no_events_text, too_small_message
 from torchprof_tui.ui.explorer.panel_controller import PanelController
+from torchprof_tui.ui.explorer.panels.panel import Panel
 from torchprof_tui.ui.explorer.prompts import CASE_NOTE, PromptController, SliceWritten, WhatIfController
 from torchprof_tui.ui.lanes.lane_gutter import LanesFolded
 from torchprof_tui.ui.lanes.mouse_gestures import EventPicked, JumpAsked, PanAsked, RangeDragged, ScrollAsked, ZoomAsked
@@ -272,33 +273,38 @@ class ExplorerScreen(GuardedScreen[None]):
     def action_beside(self, distance: int) -> None:
         self._run_move(partial(self.moves.next_in_row, distance), is_jump=False)
 
+    @property
+    def _open_panel(self) -> Panel | None:
+        """The panel that keys act on; None while the panels are hidden."""
+        return self._panel_controller.active_panel if self.details_open else None
+
+    def _ask_panel(self, ask: Callable[[Panel], str | None], move: Callable[[], str]) -> None:
+        """Let the open panel handle a key; move on the lanes where there is none, or where it does not (None)."""
+        panel = self._open_panel
+
+        def run() -> str:
+            message = None if panel is None else ask(panel)
+            return move() if message is None else message
+
+        self._run_move(run)
+
     def action_up(self) -> None:
-        self._run_move(
-            lambda: self._run_unless_handled(
-                self._panel_controller.move_in_panel(-1, self.details_open), self.moves.select_parent
-            )
-        )
+        self._ask_panel(lambda panel: panel.move(-1) if panel.has_keys else None, self.moves.select_parent)
 
     def action_down(self) -> None:
-        self._run_move(
-            lambda: self._run_unless_handled(
-                self._panel_controller.move_in_panel(1, self.details_open), self.moves.select_child
-            )
-        )
-
-    @staticmethod
-    def _run_unless_handled(message: str | None, move: Callable[[], str]) -> str:
-        """Move on the lanes where the panel did not handle the key (None)."""
-        return move() if message is None else message
+        self._ask_panel(lambda panel: panel.move(1) if panel.has_keys else None, self.moves.select_child)
 
     def action_jump(self) -> None:
-        if self._panel_controller.is_on_line(self.details_open):
+        """Open the source where the panel's cursor is on a line; else select what it points at, and fit that."""
+        if self._open_panel is not None and self._open_panel.is_on_line:
             self.action_open_source()
         else:
-            self._run_move(partial(self._panel_controller.fit_panel_target, self.details_open))
+            self.view_state.search.is_last_question = False
+            self._ask_panel(lambda panel: panel.enter(), self.view_state.fit_selection)
 
     def action_open_source(self) -> None:
-        line, rank, problem = self._panel_controller.find_source_line(self.details_open)
+        panel = self._panel_controller.active_panel
+        line, rank, problem = panel.find_source_line() if self.details_open else Panel.find_source_line(panel)
         if line is None:
             self._refresh_widgets(problem)
             return
@@ -390,12 +396,8 @@ class ExplorerScreen(GuardedScreen[None]):
         self._run_move(self.view_state.toggle_mark)
 
     def action_to_found(self, later: bool) -> None:
-        self._run_move(
-            lambda: self._run_unless_handled(
-                self._panel_controller.select_evidence(1 if later else -1, self.details_open),
-                partial(self.moves.select_match, later),
-            )
-        )
+        distance = 1 if later else -1
+        self._ask_panel(lambda panel: panel.next_evidence(distance), partial(self.moves.select_match, later))
 
     def action_search(self) -> None:
         self._prompts.open_search()
@@ -434,8 +436,9 @@ class ExplorerScreen(GuardedScreen[None]):
         if self.details_open and self._dock.active_name == name:
             self.details_open = False
         else:
-            if name in ("chain", "kernel") and self.view_state.selected < 0:
-                self._panel_controller.select_first_evidence(self.details_open)
+            cheatsheet = self._panel_controller.cheatsheet_panel
+            if name in ("chain", "kernel") and self.view_state.selected < 0 and self._open_panel is cheatsheet:
+                cheatsheet.select_first_evidence()
             self.details_open = True
             self._dock.show_panel(name)
         self._refresh_widgets()

@@ -18,7 +18,7 @@ from torchprof_tui.ui.explorer.panels.cheatsheet_panel import CheatsheetPanel
 from torchprof_tui.ui.explorer.panels.details_panel import DetailsPanel
 from torchprof_tui.ui.explorer.panels.doctor_panel import DoctorPanel
 from torchprof_tui.ui.explorer.panels.kernel_panel import KernelPanel
-from torchprof_tui.ui.explorer.panels.panel import NO_SOURCE_PANEL, Panel, PanelContext, SourceTarget
+from torchprof_tui.ui.explorer.panels.panel import Panel, PanelContext
 from torchprof_tui.ui.explorer.panels.range_panel import RangePanel
 from torchprof_tui.ui.explorer.path.path_panel import PathPanel
 from torchprof_tui.ui.explorer.scope_checks import ScopeChecks
@@ -39,10 +39,7 @@ MAX_HIGHLIGHTED_EVIDENCE = 5_000
 
 
 class PanelController:
-    """Own the panels; call `update_panels` after every move, and `receive` with results of worker threads.
-
-    Keys act on the active panel, unless the panels are hidden: `is_open`.
-    """
+    """Own the panels; call `update_panels` after every move, and `receive` with results of worker threads."""
 
     def __init__(
         self,
@@ -164,37 +161,6 @@ class PanelController:
         """Let the scope follow the view again, and n N the cheatsheet when it is next shown: the user has left it."""
         self._view_state.search.is_last_question = False
         self.scopes.release()
-
-    # -- keys ----------------------------------------------------------------------------------------------
-
-    def move_in_panel(self, distance: int, is_open: bool) -> str | None:
-        """Handle ↑ ↓ in the active panel. Returns a message, or None where the lanes should handle the key."""
-        return self.active_panel.move(distance) if is_open and self.active_panel.has_keys else None
-
-    def select_evidence(self, distance: int, is_open: bool) -> str | None:
-        """Handle n N: select the next evidence of the active panel. None where the search should handle the key."""
-        return self.active_panel.next_evidence(distance) if is_open else None
-
-    def select_first_evidence(self, is_open: bool) -> None:
-        """Select the first event of the finding under the cursor, so that its chain or kernel can be shown."""
-        if is_open and self.active_panel is self.cheatsheet_panel:
-            self.cheatsheet_panel.select_first_evidence()
-
-    def fit_panel_target(self, is_open: bool) -> str:
-        """Handle enter: select what the active panel points at, and fit the selection."""
-        self._view_state.search.is_last_question = False
-        message = self.active_panel.enter() if is_open else None
-        return self._view_state.fit_selection() if message is None else message
-
-    def is_on_line(self, is_open: bool) -> bool:
-        """Return whether the cursor of the active panel is on the line of the program: enter opens it."""
-        return is_open and self.active_panel.is_on_line
-
-    def find_source_line(self, is_open: bool) -> SourceTarget:
-        """Handle L: find the line of the program that the active panel names."""
-        if is_open:
-            return self.active_panel.find_source_line()
-        return None, self._trace.rank_of_event(max(self._view_state.selected, 0)), NO_SOURCE_PANEL
 
     def toggle_labels(self) -> str:
         """Handle x: show or hide the labels on the lanes: reasons of GPU gaps, kernel classes, notes."""

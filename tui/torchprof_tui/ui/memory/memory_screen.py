@@ -119,15 +119,8 @@ class MemoryScreen(CurveScreen[ShownDevice]):
         self._views: deque[tuple[Viewport, int]] = deque(maxlen=MAX_VIEWS)
 
     def compose(self) -> ComposeResult:
-        yield self.chart
-        yield self._ruler
-        yield self._legend
-        yield self.lifetimes
-        yield self._tabs
-        yield self.groups
-        yield self._detail
-        yield self._status
-        yield self._prompt
+        yield from (self.chart, self._ruler, self._legend, self.lifetimes, self._tabs, self.groups)
+        yield from (self._detail, self._status, self._prompt)
 
     def on_mount(self) -> None:
         self.follow_theme(keys.MEMORY_HINTS)
