@@ -103,7 +103,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     lanes = NestedLanes(first, invert_order(columns.ordinal, len(raw)), wait_for_nesting)
     if lane_order.merged_indexes:
         lanes = _merge_lanes(raw, lane_order, columns, lanes)
-        accounting.add_problem(TOO_MANY_LANES, *lane_layout.describe_merged_lanes(lane_order))
+        accounting.add(TOO_MANY_LANES, *lane_layout.describe_merged_lanes(lane_order))
     wait_for_self_durations = _start_self_durations(lanes.wait_for_nesting, columns)
     # Link, in the background as well.
     wait_for_links = submit(partial(_link_events, raw, columns, lanes, allocate))
@@ -128,7 +128,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
         args=args,
         memory=memory,
         counts=counts,
-        problems=accounting.problems,
+        problems=accounting.problems(),
         origin=origin,
     )
 
@@ -142,7 +142,7 @@ def add_row_index(trace: Trace, allocate: ColumnAllocator) -> Trace:
 def _read_trace_metadata(decoded: DecodedTrace, accounting: EntryAccounting) -> TraceMetadata:
     trace_metadata, unusable = read_trace_metadata(decoded.header)
     if unusable:
-        accounting.add_problem(UNREADABLE_METADATA, unusable[0], len(unusable))
+        accounting.add(UNREADABLE_METADATA, unusable[0], len(unusable))
     return trace_metadata
 
 

@@ -27,14 +27,14 @@ from torchprof_tui.trace.model.raw_events import NO_DURATION, NO_TIME, DecodedTr
 from torchprof_tui.trace.model.trace import EntryCounts
 
 
-class EntryAccounting:
+class EntryAccounting(ProblemTally):
     """Count the entries that are not drawn, by reason, and collect problems, so that every entry is accounted for."""
 
     def __init__(self, problems: list[Problem]) -> None:
+        super().__init__()
         self.not_drawn: dict[str, int] = {}
-        self._tally = ProblemTally()
         for problem in problems:
-            self._tally.add(problem.kind, problem.example, problem.count)
+            self.add(problem.kind, problem.example, problem.count)
 
     def count_not_drawn(self, reason: str, count: int) -> None:
         if count:
@@ -45,14 +45,7 @@ class EntryAccounting:
         if len(ordinals):
             first = int(ordinals[0])
             name = excerpt(events.names[events.name[first]])
-            self._tally.add(kind, f"entry {first}, {name}: {remedy}", len(ordinals))
-
-    def add_problem(self, kind: str, example: str, count: int) -> None:
-        self._tally.add(kind, example, count)
-
-    @property
-    def problems(self) -> list[Problem]:
-        return self._tally.problems()
+            self.add(kind, f"entry {first}, {name}: {remedy}", len(ordinals))
 
     def build_counts(
         self, decoded: DecodedTrace, classified: ClassifiedEntries, by_category: dict[str, int]

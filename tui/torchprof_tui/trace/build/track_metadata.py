@@ -58,7 +58,7 @@ class TrackMetadata:
             elif name == "thread_sort_index":
                 tracks.thread_sort_index[pid, tid] = _parse_number(value)
         if unusable and accounting is not None:
-            accounting.add_problem(UNREADABLE_NAME, unusable[0], len(unusable))
+            accounting.add(UNREADABLE_NAME, unusable[0], len(unusable))
         return tracks
 
     def is_accelerator(self, pid: str) -> bool:

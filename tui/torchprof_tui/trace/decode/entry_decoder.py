@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -148,22 +148,11 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class DecodedChunk:
-    """A chunk that a `FastDecoder` has decoded."""
+    """A chunk that the template decoder has decoded."""
 
     offset: int
     text: memoryview
     entry_count: int
-
-
-class FastDecoder(Protocol):
-    """Decodes plain chunks faster than the general decoder."""
-
-    def try_decode(self, text: memoryview, separator: bytes) -> I64 | None:
-        """Decode whole entries with `separator` between them; return where they begin in the text, None if refused.
-
-        It only accepts text that would have parsed. A refusal changes nothing.
-        """
-        ...
 
 
 class Chunker:
@@ -174,7 +163,7 @@ class Chunker:
     """
 
     def __init__(
-        self, window: TextWindow, chunk_size: int = CHUNK_BYTES, fast_decoder: FastDecoder | None = None
+        self, window: TextWindow, chunk_size: int = CHUNK_BYTES, fast_decoder: TemplateDecoder | None = None
     ) -> None:
         self.closed = False
         self.trailing_comma = False
@@ -449,17 +438,16 @@ class EntryDecoder:
 
     def finish_part(self) -> DecodedPart:
         """Return what was decoded, for `append_part` in another process; nothing can be decoded afterwards."""
-        writer = self._block_writer
-        if writer is not None:
-            writer.close()
-        return DecodedPart(
-            self.columns.finish_part(),
-            np.array(self._first_ordinals, np.int64),
-            np.array(self._offsets, np.int64),
-            np.array(self._lengths if writer is None else writer.lengths, np.int64),
-            np.array(self._checksums if writer is None else writer.checksums, np.uint32),
-            self.unreadable,
-        )
+        return DecodedPart(self.columns.finish_part(), *self._finish_chunks(), self.unreadable)
+
+    def _finish_chunks(self) -> tuple[I64, I64, I64, U32]:
+        """Return `first`, `offset`, `length` and `checksum` of the chunks, as in FileText, once all text is written."""
+        lengths, checksums = self._lengths, self._checksums
+        if self._block_writer is not None:
+            self._block_writer.close()
+            lengths, checksums = self._block_writer.lengths, self._block_writer.checksums
+        first, offset, length = (np.array(each, np.int64) for each in (self._first_ordinals, self._offsets, lengths))
+        return first, offset, length, np.array(checksums, np.uint32)
 
     def append_part(self, part: DecodedPart, fill: ArrayFiller, blocks_path: Path | None) -> None:
         """Append the part that another process decoded after our last entry.
@@ -478,14 +466,9 @@ class EntryDecoder:
 
     def text_index(self, path: Path, gzip_file: GzipFileVersion | None) -> FileText:
         """Index the text: in `gzip_file` until its blocks are written to `path`, else in `path`."""
-        first = np.array(self._first_ordinals, np.int64)
+        first, offset, length, checksum = self._finish_chunks()
         if self._block_writer is not None:
-            writer = self._block_writer
-            writer.close()
-            length, checksum = np.array(writer.lengths, np.int64), np.array(writer.checksums, np.uint32)
             return BlockText.from_lengths(path, first, length, checksum)
-        offset, length = np.array(self._offsets, np.int64), np.array(self._lengths, np.int64)
-        checksum = np.array(self._checksums, np.uint32)
         if gzip_file is not None:
             return GzipText(gzip_file.path, first, offset, length, checksum, gzip_file.fingerprint, path)
         return PlainText(path, first, offset, length, checksum)

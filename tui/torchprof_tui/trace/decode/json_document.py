@@ -184,7 +184,9 @@ class JsonDocument:
         self.json_like = first in (b"{", b"[", b"")
         if first == b"[":
             self.is_bare_list = True
-            yield from self._enter_list()
+            self._window.position += 1
+            self._list_count += 1
+            yield
             self._check_trailing_text()
             return
         if first != b"{":
@@ -192,13 +194,14 @@ class JsonDocument:
         self._window.position += 1
         while (key := self._read_key()) is not None:
             if key == "traceEvents" and self._peek_byte() == b"[":
-                yield from self._enter_list()
+                self._window.position += 1
             elif self._key_count > MAX_KEYS:
                 if not self._skip_to_events():
                     break
-                yield from self._yield_list()
-            elif self._read_value(key):
-                yield from self._yield_list()
+            elif not self._read_value(key):
+                continue
+            self._list_count += 1
+            yield
         if not self._list_count:
             if not self._listed_keys:
                 raise self.not_a_trace_error("an empty object")
@@ -230,14 +233,6 @@ class JsonDocument:
             window.position = found.end() if found else window.position
             if window.position < len(window.text) or window.ended:
                 return
-
-    def _enter_list(self) -> Iterator[None]:
-        self._window.position += 1
-        yield from self._yield_list()
-
-    def _yield_list(self) -> Iterator[None]:
-        self._list_count += 1
-        yield
 
     def _read_key(self) -> str | None:
         """Read the next key, with the window before its value; None after the last one."""

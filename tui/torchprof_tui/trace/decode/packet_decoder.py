@@ -214,11 +214,11 @@ class PacketConverter:
     `size`: bytes of packets; `text_size`: about as many bytes of text. `unreadable`: packets that were not read.
     """
 
-    def __init__(self, source: Source, folder: Path, chunk_size: int = CHUNK_BYTES) -> None:
+    def __init__(self, source: Source, folder: Path) -> None:
         self.unreadable = self.text_size = 0
         self._source = source
         self._blocks = source.blocks()
-        self._chunker = PacketChunker(self._blocks, chunk_size)
+        self._chunker = PacketChunker(self._blocks)
         self._writer = BlockWriter(folder / BLOCKS_FILE)
         self._tally = ProblemTally()
         self._context = PacketContext()

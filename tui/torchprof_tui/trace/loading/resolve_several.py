@@ -26,16 +26,14 @@ def resolve_paths(specs: Sequence[str], expanded: Sequence[str]) -> ResolvedInpu
         paths = [path for spec in expanded for path in expand_spec(spec)]
         for path in paths:
             check_readable(path)
+        if "-" in paths and len(paths) > 1:
+            raise NotRanksError("-: stdin is one trace; the ranks of a run are files")
         if any(is_remote(path) and (len(paths) > 1 or is_pattern(path)) for path in paths):
-            if "-" in paths:
-                raise NotRanksError("-: stdin is one trace; the ranks of a run are files")
             label = specs[0] if len(specs) == 1 else _common_prefix(paths)
             return ResolvedInput(paths[0], label, expanded[0] if len(specs) == 1 else "", (), tuple(paths))
         if len(paths) == 1:
             label = specs[0] if paths == list(expanded) else paths[0]
             return ResolvedInput(paths[0], label, paths[0])
-        if "-" in paths:
-            raise NotRanksError("-: stdin is one trace; the ranks of a run are files")
         paths, left_out = leave_out_unranked(paths)
         files = tuple(resolve_rank_files(paths, specs[0] if len(specs) == 1 else ""))
     except TraceError:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from torchprof_tui.trace.core.thread_tasks import (
     run_tasks,
     take_parallel,
 )
+
+if TYPE_CHECKING:
+    from torchprof_tui.trace.model.trace import Trace
 
 ValueLookup = Callable[[I64], I64]
 
@@ -164,19 +167,6 @@ def _build_masks(values: I64) -> U16:
     return out[:size]
 
 
-class RowColumns(Protocol):
-    """The columns of a `Trace` that the index is built from."""
-
-    @property
-    def start(self) -> I64: ...
-    @property
-    def duration(self) -> I64: ...
-    @property
-    def row_order(self) -> I32: ...
-    @property
-    def row_first(self) -> I64: ...
-
-
 @dataclass(frozen=True, slots=True)
 class RowIndex:
     """n events by (row of the whole trace, start): 18.4 bytes per event in addition to `order`, a column of the trace.
@@ -193,7 +183,7 @@ class RowIndex:
     best: I32
 
     @classmethod
-    def build(cls, trace: RowColumns, allocate: ColumnAllocator = allocate_in_memory) -> RowIndex:
+    def build(cls, trace: Trace, allocate: ColumnAllocator = allocate_in_memory) -> RowIndex:
         """Build the index of all rows: about 20 ms for a million events. `allocate`: for the long columns."""
         order = trace.row_order
         sums = allocate("index.sums", len(order) + 1, np.int64)

@@ -13,12 +13,11 @@ and the k-th object is taken. This needs one int32 per event (`Trace.ordinal`) a
 from __future__ import annotations
 
 import shutil
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
@@ -60,12 +59,14 @@ class TextIndex(Protocol):
 
 
 @dataclass
-class FileText(ABC):
+class FileText:
     """Base of the text of one file. Arrays have a row for each of c chunks; see `TextIndex` for `first`.
 
     `offset`, `length`: position and size in bytes of each chunk, as the subclass stores it. `checksum`: CRC-32 of these
     bytes, so that a file that has changed never yields the args of another event.
     """
+
+    _changed_message: ClassVar[str] = CHANGED_MESSAGE
 
     path: Path
     first: I64
@@ -97,39 +98,26 @@ class FileText(ABC):
             self._check_stored(chunk, stored)
             yield chunk, self._decode_stored(stored)
 
-    @abstractmethod
     def _read_stored(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-        """Yield (chunk, stored bytes)."""
+        """Yield (chunk, stored bytes). Raises OSError."""
+        with self.path.open("rb") as file:
+            for chunk in chunks:
+                file.seek(int(self.offset[chunk]))
+                yield chunk, file.read(int(self.length[chunk]))
 
     def _check_stored(self, chunk: int, stored: bytes) -> None:
         """Raise TraceChangedError if these are not the bytes that were indexed."""
         if len(stored) != int(self.length[chunk]) or crc32(stored) != int(self.checksum[chunk]):
             raise TraceChangedError(self._changed_message)
 
-    @property
-    def _changed_message(self) -> str:
-        """What to tell the user where the stored bytes are not those that were indexed."""
-        return CHANGED_MESSAGE
-
     def _decode_stored(self, stored: bytes) -> bytes:
         """Return the text of a chunk's stored bytes."""
         return stored
 
 
-def read_spans(path: Path, offset: I64, length: I64, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-    """Yield (chunk, bytes) of `path` at `offset[chunk]`, `length[chunk]` bytes. Raises OSError."""
-    with path.open("rb") as file:
-        for chunk in chunks:
-            file.seek(int(offset[chunk]))
-            yield chunk, file.read(int(length[chunk]))
-
-
 @dataclass
 class PlainText(FileText):
     """The text of a plain local file."""
-
-    def _read_stored(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-        return read_spans(self.path, self.offset, self.length, chunks)
 
 
 class RankTexts:
@@ -172,6 +160,8 @@ class RankTexts:
 class BlockText(FileText):
     """The text of a file of blocks. Reading one entry's args decompresses one block, never the whole file."""
 
+    _changed_message = "the cache entry of this trace is damaged: open the trace again"
+
     @classmethod
     def from_lengths(cls, path: Path, first: I64, length: I64, checksum: U32) -> BlockText:
         """Index blocks that are stored one after the other. `length`: int64[c] stored bytes; `checksum`: of each."""
@@ -186,13 +176,6 @@ class BlockText(FileText):
                 return all(reader.read_checksum(size) == checksum for size, checksum in expected) and reader.ended()
         except OSError:
             return False
-
-    @property
-    def _changed_message(self) -> str:
-        return "the cache entry of this trace is damaged: open the trace again"
-
-    def _read_stored(self, chunks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-        return read_spans(self.path, self.offset, self.length, chunks)
 
     def _decode_stored(self, stored: bytes) -> bytes:
         from torchprof_tui.trace.sources import gzip_codec  # deferred: loads isal, needed when the first block is read
@@ -246,21 +229,16 @@ class BlockWriter:
 
     def _process_item(self, item: ChunkText | _OtherBlocks) -> None:
         if isinstance(item, tuple):
-            self._append_file(*item)
-        else:
-            self._write_block(item)
-
-    def _write_block(self, text: ChunkText) -> None:
+            path, lengths, checksums = item
+            with path.open("rb") as blocks:
+                shutil.copyfileobj(blocks, self._file, _COPY_BYTES)
+            path.unlink()
+            self.lengths += lengths
+            self.checksums += checksums
+            return
         from torchprof_tui.trace.sources import gzip_codec  # deferred: loads isal, needed by the first block
 
-        block = gzip_codec.compress(text)
+        block = gzip_codec.compress(item)
         self._file.write(block)
         self.lengths.append(len(block))
         self.checksums.append(crc32(block))
-
-    def _append_file(self, path: Path, lengths: list[int], checksums: list[int]) -> None:
-        with path.open("rb") as blocks:
-            shutil.copyfileobj(blocks, self._file, _COPY_BYTES)
-        path.unlink()
-        self.lengths += lengths
-        self.checksums += checksums
