@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import RenderableType
-
 from torchprof_tui.commands.common.tables import ConsoleTable
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
@@ -24,7 +22,7 @@ MIN_LEAD_IN_SHARE = 0.05
 """Of the step times, from which the time of the first step that is not counted is named."""
 
 
-def build_serving_tables(answer: dict[str, Any]) -> list[RenderableType]:
+def build_serving_tables(answer: dict[str, Any]) -> list[ConsoleTable]:
     """Build a table by kind of step for each trace with steps of a serving engine; [] where none has any."""
     return [_build_table(serving) for serving in answer["serving"] if serving["steps"]]
 
@@ -35,7 +33,7 @@ def _build_table(serving: dict[str, Any]) -> ConsoleTable:
     table = ConsoleTable(title, "kind", *(f">{name}" for name in COLUMNS))
     for kind in serving["kinds"]:
         table.add_cells(kind["kind"], *format_kind(kind))
-    table.caption, table.caption_justify = "\n".join(list_remarks(serving)), "left"
+    table.caption = "\n".join(list_remarks(serving))
     return table
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from torchprof_tui.analysis.patterns.verdict.tree_model import MAX_LINES, TimeTree, select_tree_lines
 from torchprof_tui.trace.core.printable import clean
@@ -12,50 +10,66 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.number_format import format_share
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
 PIPE_WIDTH = 10_000
 """Wider than any table, so that each row is one line for grep and cut."""
 
 
-class _OutputConsole(Console):
-    def on_broken_pipe(self) -> None:
-        """Let the command line end the program quietly, as for output without a console; rich exits with status 1."""
-        raise  # rich calls this while it handles the BrokenPipeError
-
-
 def create_console(pipe_width: int = PIPE_WIDTH) -> Console:
     """Create the console for text output: coloured and as wide as the terminal, or plain and unlimited in a pipe."""
-    console = _OutputConsole(highlight=False, markup=False, emoji=False)
+    from rich.console import Console  # deferred: JSON needs no rich, whose import takes a tenth of the start
+
+    class OutputConsole(Console):
+        def on_broken_pipe(self) -> None:
+            """Let the command line end the program quietly, as for other output; rich exits with status 1."""
+            raise  # rich calls this while it handles the BrokenPipeError
+
+    console = OutputConsole(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = pipe_width
     return console
 
 
-class ConsoleTable(Table):
+class ConsoleTable:
     """A table that never cuts numbers: on a narrow terminal texts are cut, the longest first.
 
     `columns`: headings, those of numbers with ">" before them. `max_text_cells`: width limit of texts or None.
     """
 
     def __init__(self, title: str, *columns: str, max_text_cells: int | None = None) -> None:
-        super().__init__(
-            title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim"
-        )
-        self._max_text_cells = max_text_cells
-        self._is_numeric = [name.startswith(">") for name in columns]
-        for name, number in zip(columns, self._is_numeric, strict=True):
-            heading = Text(name.removeprefix(">"), no_wrap=True)
-            self.add_column(heading, justify="right" if number else "left", no_wrap=number)
+        self.caption = ""
+        self.rows: list[tuple[str | Text, ...]] = []
+        self._title, self._columns, self._max_text_cells = title, columns, max_text_cells
 
     def add_cells(self, *cells: str | Text) -> None:
         """Add a row of escaped texts."""
-        shown = []
-        for cell, number in zip(cells, self._is_numeric, strict=False):
-            text = cell if isinstance(cell, Text) else Text(cell)
-            if self._max_text_cells is not None and not number and not isinstance(cell, Text):
-                text = Text(truncate(cell, self._max_text_cells))
-            text.no_wrap, text.overflow = True, "ellipsis"
-            shown.append(text)
-        self.add_row(*shown)
+        self.rows.append(cells)
+
+    def __rich__(self) -> Table:
+        """Build the table that rich prints."""
+        from rich.table import Table  # deferred, as above
+        from rich.text import Text
+
+        table = Table(title=self._title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+        table.header_style, table.caption, table.caption_justify = "dim", self.caption or None, "left"
+        for name in self._columns:
+            number = name.startswith(">")
+            heading = Text(name.removeprefix(">"), no_wrap=True)
+            table.add_column(heading, justify="right" if number else "left", no_wrap=number)
+        for row in self.rows:
+            shown = []
+            for cell, name in zip(row, self._columns, strict=False):
+                text = cell if isinstance(cell, Text) else Text(cell)
+                if self._max_text_cells is not None and isinstance(cell, str) and not name.startswith(">"):
+                    text = Text(truncate(cell, self._max_text_cells))
+                text.no_wrap, text.overflow = True, "ellipsis"
+                shown.append(text)
+            table.add_row(*shown)
+        return table
 
 
 _INDENT = 2

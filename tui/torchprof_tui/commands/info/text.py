@@ -180,7 +180,7 @@ def _rank_table(answer: dict[str, Any], most: int | None) -> ConsoleTable:
     for key, words in (("collectives_alone", "on one rank only"), ("collectives_before", "from before the recording")):
         count = sum(rank[key] for rank in answer["ranks"])
         said += [f"{count:,} {words}"] if count else []
-    table.caption, table.caption_justify = ", ".join(said), "left"
+    table.caption = ", ".join(said)
     return table
 
 
@@ -211,7 +211,7 @@ def _communication_table(answer: dict[str, Any]) -> ConsoleTable:
                 row["waiting_source"] or "",
             )
     lines = [f"rank {card['rank']}: {card['summary']}" if several else card["summary"] for card in cards]
-    table.caption, table.caption_justify = "\n".join(lines), "left"
+    table.caption = "\n".join(lines)
     return table
 
 
