@@ -260,7 +260,8 @@ def scan_busy_share(entries: list[JsonEntry]) -> float | None:
 
 
 def _scan_window(entries: list[JsonEntry], work: list[JsonEntry]) -> tuple[float, float]:
-    """From the first step's start to the end of the last step or of the last work launched in a step."""
+    """From the first step's start, or the end of what was launched before it, to the end of the last step or of the
+    last work launched in one."""
     steps = _steps(entries)
     first, last = min(step["ts"] for step in steps), max(map(_end, steps))
     launch_times = {
@@ -269,7 +270,26 @@ def _scan_window(entries: list[JsonEntry], work: list[JsonEntry]) -> tuple[float
         if entry["cat"] in ("cuda_runtime", "cuda_driver")
     }
     launched = [entry for entry in work if first <= launch_times.get(entry["args"]["correlation"], 0) < last]
-    return first, max(last, *map(_end, launched))
+    backlog = [each for stream in _split_streams(work) for each in _take_backlog(stream, launch_times, first)]
+    return max(first, *map(_end, backlog), 0), max(last, *map(_end, launched))
+
+
+def _split_streams(work: list[JsonEntry]) -> list[list[JsonEntry]]:
+    streams: dict[tuple[object, object], list[JsonEntry]] = {}
+    for entry in work:
+        streams.setdefault((entry["pid"], entry["tid"]), []).append(entry)
+    return list(streams.values())
+
+
+def _take_backlog(stream: list[JsonEntry], launch_times: dict[object, float], first: float) -> list[JsonEntry]:
+    """Return what was launched before a time: a stream runs what has no recorded launch before what has one."""
+    launches = [launch_times.get(entry["args"]["correlation"]) for entry in stream]
+    known = next((index for index, launch in enumerate(launches) if launch is not None), 0)
+    return [
+        entry
+        for index, (entry, launch) in enumerate(zip(stream, launches, strict=True))
+        if (launch < first if launch is not None else index < known)
+    ]
 
 
 class CoveredTime:

@@ -14,7 +14,6 @@ from torchprof_tui.analysis.compare.steady_steps import (
     estimate_difference_noise,
     estimate_spread,
     estimate_standard_error,
-    find_table_bounds,
 )
 from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, ComparisonError, StepSelection, parse_step_numbers
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
@@ -202,21 +201,21 @@ def test_steps_that_queue_work_are_as_long_as_the_work() -> None:
     for number in range(3):
         entries += [step(number, 20.0 * number, 20)]
         entries += op_with_work("aten::mm", 20.0 * number + 2, 20 + 100.0 * number, 100, GEMM)
-    assert find_table_bounds(TraceTables(trace(*entries))).tolist() == [0, 120_000, 220_000, 320_000]
+    assert TraceTables(trace(*entries)).step_bounds.tolist() == [0, 120_000, 220_000, 320_000]
 
 
 def test_the_first_step_begins_when_the_gpu_has_done_what_was_launched_before() -> None:
     """As a recording of one step of a Qwen chat: 13 of its 47 ms are the iteration before, launched before it began."""
     entries = [kernel("before", 0, 70, 90), step(1, 5, 50), *op_with_work("aten::mm", 10, 72, 40)]
-    assert find_table_bounds(TraceTables(trace(*entries))).tolist() == [70_000, 112_000]
+    assert TraceTables(trace(*entries)).step_bounds.tolist() == [70_000, 112_000]
     launched_outside = [*op_with_work("aten::mm", 0, 10, 60), step(1, 20, 30), *op_with_work("aten::add", 30, 72, 40)]
-    assert find_table_bounds(TraceTables(trace(*launched_outside))).tolist() == [70_000, 112_000]
+    assert TraceTables(trace(*launched_outside)).step_bounds.tolist() == [70_000, 112_000]
 
 
 def test_steps_that_wait_for_the_gpu_end_with_the_cpu() -> None:
     entries = [step(0, 0, 50), step(1, 60, 50), *op_with_work("aten::mm", 2, 12, 20), cpu("aten::add", 70, 5)]
-    assert find_table_bounds(TraceTables(trace(*entries))).tolist() == [0, 50_000, 110_000]
+    assert TraceTables(trace(*entries)).step_bounds.tolist() == [0, 50_000, 110_000]
 
 
 def test_no_steps_have_no_bounds() -> None:
-    assert not len(find_table_bounds(TraceTables(trace(cpu("aten::mm", 0, 10)))))
+    assert not len(TraceTables(trace(cpu("aten::mm", 0, 10))).step_bounds)

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.compare.op_tree import Side
-from torchprof_tui.analysis.compare.steady_steps import choose_side, find_table_bounds
+from torchprof_tui.analysis.compare.steady_steps import choose_side
 from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, StepSelection
 from torchprof_tui.analysis.critical_path.step_window import find_launch_starts
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, default_scope
@@ -56,7 +56,7 @@ class SideAnalysis:
             return np.array(self.side.window, dtype=np.int64)
         events = {step.event for step in self.side.steps}
         chosen = [index for index, row in enumerate(table.row.tolist()) if row in events]
-        bounds: I64 = self.checker.tables.compute_once(find_table_bounds)[chosen[0] : chosen[-1] + 2].copy()
+        bounds: I64 = self.checker.tables.step_bounds[chosen[0] : chosen[-1] + 2].copy()
         bounds[-1] = max(int(bounds[-1]), int(bounds[0]) + 1)
         return bounds
 

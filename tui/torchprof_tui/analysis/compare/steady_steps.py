@@ -9,14 +9,13 @@ import numpy as np
 
 from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, ComparisonError, StepSelection
-from torchprof_tui.analysis.critical_path.step_window import find_step_bounds
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope
 from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.warmup import find_cold_calls, find_warming_steps
 from torchprof_tui.analysis.time.intervals import Intervals, union
-from torchprof_tui.trace.core.arrays import F64, I64
+from torchprof_tui.trace.core.arrays import F64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Step
 
@@ -96,13 +95,6 @@ def estimate_paired_noise(differences: F64, count: int | None = None) -> float |
     return min(quantile * error, _TAKEN_BACK * other_way / len(differences))
 
 
-def find_table_bounds(tables: TraceTables) -> I64:
-    """Return the bounds of the steps of the tables: int64[s + 1], ns, ascending; empty without steps."""
-    if not len(tables.steps):
-        return np.empty(0, dtype=np.int64)
-    return find_step_bounds(tables.trace, tables.steps.start.astype(np.int64), tables.steps.end.astype(np.int64))
-
-
 _OUTLIER_SPREADS = 3.0
 """A first step that is this many standard deviations above the later ones is no steady step: by chance 1 in 700 is."""
 
@@ -147,7 +139,7 @@ def find_steady_steps(tables: TraceTables) -> SteadySteps:
     A step warms up where it lasts longer than the spread of the steps after it explains, where each step is faster than
     the one before, or where cold calls or the profiler's own start take it; the last step is always kept.
     """
-    durations = np.diff(tables.compute_once(find_table_bounds)).astype(np.float64)
+    durations = np.diff(tables.step_bounds).astype(np.float64)
     count = len(durations)
     if count < 2:
         return SteadySteps(0, ())
@@ -183,7 +175,7 @@ def _find_warmup_reason(durations: F64, cold: F64, profiler: F64) -> str:
 
 def _measure_in_steps(tables: TraceTables, durations: F64) -> tuple[F64, F64]:
     """Measure the share of each step that cold calls take, and the profiler's own work: float64[s] each, 0..1."""
-    bounds = tables.compute_once(find_table_bounds)
+    bounds = tables.step_bounds
     calls = tables.compute_once(find_cold_calls)
 
     def share(times: Intervals) -> F64:

@@ -140,8 +140,13 @@ class ScopeView:
 
     @cached_property
     def window(self) -> tuple[int, int]:
-        """The part of the scope in which the program worked (ns); empty (t0 = t1) where it did not."""
+        """The part of the scope in which the program worked (ns); empty (t0 = t1) where it did not.
+
+        Of a whole trace without what the GPU still did, when the first step began, of the work from before it.
+        """
         first, last = self.tables.window
+        if self.scope.is_whole_trace and (self.tables.step_bounds[:1] < last).any():
+            first = int(self.tables.step_bounds[0])
         t0, t1 = max(first, self.scope.t0), min(last, self.scope.t1)
         return (t0, t1) if t1 > t0 else (self.scope.t0, self.scope.t0)
 

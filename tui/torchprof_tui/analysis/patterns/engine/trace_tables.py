@@ -17,6 +17,7 @@ from torchprof_tui.analysis.collectives.communication_records import Communicati
 from torchprof_tui.analysis.collectives.communication_waiting import Waits, estimate_waits
 from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.completeness.data_loss import DataLoss, find_data_loss, read_slice_metadata
+from torchprof_tui.analysis.critical_path.step_window import find_step_bounds
 from torchprof_tui.analysis.dispatch.ancestry import mark_with_ancestors, nearest_ancestor, outermost_ancestor
 from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
 from torchprof_tui.analysis.kernel.footprint import find_device
@@ -227,6 +228,14 @@ class TraceTables:
         return StepTable(rows, start, start + trace.duration[rows], numbers)
 
     @cached_property
+    def step_bounds(self) -> I64:
+        """int64[steps + 1]: where each step begins and the one before was complete, ns; empty without steps."""
+        steps = self.steps
+        if not len(steps):
+            return np.empty(0, dtype=np.int64)
+        return find_step_bounds(self.trace, steps.start.astype(np.int64), steps.end.astype(np.int64))
+
+    @cached_property
     def window(self) -> tuple[int, int]:
         """The time in which the program worked (ns): its steps and the GPU work launched in them.
 
@@ -235,10 +244,7 @@ class TraceTables:
         """
         work, steps = self.work, self.steps
         if len(steps):
-            launched = work.launch >= 0
-            launch_start = np.asarray(self.trace.start[work.launch[launched]])
-            step_work_end = work.events.end[launched][(launch_start >= steps.start[0]) & (launch_start < steps.end[-1])]
-            return int(steps.start[0]), int(max(steps.end.max(), step_work_end.max(initial=0)))
+            return int(steps.start[0]), int(max(steps.end.max(), self.step_bounds[-1]))
         starts = [table.start.min() for table in (self.ops, work.events) if len(table)]
         ends = work.events.end if len(work) else self.ops.end
         if not starts:

@@ -24,6 +24,7 @@ from torchprof_tui.analysis.patterns.verdict.time_tree import Claims, divide_com
 from torchprof_tui.analysis.patterns.verdict.tree_model import COPIES, EXPOSED, GENERAL_PATTERN_IDS
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals
+from torchprof_tui.trace.core.arrays import is_in
 from torchprof_tui.trace.core.time_format import format_duration
 
 
@@ -66,7 +67,8 @@ def find_base(view: ScopeView) -> CostBase:
     time = time if time > 0 else view.scope.length
     if not view.scope.is_whole_trace or not len(view.steps):
         return CostBase(time, is_range=not view.scope.is_whole_trace)
-    duration = view.steps.end - view.steps.start
+    tables = view.tables
+    duration = np.diff(tables.step_bounds)[is_in(tables.steps.row, view.steps.row)]
     typical = float(np.median(duration))
     differ = bool((np.abs(duration - typical) > thresholds.STEPS_DIFFER.value * typical).any())
     return CostBase(time, len(duration), differ)
