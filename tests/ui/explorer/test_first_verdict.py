@@ -10,7 +10,7 @@ from tests.helpers.explorer_app import explorer, two_steps, until
 from tests.helpers.golden_files import text_on_screen
 from tests.helpers.paths import SAMPLES
 from torchprof_tui import app
-from torchprof_tui.analysis.patterns.engine.latest_only_checker import (
+from torchprof_tui.analysis.patterns.verdict.check_report import (
     FIRST_VERDICT_NOTE,
     LatestOnlyChecker,
     PrecomputedCheck,

@@ -82,7 +82,7 @@ def _is_pickle(spec: str) -> bool:
 
 def import_checks() -> None:
     """Import the checks of the whole trace, which begin with the first frame of the lanes."""
-    importlib.import_module("torchprof_tui.analysis.patterns.engine.latest_only_checker")
+    importlib.import_module("torchprof_tui.analysis.patterns.verdict.check_report")
 
 
 def import_screens() -> None:

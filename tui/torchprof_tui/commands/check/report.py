@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap, select_long_gaps
+from torchprof_tui.analysis.patterns.engine.launch_owners import LargestGap, select_long_gaps
 from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.ui.common.number_format import format_share

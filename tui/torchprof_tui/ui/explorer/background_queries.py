@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
     from torchprof_tui.analysis.doctor.remark import Diagnosis
     from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-    from torchprof_tui.analysis.patterns.engine.latest_only_checker import (
+    from torchprof_tui.analysis.patterns.verdict.check_report import (
         CheckResult,
         LatestOnlyChecker,
         PrecomputedCheck,
@@ -176,7 +176,7 @@ class BackgroundQueries:
         return self._get_checker(rank_index).default_scope
 
     def _get_checker(self, rank_index: int) -> LatestOnlyChecker:
-        from torchprof_tui.analysis.patterns.engine.latest_only_checker import LatestOnlyChecker
+        from torchprof_tui.analysis.patterns.verdict.check_report import LatestOnlyChecker
 
         if rank_index not in self._checkers:  # setdefault is atomic: two threads get the same checker
             self._checkers.setdefault(rank_index, LatestOnlyChecker(self._trace, self._late_arrivals, rank_index))

@@ -17,7 +17,6 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     Severity,
     State,
     describe_code_line,
-    find_code_line,
     find_code_location,
     label_code_line,
 )
@@ -34,7 +33,7 @@ from torchprof_tui.ui.explorer.panels.panel import Panel, SourceTarget, check_li
 from torchprof_tui.ui.explorer.scope_checks import ScopeChecks
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.patterns.engine.latest_only_checker import CheckResult
+    from torchprof_tui.analysis.patterns.verdict.check_report import CheckResult
     from torchprof_tui.analysis.patterns.verdict.costs import CostBase
     from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
     from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
@@ -351,7 +350,7 @@ class CheatsheetPanel(Panel):
         rank, finding = self._scopes.rank, self.finding
         if finding is None or not finding.is_problem:
             return None, rank, "only problems have a source line"
-        return check_line(find_code_line(finding), rank, finding.id)
+        return check_line(finding.line, rank, finding.id)
 
     def _move_cursor(self, distance: int) -> bool:
         """Move the cursor down by `distance` entries (up where negative); return False at an end."""
