@@ -6,12 +6,11 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType
 
-from torchprof_tui.analysis.compare.account import Account
-from torchprof_tui.analysis.compare.account_groups import CAUSE, CLASS, choose_matching, group_account
+from torchprof_tui.analysis.compare.account import CAUSE, CLASS, Account, group_account
 from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.analysis.compare.comparison_verdict import ChangeCause as FoundCause
 from torchprof_tui.analysis.compare.comparison_verdict import ComparisonVerdict
-from torchprof_tui.analysis.compare.matched_rows import ComparedRow, Device, RowStatus, compare_by_name
+from torchprof_tui.analysis.compare.matched_rows import ComparedRow, Device, RowStatus, choose_matching, compare_by_name
 from torchprof_tui.analysis.compare.memory_change import PeakChange as MemoryChange
 from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis

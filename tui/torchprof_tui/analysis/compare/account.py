@@ -205,3 +205,23 @@ def _measure_parts_by_step(side: SideAnalysis, is_of_gpu: bool) -> dict[str, F64
         for part_id, time in times.items():
             values.setdefault(part_id, np.zeros(len(sample)))[position] = time / device_count
     return values
+
+
+CLASS, CAUSE = "class", "cause"
+"""Values of `diff --by` whose rows are groups of the account."""
+
+
+def group_account(account: Account, by: str) -> list[PartChange]:
+    """Group the account: by class of GPU work (the rest is one row), or by cause (GPU work is one row)."""
+    is_by_class = by == CLASS
+    groups: dict[str, list[int]] = {}
+    for part in account.parts:
+        is_class = part.id.startswith(GPU_CLASS)
+        label = part.label if is_class is is_by_class else "GPU computes" if is_class else "GPU does not compute"
+        if not account.is_of_gpu:
+            label = part.label
+        sums = groups.setdefault(label, [0, 0])
+        sums[0] += part.a
+        sums[1] += part.b
+    rows = [PartChange(label, label, a, b, None) for label, (a, b) in groups.items()]
+    return sorted(rows, key=lambda row: (-abs(row.delta), row.label))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -155,90 +155,59 @@ def _compare_representativeness(a: SideAnalysis, b: SideAnalysis) -> Iterator[Re
 
 
 def _compare_hardware(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDifference]:
-    if a.has_gpu_work != b.has_gpu_work:
-        words = {True: "recorded", False: "none"}
-        yield RecordingDifference(
-            "GPU work",
-            words[a.has_gpu_work],
-            words[b.has_gpu_work],
-            "only the time of the main thread can be compared",
-        )
+    words = {True: "recorded", False: "none"}
+    consequence = "only the time of the main thread can be compared"
+    yield from _differ("GPU work", (words[a.has_gpu_work], words[b.has_gpu_work]), consequence)
     gpus = _name_gpus(a.trace), _name_gpus(b.trace)
-    if gpus[0] != gpus[1]:
-        known = _NOT_RECORDED not in gpus
-        consequence = "kernel times differ by the hardware" if known else "whether the GPU is the same is not known"
-        yield RecordingDifference("GPU", *gpus, consequence)
+    known = _NOT_RECORDED not in gpus
+    consequence = "kernel times differ by the hardware" if known else "whether the GPU is the same is not known"
+    yield from _differ("GPU", gpus, consequence)
     devices = len(a.checker.tables.devices), len(b.checker.tables.devices)
-    if devices[0] != devices[1] and all(devices):
-        yield RecordingDifference(
-            "GPUs in one trace", str(devices[0]), str(devices[1]), "times are the mean of the GPUs of each side"
-        )
+    if all(devices):
+        yield from _differ("GPUs in one trace", devices, "times are the mean of the GPUs of each side")
     if are_same_steps(a, b):
-        yield RecordingDifference(
-            "ranks of one run",
-            f"rank {a.trace.rank}",
-            f"rank {b.trace.rank}",
-            "the same steps are compared one by one; what one waits in collectives is the delay of another",
-        )
-    sizes = a.trace.world_size or 1, b.trace.world_size or 1
-    if sizes[0] != sizes[1]:
-        yield RecordingDifference(
-            "ranks", str(sizes[0]), str(sizes[1]), "work and communication of a rank change with the number of ranks"
-        )
+        consequence = "the same steps are compared one by one; what one waits in collectives is the delay of another"
+        yield from _differ("ranks of one run", (f"rank {side.trace.rank}" for side in (a, b)), consequence)
+    sizes = (side.trace.world_size or 1 for side in (a, b))
+    yield from _differ("ranks", sizes, "work and communication of a rank change with the number of ranks")
+
+
+def _differ(what: str, values: Iterable[object], consequence: str) -> Iterator[RecordingDifference]:
+    """Yield a difference where the two values differ."""
+    a, b = map(str, values)
+    if a != b:
+        yield RecordingDifference(what, a, b, consequence)
 
 
 def _compare_options(a: Trace, b: Trace) -> Iterator[RecordingDifference]:
     """Compare what the profiler recorded: each option costs the CPU time, stacks most."""
-    kinds = np.bincount(np.asarray(a.kind), minlength=256), np.bincount(np.asarray(b.kind), minlength=256)
-    options = (
-        (
-            "Python stacks",
-            _has_option(a, "with_stack") or bool(kinds[0][Kind.PYTHON]),
-            _has_option(b, "with_stack") or bool(kinds[1][Kind.PYTHON]),
-            "stacks inflate the CPU's time of {side}: compare GPU time, or record both without",
-        ),
-        (
-            "memory",
-            a.memory is not None or _has_option(a, "profile_memory"),
-            b.memory is not None or _has_option(b, "profile_memory"),
-            "each allocation costs {side} CPU time to record",
-        ),
-        (
-            "shapes",
-            _has_option(a, "record_shapes"),
-            _has_option(b, "record_shapes"),
-            "each op costs {side} CPU time to record; inputs cannot be compared",
-        ),
-    )
-    for what, in_a, in_b, consequence in options:
-        if in_a != in_b:
-            words = {True: "recorded", False: _NOT_RECORDED}
-            yield RecordingDifference(what, words[in_a], words[in_b], consequence.format(side="A" if in_a else "B"))
+    stacks = [_has_option(trace, "with_stack") or bool((trace.kind == Kind.PYTHON).any()) for trace in (a, b)]
+    memory = [trace.memory is not None or _has_option(trace, "profile_memory") for trace in (a, b)]
+    shapes = [_has_option(trace, "record_shapes") for trace in (a, b)]
+    words = {True: "recorded", False: _NOT_RECORDED}
+    for what, (in_a, in_b), consequence in (
+        ("Python stacks", stacks, "stacks inflate the CPU's time of {side}: compare GPU time, or record both without"),
+        ("memory", memory, "each allocation costs {side} CPU time to record"),
+        ("shapes", shapes, "each op costs {side} CPU time to record; inputs cannot be compared"),
+    ):
+        yield from _differ(what, (words[in_a], words[in_b]), consequence.format(side="A" if in_a else "B"))
 
 
 def _compare_inputs(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDifference]:
     difference = find_input_difference(a, b)
     if difference is not None:
-        yield RecordingDifference(
-            f"inputs of {difference.op}",
-            difference.a,
-            difference.b,
-            "the two may not do the same work",
-        )
+        words = difference.a, difference.b
+        yield RecordingDifference(f"inputs of {difference.op}", *words, "the two may not do the same work")
 
 
 def _compare_versions(a: Trace, b: Trace) -> Iterator[RecordingDifference]:
-    torch = _find_header_value(a, _TORCH_KEYS), _find_header_value(b, _TORCH_KEYS)
-    if torch[0] != torch[1]:
-        values = [value or _NOT_RECORDED for value in torch]
-        yield RecordingDifference("torch", values[0], values[1], "ops may be dispatched in another way")
+    torch = (_find_header_value(trace, _TORCH_KEYS) or _NOT_RECORDED for trace in (a, b))
+    yield from _differ("torch", torch, "ops may be dispatched in another way")
     for key, what, consequence in (
         ("runtime", "GPU runtime", "libraries may choose other kernels, and launches cost more or less"),
         ("driver", "GPU driver", "launches may cost more or less"),
     ):
-        versions = _format_gpu_version(a, key), _format_gpu_version(b, key)
-        if versions[0] != versions[1]:
-            yield RecordingDifference(what, *versions, consequence)
+        yield from _differ(what, (_format_gpu_version(trace, key) for trace in (a, b)), consequence)
 
 
 _TORCH_KEYS = ("pytorch_version", "torch_version")
@@ -262,17 +231,13 @@ def _format_gpu_version(trace: Trace, key: str) -> str:
 
 def _compare_steps(a: SideAnalysis, b: SideAnalysis) -> Iterator[RecordingDifference]:
     counts = len(a.side.steps), len(b.side.steps)
-    if counts[0] == counts[1]:
-        return
-    if not all(counts):
-        words = [str(count) if count else "none: one piece" for count in counts]
-        yield RecordingDifference(
-            "steps", words[0], words[1], "a step is compared with a whole recording: give --range or --steps"
-        )
+    if all(counts):
+        consequence = "times are those of one step; only the noise differs"
+        yield from _differ("steps compared", counts, consequence)
     else:
-        yield RecordingDifference(
-            "steps compared", str(counts[0]), str(counts[1]), "times are those of one step; only the noise differs"
-        )
+        words = (count or "none: one piece" for count in counts)
+        consequence = "a step is compared with a whole recording: give --range or --steps"
+        yield from _differ("steps", words, consequence)
 
 
 def _name_gpus(trace: Trace) -> str:

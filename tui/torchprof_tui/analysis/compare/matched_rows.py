@@ -129,6 +129,13 @@ MAX_LISTED = 4
 
 By = Literal["op", "module", "kernel", "class"]
 
+_MATCHINGS: dict[str, By] = {"module": "module", "kernel": "kernel"}
+
+
+def choose_matching(by: str) -> By:
+    """Choose by what events are matched for `--by`: ops also where the rows are those of the account."""
+    return _MATCHINGS.get(by, "op")
+
 
 class RowStatus(TextEnum):
     """How the two sides of a row correspond; the values are part of the command line's JSON."""

@@ -6,7 +6,7 @@ import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from torchprof_tui.analysis.compare.account_groups import CAUSE, CLASS, choose_matching, group_account
+from torchprof_tui.analysis.compare.account import CAUSE, CLASS, group_account
 from torchprof_tui.analysis.compare.comparison import (
     ROW_LEGEND,
     ROW_MARKS,
@@ -19,7 +19,7 @@ from torchprof_tui.analysis.compare.comparison import (
     format_change,
     list_largest_changes,
 )
-from torchprof_tui.analysis.compare.matched_rows import ComparedRow, ComparedRows, RowStatus
+from torchprof_tui.analysis.compare.matched_rows import ComparedRow, ComparedRows, RowStatus, choose_matching
 from torchprof_tui.analysis.memory.findings.memory_finding import format_size
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.commands.check.markdown import escape_markdown
