@@ -124,7 +124,11 @@ def sort_lanes(pending_lanes: list[PendingLane], track_metadata: TrackMetadata) 
     more. Else the one with most launches, else one with steps, else with most events.
     """
     threads = [lane for lane in pending_lanes if lane.role is Role.THREAD]
-    lead = max(threads, key=_launching_thread_key, default=None)
+    lead = max(
+        threads,
+        key=lambda lane: (lane.has_step and lane.launches > 0, lane.launches, lane.has_step, lane.events),
+        default=None,
+    )
 
     def key(lane: PendingLane) -> tuple[Any, ...]:
         if lane.role is Role.THREAD:
@@ -153,10 +157,6 @@ def sort_lanes(pending_lanes: list[PendingLane], track_metadata: TrackMetadata) 
         return (3, lane.tid == SPANS, lane.pid == "profiler", _natural_sort_key(lane.pid), _natural_sort_key(lane.tid))
 
     return sorted(pending_lanes, key=key)
-
-
-def _launching_thread_key(lane: PendingLane) -> tuple[bool, int, bool, int]:
-    return (lane.has_step and lane.launches > 0, lane.launches, lane.has_step, lane.events)
 
 
 def _natural_sort_key(text: str) -> tuple[int, int, str]:

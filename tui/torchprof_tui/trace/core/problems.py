@@ -10,7 +10,7 @@ from dataclasses import dataclass
 CUT_SHORT = "cut short"  # the file ends before its text does: a killed job, a full disk
 CUT_CONNECTION = "connection cut"  # the connection ended early; the data received before is shown
 DAMAGED_COMPRESSION = "damaged compression"  # the compressed stream is damaged from some byte on
-ENDLESS_TEXT = "text without an end"  # reading stopped at a limit: see `decode/text_limits.py`
+ENDLESS_TEXT = "text without an end"  # reading stopped at a limit: see `decode/entry_decoder.py`
 UNREADABLE_ENTRY = "unreadable entry"  # cannot be repaired; counted, never drawn
 NOT_AN_OBJECT = "not an object"  # an entry of traceEvents that is null, a number, a list, …
 LEFT_OUT = "packets left out"  # of a Perfetto trace: what they hold is not read, such as ftrace

@@ -167,8 +167,10 @@ def _write_error(out: int, error: Exception) -> None:
     """Write the error that is being handled, with its traceback and the files of a remote folder."""
     detail = traceback.format_exc()[-_MAX_DETAIL_BYTES:]
     storage_full = isinstance(error, StorageFullError)
-    fields = {"error": format_error(error), "detail": detail, "storage_full": storage_full}
-    _write_message(out, {**fields, **_serialize_listed_files(error)})
+    fields: dict[str, object] = {"error": format_error(error), "detail": detail, "storage_full": storage_full}
+    if isinstance(error, FolderError):
+        fields["listed_files"] = _serialize_listed_files(error)
+    _write_message(out, fields)
 
 
 def _write_message(out: int, message: dict[str, object]) -> None:
@@ -181,10 +183,8 @@ def _write_message(out: int, message: dict[str, object]) -> None:
         os._exit(1)
 
 
-def _serialize_listed_files(error: Exception) -> dict[str, object]:
+def _serialize_listed_files(error: FolderError) -> list[dict[str, object]]:
     """Serialize the traces of a remote folder, as many as fit in a message."""
-    if not isinstance(error, FolderError):
-        return {}
     listed: list[dict[str, object]] = []
     free_bytes = _MAX_LISTING_BYTES
     for trace in error.traces:
@@ -193,7 +193,7 @@ def _serialize_listed_files(error: Exception) -> dict[str, object]:
         if free_bytes < 0:
             break
         listed.append(fields)
-    return {"listed_files": listed}
+    return listed
 
 
 def _exit_on_hangup(descriptor: int) -> None:

@@ -1,6 +1,6 @@
 """Output of the decoders: the entries of `traceEvents` as columns in file order, not yet interpreted.
 
-Both decoders fill `RawEvents`: the general one (`decode/decoder.py`) and the faster one for Kineto's own layout
+Both decoders fill `RawEvents`: the general one (`decode/general_decoder.py`) and the faster one for Kineto's own layout
 (`decode/template/template_decoder.py`). `build/build_trace.py` turns it into a `Trace`. So the decoders can be compared
 column by column.
 """
@@ -119,9 +119,7 @@ ARGS: dict[str, tuple[str, ...]] = {
     "address": ("Addr",),
     "python_id": ("Python id",),
     "python_parent": ("Python parent id",),
-    "wait_record": (
-        "wait_on_cuda_event_record_corr_id",
-    ),  # of waits: the correlation of the call that records the event
+    "wait_record": ("wait_on_cuda_event_record_corr_id",),  # of waits: the correlation of the call that records
     "graph_node": ("graph node id",),  # of replayed GPU work, in the order of capture; 0 for none
     "wait_stream": ("wait_on_stream",),  # of a cuda_sync event: the stream whose work it waits for
 }

@@ -309,12 +309,13 @@ def _match_pattern(spec: str, file_system: Any, path: str) -> list[ListedTrace]:
         found = list(entries_of(run_limited(spec, lambda: match_links(file_system, path))))
     else:
         found = list(run_limited(spec, lambda: file_system.glob(path, detail=True)).values())
-    entries = (read_entry(entry) for entry in found)
-    return [_to_listed_trace(file_system, entry) for entry in entries if entry is not None and not entry.is_folder]
+    return _list_files(file_system, found)
 
 
-def _to_listed_trace(file_system: Any, entry: RemoteEntry) -> ListedTrace:
-    return entry.to_listed_trace(file_system.unstrip_protocol(entry.name))
+def _list_files(file_system: Any, found: list[Any]) -> list[ListedTrace]:
+    """Return the files among the entries of a listing."""
+    entries = [entry for entry in map(read_entry, found) if entry is not None and not entry.is_folder]
+    return [entry.to_listed_trace(file_system.unstrip_protocol(entry.name)) for entry in entries]
 
 
 def _is_http(spec: str) -> bool:
@@ -391,11 +392,10 @@ def _build_folder_error(spec: str, file_system: Any, entry: RemoteEntry) -> Fold
         found = list(entries_of(run_limited(spec, lambda: list_links(file_system, entry.name))))
     else:
         found = list(run_limited(spec, lambda: file_system.ls(entry.name, detail=True)))
-    listed = [each for each in map(read_entry, found) if each is not None and not each.is_folder]
     traces = [
-        _to_listed_trace(file_system, each)
-        for each in listed
-        if each.name.endswith(TRACE_SUFFIXES) and not is_key_averages_file(each.name)
+        trace
+        for trace in _list_files(file_system, found)
+        if trace.spec.endswith(TRACE_SUFFIXES) and not is_key_averages_file(trace.spec)
     ]
     if is_page and not traces:
         return None

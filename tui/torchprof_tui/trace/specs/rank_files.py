@@ -191,9 +191,8 @@ def read_trace_head(path: str) -> TraceHead:
         except zlib.error:
             return TraceHead(False, None, None)
     elif start[:4] == b"\x28\xb5\x2f\xfd" or start[:6] == b"\xfd7zXZ\x00":
-        return TraceHead(
-            True, None, None
-        )  # zstd, xz: trust the suffix, as importing a decompressor takes too long here
+        # zstd, xz: trust the suffix, as importing a decompressor takes too long here
+        return TraceHead(True, None, None)
     if start[:1] == _PACKET_TAG and ".pftrace" in _file_name(path):
         return TraceHead(True, None, None)  # packets say nothing of ranks
     if start and start.lstrip()[:1] not in (b"{", b"["):

@@ -132,7 +132,10 @@ def group_runs(listing: Sequence[ListedTrace]) -> list[RankRun]:
         recordings = {len(traces) for traces in by_rank.values()}
         if len(by_rank) < 2 or len(recordings) > 1:
             continue
-        ordered = [sorted(by_rank[rank], key=_timestamp_sort_key) for rank in sorted(by_rank)]
+        ordered = [
+            sorted(by_rank[rank], key=lambda trace: (find_timestamps(trace.spec), trace.spec))
+            for rank in sorted(by_rank)
+        ]
         runs += [RankRun(traces, _find_exact_pattern(traces, listing)) for traces in zip(*ordered, strict=True)]
     return sorted(runs, key=lambda run: (-run.modified, run.traces[0].spec))
 
@@ -187,10 +190,6 @@ def _split_copies(traces: Sequence[ListedTrace]) -> tuple[list[ListedTrace], lis
     copies = [trace for trace in traces if _file_name(trace.spec) == _PERFETTO_COPY]
     kept = [trace for trace in traces if _file_name(trace.spec) != _PERFETTO_COPY]
     return (kept, copies) if kept else (list(traces), [])
-
-
-def _timestamp_sort_key(trace: ListedTrace) -> tuple[list[int], str]:
-    return find_timestamps(trace.spec), trace.spec
 
 
 def _find_exact_pattern(traces: Sequence[ListedTrace], listing: Sequence[ListedTrace]) -> str:
