@@ -342,6 +342,13 @@ def wrap_text(text: str, width: int, style: Style, indent: str = "") -> Lines:
     return lines or [[("", style)]]
 
 
+def hang_text(label: str, cells: int, text: str, room: int, palette: Palette, style: Style | None = None) -> Lines:
+    """Format a label of `cells` cells, and cleaned text beside it that is wrapped to `room` cells."""
+    first, *rest = wrap_text(text, room, style or palette.text)
+    lines: Lines = [[(label + " " * (cells - cell_len(label)), palette.muted), *first]]
+    return lines + [[(" " * cells, palette.text), *runs] for runs in rest]
+
+
 def join_columns(left: Lines, right: Lines, right_offset: int, blank: Style) -> Lines:
     """Place two blocks of lines side by side, the right one from cell `right_offset` on."""
     lines: Lines = []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.trace.core.time_format import format_time
+from torchprof_tui.ui.common.child_screen import cycle
 from torchprof_tui.ui.explorer.panels.chain_panel import ChainPanel
 from torchprof_tui.ui.explorer.panels.panel import PanelContext
 from torchprof_tui.ui.explorer.title_line import VerdictLine
@@ -28,11 +29,6 @@ class ScopeMode(Enum):
     SCREEN = "on screen"
     SELECTION = "selection"
     TRACE = "whole trace"
-
-    def neighbour(self, direction: int) -> ScopeMode:
-        """Return the next part (1) or the previous one (-1)."""
-        modes = list(ScopeMode)
-        return modes[(modes.index(self) + direction) % len(modes)]
 
 
 class ScopeChecks:
@@ -86,7 +82,7 @@ class ScopeChecks:
 
     def cycle_mode(self, direction: int) -> str:
         """Choose the next part of the trace (1), or the previous one (-1). Returns a message."""
-        self.mode = self.mode.neighbour(direction)
+        self.mode = cycle(list(ScopeMode), self.mode, direction)
         self._requested = self._held = None
         if self.mode is ScopeMode.SELECTION and self._view_state.selected < 0:
             return "scope of the cheatsheet: selection; nothing is selected, so it shows the screen"

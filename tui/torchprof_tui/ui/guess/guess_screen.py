@@ -14,7 +14,7 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean, truncate
-from torchprof_tui.ui.common.painted_widget import Lines, PaintedWidget, TextPanel, TextRun, palette_for, wrap_text
+from torchprof_tui.ui.common.painted_widget import Lines, TextPanel, TextRun, follow_theme, wrap_text
 from torchprof_tui.ui.common.status_line import StatusLine
 
 EXAMPLE = "gemm 2, elementwise 3, flash"
@@ -99,9 +99,7 @@ class GuessScreen(GuardedScreen[None]):
         yield from (self._text, self._input, self._status)
 
     def on_mount(self) -> None:
-        palette = palette_for(self.app)
-        for widget in self.query(PaintedWidget):
-            widget.palette = palette
+        follow_theme(self)
         self._status.show_keys(keys.GUESS_HINTS)
         self._input.focus()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
 from rich.style import Style
 
 from torchprof_tui.analysis.patterns.engine.pattern import (
@@ -28,7 +27,7 @@ from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.labels import describe_cost
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
-from torchprof_tui.ui.common.painted_widget import Lines, TextRun, wrap_text
+from torchprof_tui.ui.common.painted_widget import Lines, TextRun, hang_text, wrap_text
 from torchprof_tui.ui.explorer.panels.panel import Panel, SourceTarget, check_line
 from torchprof_tui.ui.explorer.scope_checks import ScopeChecks
 
@@ -129,7 +128,8 @@ def format_entry(finding: Finding, width: int, current: bool, palette: Palette, 
         rows.append(("evidence", f"{_count_evidence(finding)}: enter, then n N"))
     for label, text in rows:
         if text:
-            lines += format_labelled_text(" ", label, clean(text), width, palette, ROW_LABEL_CELLS)
+            name, cells = f"  {truncate(label, ROW_LABEL_CELLS - 1)}", ROW_LABEL_CELLS + 2
+            lines += hang_text(name, cells, clean(text), max(width - cells, 10), palette)
     return lines
 
 
@@ -160,17 +160,6 @@ def choose_sign(finding: Finding, palette: Palette) -> tuple[str, Style]:
 def format_stake(finding: Finding, base: CostBase) -> str:
     """Format what a finding costs and its share; "" where it costs no time."""
     return f"{format_duration(finding.share * base.unit)}, {format_share(finding.share)}" if finding.cost else ""
-
-
-def format_labelled_text(
-    sign: str, label: str, text: str, width: int, palette: Palette, cells: int = ID_CELLS
-) -> Lines:
-    """Format a sign, a label of `cells` cells, and a text wrapped beside it."""
-    wrapped = wrap_text(text, max(width - cells - 2, 10), palette.text)
-    name = truncate(label, cells - 1)
-    lines: Lines = [[(f"{sign} {name}{' ' * (cells - cell_len(name))}", palette.muted), *wrapped[0]]]
-    lines.extend([(" " * (cells + 2), palette.text), *runs] for runs in wrapped[1:])
-    return lines
 
 
 GAP_MARGIN = 0.15

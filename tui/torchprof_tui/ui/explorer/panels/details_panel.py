@@ -23,7 +23,7 @@ from torchprof_tui.ui.common.event_styles import KIND_DESCRIPTIONS, Palette
 from torchprof_tui.ui.common.keys import MAX_NUMBER_KEYS
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_ordinal, format_share, format_value
-from torchprof_tui.ui.common.painted_widget import Lines, TextRun, join_columns, wrap_text
+from torchprof_tui.ui.common.painted_widget import Lines, TextRun, hang_text, join_columns, wrap_text
 from torchprof_tui.ui.explorer.panels.cheatsheet_panel import ID_CELLS, choose_sign, format_stake, format_tree
 from torchprof_tui.ui.explorer.panels.panel import Panel, describe_captured, describe_share, shorten_event_name
 from torchprof_tui.ui.lanes.step_labels import count_kinds, describe_serving
@@ -360,10 +360,8 @@ class DetailsPanel(Panel):
         longest = min(max((cell_len(clean(key)) for key, _ in pairs), default=0), max(width // 2, 8), 26)
         lines: Lines = []
         for key, value in pairs:
-            label = clean(key)[:longest].ljust(longest)
-            wrapped = wrap_text(clean(value), width - longest - 2, palette.text)
-            lines.append([(f"{label}  ", palette.muted), *wrapped[0]])
-            lines.extend([(" " * (longest + 2), palette.text), *runs] for runs in wrapped[1:])
+            label = f"{clean(key)[:longest].ljust(longest)}  "
+            lines += hang_text(label, longest + 2, clean(value), width - longest - 2, palette)
         return lines
 
 

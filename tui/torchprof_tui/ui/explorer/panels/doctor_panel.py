@@ -10,7 +10,7 @@ from textual.geometry import Size
 from torchprof_tui.analysis.doctor.remark import Diagnosis, Remark, Section
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.name_display import clean, truncate
-from torchprof_tui.ui.common.painted_widget import Lines, TextRun, wrap_text
+from torchprof_tui.ui.common.painted_widget import Lines, TextRun, hang_text, wrap_text
 from torchprof_tui.ui.explorer.panels.panel import RECORD_STACKS_HINT, Panel
 
 if TYPE_CHECKING:
@@ -123,9 +123,8 @@ class DoctorPanel(Panel):
         rows = (("means", remark.meaning), ("example", remark.example), ("do", remark.action), ("here", key_hint))
         for label, text in rows:
             if text:
-                wrapped = wrap_text(clean(text), width - 2 - LABEL_CELLS, palette.text)
-                lines.append([(f"  {label:<{LABEL_CELLS}}", palette.muted), *wrapped[0]])
-                lines += [[(" " * (2 + LABEL_CELLS), palette.text), *runs] for runs in wrapped[1:]]
+                cells = 2 + LABEL_CELLS
+                lines += hang_text(f"  {label}", cells, clean(text), width - cells, palette)
         if remark.event >= 0:
             indent = " " * (2 + LABEL_CELLS)
             lines.append([(indent, palette.text), ("enter", palette.key), (" goes there", palette.muted)])

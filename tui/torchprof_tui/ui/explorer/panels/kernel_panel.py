@@ -9,7 +9,7 @@ from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_share, format_value
-from torchprof_tui.ui.common.painted_widget import Lines, TextRun, wrap_text
+from torchprof_tui.ui.common.painted_widget import Lines, TextRun, hang_text, wrap_text
 from torchprof_tui.ui.common.text_charts import build_strip_chart
 from torchprof_tui.ui.explorer.panels.panel import Panel, format_title
 
@@ -196,10 +196,8 @@ def _format_instances(instances: KernelInstances, palette: Palette, width: int) 
 
 
 def _format_row(label: str, text: str, palette: Palette, width: int, strong: bool = False) -> Lines:
-    wrapped = wrap_text(text, max(width - LABEL_CELLS, 8), palette.strong if strong else palette.text)
-    lines: Lines = [[(f"{label:<{LABEL_CELLS}}", palette.muted), *wrapped[0]]]
-    lines.extend([(" " * LABEL_CELLS, palette.text), *runs] for runs in wrapped[1:])
-    return lines
+    style = palette.strong if strong else palette.text
+    return hang_text(label, LABEL_CELLS, text, max(width - LABEL_CELLS, 8), palette, style)
 
 
 def _draw_bar(share: float) -> str:
