@@ -10,8 +10,8 @@ from typing import Any
 
 from benchmarks.measure import median
 from torchprof_tui.analysis.table.event_scope import range_mask
+from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import GroupBy, TableColumn
-from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
 

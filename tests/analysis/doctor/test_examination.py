@@ -35,9 +35,9 @@ from torchprof_tui.analysis.doctor.read_problems import (
     _NOT_DRAWN_MEANINGS,
     _ODDITY_MEANINGS,
     _REPAIR_MEANINGS,
+    Section,
     summarize_losses,
 )
-from torchprof_tui.analysis.doctor.remark import Section
 from torchprof_tui.analysis.slicing.slice_writer import write_slice
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core import problems

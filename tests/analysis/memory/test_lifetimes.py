@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.trace_builder import cpu, memory, trace
-from torchprof_tui.analysis.memory.lifetimes import NOT_RECORDED, match_frees, pair_records, split_by_device
+from torchprof_tui.analysis.memory.device_memory import NOT_RECORDED, match_frees, pair_records, split_by_device
 from torchprof_tui.analysis.memory.memory_history import GroupBy, build_memory_history
 
 Steps = list[tuple[int, int]]

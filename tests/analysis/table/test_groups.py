@@ -24,8 +24,8 @@ from tests.helpers.trace_builder import (
 from torchprof_samples import find
 from torchprof_tui.analysis.search.name_search import BadPattern
 from torchprof_tui.analysis.table.event_scope import NotRecordedError, lane_mask, range_mask, step_mask
+from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable, TableColumn
-from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import ProfilerTable
-from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
 torch = pytest.importorskip("torch")

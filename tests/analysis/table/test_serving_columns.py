@@ -9,9 +9,9 @@ from tests.helpers.serving_traces import serving_trace
 from tests.helpers.trace_builder import cpu, step, trace
 from torchprof_tui.analysis.table.event_scope import NotRecordedError
 from torchprof_tui.analysis.table.export import to_records
+from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.table_sheet import build_calls_sheet, find_step_mask
-from torchprof_tui.analysis.table.trace_profile import Profile
 
 
 def test_each_kind_has_a_row_with_its_summary_and_its_calls() -> None:

@@ -25,10 +25,10 @@ from torchprof_tui.analysis.table.gpu_sheets import (
     build_copies_sheet,
     build_kernels_sheet,
 )
+from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
 from torchprof_tui.analysis.table.sheets import Sheet, explain_empty_sheet, list_tables_with_rows
 from torchprof_tui.analysis.table.table_sheet import NEGATIVE_SELF_TIME, SORT_KEYS, build_table_sheet
-from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common.name_display import clean

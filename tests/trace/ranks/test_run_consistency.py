@@ -10,8 +10,7 @@ import pytest
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.rank_traces import BASE, Run, late_rank
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
-from torchprof_tui.analysis.doctor.read_problems import summarize_losses
-from torchprof_tui.analysis.doctor.remark import Section
+from torchprof_tui.analysis.doctor.read_problems import Section, summarize_losses
 from torchprof_tui.cli import main
 from torchprof_tui.trace.core.problems import UNRELATED_RANKS
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.helpers.serving_traces import serving_trace
-from torchprof_tui.analysis.table.trace_profile import Profile
+from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.ui.flame.flame_screen import choose_first_scope
 from torchprof_tui.ui.lanes.view_state import ViewState
 from torchprof_tui.ui.table.scope_choices import list_table_scopes

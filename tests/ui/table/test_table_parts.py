@@ -14,9 +14,9 @@ from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.rank_traces import late_rank
 from torchprof_tui.analysis.table.event_scope import NotRecordedError
 from torchprof_tui.analysis.table.export import to_markdown
+from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit
-from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.ui.common.painted_widget import DEFAULT_PALETTE
 from torchprof_tui.ui.lanes.view_state import ViewState

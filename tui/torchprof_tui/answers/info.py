@@ -11,7 +11,7 @@ from torchprof_tui.analysis.collectives.communication_card import CommunicationC
 from torchprof_tui.analysis.collectives.communication_waiting import WaitingSource
 from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
-from torchprof_tui.analysis.doctor.remark import Section
+from torchprof_tui.analysis.doctor.read_problems import Section
 from torchprof_tui.analysis.graphs.captured_ops import DOUBT_TEXT, REASON_TEXT, OpSource, get_captured_ops
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder

@@ -13,12 +13,12 @@ from torchprof_tui.analysis.repetition.repetitions import find_repetitions
 from torchprof_tui.analysis.table import gpu_sheets
 from torchprof_tui.analysis.table import sheets as sums_of
 from torchprof_tui.analysis.table.export import to_records
+from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.repetitions_sheet import build_repetitions_sheet
 from torchprof_tui.analysis.table.sheets import Sheet, explain_missing_records
 from torchprof_tui.analysis.table.table_sheet import build_calls_sheet, find_step_mask
-from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.answers.arguments import check_row
 from torchprof_tui.answers.record import Answer, Record, about, as_fields, attach, fill
 from torchprof_tui.trace.core.arrays import I32

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
-from torchprof_tui.analysis.doctor.remark import Remark
+from torchprof_tui.analysis.doctor.read_problems import Remark
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope, range_scope
 from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
 from torchprof_tui.answers.check import Check, build_check

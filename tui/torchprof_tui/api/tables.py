@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torchprof_tui.analysis.serving.report import report_serving
 from torchprof_tui.analysis.serving.serving_steps import ServingReport
+from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.sheets import explain_empty_sheet
-from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.answers import table as answers
 from torchprof_tui.answers.arguments import check_choice
 from torchprof_tui.answers.table import Grouping, MemoryTable, Table, TableQuestion, build_sheet

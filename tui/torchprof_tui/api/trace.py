@@ -35,9 +35,9 @@ from torchprof_tui.trace.storage.disk_cache import CacheEntry
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.critical_path.critical_path import CriticalPath
-    from torchprof_tui.analysis.doctor.remark import Remark
+    from torchprof_tui.analysis.doctor.read_problems import Remark
     from torchprof_tui.analysis.serving.serving_steps import ServingReport
-    from torchprof_tui.analysis.table.trace_profile import Profile
+    from torchprof_tui.analysis.table.groups import Profile
     from torchprof_tui.answers.chain import Chain
     from torchprof_tui.answers.check import Check
     from torchprof_tui.answers.diff import Diff

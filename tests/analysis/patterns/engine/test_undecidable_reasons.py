@@ -17,7 +17,7 @@ from tests.helpers.trace_builder import cpu, trace
 from torchprof_samples import find
 from torchprof_tui.analysis.completeness.data_loss import find_data_loss
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
-from torchprof_tui.analysis.doctor.remark import Section
+from torchprof_tui.analysis.doctor.read_problems import Section
 from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker, _sort_by_time
 from torchprof_tui.analysis.patterns.engine.pattern import State

@@ -154,7 +154,7 @@ def _count_variables(key: str | int, value: Any) -> int:
     """Count the variables of a value that is an environment, 0 for any other value."""
     if not isinstance(value, (dict, list, str)) or not value:
         return 0
-    is_named = isinstance(key, str) and _is_environment_key(key)
+    is_named = isinstance(key, str) and "env" in key.lower() and bool(_ENVIRONMENT_KEY.search(split_words(key)))
     if isinstance(value, str) and not is_named and not _may_be_environment(value):
         return 0
     names = _list_variables(value)
@@ -167,10 +167,6 @@ def _count_variables(key: str | int, value: Any) -> int:
     ):
         return len(names)
     return 0
-
-
-def _is_environment_key(key: str) -> bool:
-    return "env" in key.lower() and _ENVIRONMENT_KEY.search(split_words(key)) is not None
 
 
 def _may_be_environment(text: str) -> bool:

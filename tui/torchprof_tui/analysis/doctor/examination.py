@@ -19,8 +19,7 @@ from torchprof_tui.analysis.completeness.private_metadata import (
     find_private_values,
 )
 from torchprof_tui.analysis.doctor.oddities import find_oddities, find_rule_violations
-from torchprof_tui.analysis.doctor.read_problems import find_read_problems
-from torchprof_tui.analysis.doctor.remark import Diagnosis, Remark, Section
+from torchprof_tui.analysis.doctor.read_problems import Diagnosis, Remark, Section, find_read_problems
 from torchprof_tui.analysis.graphs.captured_ops import REASON_TEXT, get_captured_ops
 from torchprof_tui.analysis.graphs.replay_join import Reason
 from torchprof_tui.trace.core.arrays import I64

@@ -20,7 +20,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from torchprof_tui.analysis.doctor.remark import Remark, Section
+from torchprof_tui.analysis.doctor.read_problems import Remark, Section
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool

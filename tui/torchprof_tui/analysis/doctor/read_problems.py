@@ -1,16 +1,60 @@
-"""Explain the problems that the reader found in a file, and the entries that it did not draw."""
+"""Define the remarks of the trace doctor; explain the problems that the reader found, and entries it did not draw."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from torchprof_tui.analysis.completeness.data_loss import list_losses, read_slice_metadata
-from torchprof_tui.analysis.doctor.remark import Remark, Section
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.extensions import find_source_named
 from torchprof_tui.trace.core.problems import Problem
+from torchprof_tui.trace.core.text_enum import TextEnum
 from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.model.trace import Trace
+
+
+class Section(TextEnum):
+    """Category of a remark, most severe first. The values appear in `info --json`."""
+
+    LOST = "lost"
+    REPAIRED = "repaired"
+    ODD = "odd"
+    MISSING = "not recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """One finding about a trace.
+
+    `kind`: a short stable identifier. `count`: the number of entries or events concerned. `meaning`: an explanation
+    for a first-time reader. `example`: one of them, with text of the file escaped. `action`: a remedy, "" for none.
+    `event`: an event that shows the problem, -1 for none.
+    """
+
+    section: Section
+    kind: str
+    count: int
+    meaning: str
+    example: str = ""
+    action: str = ""
+    event: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """All remarks on a trace: by section, most frequent first within each."""
+
+    remarks: list[Remark]
+
+    def remarks_in(self, section: Section) -> list[Remark]:
+        return [remark for remark in self.remarks if remark.section is section]
+
+    @property
+    def summary(self) -> str:
+        """ "2 lost · 3 repaired · 5 odd · 1 not recorded": counts kinds, not events."""
+        return " · ".join(f"{len(self.remarks_in(section))} {section.value}" for section in Section)
+
 
 _LOSS_MEANINGS = {
     problems.LOST_RANK: (
@@ -69,10 +113,7 @@ _ODDITY_MEANINGS = {
     problems.NESTED_TOO_DEEPLY: ("values nested deeper than 100 levels: deeper levels are not shown", ""),
     problems.UNREADABLE_METADATA: ("impossible values of the file's header: read as unknown", ""),
     problems.UNREADABLE_NAME: ("names of processes or threads that are lists or objects: left out", ""),
-    problems.TOO_MANY_LANES: (
-        "too many lanes to show: these are merged, with their events on free rows",
-        "",
-    ),
+    problems.TOO_MANY_LANES: ("too many lanes to show: these are merged, with their events on free rows", ""),
     problems.LEFT_OUT: ("packets of a Perfetto trace that hold other data than events: not read", ""),
     problems.UNRELATED_RANKS: (
         "these ranks share no collective with the others, and seem to be from another run",

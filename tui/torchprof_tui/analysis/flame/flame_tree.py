@@ -101,7 +101,8 @@ SPEEDSCOPE_SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 def iterate_folded_lines(tree: FlameTree) -> Iterator[str]:
     """Yield a line, with its newline, for each node with time of its own: `outermost;…;innermost ns`."""
-    for path, value in _iterate_paths(tree, [_fold_name(name) for name in _list_labels(tree)]):
+    # A semicolon separates the frames of folded stacks; an empty name would be no frame.
+    for path, value in _iterate_paths(tree, [name.replace(";", ":") or "(no name)" for name in _list_labels(tree)]):
         yield f"{';'.join(path)} {value}\n"
 
 
@@ -155,11 +156,6 @@ def _iterate_paths(tree: FlameTree, labels: list[Any]) -> Iterator[tuple[list[An
         path.append(labels[node])
         if value:
             yield path, value
-
-
-def _fold_name(name: str) -> str:
-    """Replace what separates frames and lines in folded stacks; an empty name would be no frame."""
-    return name.replace(";", ":") or "(no name)"
 
 
 def _describe_frame(name: str) -> dict[str, Any]:

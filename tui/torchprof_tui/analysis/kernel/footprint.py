@@ -289,26 +289,24 @@ def grid_in_blocks(grid: Dim3 | None, block: Dim3 | None, launched_by: str | Non
     return x, y, z
 
 
+_REPORTED_LIMITS = {
+    "WARPS": ("warps", "blockLimitWarps"),
+    "REGS": ("registers", "blockLimitRegs"),
+    "SMEM": ("shared_memory", "blockLimitSharedMem"),
+    "BLOCKS": ("blocks", "blockLimitBlocks"),
+    "BARRIERS": ("barriers", "blockLimitBarriers"),
+}
+"""Limiting factor of Kineto → (our name of the limit, the key of its value)."""
+
+
 def parse_reported_occupancy(args: Mapping[str, Any]) -> ReportedOccupancy:
     """Parse the occupancy values that Kineto wrote into a kernel's args."""
     computed = args.get("occupancy")
     computed = computed if isinstance(computed, Mapping) else {}
-    factor_names = {
-        "WARPS": "warps",
-        "REGS": "registers",
-        "SMEM": "shared_memory",
-        "BLOCKS": "blocks",
-        "BARRIERS": "barriers",
-    }
-    limit_keys = {
-        "warps": "blockLimitWarps",
-        "registers": "blockLimitRegs",
-        "shared_memory": "blockLimitSharedMem",
-        "blocks": "blockLimitBlocks",
-        "barriers": "blockLimitBarriers",
-    }
     limits = {
-        name: value for name, key in limit_keys.items() if (value := _parse_integer(computed.get(key))) is not None
+        name: value
+        for name, key in _REPORTED_LIMITS.values()
+        if (value := _parse_integer(computed.get(key))) is not None
     }
     factors = str(computed.get("limitingFactors") or "").split("|")
     return ReportedOccupancy(
@@ -316,7 +314,7 @@ def parse_reported_occupancy(args: Mapping[str, Any]) -> ReportedOccupancy:
         blocks_per_sm=_parse_float(args.get("blocks per SM")),
         active_blocks=_parse_integer(computed.get("activeBlocksPerMultiprocessor")),
         limits=limits or None,
-        limited_by=tuple(factor_names[factor] for factor in factors if factor in factor_names),
+        limited_by=tuple(_REPORTED_LIMITS[factor][0] for factor in factors if factor in _REPORTED_LIMITS),
     )
 
 

@@ -18,7 +18,7 @@ AMD traces have neither registers nor static shared memory, so those limits are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from torchprof_tui.trace.model.trace_metadata import DeviceProperties
@@ -273,34 +273,18 @@ def find_occupancy_changes(device: Device, launch: LaunchConfig) -> tuple[Occupa
         or launch.shared_memory is None
     ):
         return ()
-    registers, shared = launch.registers_per_thread, launch.shared_memory
-    candidates = [
-        _find_first_improvement(
-            device,
-            now,
-            "registers",
-            registers,
-            range(registers - 1, 0, -1),
-            lambda n: LaunchConfig(launch.threads_per_block, n, shared, launch.grid_blocks),
-        ),
-        _find_first_improvement(
-            device,
-            now,
+    registers, shared, threads = launch.registers_per_thread, launch.shared_memory, launch.threads_per_block
+    tried: tuple[tuple[str, int, Iterable[int], Callable[[int], LaunchConfig]], ...] = (
+        ("registers", registers, range(registers - 1, 0, -1), lambda n: replace(launch, registers_per_thread=n)),
+        (
             "shared_memory",
             shared,
             _list_shared_memory_candidates(device, now, shared),
-            lambda n: LaunchConfig(launch.threads_per_block, registers, n, launch.grid_blocks),
+            lambda n: replace(launch, shared_memory=n),
         ),
-        _find_first_improvement(
-            device,
-            now,
-            "block",
-            launch.threads_per_block,
-            _list_block_size_candidates(device, launch.threads_per_block),
-            lambda n: LaunchConfig(n, registers, shared, None),
-        ),
-    ]
-    changes = [change for change in candidates if change is not None]
+        ("block", threads, _list_block_sizes(device, threads), lambda n: replace(launch, threads_per_block=n)),
+    )
+    changes = [change for each in tried if (change := _find_first_improvement(device, now, *each)) is not None]
     return tuple(sorted(changes, key=lambda change: abs(change.after - change.before) / change.before))
 
 
@@ -334,7 +318,7 @@ def _list_shared_memory_candidates(device: Device, now: Occupancy, shared: int) 
     return (largest,) if 0 <= largest < shared else ()
 
 
-def _list_block_size_candidates(device: Device, threads: int) -> list[int]:
+def _list_block_sizes(device: Device, threads: int) -> list[int]:
     """List block sizes of whole warps, nearest first, the smaller of two equally near ones first."""
     step = device.warp_size
     sizes = [size for size in range(step, device.max_threads_per_block + 1, step) if size != threads]

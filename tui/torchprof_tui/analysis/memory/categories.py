@@ -18,7 +18,7 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.ancestry import find_outermost_ancestor, include_ancestors
 from torchprof_tui.analysis.dispatch.call_sites import MODULE_PREFIX
 from torchprof_tui.analysis.kernel.occupancy import parse_device
-from torchprof_tui.analysis.memory.lifetimes import Lifetimes
+from torchprof_tui.analysis.memory.device_memory import Lifetimes
 from torchprof_tui.analysis.memory.passes import (
     FOREVER,
     ZERO_GRAD_PREFIX,
@@ -278,7 +278,8 @@ class _Sources:
         known_op = np.maximum(op, 0)
         creates = np.zeros(len(rows), np.bool_)
         if len(trace):
-            factory = _match_names(trace, FACTORY_OPS)
+            named = np.fromiter((name in FACTORY_OPS for name in trace.names), np.bool_, len(trace.names))
+            factory = np.asarray(named[trace.name])
             above = find_nearest_or_self(trace.parent, op, factory)
             copies = find_host_copies(trace)
             creates = (op >= 0) & (
@@ -310,11 +311,6 @@ class _Sources:
     @property
     def _is_loader(self) -> Bool:
         return match_name_prefix(self._trace, _LOADER_FILES) | match_name_prefix(self._trace, _LOADER_ANNOTATION)
-
-
-def _match_names(trace: Trace, names: frozenset[str]) -> Bool:
-    named = np.fromiter((name in names for name in trace.names), np.bool_, len(trace.names))
-    return np.asarray(named[trace.name])
 
 
 def find_host_copies(trace: Trace) -> Bool:

@@ -17,10 +17,10 @@ from torchprof_tui.analysis.memory.categories import Category, decide_categories
 from torchprof_tui.analysis.memory.device_memory import (
     UNKNOWN_BYTES,
     DeviceMemory,
+    Lifetimes,
     build_device_memory,
     find_enclosing_events,
 )
-from torchprof_tui.analysis.memory.lifetimes import Lifetimes
 from torchprof_tui.analysis.memory.passes import (
     OPTIMIZER_STEP_PREFIX,
     Passes,
@@ -74,7 +74,8 @@ def estimate_older_memory(
     if parameters:
         parts.append(OlderPart(Category.PARAMETER, parameters, "as large as the gradients of one backward pass"))
         rest -= parameters
-    name = _find_optimizer(producers)
+    names = {match[1] for name in producers.trace.names if (match := _OPTIMIZER_NAME.match(name))}
+    name = names.pop() if len(names) == 1 else ""
     tensors = 1 if name == "SGD" and _keeps_momentum(producers) else STATE_TENSORS.get(name, 0)
     missing = _find_missing(lifetimes, category == Category.OPTIMIZER_STATE, tensors * count, tensors * gradients)
     state = min(rest, missing)
@@ -123,13 +124,6 @@ def _keeps_momentum(producers: Producers) -> bool:
     rows = np.flatnonzero(named[trace.name] & (trace.kind == Kind.OP))
     steps = match_name_prefix(trace, OPTIMIZER_STEP_PREFIX)
     return bool((find_nearest_or_self(trace.parent, rows, steps) >= 0).any())
-
-
-def _find_optimizer(producers: Producers) -> str:
-    """Find the class of the only optimizer that steps; "" where there is none, or several."""
-    trace = producers.trace
-    names = {match[1] for name in trace.names if (match := _OPTIMIZER_NAME.match(name))}
-    return names.pop() if len(names) == 1 else ""
 
 
 class GroupBy(str, Enum):
@@ -262,9 +256,9 @@ class DeviceHistory:
         return sorted(groups, key=lambda group: -group.bytes)
 
     def _build_group(self, label: str, total: int, members: I64) -> MemoryGroup:
-        since = [self.since(int(members[np.argmin(self.lifetimes.begin[members])]))]
-        until = [self.until(int(members[np.argmax(self.lifetimes.end[members])]))]
-        return MemoryGroup(label, total, members, since[0], until[0])
+        first = int(members[np.argmin(self.lifetimes.begin[members])])
+        last = int(members[np.argmax(self.lifetimes.end[members])])
+        return MemoryGroup(label, total, members, self.since(first), self.until(last))
 
 
 UNACCOUNTED = "not accounted for"
@@ -319,10 +313,7 @@ class MemoryHistory:
     def find_device(self, label: str) -> DeviceHistory | None:
         """Find a device by its label ("GPU 0", "CPU"), ignoring case and spaces; None if there is none."""
         wanted = label.lower().replace(" ", "")
-        for device in self.devices:
-            if device.memory.label.lower().replace(" ", "") == wanted:
-                return device
-        return None
+        return next((each for each in self.devices if each.memory.label.lower().replace(" ", "") == wanted), None)
 
 
 _KEY = "memory history"

@@ -18,6 +18,7 @@ import numpy as np
 from torchprof_tui.analysis.repetition.periodic_runs import (
     TOLERANCE_DIVISOR,
     U64,
+    Bounded,
     GramLinks,
     PeriodicRun,
     find_periodic_runs,
@@ -241,7 +242,7 @@ MAX_PASSES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class NestedRun:
+class NestedRun(Bounded):
     """A run in a sequence. `bounds` int64[r + 1]: the start of each repetition and the last end.
 
     `search`: number of the pass that found it. `parent`: index of the run whose repetitions contain it, -1 for none.
@@ -252,17 +253,6 @@ class NestedRun:
     search: int
     parent: int = -1
     depth: int = 0
-
-    @property
-    def start(self) -> int:
-        return int(self.bounds[0])
-
-    @property
-    def stop(self) -> int:
-        return int(self.bounds[-1])
-
-    def __len__(self) -> int:
-        return len(self.bounds) - 1
 
 
 def find_nested_runs(values: I64) -> list[NestedRun]:

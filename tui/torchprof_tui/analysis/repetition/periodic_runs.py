@@ -102,17 +102,11 @@ MAX_CANDIDATES = 48
 """Periods that are tried in one pass, those of most links."""
 
 
-@dataclass(frozen=True, slots=True)
-class PeriodicRun:
-    """A stretch of repetitions without anything between.
+class Bounded:
+    """Repetitions one after the other: `bounds` int64[r + 1] has the start of each and the last end."""
 
-    `bounds` int64[r + 1]: the start of each repetition and the last end. `end`: where the stretch itself ends, which
-    may be within another repetition that is not whole.
-    """
-
-    period: int
+    __slots__ = ()
     bounds: I64
-    end: int
 
     @property
     def start(self) -> int:
@@ -124,6 +118,19 @@ class PeriodicRun:
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodicRun(Bounded):
+    """A stretch of repetitions without anything between.
+
+    `bounds` int64[r + 1]: the start of each repetition and the last end. `end`: where the stretch itself ends, which
+    may be within another repetition that is not whole.
+    """
+
+    period: int
+    bounds: I64
+    end: int
 
 
 def find_periodic_runs(values: I64, entropy: float) -> tuple[list[PeriodicRun], GramLinks | None]:

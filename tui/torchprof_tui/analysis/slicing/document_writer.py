@@ -346,7 +346,8 @@ def _read_kept_entries(trace: Trace, kept: Bool) -> Iterator[bytes]:
 def _extract_kept_entries(text: bytes, first: int, kept: Bool) -> Iterator[bytes]:
     """Yield kept entries with their original text; for a damaged chunk, as they were parsed."""
     values = parse_values(text)
-    spans = _find_entry_spans(text)
+    commas = scan_structure(text).commas.tolist()
+    spans = list(zip([0, *(comma + 1 for comma in commas)], [*commas, len(text)], strict=True))
     if values is None or len(spans) != len(values):
         for ordinal, value in enumerate(parse_chunk(text), first):
             if kept[ordinal]:
@@ -358,9 +359,3 @@ def _extract_kept_entries(text: bytes, first: int, kept: Bool) -> Iterator[bytes
             if kept[ordinal]:
                 yield text[begin:end].strip()
             ordinal += 1
-
-
-def _find_entry_spans(text: bytes) -> list[tuple[int, int]]:
-    """Find (begin, end) of each comma-separated entry of a chunk, in bytes."""
-    commas = scan_structure(text).commas.tolist()
-    return list(zip([0, *(comma + 1 for comma in commas)], [*commas, len(text)], strict=True))

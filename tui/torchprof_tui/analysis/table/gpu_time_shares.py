@@ -9,8 +9,8 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import classify_names
 from torchprof_tui.analysis.table.event_scope import NotRecordedError, step_index_at
+from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import GroupBy, TableColumn
-from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 

@@ -13,8 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
-from torchprof_tui.analysis.memory.device_memory import find_enclosing_events, format_device
-from torchprof_tui.analysis.memory.lifetimes import MemoryLifetimes, match_frees
+from torchprof_tui.analysis.memory.device_memory import (
+    MemoryLifetimes,
+    find_enclosing_events,
+    format_device,
+    match_frees,
+)
 from torchprof_tui.analysis.table.counted_calls import Calls
 from torchprof_tui.analysis.table.sheets import NAME_FIELD, Field, MemoryTotals, Sheet, Unit, group_events
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool

@@ -105,7 +105,8 @@ def build_repetitions_sheet(trace: Trace, repetitions: Repetitions) -> Sheet:
         Field(field.key, repetitions.sequence.unit if field.key == "events" else field.title, field.unit)
         for field in REPETITION_FIELDS
     )
-    return Sheet("Repetitions", fields, dict(columns), members, first, tuple(_format_totals(totals)), totals)
+    lines = tuple(format_pattern(pattern, totals.unit) for pattern in totals.patterns)
+    return Sheet("Repetitions", fields, dict(columns), members, first, lines, totals)
 
 
 def find_row_repetitions(repetitions: Repetitions, row: int) -> tuple[Pattern, I64]:
@@ -217,10 +218,6 @@ def format_difference(difference: Difference, count: int) -> str:
         f"{word} in {number}" for word, number in (("more", difference.more), ("fewer", difference.fewer)) if number
     ]
     return f"{' and '.join(parts)} of {count}: {difference.name}"
-
-
-def _format_totals(totals: RepetitionTotals) -> list[str]:
-    return [format_pattern(pattern, totals.unit) for pattern in totals.patterns]
 
 
 def format_pattern(pattern: PatternTotals, unit: str) -> str:

@@ -59,7 +59,8 @@ def build_row_detail(trace: Trace, calls: Calls, table: ProfilerTable, row: int)
     if not table.per_name and table.group_by is not GroupBy.CLASS:
         members = members[~calls.on_gpu[members]]  # its kernels are listed separately
     members = members[np.argsort(calls.start[members], kind="stable")]
-    duration = _call_durations(calls, members)
+    has_gpu_time = calls.on_gpu if calls.captured is None else calls.on_gpu | calls.captured.is_op
+    duration = np.where(has_gpu_time[members], calls.gpu[members], calls.cpu[members])
     in_row = np.zeros(len(calls), np.bool_)
     in_row[members] = True
     return RowDetail(
@@ -88,11 +89,6 @@ def find_row_of_event(trace: Trace, calls: Calls, table: ProfilerTable, event: i
             return -1  # outside of the events that this table is restricted to
         current = int(trace.parent[current])
     return -1
-
-
-def _call_durations(calls: Calls, indices: I32 | I64) -> I64:
-    has_gpu_time = calls.on_gpu if calls.captured is None else calls.on_gpu | calls.captured.is_op
-    return np.where(has_gpu_time[indices], calls.gpu[indices], calls.cpu[indices])
 
 
 def _sum_callers(trace: Trace, calls: Calls, members: I32, duration: I64) -> list[RelatedName]:

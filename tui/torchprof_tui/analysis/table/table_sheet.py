@@ -10,10 +10,9 @@ import numpy as np
 from torchprof_tui.analysis.table.counted_calls import STEP_NAME, Calls, find_main_lane
 from torchprof_tui.analysis.table.event_scope import NotRecordedError, step_mask
 from torchprof_tui.analysis.table.flops import RowFlops, sum_row_flops
-from torchprof_tui.analysis.table.groups import add_serving_columns
+from torchprof_tui.analysis.table.groups import Profile, add_serving_columns
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.table.sheets import CALLS_FIELD, NAME_FIELD, CallTotals, Field, Sheet, Unit, ratio
-from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration

@@ -183,7 +183,10 @@ def _count_sampled_work(
     names: Sequence[str], pieces: GpuPieces, op_name: I64, sample: I64, sampled: SampledInputs
 ) -> _Counts:
     """Count bytes and FLOPs of the sampled pieces: one formula for each operator, kernel name and set of inputs."""
-    variant = _find_variants(names, pieces.name[sample])
+    # Which of an operator's two results each kernel computes: 1 for gradients of weights, 2 of data, else 0.
+    distinct, inverse = np.unique(pieces.name[sample], return_inverse=True)
+    variants = np.array([_find_variant(decode_kernel_name(names[number]).display) for number in distinct.tolist()])
+    variant = variants[inverse.reshape(-1)] if len(distinct) else np.empty(0, np.int64)
     is_product = np.isin(pieces.kernel_class[sample], PRODUCT_CLASSES)
     fraction = attribute_work(pieces.op[sample], variant, pieces.name[sample], pieces.duration[sample], is_product)
     kept = fraction > NO_FRACTION
@@ -201,13 +204,6 @@ def _count_sampled_work(
         np.array(dtype, np.int64)[call],
         case,
     )
-
-
-def _find_variants(names: Sequence[str], kernel: I32) -> I64:
-    """Return which of an operator's two results each kernel computes: 1 for gradients of weights, 2 of data, else 0."""
-    distinct, inverse = np.unique(kernel, return_inverse=True)
-    variants = np.array([_find_variant(decode_kernel_name(names[number]).display) for number in distinct.tolist()])
-    return variants[inverse.reshape(-1)] if len(distinct) else np.empty(0, np.int64)
 
 
 def _find_variant(display: str) -> int:

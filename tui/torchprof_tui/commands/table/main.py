@@ -10,9 +10,9 @@ from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
 from torchprof_tui.analysis.table import export
 from torchprof_tui.analysis.table.event_scope import NotRecordedError
 from torchprof_tui.analysis.table.gpu_sheets import build_arrivals_sheet
+from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.sheets import Sheet, explain_empty_sheet
 from torchprof_tui.analysis.table.table_sheet import drop_empty_gpu_columns
-from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.answers.table import AnyTable, TableQuestion, build_sheet, build_table
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank, use_captures

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
     from torchprof_tui.analysis.dispatch.chain import ChainFinder
     from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
-    from torchprof_tui.analysis.doctor.remark import Diagnosis
+    from torchprof_tui.analysis.doctor.read_problems import Diagnosis
     from torchprof_tui.analysis.patterns.engine.check_scope import Scope
     from torchprof_tui.analysis.patterns.verdict.check_report import (
         CheckResult,

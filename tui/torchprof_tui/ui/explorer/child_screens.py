@@ -20,7 +20,7 @@ from torchprof_tui.ui.source.source_screen import SourceScreen
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.source_line import SourceLine
-    from torchprof_tui.analysis.table.trace_profile import Profile
+    from torchprof_tui.analysis.table.groups import Profile
     from torchprof_tui.trace.model.ranks import Rank
     from torchprof_tui.ui.memory.memory_worker import MemoryRead
 
@@ -64,7 +64,7 @@ class ChildScreens:
 
     def _get_profile(self) -> Profile:
         """Return the profile of the current rank, built when it is first needed."""
-        from torchprof_tui.analysis.table.trace_profile import Profile  # deferred: see the module docstring
+        from torchprof_tui.analysis.table.groups import Profile  # deferred: see the module docstring
 
         rank = self._view_state.current_rank()
         if rank.number not in self._profiles:

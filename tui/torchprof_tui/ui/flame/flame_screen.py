@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from torchprof_tui.analysis.flame.flame_tree import FlameTree, FoldBy, FoldTime, format_speedscope, iterate_folded_lines
 from torchprof_tui.analysis.flame.fold import has_frames
 from torchprof_tui.analysis.search.name_search import BadPattern, is_case_sensitive
-from torchprof_tui.analysis.table.trace_profile import Profile
+from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, SearchScreen, cycle, write_new_file

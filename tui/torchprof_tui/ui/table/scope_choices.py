@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from torchprof_tui.analysis.table.event_scope import lane_mask, range_mask, step_mask
-from torchprof_tui.analysis.table.trace_profile import Profile
+from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.ui.lanes.view_state import ViewState
 

@@ -17,7 +17,7 @@ from torchprof_tui.analysis.table.event_scope import NotRecordedError
 from torchprof_tui.analysis.table.flops import sum_row_flops
 from torchprof_tui.analysis.table.gpu_sheets import build_arrivals_sheet, format_rank_arrivals
 from torchprof_tui.analysis.table.gpu_time_shares import GpuTimeShares
-from torchprof_tui.analysis.table.groups import add_serving_columns
+from torchprof_tui.analysis.table.groups import Profile, add_serving_columns
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.table.repetitions_sheet import (
@@ -28,7 +28,6 @@ from torchprof_tui.analysis.table.repetitions_sheet import (
 from torchprof_tui.analysis.table.row_detail import RowDetail, build_row_detail
 from torchprof_tui.analysis.table.sheets import RepetitionTotals, Sheet, explain_empty_sheet, list_tables_with_rows
 from torchprof_tui.analysis.table.table_sheet import add_outside_ops, build_table_sheet, drop_empty_gpu_columns
-from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.model.trace import Trace

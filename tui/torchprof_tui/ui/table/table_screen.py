@@ -9,10 +9,10 @@ from textual.app import ComposeResult
 
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.analysis.table.gpu_time_shares import compute_gpu_time_shares
+from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.row_detail import find_row_of_event
 from torchprof_tui.analysis.table.sheets import format_spans_note
-from torchprof_tui.analysis.table.trace_profile import Profile
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, ListScreen, cycle
 from torchprof_tui.ui.common.painted_widget import COPY_WIDTH, HeaderPicked, RowList, RowPicked, TextRun

@@ -88,7 +88,7 @@ _LABELS = {
 
 def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     """Decode an attention kernel; None for any other name."""
-    for decode_family in (
+    families = (
         _decode_memory_efficient,
         _decode_cudnn,
         _decode_flash,
@@ -96,11 +96,8 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
         _decode_aiter,
         _decode_paged,
         _decode_triton,
-    ):
-        decoded = decode_family(name, parsed)
-        if decoded:
-            return decoded
-    return None
+    )
+    return next((decoded for decode_family in families if (decoded := decode_family(name, parsed))), None)
 
 
 def _decode_memory_efficient(name: str, parsed: QualifiedName) -> KernelName | None:

@@ -58,18 +58,8 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     """Decode a convolution or a step of one; None for any other name."""
     if "_xmma_" in name and "implicit_gemm" in name and parsed.scope == "":
         return _decode_xmma(name)
-    for decode_family in (
-        _decode_cutlass,
-        _decode_cask,
-        _decode_igemm,
-        _decode_engine,
-        _decode_direct,
-        _decode_helper,
-    ):
-        decoded = decode_family(name, parsed)
-        if decoded:
-            return decoded
-    return None
+    families = (_decode_cutlass, _decode_cask, _decode_igemm, _decode_engine, _decode_direct, _decode_helper)
+    return next((decoded for decode_family in families if (decoded := decode_family(name, parsed))), None)
 
 
 def _decode_xmma(name: str) -> KernelName:
@@ -240,13 +230,8 @@ def _decode_direct(name: str, parsed: QualifiedName) -> KernelName | None:
     if not match:
         return None
     base = parsed.base
-    way = (
-        BACKWARD_WEIGHTS
-        if re.search(r"(?i)wrw", base)
-        else BACKWARD_DATA
-        if re.search(r"(?i)_bwd|bwdd", base)
-        else None
-    )
+    is_data = re.search(r"(?i)_bwd|bwdd", base)
+    way = BACKWARD_WEIGHTS if re.search(r"(?i)wrw", base) else BACKWARD_DATA if is_data else None
     dtype = re.search(r"_(fp16|bf16|fp32|half|float)(?=_|$)", base)
     word = {"half": "fp16", "float": "fp32"}.get(dtype[1], dtype[1]) if dtype else None
     winograd = re.search(r"(?i)winograd|Sp3AsmConv", base)

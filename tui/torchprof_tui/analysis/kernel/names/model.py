@@ -43,28 +43,15 @@ class KernelClass(IntEnum):
     @property
     def label(self) -> str:
         """Name of the class on screen and in JSON."""
-        return _LABELS[self]
+        return _LABELS.get(self, self.name.lower())
 
 
 _LABELS = {
-    KernelClass.OTHER: "other",
-    KernelClass.GEMM: "gemm",
-    KernelClass.ATTENTION: "attention",
-    KernelClass.ELEMENTWISE: "elementwise",
-    KernelClass.REDUCTION: "reduction",
-    KernelClass.NORM: "norm",
-    KernelClass.SOFTMAX: "softmax",
-    KernelClass.COPY: "copy",
-    KernelClass.COLLECTIVE: "collective",
-    KernelClass.CONV: "conv",
     KernelClass.GATHER: "embedding/gather",
-    KernelClass.RANDOM: "random",
     KernelClass.SORT: "sort/scan",
-    KernelClass.OPTIMIZER: "optimizer",
     KernelClass.TRITON: "triton fused",
-    KernelClass.MEMORY: "memory",
-    KernelClass.POOLING: "pooling",
 }
+"""Labels other than the name in lower case."""
 
 
 @dataclass(frozen=True, slots=True)

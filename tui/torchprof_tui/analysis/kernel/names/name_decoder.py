@@ -18,7 +18,6 @@ from torchprof_tui.analysis.kernel.names import (
     collectives,
     convolution,
     libraries,
-    memory,
     nvidia_gemm,
     pytorch,
     serving_gemm,
@@ -29,7 +28,7 @@ from torchprof_tui.analysis.kernel.names.syntax import parse_function
 from torchprof_tui.trace.core.arrays import U8
 
 _FAMILY_DECODERS = (
-    memory.decode,
+    collectives.decode_copy,
     collectives.decode,
     amd_gemm.decode,
     triton.decode,

@@ -72,7 +72,7 @@ def parse_functor(text: str) -> Functor:
     if index is not None:
         # A lambda is named by the function that contains it, operator() by its struct.
         index = next((i for i in range(index - 1, -1, -1) if not name.path[i].startswith(("operator", "{"))), 0)
-        dtypes = parse_lambda_dtypes(text) or parse_dtypes(_parse_component_arguments(name.components[index]))
+        dtypes = parse_lambda_dtypes(text) or parse_dtypes(parse_qualified_name(name.components[index]).arguments)
         return _build_functor(name.path[index], "", dtypes)
     base = name.base
     if base in _WRAPPERS and name.arguments:
@@ -108,10 +108,6 @@ def _build_functor(identifier: str, suffix: str, dtypes: tuple[str, ...]) -> Fun
     return Functor(operation + suffix if operation else "", dtypes, bool(_TRAILING_BACKWARD.search(operation)))
 
 
-def _parse_component_arguments(component: str) -> tuple[str, ...]:
-    return parse_qualified_name(component).arguments
-
-
 _ELEMENTWISE = {
     "vectorized_elementwise_kernel": ("vectorized elementwise", 1),
     "vectorized_templated_elementwise_kernel": ("vectorized elementwise, mixed types", 1),
@@ -131,24 +127,20 @@ _CAST_DTYPES = {
     "float16_copy": ("fp32", "fp16"),
 }
 _REDUCTIONS = {
-    "sum": "sum",
-    "mean": "mean",
     "welford": "variance",
     "arg_max": "argmax",
     "arg_min": "argmin",
-    "max": "max",
-    "min": "min",
     "max_nan": "max",
     "min_nan": "min",
     "norm_two": "L2 norm",
     "norm_one": "L1 norm",
-    "norm": "norm",
     "abs_max": "largest magnitude",
     "and": "all",
     "or": "any",
     "prod": "product",
     "nan_sum": "nansum",
 }
+"""Words other than the operation itself."""
 _FORWARD, _BACKWARD = "forward", "backward"
 _NORM = "norm"
 
@@ -216,7 +208,11 @@ def decode(name: str, parsed: QualifiedName) -> KernelName | None:
     if base in ("index_elementwise_kernel", "_scatter_gather_elementwise_kernel"):
         return _decode_indexing(name, parsed)
     if base == "distribution_elementwise_grid_stride_kernel":
-        return _decode_random(name, parsed)
+        match = re.search(r"cuda::(\w+?)(?:_and_transform|_kernel)\b", name)
+        word = match[1].replace("_", " ") if match else "random numbers"
+        return _build_kernel_name(
+            name, KernelClass.RANDOM, "PyTorch random", word, parse_float_dtypes(parsed.arguments[:1]), fused=(word,)
+        )
     if parsed.root == "at" or base.startswith(
         ("cunn_", "krn_", "indexing_backward", "compute_cuda_kernel", "cuCompute")
     ):
@@ -375,14 +371,6 @@ def _decode_indexing(name: str, parsed: QualifiedName) -> KernelName:
         if "ReduceAdd" in name:
             word = f"{word} add"
     return _build_kernel_name(name, KernelClass.GATHER, "PyTorch indexing", word, dtypes, fused=(word,))
-
-
-def _decode_random(name: str, parsed: QualifiedName) -> KernelName:
-    match = re.search(r"cuda::(\w+?)(?:_and_transform|_kernel)\b", name)
-    word = match[1].replace("_", " ") if match else "random numbers"
-    return _build_kernel_name(
-        name, KernelClass.RANDOM, "PyTorch random", word, parse_float_dtypes(parsed.arguments[:1]), fused=(word,)
-    )
 
 
 def _decode_by_rule(name: str, parsed: QualifiedName) -> KernelName | None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.frame_names import FrameOrigin, classify_file
-from torchprof_tui.analysis.memory.lifetimes import Lifetimes, pair_records
+from torchprof_tui.analysis.memory.device_memory import Lifetimes, pair_records
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory
 from torchprof_tui.analysis.memory.snapshots.snapshot_file import Action, BlockState, History, Snapshot
 from torchprof_tui.trace.core.arrays import I32, I64, Bool

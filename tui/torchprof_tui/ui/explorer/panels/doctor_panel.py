@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 from textual.geometry import Size
 
-from torchprof_tui.analysis.doctor.remark import Diagnosis, Remark, Section
+from torchprof_tui.analysis.doctor.read_problems import Diagnosis, Remark, Section
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.painted_widget import Lines, TextRun, hang_text, wrap_text
