@@ -230,8 +230,7 @@ def count_attentions(tables: TraceTables, steps: GenerationSteps) -> int:
 )
 def kv_cache_cat(view: ScopeView) -> Answer:
     tables = view.tables
-    steps: GenerationSteps = tables.compute_once(find_generation_steps)
-    decoding = select_decoding(view, steps)
+    steps, decoding = select_decoding(view)
     if not len(decoding):
         return Answer.absent("no decode steps" if len(steps) else NO_GENERATION)
     appends: CacheAppends = tables.compute_once(find_cache_appends)
@@ -286,8 +285,7 @@ def token_sync(view: ScopeView) -> Answer:
     tables = view.tables
     if not len(tables.calls):
         return Answer.cannot_tell("no runtime calls were recorded")
-    steps: GenerationSteps = tables.compute_once(find_generation_steps)
-    decoding = select_decoding(view, steps)
+    steps, decoding = select_decoding(view)
     if len(decoding) < thresholds.TOKEN_LOOP_MIN.value:
         return Answer.absent("fewer than three decode steps" if len(steps) else NO_GENERATION)
     waits = find_waits(view)

@@ -128,8 +128,7 @@ def _is_replayed(steps: GenerationSteps) -> Bool:
     needs=(explain_missing_steps,),
 )
 def eager_fallback(view: ScopeView) -> Answer:
-    steps: GenerationSteps = view.tables.compute_once(find_generation_steps)
-    decoding = select_decoding(view, steps)
+    steps, decoding = select_decoding(view)
     decoding = decoding[steps.kernels[decoding] >= thresholds.DECODE_MIN_KERNELS.value]
     if not len(decoding):
         return Answer.absent("no decode steps" if len(steps) else NO_GENERATION)
@@ -234,8 +233,7 @@ def _group_by_graph(tables: TraceTables, steps: GenerationSteps) -> I64:
 )
 def graph_padding(view: ScopeView) -> Answer:
     tables = view.tables
-    steps: GenerationSteps = tables.compute_once(find_generation_steps)
-    decoding = select_decoding(view, steps)
+    steps, decoding = select_decoding(view)
     replaying = decoding[_is_replayed(steps)[decoding] & (steps.graph_kernels[decoding] > 0)]
     if not len(replaying):
         return Answer.absent("no decode step replays a graph" if len(steps) else NO_GENERATION)

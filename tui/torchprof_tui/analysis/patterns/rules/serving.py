@@ -401,11 +401,12 @@ def find_comparable_steps(tables: TraceTables) -> StepTable:
     return steps.select(keep) if keep.any() else steps
 
 
-def select_decoding(view: ScopeView, steps: GenerationSteps) -> I64:
-    """Select the decode steps whose event overlaps the scope: int64[k] indices."""
+def select_decoding(view: ScopeView) -> tuple[GenerationSteps, I64]:
+    """Find the steps of the trace, and select the decode steps whose event overlaps the scope: int64[k] indices."""
+    steps: GenerationSteps = view.tables.compute_once(find_generation_steps)
     marks = view.tables.event_table(steps.row)
     in_scope = view.overlap_mask(marks.start, marks.end)
-    return np.flatnonzero(in_scope & steps.kind_mask(StepKind.DECODE))
+    return steps, np.flatnonzero(in_scope & steps.kind_mask(StepKind.DECODE))
 
 
 def step_events(view: ScopeView, steps: GenerationSteps, chosen: I64) -> EventTable:

@@ -160,6 +160,12 @@ class Evidence:
         devices = self.tree.device_count
         return {name: min(each, self.fired[name].answer.at_stake * devices) for name, each in time.items()}
 
+    def find_largest(self, *part_ids: str) -> tuple[str, float]:
+        """Find the specific pattern that explains most of these parts: (its id, share of the device time); ("", 0)."""
+        explained = self.explained_time(*part_ids)
+        largest = max(explained, key=lambda candidate: explained[candidate], default="")
+        return largest, explained.get(largest, 0) / self.device_time
+
     @property
     def op_compilation(self) -> float:
         """Share of the device time that is idle while an NPU's runtime compiles ops: a cold call that comes again."""
@@ -168,11 +174,7 @@ class Evidence:
     @cached_property
     def main_problem(self) -> Diagnosis | None:
         """The specific problem that explains most of the whole scope, None if none explains enough."""
-        explained = self.explained_time()
-        if not explained:
-            return None
-        pattern_id = max(explained, key=lambda candidate: explained[candidate])
-        share = explained[pattern_id] / self.device_time
+        pattern_id, share = self.find_largest()
         if share < thresholds.PROBLEM_MIN_SHARE.value:
             return None
         by_part = {part.id: self.explained_time(part.id).get(pattern_id, 0) for part in self.tree.parts}

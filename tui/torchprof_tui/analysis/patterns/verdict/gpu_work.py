@@ -28,19 +28,15 @@ def diagnose_gpu_work(evidence: Evidence) -> Diagnosis:
     shares = evidence.shares
     if shares.copies >= thresholds.COMPUTE_SHARE_OF_BUSY.value * shares.busy and shares.busy:
         return _diagnose_copies(evidence)
-    explained = evidence.explained_time(COMPUTE, COPIES)
-    largest = max(explained.values(), default=0) / evidence.device_time
-    if shares.copies >= max(thresholds.ADVICE_MIN_IDLE_SHARE.value, largest):
+    pattern_id, share = evidence.find_largest(COMPUTE, COPIES)
+    if shares.copies >= max(thresholds.ADVICE_MIN_IDLE_SHARE.value, share):
         return _diagnose_copies(evidence)
-    if explained:
-        pattern_id = max(explained, key=lambda candidate: explained[candidate])
-        share = explained[pattern_id] / evidence.device_time
-        if share >= thresholds.PROBLEM_MIN_SHARE.value:
-            diagnosis = diagnose_finding(evidence.fired[pattern_id], COMPUTE, share)
-            if pattern_id in _CLASS_PATTERN_IDS and evidence.view.gpu_classes:
-                products_first = pattern_id != "memory-bound-elementwise"
-                return replace(diagnosis, what=_describe_classes(evidence, products_first))
-            return diagnosis
+    if share >= thresholds.PROBLEM_MIN_SHARE.value:
+        diagnosis = diagnose_finding(evidence.fired[pattern_id], COMPUTE, share)
+        if pattern_id in _CLASS_PATTERN_IDS and evidence.view.gpu_classes:
+            products_first = pattern_id != "memory-bound-elementwise"
+            return replace(diagnosis, what=_describe_classes(evidence, products_first))
+        return diagnosis
     if not evidence.view.gpu_classes:
         return Diagnosis(COMPUTE, 0.0, "the GPU did almost no work")
     if _is_decoding(evidence):
@@ -95,12 +91,9 @@ def _is_decoding(evidence: Evidence) -> bool:
 def _diagnose_copies(evidence: Evidence) -> Diagnosis:
     shares, work = evidence.shares, evidence.view.work
     rows = work.events.row[work.kind == Kind.COPY]
-    explained = evidence.explained_time(COPIES)
-    if explained:
-        pattern_id = max(explained, key=lambda candidate: explained[candidate])
-        share = explained[pattern_id] / evidence.device_time
-        if share >= thresholds.EXPLAINED_SHARE_OF_WAIT.value * shares.copies:
-            return diagnose_finding(evidence.fired[pattern_id], COPIES, share)
+    pattern_id, share = evidence.find_largest(COPIES)
+    if pattern_id and share >= thresholds.EXPLAINED_SHARE_OF_WAIT.value * shares.copies:
+        return diagnose_finding(evidence.fired[pattern_id], COPIES, share)
     host = evidence.view.gap_finder
     calls = evidence.view.select_in_scope(host.blocking_copies)
     is_blocking = np.isin(work.launch, calls.row) & (work.kind == Kind.COPY)

@@ -295,13 +295,11 @@ def _diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     share = evidence.idle(*_LAUNCHING) - (pause.time / evidence.device_time if pause else 0.0)
     if share <= 0:
         return None
-    explained = evidence.explained_time(*(cause.id for cause in _LAUNCHING))
-    if explained:
-        pattern_id = max(explained, key=lambda candidate: explained[candidate])
-        pattern_share = explained[pattern_id] / evidence.device_time
-        if pattern_share >= thresholds.EXPLAINED_SHARE_OF_WAIT.value * share:
-            return diagnose_finding(evidence.fired[pattern_id], IdleCause.DISPATCH.id, pattern_share)
-    others = sum(explained.values()) / evidence.device_time
+    causes = [cause.id for cause in _LAUNCHING]
+    pattern_id, pattern_share = evidence.find_largest(*causes)
+    if pattern_id and pattern_share >= thresholds.EXPLAINED_SHARE_OF_WAIT.value * share:
+        return diagnose_finding(evidence.fired[pattern_id], IdleCause.DISPATCH.id, pattern_share)
+    others = sum(evidence.explained_time(*causes).values()) / evidence.device_time
     view = evidence.view
     if waits := find_waiting_kind(view):
         kind, rows, text = waits
@@ -332,10 +330,9 @@ def _describe_launching(evidence: Evidence, share: float) -> str:
     )
     parts = ", ".join(f"{cause.label} {format_percent(shares[cause])}" for cause in listed)
     text = f"of these {format_percent(share)}: {parts}" if len(listed) > 1 else ""
-    explained = evidence.explained_time(*(cause.id for cause in _LAUNCHING))
-    largest = max(explained, key=lambda candidate: explained[candidate], default="")
-    if largest and explained[largest] >= thresholds.PROBLEM_MIN_SHARE.value * evidence.device_time:
-        found = f"{largest} {format_percent(explained[largest] / evidence.device_time)}"
+    largest, part = evidence.find_largest(*(cause.id for cause in _LAUNCHING))
+    if part >= thresholds.PROBLEM_MIN_SHARE.value:
+        found = f"{largest} {format_percent(part)}"
         text = f"{text}; {found}: {evidence.fired[largest].answer.seen}" if text else ""
     return text
 
