@@ -19,11 +19,11 @@ import numpy as np
 
 import torchprof_tui
 from tests.helpers.paths import SAMPLES, find_shared_traces
+from torchprof_tui.analysis.critical_path.build_graph import sum_earlier
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath, find_critical_path
-from torchprof_tui.analysis.critical_path.dependency_graph import DELAYED_KINDS, EdgeKind
-from torchprof_tui.analysis.critical_path.replay import find_path, replay_graph
+from torchprof_tui.analysis.critical_path.dependency_graph import DELAYED_KINDS, EdgeKind, find_path, replay_graph
 from torchprof_tui.analysis.what_if.forecast import Forecaster
-from torchprof_tui.analysis.what_if.rank_join import build_step_model
+from torchprof_tui.analysis.what_if.step_model import build_step_model
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -113,9 +113,7 @@ def _replay_with_medians(path: CriticalPath) -> float:
 
 def _find_earlier(path: CriticalPath) -> float:
     """Find the share of the path in which a stream did work from before the recording."""
-    graph, edges = path.graph, find_path(path.graph)
-    held = edges[graph.edge_kind[edges] == EdgeKind.EARLIER]
-    return float(graph.recorded[held].sum() / path.duration)
+    return sum_earlier(path.graph, find_path(path.graph), path.window.begin) / path.duration
 
 
 def _format_line(path: Path, found: CriticalPath, has_sync: bool, seconds: float) -> str:

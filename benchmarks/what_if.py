@@ -18,8 +18,7 @@ import torchprof_tui
 from torchprof_tui.analysis.critical_path.step_window import select_window
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.what_if.forecast import Forecaster
-from torchprof_tui.analysis.what_if.rank_join import build_step_model
-from torchprof_tui.analysis.what_if.step_model import StepModel, build_rank_model
+from torchprof_tui.analysis.what_if.step_model import StepModel, build_rank_model, build_step_model
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
 

@@ -9,8 +9,13 @@ import pytest
 
 from tests.helpers.trace_builder import cpu, kernel, python, runtime, step, trace
 from torchprof_tui.analysis.critical_path.critical_path import find_critical_path
-from torchprof_tui.analysis.critical_path.dependency_graph import DependencyGraph, EdgeKind
-from torchprof_tui.analysis.critical_path.replay import compute_node_slack, find_path, replay_graph
+from torchprof_tui.analysis.critical_path.dependency_graph import (
+    DependencyGraph,
+    EdgeKind,
+    compute_node_slack,
+    find_path,
+    replay_graph,
+)
 from torchprof_tui.analysis.critical_path.step_window import GpuWorkColumns, StepWindow
 from torchprof_tui.trace.model.trace import Trace
 

@@ -14,9 +14,8 @@ from torchprof_tui.analysis.critical_path.build_graph import UNKNOWN_DELAY
 from torchprof_tui.analysis.what_if.back_to_back import replay_rounds
 from torchprof_tui.analysis.what_if.changes import apply_scenarios
 from torchprof_tui.analysis.what_if.forecast import Forecaster
-from torchprof_tui.analysis.what_if.rank_join import build_step_model
 from torchprof_tui.analysis.what_if.scenario import ScenarioError, parse_scenario
-from torchprof_tui.analysis.what_if.step_model import StepModel
+from torchprof_tui.analysis.what_if.step_model import StepModel, build_step_model
 
 FACTORS = st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0])
 SCALED = st.sampled_from(["cpu={}", "gpu={}", "class=other*{}", "kernel=kernel1*{}", "op=host0*{}", "event=1*{}"])

@@ -18,8 +18,7 @@ from torchprof_tui.analysis.what_if.changes import (
     select_fusible,
     select_split_reductions,
 )
-from torchprof_tui.analysis.what_if.rank_join import build_step_model
-from torchprof_tui.analysis.what_if.step_model import RankModel
+from torchprof_tui.analysis.what_if.step_model import RankModel, build_step_model
 
 REDUCE = (
     "void at::native::reduce_kernel<128, 4, at::native::ReduceOp<float, at::native::func_wrapper_t<float, "

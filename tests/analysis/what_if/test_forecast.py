@@ -9,8 +9,8 @@ import pytest
 from tests.helpers.paths import SAMPLES
 from tests.helpers.trace_builder import annotation, cpu, kernel, runtime, step, trace
 from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster, Resource
-from torchprof_tui.analysis.what_if.rank_join import build_step_model
 from torchprof_tui.analysis.what_if.scenario import ScenarioError
+from torchprof_tui.analysis.what_if.step_model import build_step_model
 from torchprof_tui.api.opening import open as open_trace
 
 GEMM = "ampere_sgemm_128x64_nn"

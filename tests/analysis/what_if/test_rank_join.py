@@ -10,8 +10,8 @@ import pytest
 from tests.helpers.merged_ranks import load_merged_ranks, load_shared_ranks
 from tests.helpers.rank_traces import Collective, Entry, Run
 from torchprof_tui.analysis.what_if.forecast import Forecaster
-from torchprof_tui.analysis.what_if.rank_join import build_step_model
 from torchprof_tui.analysis.what_if.scenario import ScenarioError
+from torchprof_tui.analysis.what_if.step_model import build_step_model
 from torchprof_tui.trace.model.trace import Trace
 
 BEGIN = 900

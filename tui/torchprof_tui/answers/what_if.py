@@ -8,8 +8,8 @@ from typing import Annotated
 
 from torchprof_tui.analysis.patterns.verdict.check_report import RemedyFinder
 from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
-from torchprof_tui.analysis.what_if.rank_join import build_step_model
 from torchprof_tui.analysis.what_if.scenario import parse_scenario
+from torchprof_tui.analysis.what_if.step_model import build_step_model
 from torchprof_tui.answers.losses import Problem, build_losses
 from torchprof_tui.answers.record import Answer, Record, about
 from torchprof_tui.trace.model.trace import Trace

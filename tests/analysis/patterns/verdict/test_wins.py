@@ -17,8 +17,8 @@ from torchprof_tui.analysis.patterns.verdict import check_report, wins
 from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport, RemedyFinder, check_trace
 from torchprof_tui.analysis.patterns.verdict.wins import Wins, find_remedy, predict_wins, rank_by_wins
 from torchprof_tui.analysis.what_if.forecast import Forecaster
-from torchprof_tui.analysis.what_if.rank_join import build_step_model
 from torchprof_tui.analysis.what_if.scenario import ScenarioKind, parse_scenario
+from torchprof_tui.analysis.what_if.step_model import build_step_model
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace

@@ -8,9 +8,14 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.build_graph import build_graph, describe_missing_edges, sum_earlier
-from torchprof_tui.analysis.critical_path.dependency_graph import INFERRED_KINDS, DependencyGraph
+from torchprof_tui.analysis.critical_path.dependency_graph import (
+    INFERRED_KINDS,
+    DependencyGraph,
+    compute_node_slack,
+    find_path,
+    replay_graph,
+)
 from torchprof_tui.analysis.critical_path.range_window import end_on_autograd, select_range, select_repetition
-from torchprof_tui.analysis.critical_path.replay import compute_node_slack, find_path, replay_graph
 from torchprof_tui.analysis.critical_path.segments import (
     NO_CLASS,
     NO_RANK,

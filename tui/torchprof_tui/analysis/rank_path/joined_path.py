@@ -17,9 +17,15 @@ from torchprof_tui.analysis.critical_path.critical_path import (
     compute_event_slack,
     find_critical_path,
 )
-from torchprof_tui.analysis.critical_path.dependency_graph import INFERRED_KINDS, DependencyGraph, EdgeKind
+from torchprof_tui.analysis.critical_path.dependency_graph import (
+    INFERRED_KINDS,
+    DependencyGraph,
+    EdgeKind,
+    compute_node_slack,
+    find_path,
+    replay_graph,
+)
 from torchprof_tui.analysis.critical_path.range_window import end_on_autograd, select_range
-from torchprof_tui.analysis.critical_path.replay import compute_node_slack, find_path, replay_graph
 from torchprof_tui.analysis.critical_path.segments import (
     NO_CLASS,
     SegmentKind,
@@ -35,8 +41,7 @@ from torchprof_tui.analysis.critical_path.step_window import (
     select_step,
     select_window,
 )
-from torchprof_tui.analysis.what_if.rank_join import find_joined, join_ranks
-from torchprof_tui.analysis.what_if.step_model import RankModel, StepModel, build_window_model
+from torchprof_tui.analysis.what_if.step_model import RankModel, StepModel, build_window_model, find_joined, join_ranks
 from torchprof_tui.trace.core.arrays import I32, I64
 from torchprof_tui.trace.model.ranks import Rank, Ranks
 from torchprof_tui.trace.model.trace import Trace

@@ -16,7 +16,7 @@ from torchprof_tui.ui.lanes.bar_painter import PathCells, merge_busiest, merge_d
 from torchprof_tui.ui.lanes.screen_lines import LineContent, ScreenLine, folded_rows, rank_rows
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.critical_path.path_rows import PathRows
+    from torchprof_tui.analysis.critical_path.segments import PathRows
 
 
 @dataclass(frozen=True, slots=True)

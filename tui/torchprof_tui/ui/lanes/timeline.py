@@ -47,7 +47,7 @@ from torchprof_tui.ui.lanes.screen_lines import LaneLines, LineContent, ScreenLi
 from torchprof_tui.ui.lanes.step_labels import SEAM, find_seam_time, list_seam_columns
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.critical_path.path_rows import PathRows
+    from torchprof_tui.analysis.critical_path.segments import PathRows
 
 
 @dataclass

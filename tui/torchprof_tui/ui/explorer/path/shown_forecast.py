@@ -10,8 +10,8 @@ from textual.message import Message
 from torchprof_tui.analysis.critical_path.step_window import WindowError
 from torchprof_tui.analysis.patterns.verdict.check_report import RemedyFinder
 from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster
-from torchprof_tui.analysis.what_if.rank_join import build_step_model
 from torchprof_tui.analysis.what_if.scenario import ScenarioError, parse_scenario
+from torchprof_tui.analysis.what_if.step_model import build_step_model
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.name_display import clean

@@ -11,8 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath, find_critical_path, find_path_of_window
-from torchprof_tui.analysis.critical_path.path_rows import WAITS, PathRows, find_path_rows, list_longest
-from torchprof_tui.analysis.critical_path.segments import NO_RANK, SegmentKind, describe_kind
+from torchprof_tui.analysis.critical_path.segments import (
+    NO_RANK,
+    WAITS,
+    PathRows,
+    SegmentKind,
+    describe_kind,
+    find_path_rows,
+    list_longest,
+)
 from torchprof_tui.analysis.critical_path.step_window import WindowError, select_window
 from torchprof_tui.analysis.rank_path.joined_path import find_joined_path, split_path
 from torchprof_tui.trace.core.arrays import I32
