@@ -172,10 +172,6 @@ def select_members(sketches: Sequence[RankSketch]) -> tuple[list[RankSketch], li
     return sorted(left, key=lambda each: each.rank), sorted(left_out, key=lambda each: each.source)
 
 
-def _find_unusable(sketches: Sequence[RankSketch]) -> list[str]:
-    return [_explain_unusable(sketch) for sketch in sketches]
-
-
 def _explain_unusable(sketch: RankSketch) -> str:
     lost = [kind for kind in sketch.problems if kind in INCOMPLETE_STREAM_KINDS or kind == DAMAGED_TABLE]
     if lost:
@@ -296,7 +292,7 @@ def _find_most_common(values: Sequence[Value], default: Value) -> Value:
 
 
 _CHECKS: tuple[Callable[[Sequence[RankSketch]], list[str]], ...] = (
-    _find_unusable,
+    lambda sketches: [_explain_unusable(sketch) for sketch in sketches],
     _find_other_world_sizes,
     _find_other_times,
     _find_other_steps,

@@ -51,16 +51,16 @@ def run(options: FleetOptions) -> int:
             screen = importlib.import_module("torchprof_fleet.command.screen")
             status: int = screen.open_screen(options, traces, lost, sketch_many, connections)
             return status
-        return _print(options, _sketch(options, traces, lost, sketch_many))
+        try:
+            return _print(options, _sketch(options, traces, lost, sketch_many))
+        except OutputError as error:
+            raise UsageError(f"--parquet: {error}") from error
 
 
 def _print(options: FleetOptions, sketched: SketchedFleet) -> int:
     out = None if options.parquet is None else Path(options.parquet)
-    try:
-        if out is not None:
-            write_atomically(out, encode_sketches(sketched.sketches))
-    except OutputError as error:
-        raise UsageError(f"--parquet: {error}") from error
+    if out is not None:
+        write_atomically(out, encode_sketches(sketched.sketches))
     document = build_fleet(compare_sketched(sketched), options.top, sketched.reused)
     if options.json:
         print_answer(document)
@@ -74,11 +74,8 @@ def _print(options: FleetOptions, sketched: SketchedFleet) -> int:
 def _sketch(
     options: FleetOptions, traces: Sequence[ListedTrace], lost: Sequence[LeftOut], sketch_many: SketchMany
 ) -> SketchedFleet:
-    try:
-        if options.parquet is not None:
-            check_target(Path(options.parquet))
-    except OutputError as error:
-        raise UsageError(f"--parquet: {error}") from error
+    if options.parquet is not None:
+        check_target(Path(options.parquet))
     show = _Progress()
     try:
         sketched = sketch_all(traces, sketch_many, not options.no_cache, show, no_traces=lost)

@@ -28,12 +28,9 @@ def read_critical_path(
         if rank is not None and (ranks is not None or rank != trace.rank):
             chosen = None if ranks is None else ranks.find_rank(rank)
             if chosen is None or ranks is None:
-                known = (
-                    "there is one trace"
-                    if ranks is None
-                    else f"there are ranks {', '.join(str(each.number) for each in ranks.all)}"
-                )
-                raise TraceError(f"critical_path: no rank {rank}; {known}")
+                known = "" if ranks is None else ", ".join(str(each.number) for each in ranks.all)
+                there = f"there are ranks {known}" if known else "there is one trace"
+                raise TraceError(f"critical_path: no rank {rank}; {there}")
             return find_path_of_rank(ranks, ranks.all.index(chosen), step, time_range)
         return find_path_of_run(trace, step, time_range)
     except WindowError as error:

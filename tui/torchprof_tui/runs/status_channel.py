@@ -173,8 +173,11 @@ class SaveProgress:
         message = self._message
         if message is None:
             return ""
-        if message.phase == TABULATING:
-            return self._describe_table(time.monotonic() if now is None else now)
+        if message.phase == TABULATING:  # torch does not report how far its table is
+            now = time.monotonic() if now is None else now
+            self._started_at = now if self._started_at is None else self._started_at
+            seconds = now - self._started_at
+            return "" if seconds < MIN_TABLE_SECONDS else f"torch's table: {seconds:.0f} s so far, ctrl+c skips it"
         total, expected = message.total, message.expected
         if total is not None:
             done = message.compressed or 0
@@ -185,12 +188,6 @@ class SaveProgress:
         if expected is None:
             return f"saving: {_megabytes(done)} MB written"
         return f"saving: {_megabytes(done)} of about {_megabytes(expected)} MB" + self._time_left(done, expected, now)
-
-    def _describe_table(self, now: float) -> str:
-        """Say how long torch has worked on its table, which reports no progress; "" in the first second."""
-        self._started_at = now if self._started_at is None else self._started_at
-        seconds = now - self._started_at
-        return "" if seconds < MIN_TABLE_SECONDS else f"torch's table: {seconds:.0f} s so far, ctrl+c skips it"
 
     def _time_left(self, done: int, total: int, now: float | None) -> str:
         """Format the time left at the mean rate of this stage; "" as long as the rate is unknown."""

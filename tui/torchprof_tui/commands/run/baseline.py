@@ -17,8 +17,8 @@ from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.commands.common.options import UndecidedChoice
 from torchprof_tui.commands.diff import DiffOptions
-from torchprof_tui.commands.diff import main as diff_command
-from torchprof_tui.commands.diff.main import load_comparison, parse_time_limit
+from torchprof_tui.commands.diff.main import load_comparison, parse_time_limit, report_limit
+from torchprof_tui.commands.diff.text import format_comparison
 from torchprof_tui.runs.history import MAX_FOLDERS, list_past_runs
 from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.runs.run_result import RunResult
@@ -36,31 +36,25 @@ class Baseline:
     fail_on: str | None
     undecided: UndecidedChoice | None
 
-    def compare(self, result: RunResult) -> int:
-        """Print what changed from the earlier recording to the new one; returns the exit status of `diff`.
+    def compare(self, result: RunResult, as_json: bool) -> tuple[dict[str, Any] | None, int]:
+        """Print what changed from the earlier recording to the new one, or return it as the JSON document of `diff`.
 
-        Raises UsageError if the two cannot be compared.
+        Also returns the exit status of `diff`. Raises UsageError if the two cannot be compared.
         """
-        options = self._build_options(result)
-        try:
-            return diff_command.run(options)
-        except (UsageError, TraceError) as error:
-            raise _explain_failure(options, error) from error
-
-    def build_diff(self, result: RunResult) -> tuple[dict[str, Any], int]:
-        """Build the JSON document of `diff` and its exit status. Raises UsageError as `compare` does."""
-        options = self._build_options(result)
+        options = DiffOptions(a=self.spec, b=name_recording(result), fail_on=self.fail_on, undecided=self.undecided)
         limit = None if self.fail_on is None else parse_time_limit(self.fail_on)
         try:
             comparison = load_comparison(options)
-        except (UsageError, TraceError) as error:
-            raise _explain_failure(options, error) from error
-        failed = UNSET if limit is None else limit.is_exceeded(comparison.account)
-        document = as_fields(build_diff(comparison, options.by, failed))
-        return document, diff_command.report_limit(comparison, limit, self.undecided)
-
-    def _build_options(self, result: RunResult) -> DiffOptions:
-        return DiffOptions(a=self.spec, b=name_recording(result), fail_on=self.fail_on, undecided=self.undecided)
+            if as_json:
+                failed = UNSET if limit is None else limit.is_exceeded(comparison.account)
+                document = as_fields(build_diff(comparison, options.by, failed))
+            else:
+                document = None
+                print("\n".join(format_comparison(comparison, options.by)))
+        except (UsageError, TraceError) as error:  # the recording is kept, and can be compared with other options
+            command = shlex.join(["torchprof-tui", "diff", options.a, options.b])
+            raise UsageError(f"not compared: {error} (the new trace is kept: {command})") from error
+        return document, report_limit(comparison, limit, self.undecided)
 
 
 def find_baseline(
@@ -108,9 +102,3 @@ def _find_last_recording(request: RecordingRequest) -> str:
         f"--compare-to {LAST}: no earlier recording of {shlex.join(request.command)} in {request.output}: "
         "record it once without --compare-to, or name a trace"
     )
-
-
-def _explain_failure(options: DiffOptions, error: Exception) -> UsageError:
-    """Say that the recording is kept, and how to compare it with other options."""
-    command = shlex.join(["torchprof-tui", "diff", options.a, options.b])
-    return UsageError(f"not compared: {error} (the new trace is kept: {command})")

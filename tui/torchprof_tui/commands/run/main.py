@@ -84,11 +84,9 @@ def _report_comparison(baseline: Baseline, result: RunResult, as_json: bool) -> 
         _print_result(result)
     if result.traces:
         try:
-            if as_json:
-                document, status = baseline.build_diff(result)
-            else:
+            if not as_json:
                 print(flush=True)
-                status = baseline.compare(result)
+            document, status = baseline.compare(result, as_json)
             failure = ""
         except UsageError as error:
             failure = str(error)
