@@ -17,9 +17,9 @@ import pytest
 from tests.helpers.command_line import call_main
 from tests.helpers.fleet_runs import Faults, write_fleet
 from tests.helpers.paths import SAMPLES
-from torchprof_fleet.analysis.sketch_file import sketch_file
-from torchprof_fleet.analysis.sketch_parquet import decode_sketches, encode_sketches
+from torchprof_fleet.analysis.rank_sketch import decode_sketches, encode_sketches
 from torchprof_fleet.analysis.sketch_task import SketchResult
+from torchprof_fleet.analysis.sketch_trace import sketch_file
 from torchprof_fleet.command import main as fleet_command
 from torchprof_fleet.command import sketching, workers
 from torchprof_fleet.command.workers import sketch_on_cluster

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.paths import SAMPLES
-from torchprof_fleet.analysis.rank_sketch import RankSketch
+from torchprof_fleet.analysis.rank_sketch import RankSketch, decode_sketches
 from torchprof_fleet.analysis.report import compare_fleet
-from torchprof_fleet.analysis.sketch_file import sketch_file
-from torchprof_fleet.analysis.sketch_parquet import decode_sketches
+from torchprof_fleet.analysis.sketch_trace import sketch_file
 
 pytest.importorskip("pyarrow")
 

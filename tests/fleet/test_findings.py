@@ -12,9 +12,9 @@ from tests.helpers.fleet_runs import Faults, choose_faults, measure_step, write_
 from tests.helpers.fleet_sketches import make_collectives, make_sketch
 from tests.helpers.paths import SAMPLES
 from torchprof_fleet.analysis.findings import FindingKind, find_slowest_stage
+from torchprof_fleet.analysis.rank_sketch import decode_sketches
 from torchprof_fleet.analysis.report import FleetReport, compare_fleet
-from torchprof_fleet.analysis.sketch_file import sketch_file
-from torchprof_fleet.analysis.sketch_parquet import decode_sketches
+from torchprof_fleet.analysis.sketch_trace import sketch_file
 
 pytest.importorskip("pyarrow")
 

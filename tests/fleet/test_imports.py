@@ -27,7 +27,7 @@ print(*sys.modules)
 
 SKETCH = """
 import sys
-from torchprof_fleet.analysis.sketch_file import sketch_file
+from torchprof_fleet.analysis.sketch_trace import sketch_file
 assert sketch_file(sys.argv[1]).data
 print(*sys.modules)
 """

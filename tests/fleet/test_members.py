@@ -20,7 +20,7 @@ from tests.helpers.paths import SAMPLES
 from torchprof_fleet.analysis.fleet import LeftOut, NoRanksError, select_members
 from torchprof_fleet.analysis.rank_sketch import RankSketch
 from torchprof_fleet.analysis.report import compare_fleet
-from torchprof_fleet.analysis.sketch_file import sketch_file
+from torchprof_fleet.analysis.sketch_trace import sketch_file
 from torchprof_fleet.command import main as fleet_command
 
 pytest.importorskip("pyarrow")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from torchprof_fleet.analysis.sketch_parquet import (
+from torchprof_fleet.analysis.rank_sketch import (
     build_lists,
     build_numbers,
     build_texts,

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from torchprof_tui.answers.steps import Step
     from torchprof_tui.answers.table import MemoryRow, MemoryTable, Table, TableRow
     from torchprof_tui.api.events import Event, Events
-    from torchprof_tui.api.opening import open  # noqa: A004  (as tt.open)
     from torchprof_tui.api.repetitions import Repetition
-    from torchprof_tui.api.trace import Trace
+    from torchprof_tui.api.trace import (
+        Trace,
+        open,  # noqa: A004  (as tt.open)
+    )
     from torchprof_tui.trace.core.errors import TraceError
     from torchprof_tui.trace.core.extensions import MissingExtraError
 
@@ -64,7 +66,7 @@ _MODULES = {
     "Trace": "api.trace",
     "TraceError": "trace.core.errors",
     "Verdict": "answers.check",
-    "open": "api.opening",
+    "open": "api.trace",
 }
 """Module of each name of the API."""
 

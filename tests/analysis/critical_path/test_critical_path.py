@@ -26,7 +26,7 @@ from torchprof_tui.analysis.critical_path.critical_path import CriticalPath, fin
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind
 from torchprof_tui.analysis.critical_path.segments import LABELS
 from torchprof_tui.analysis.critical_path.step_window import WindowError
-from torchprof_tui.api.opening import open as open_trace
+from torchprof_tui.api.trace import open as open_trace
 from torchprof_tui.trace.model.trace import Trace
 
 AUTOGRAD = 200

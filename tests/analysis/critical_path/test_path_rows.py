@@ -13,7 +13,7 @@ from tests.helpers.paths import SAMPLES
 from tests.helpers.trace_builder import cpu, kernel, python, runtime, step, trace
 from torchprof_tui.analysis.critical_path.critical_path import CriticalPath, find_critical_path
 from torchprof_tui.analysis.critical_path.segments import WAITS, PathRows, find_path_rows, list_longest
-from torchprof_tui.api.opening import open as open_trace
+from torchprof_tui.api.trace import open as open_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.viewport import cell_edges
 

@@ -12,7 +12,7 @@ from tests.helpers.paths import SAMPLES
 from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
 from torchprof_tui.analysis.critical_path.critical_path import find_critical_path
 from torchprof_tui.analysis.critical_path.step_window import WindowError
-from torchprof_tui.api.opening import open as open_trace
+from torchprof_tui.api.trace import open as open_trace
 
 STEP = (
     step(1, 0, 200),

@@ -11,7 +11,7 @@ from tests.helpers.trace_builder import annotation, cpu, kernel, runtime, step, 
 from torchprof_tui.analysis.what_if.forecast import Forecast, Forecaster, Resource
 from torchprof_tui.analysis.what_if.scenario import ScenarioError
 from torchprof_tui.analysis.what_if.step_model import build_step_model
-from torchprof_tui.api.opening import open as open_trace
+from torchprof_tui.api.trace import open as open_trace
 
 GEMM = "ampere_sgemm_128x64_nn"
 ADD = (

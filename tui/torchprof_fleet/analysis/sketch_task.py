@@ -24,6 +24,6 @@ def run_sketch_task(spec: str, identity: str | None = None) -> SketchResult:
     One trace is read with one core: other processes and workers of the same machine have traces of their own.
     """
     os.environ.setdefault(JOBS, "1")
-    module = importlib.import_module("torchprof_fleet.analysis.sketch_file")
+    module = importlib.import_module("torchprof_fleet.analysis.sketch_trace")
     result: SketchResult = module.sketch_file(spec, identity)
     return result

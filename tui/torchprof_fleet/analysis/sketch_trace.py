@@ -1,4 +1,4 @@
-"""Make the sketch of one rank's trace."""
+"""Make the sketch of one rank's trace: in this process, in a process of a pool, or on a worker of a cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from torchprof_fleet.analysis.rank_sketch import (
     RankSketch,
     SketchCollectives,
     SketchSteps,
+    encode_sketches,
 )
+from torchprof_fleet.analysis.sketch_task import SketchResult
 from torchprof_tui.analysis.collectives.communication_records import ELEMENT_BYTES
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import classify_names
@@ -29,10 +31,15 @@ from torchprof_tui.analysis.patterns.verdict.verdict import Regime, decide_regim
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, union
 from torchprof_tui.trace.core.arrays import I32, I64, sorted_unique
+from torchprof_tui.trace.core.errors import format_error, is_expected
+from torchprof_tui.trace.loading.decode_and_store import decode_and_store
+from torchprof_tui.trace.loading.open_or_build import BuildResult, OpeningState, open_or_build
+from torchprof_tui.trace.loading.progress import LoadError, ignore_progress
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.ranks.collective_matching import Collectives, read_collectives
 from torchprof_tui.trace.specs.rank_files import rank_of
+from torchprof_tui.trace.storage.disk_cache import CacheEntry
 
 MAX_COLLECTIVES = 192
 """Collectives kept of a step: some 8 bytes each, compressed."""
@@ -248,3 +255,35 @@ def _summarize(step: I32, name: I32, duration: I64, names: Sequence[str], limit:
         longest=duration[first + count - 1],
         names=tuple(names[number] for number in used.tolist()),
     )
+
+
+def sketch_file(spec: str, identity: str | None = None) -> SketchResult:
+    """Open a trace and make its sketch; an error of the file is the result.
+
+    The columns come from the cache where they are there. Else they are decoded and not kept: a thousand traces would
+    remove all others from the cache. `identity`: the key of a remote trace, where it is known.
+    """
+    try:
+        return SketchResult(spec, encode_sketches([_sketch_spec(spec, identity)]))
+    except Exception as error:
+        if not (is_expected(error) or isinstance(error, (LoadError, LookupError))):
+            return SketchResult(spec, reason=f"{spec}: {format_error(error)}")
+        reason = format_error(error) if is_expected(error) else " ".join(str(error).split())
+        return SketchResult(spec, reason=reason)
+
+
+def _sketch_spec(spec: str, identity: str | None):  # type: ignore[no-untyped-def]
+    state = OpeningState(spec, cache=True, identity=identity)
+    if not state.cached:
+        state.close()
+        state = OpeningState(spec, cache=False)
+
+    def build(entry: CacheEntry) -> BuildResult:
+        return decode_and_store(spec, entry.folder, ignore_progress, process_count=1, defer_blocks=True)
+
+    opened = open_or_build(state, build)
+    try:
+        return sketch_trace(opened.trace)
+    finally:
+        if opened.cache_entry is not None:
+            opened.cache_entry.close()

@@ -8,34 +8,27 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from torchprof_fleet.analysis.fleet import LeftOut, NoRanksError
-from torchprof_fleet.analysis.rank_sketch import RankSketch
+from torchprof_fleet.analysis.rank_sketch import EXTRA, RankSketch, encode_sketches
 from torchprof_fleet.analysis.report import FleetReport, compare_fleet
-from torchprof_fleet.analysis.sketch_parquet import EXTRA, encode_sketches
-from torchprof_fleet.answers import Fleet, build_fleet
+from torchprof_fleet.answers import build_fleet
 from torchprof_fleet.command import FleetOptions
 from torchprof_fleet.command.sketching import SketchedFleet, SketchMany, list_sources, sketch_all
 from torchprof_fleet.command.workers import sketch_locally, sketch_on_cluster
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import report_refused_cache
 from torchprof_tui.commands.common.output import print_answer
-from torchprof_tui.commands.common.tables import ConsoleTable, create_console
 from torchprof_tui.commands.open.main import find_terminal_problem
 from torchprof_tui.program.phase_log import note_phase
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, write_atomically
 from torchprof_tui.trace.core.extensions import import_extra
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.process_state import count_cores
-from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.loading.resolve import resolve_path
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 from torchprof_tui.trace.specs.address import ListedTrace, parse_ssh_path
-from torchprof_tui.ui.common.number_format import format_file_size, format_share
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from torchprof_tui.ui.common.number_format import format_file_size
 
 
 def run(options: FleetOptions) -> int:
@@ -65,7 +58,8 @@ def _print(options: FleetOptions, sketched: SketchedFleet) -> int:
     if options.json:
         print_answer(document)
     else:
-        print_fleet(document)
+        # imports rich, which the screen and JSON do not need here
+        importlib.import_module("torchprof_fleet.command.text").print_fleet(document)
     if out is not None:
         print(clean(f"wrote {out}: {format_file_size(out.stat().st_size)}"), file=sys.stderr)
     return 0
@@ -132,96 +126,3 @@ def compare_sketched(sketched: SketchedFleet) -> FleetReport:
         return compare_fleet(sketched.sketches, sketched.lost)
     except NoRanksError as error:
         raise UsageError(str(NoRanksError((*sketched.lost, *error.left_out)))) from error
-
-
-UNKNOWN = "–"
-MAX_LISTED = 12
-"""Missing ranks and lost files that are named."""
-
-
-def print_fleet(document: Fleet) -> None:
-    """Print the findings, the what-ifs and the slowest ranks, hosts and steps."""
-    console = create_console()
-    _print_summary(console, document)
-    for failed in document.failed[:MAX_LISTED]:
-        console.print(f"left out: {clean(failed.source)}: {clean(failed.reason)}", style="yellow")
-    if len(document.failed) > MAX_LISTED:
-        console.print(f"left out: {len(document.failed) - MAX_LISTED:,} more (--json lists all)", style="yellow")
-    console.print()
-    if not document.faults:
-        console.print("Nothing stands out: no rank, host or step differs from the others by more than they vary.")
-    for finding in document.faults:
-        saved = "" if finding.share is None else f"; without it the job takes {finding.share:.1%} less"
-        console.print(f"● {clean(finding.why)}{saved}", style="bold")
-        console.print(f"  {finding.action}", style="dim")
-    for each in document.what_if:
-        saved = f"{format_duration(each.step_us * 1000)} per step ({each.saved_share:.1%} less)"
-        console.print(f"without {clean(each.without)}: {saved}")
-    for table in (_build_ranks(document), _build_hosts(document), _build_steps(document)):
-        if table.rows:
-            console.print()
-            console.print(table)
-
-
-def _print_summary(console: Console, document: Fleet) -> None:
-    is_part = document.world_size is not None and document.world_size >= document.ranks
-    of = f" of {document.world_size:,}" if is_part else ""
-    hosts = f", {document.hosts:,} hosts" if document.hosts else ""
-    step = format_duration(document.step_us.p50 * 1000)
-    matched = f"{document.matched_collectives:,} collectives matched"
-    console.print(f"{document.ranks:,}{of} ranks{hosts}, {step} per step, {matched}", style="bold")
-    if document.missing_ranks:
-        shown = ", ".join(map(str, document.missing_ranks[:MAX_LISTED]))
-        more = ", …" if len(document.missing_ranks) > MAX_LISTED else ""
-        console.print(f"missing ranks ({len(document.missing_ranks):,}): {shown}{more}")
-
-
-def _build_ranks(document: Fleet) -> ConsoleTable:
-    columns = (">rank", ">late", ">GPU", ">CPU", ">step", ">last in", ">others waited", "host", "its own verdict")
-    table = ConsoleTable("slowest ranks, against the median rank", *columns)
-    for each in document.slowest_ranks:
-        table.add_cells(
-            str(each.rank),
-            format_share(each.late_share),
-            _format_factor(each.gpu_factor),
-            _format_factor(each.cpu_factor),
-            format_duration(each.step_us * 1000),
-            str(each.waited_for),
-            format_duration(each.delay_us * 1000),
-            clean(each.host or UNKNOWN),
-            each.regime,
-        )
-    return table
-
-
-def _build_hosts(document: Fleet) -> ConsoleTable:
-    table = ConsoleTable("slowest hosts, medians of their ranks", ">late", ">GPU", ">CPU", ">ranks", "host")
-    for each in document.slowest_hosts:
-        table.add_cells(
-            format_share(each.late_share),
-            _format_factor(each.gpu_factor),
-            _format_factor(each.cpu_factor),
-            str(len(each.ranks)),
-            clean(each.host),
-        )
-    return table
-
-
-def _build_steps(document: Fleet) -> ConsoleTable:
-    columns = (">step", ">median", ">longest", ">GPU busy", ">exposed", ">waited for rank", ">others waited")
-    table = ConsoleTable("longest steps", *columns)
-    for each in document.slowest_steps:
-        table.add_cells(
-            "all" if each.step < 0 else str(each.step),
-            format_duration(each.median_us * 1000),
-            format_duration(each.longest_us * 1000),
-            UNKNOWN if each.busy_share is None else format_share(each.busy_share),
-            UNKNOWN if each.exposed_share is None else format_share(each.exposed_share),
-            UNKNOWN if each.waited_for is None else str(each.waited_for),
-            format_duration(each.delay_us * 1000),
-        )
-    return table
-
-
-def _format_factor(factor: float | None) -> str:
-    return UNKNOWN if factor is None else f"{factor:.2f} ×"

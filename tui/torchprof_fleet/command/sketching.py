@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torchprof_fleet.analysis.fleet import LeftOut
-from torchprof_fleet.analysis.rank_sketch import SKETCH_VERSION, RankSketch
-from torchprof_fleet.analysis.sketch_parquet import decode_sketches, encode_sketches
+from torchprof_fleet.analysis.rank_sketch import SKETCH_VERSION, RankSketch, decode_sketches, encode_sketches
 from torchprof_fleet.analysis.sketch_task import SketchResult
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.trace.core.errors import TraceError
