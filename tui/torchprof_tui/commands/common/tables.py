@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from torchprof_tui.analysis.patterns.verdict.tree_model import MAX_LINES, TimeTree, select_tree_lines
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.number_format import format_share
 
 if TYPE_CHECKING:
@@ -53,6 +52,8 @@ class ConsoleTable:
         """Build the table that rich prints."""
         from rich.table import Table  # deferred, as above
         from rich.text import Text
+
+        from torchprof_tui.ui.common.cell_text import truncate  # imports rich, too
 
         table = Table(title=self._title, title_justify="left", title_style="bold", box=None, pad_edge=False)
         table.header_style, table.caption, table.caption_justify = "dim", self.caption or None, "left"

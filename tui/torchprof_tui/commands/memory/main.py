@@ -36,9 +36,9 @@ from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
 from torchprof_tui.commands.memory import DEFAULT_ROWS, MemoryOptions
+from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration, parse_time
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_share, format_value
 
 if TYPE_CHECKING:
