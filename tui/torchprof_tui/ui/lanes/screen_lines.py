@@ -65,9 +65,6 @@ class LaneArrangement:
         """Return an arrangement in which the lane is neither hidden nor folded."""
         return replace(self, hidden=self.hidden - {lane}, folded=self.folded - {lane})
 
-    def unhide_all(self) -> LaneArrangement:
-        return replace(self, hidden=frozenset())
-
 
 MAX_PINNED_SHARE = 0.5
 """Pinned lanes take at most this share of the height, so that the others can still be reached."""

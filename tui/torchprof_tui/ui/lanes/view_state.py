@@ -499,7 +499,7 @@ class ViewState:
     def unhide_lanes(self) -> str:
         """Show all hidden lanes again. Returns a message with their number."""
         count = len(self.lane_view.arrangement.hidden)
-        self._apply_arrangement(self.lane_view.arrangement.unhide_all())
+        self._apply_arrangement(replace(self.lane_view.arrangement, hidden=frozenset()))
         return f"{count} hidden lane{'s' if count != 1 else ''} shown again" if count else "no lane is hidden"
 
     def _apply_arrangement(self, arrangement: LaneArrangement) -> None:
