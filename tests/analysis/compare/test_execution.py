@@ -56,6 +56,13 @@ def test_how_it_runs_comes_first_and_only_where_it_differs() -> None:
     assert not list_recording_differences(compiled, run_steps("Torch-Compiled Region: 1/0"))
 
 
+def test_launches_of_graphs_are_counted_beside_their_work() -> None:
+    assert Comparison(run_steps(), run_steps(replays=2)).verdict.launches == (
+        "launches a step: 1 → 3 (+200 %); kernels: 1 → 9"
+    )
+    assert Comparison(run_steps(), run_steps()).verdict.launches == "launches a step: 1 → 1"
+
+
 def run_in_one_piece(set_up: float, captured: bool = False) -> SideAnalysis:
     """`set_up` µs of weights filled on the CPU, then 40 products; with a capture before the last ten, 20 replays."""
     entries: list[Entry] = [cpu("aten::uniform_", 0, set_up)] if set_up else []

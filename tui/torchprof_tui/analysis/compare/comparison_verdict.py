@@ -89,7 +89,7 @@ def decide_comparison(a: SideAnalysis, b: SideAnalysis, account: Account) -> Com
         "" if obstacle else _describe_reason(account, causes),
         "" if obstacle else _choose_action(account, causes, b.verdict),
         _describe_regimes(a.verdict, b.verdict, account),
-        describe_launches(a.launches_per_step, b.launches_per_step),
+        _describe_work(a, b),
         a.verdict,
         b.verdict,
         causes,
@@ -210,6 +210,14 @@ def _list_steps(by_step: Sequence[tuple[int, float]]) -> str:
         chosen = [min(by_step, key=lambda step: step[1]), max(by_step, key=lambda step: step[1])]
     words = [f"#{number} {'+' if time > 0 else ''}{format_duration(time)}" for number, time in chosen]
     return f"step by step: {(', ' if len(chosen) == len(by_step) else ' to ').join(words)}"
+
+
+def _describe_work(a: SideAnalysis, b: SideAnalysis) -> str:
+    """Describe the launches of a step, and where one launches several works, as a graph does, those as well."""
+    words = describe_launches(a.launches_per_step, b.launches_per_step)
+    if any(len(side.launches) > side.launches_per_step * side.side.step_count + 0.5 for side in (a, b)):
+        words += f"; kernels: {_format_count(a.work_per_step)} → {_format_count(b.work_per_step)}"
+    return words
 
 
 def describe_launches(a: float, b: float) -> str:
