@@ -16,11 +16,11 @@ from tests.helpers.trace_builder import annotation, cpu, step, trace
 from torchprof_tui.analysis.dispatch.frame_names import SourceLine
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Section
+from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport
 from torchprof_tui.analysis.patterns.verdict.costs import find_base
 from torchprof_tui.answers.check import build_check
 from torchprof_tui.cli import main
 from torchprof_tui.commands.check.markdown import format_report
-from torchprof_tui.commands.check.report import CheckReport
 from torchprof_tui.commands.check.text import print_report
 
 SLOW = "sample:matmul_add_64_cold_eager"

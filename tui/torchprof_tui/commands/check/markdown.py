@@ -10,11 +10,11 @@ from statistics import median
 import msgspec
 
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, describe_code_line, find_code_location
+from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport
 from torchprof_tui.analysis.patterns.verdict.tree_model import TimePart, TimeTree
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.answers.serving import list_serving
-from torchprof_tui.commands.check.report import (
-    CheckReport,
+from torchprof_tui.commands.check.text import (
     describe_device,
     describe_gap_line,
     describe_gap_times,
