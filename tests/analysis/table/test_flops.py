@@ -19,7 +19,7 @@ from torchprof_tui.analysis.table.flops import sum_row_flops
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.throughput.device_peaks import peak_tflops, short_type
-from torchprof_tui.analysis.throughput.flop_formulas import count_flops
+from torchprof_tui.analysis.throughput.op_formulas import count_flops
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName
-from torchprof_tui.analysis.throughput.byte_formulas import count_bytes, working_classes
+from torchprof_tui.analysis.throughput.op_formulas import count_bytes, working_classes
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs, parse_inputs
 
 F, H, B, L = "float", "c10::BFloat16", "bool", "long int"

@@ -14,8 +14,7 @@ from torchprof_tui.analysis.dispatch.chain import Chain as FoundChain
 from torchprof_tui.analysis.dispatch.chain import Hop as FoundHop
 from torchprof_tui.analysis.dispatch.chain import HopRole, JoinMethod
 from torchprof_tui.analysis.dispatch.source_line import SourceLine
-from torchprof_tui.analysis.graphs.captured_chain import CapturedChain, find_captured_chain
-from torchprof_tui.analysis.graphs.captured_ops import OpSource
+from torchprof_tui.analysis.graphs.captured_ops import CapturedChain, OpSource, find_captured_chain
 from torchprof_tui.analysis.kernel.footprint import compute_footprint
 from torchprof_tui.analysis.kernel.memory_transfer import measure_transfer
 from torchprof_tui.answers.losses import Problem, build_losses

@@ -18,7 +18,7 @@ from torchprof_tui.analysis.memory.memory_history import (
     MemoryState,
     explain_missing_addresses,
 )
-from torchprof_tui.analysis.memory.passes import Phase
+from torchprof_tui.analysis.memory.producers import Phase
 from torchprof_tui.analysis.memory.snapshots.device_snapshot import DeviceSnapshot, SnapshotGroupBy, SnapshotState
 from torchprof_tui.answers.losses import Problem, build_losses
 from torchprof_tui.answers.record import Answer, Record, about, fill

@@ -19,15 +19,15 @@ from torchprof_tui.analysis.dispatch.ancestry import find_outermost_ancestor, in
 from torchprof_tui.analysis.dispatch.call_sites import MODULE_PREFIX
 from torchprof_tui.analysis.kernel.occupancy import parse_device
 from torchprof_tui.analysis.memory.device_memory import Lifetimes
-from torchprof_tui.analysis.memory.passes import (
+from torchprof_tui.analysis.memory.producers import (
     FOREVER,
     ZERO_GRAD_PREFIX,
     Passes,
     Phase,
+    Producers,
     find_nearest_or_self,
     match_name_prefix,
 )
-from torchprof_tui.analysis.memory.producers import Producers
 from torchprof_tui.trace.core.arrays import I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace

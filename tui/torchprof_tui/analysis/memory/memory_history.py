@@ -21,15 +21,15 @@ from torchprof_tui.analysis.memory.device_memory import (
     build_device_memory,
     find_enclosing_events,
 )
-from torchprof_tui.analysis.memory.passes import (
+from torchprof_tui.analysis.memory.producers import (
     OPTIMIZER_STEP_PREFIX,
     Passes,
     Phase,
+    Producers,
     find_nearest_or_self,
     find_passes,
     match_name_prefix,
 )
-from torchprof_tui.analysis.memory.producers import Producers
 from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import MemoryEvents, Trace

@@ -1,6 +1,6 @@
 """Compute FLOPs, TFLOP/s and the share of the device's peak rate for the calls of a table.
 
-An operator's FLOPs come from its shapes (`flop_formulas`), a Triton kernel's from the count that Inductor recorded.
+An operator's FLOPs come from its shapes (`op_formulas`), a Triton kernel's from the count that Inductor recorded.
 Where operators with a count are nested (`linear` → `addmm`) each has its own; sums over a trace count the innermost.
 The FLOPs of an innermost operator are also those of the kernels that do them (`flop_kernels`).
 
@@ -25,7 +25,7 @@ from torchprof_tui.analysis.table.counted_calls import Calls
 from torchprof_tui.analysis.table.op_args import Inputs, OpArgs
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.throughput.device_peaks import DTYPES, peak_tflops, short_type
-from torchprof_tui.analysis.throughput.flop_formulas import count_flops, has_formula
+from torchprof_tui.analysis.throughput.op_formulas import count_flops, has_formula
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
 from torchprof_tui.trace.model.trace import Trace
 

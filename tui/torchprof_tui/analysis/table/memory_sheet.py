@@ -62,8 +62,8 @@ def build_memory_sheet(trace: Trace, calls: Calls, event_mask: Bool | None = Non
         return Sheet(
             "Memory",
             _FIELDS,
-            {field.key: _empty_column(field) for field in _FIELDS},
-            _no_events(),
+            {field.key: [] if field.unit is Unit.TEXT else np.zeros(0, np.int64) for field in _FIELDS},
+            np.zeros(0, np.int32),
             np.zeros(1, np.int64),
             sums=MemoryTotals(0, 0, 0, 0, None, 0),
         )
@@ -140,10 +140,8 @@ def find_memory_peaks(trace: Trace) -> list[MemoryPeak]:
     devices = sorted(set(zip(memory.device_type.tolist(), memory.device_id.tolist(), strict=True)))
     for device_type, device_id in devices:
         records = np.flatnonzero((memory.device_type == device_type) & (memory.device_id == device_id))
-        peak_record, reserved_record = (
-            records[np.argmax(memory.allocated[records])],
-            records[np.argmax(memory.reserved[records])],
-        )
+        peak_record = records[np.argmax(memory.allocated[records])]
+        reserved_record = records[np.argmax(memory.reserved[records])]
         peaks.append(
             MemoryPeak(
                 _format_device(memory, int(records[0])),
@@ -169,11 +167,3 @@ def _find_owners(trace: Trace, calls: Calls, memory: MemoryEvents) -> I32:
 
 def _format_device(memory: MemoryEvents, record: int) -> str:
     return format_device(int(memory.device_type[record]), int(memory.device_id[record]))
-
-
-def _empty_column(field: Field) -> Sequence[str] | I64:
-    return [] if field.unit is Unit.TEXT else np.zeros(0, np.int64)
-
-
-def _no_events() -> I32:
-    return np.zeros(0, np.int32)

@@ -2,7 +2,7 @@
 
 Williams, Waterman, Patterson, "Roofline: an insightful visual performance model" (2009): work that does few operations
 for each byte is limited by memory, other work by arithmetic. Bytes are the least that an operator must move
-(`byte_formulas`); they belong to the kernel that does the operator's work, found by its class, and are counted once.
+(`op_formulas`); they belong to the kernel that does the operator's work, found by its class, and are counted once.
 
 Shapes are read for a sample of each group of like launches (same kernel, grid, block and operator), and the rate of the
 sample is taken as that of the group. The sums by class of work are what
@@ -19,9 +19,8 @@ import numpy as np
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
-from torchprof_tui.analysis.throughput.byte_formulas import PRODUCT_CLASSES, count_bytes, working_classes
 from torchprof_tui.analysis.throughput.device_peaks import DTYPES, DevicePeaks, short_type
-from torchprof_tui.analysis.throughput.flop_formulas import count_flops
+from torchprof_tui.analysis.throughput.op_formulas import PRODUCT_CLASSES, count_bytes, count_flops, working_classes
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs, SampledInputs, read_sampled_inputs
 from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool
 from torchprof_tui.trace.model.trace import Trace

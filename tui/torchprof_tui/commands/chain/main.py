@@ -8,7 +8,7 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.chain import find_chain
 from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
-from torchprof_tui.analysis.graphs.captured_chain import find_captured_chain
+from torchprof_tui.analysis.graphs.captured_ops import find_captured_chain
 from torchprof_tui.analysis.search.name_search import suggest_names
 from torchprof_tui.answers.chain import ChainQuestion, build_chain
 from torchprof_tui.commands.chain import ChainOptions

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from torchprof_tui.analysis.dispatch.chain import Chain, Hop, HopRole
 from torchprof_tui.analysis.dispatch.source_line import SourceLine
-from torchprof_tui.analysis.graphs.captured_chain import SOURCE_TEXT, CapturedChain
+from torchprof_tui.analysis.graphs.captured_ops import SOURCE_TEXT, CapturedChain
 from torchprof_tui.analysis.kernel.footprint import Footprint, compute_footprint
 from torchprof_tui.analysis.kernel.memory_transfer import Transfer, measure_transfer
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name

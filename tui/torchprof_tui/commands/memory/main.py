@@ -21,7 +21,7 @@ from torchprof_tui.analysis.memory.memory_history import (
     explain_missing_addresses,
     explain_missing_memory,
 )
-from torchprof_tui.analysis.memory.passes import Phase
+from torchprof_tui.analysis.memory.producers import Phase
 from torchprof_tui.analysis.memory.snapshots.device_snapshot import (
     DeviceSnapshot,
     OutOfMemory,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from torchprof_tui.analysis.dispatch.chain import Chain, ChainFinder
 from torchprof_tui.analysis.dispatch.event_context import EventContext, read_event_context
 from torchprof_tui.analysis.dispatch.source_line import SourceLine, SourceLineFinder
-from torchprof_tui.analysis.graphs.captured_chain import CapturedChain, find_captured_chain
-from torchprof_tui.analysis.graphs.captured_ops import is_ready
+from torchprof_tui.analysis.graphs.captured_ops import CapturedChain, find_captured_chain, is_ready
 from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary, summarize_kernel
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Trace

@@ -20,7 +20,7 @@ from torchprof_tui.analysis.memory.memory_history import (
     build_memory_history,
     explain_missing_memory,
 )
-from torchprof_tui.analysis.memory.passes import Phase
+from torchprof_tui.analysis.memory.producers import Phase
 from torchprof_tui.analysis.memory.snapshots.device_snapshot import TraceStacks, list_device_snapshots, match_snapshot
 from torchprof_tui.analysis.memory.snapshots.snapshot_file import is_snapshot_file, read_snapshot
 from torchprof_tui.analysis.search.name_search import BadPattern, compile_matcher

@@ -16,8 +16,7 @@ from torchprof_tui.analysis.table import gpu_sheets
 from torchprof_tui.analysis.table.event_scope import NotRecordedError
 from torchprof_tui.analysis.table.flops import sum_row_flops
 from torchprof_tui.analysis.table.gpu_sheets import build_arrivals_sheet, format_rank_arrivals
-from torchprof_tui.analysis.table.gpu_time_shares import GpuTimeShares
-from torchprof_tui.analysis.table.groups import Profile, add_serving_columns
+from torchprof_tui.analysis.table.groups import GpuTimeShares, Profile, add_serving_columns
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.table.repetitions_sheet import (

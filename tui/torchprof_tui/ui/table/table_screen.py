@@ -8,8 +8,7 @@ from functools import partial
 from textual.app import ComposeResult
 
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
-from torchprof_tui.analysis.table.gpu_time_shares import compute_gpu_time_shares
-from torchprof_tui.analysis.table.groups import Profile
+from torchprof_tui.analysis.table.groups import Profile, compute_gpu_time_shares
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.row_detail import find_row_of_event
 from torchprof_tui.analysis.table.sheets import format_spans_note

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
-from torchprof_tui.analysis.table.gpu_time_shares import GpuTimeShares, TimeShare
+from torchprof_tui.analysis.table.groups import GpuTimeShares, TimeShare
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common.name_display import clean, truncate

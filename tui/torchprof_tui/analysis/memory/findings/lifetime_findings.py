@@ -20,7 +20,7 @@ from torchprof_tui.analysis.memory.findings.memory_finding import (
     name_largest,
 )
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory, GroupBy
-from torchprof_tui.analysis.memory.passes import Phase
+from torchprof_tui.analysis.memory.producers import Phase
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration

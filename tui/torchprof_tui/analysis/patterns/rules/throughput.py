@@ -12,8 +12,8 @@ from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Sever
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.rules.optimizer import choose_optimizer_remedy
-from torchprof_tui.analysis.throughput.byte_formulas import PRODUCT_CLASSES
 from torchprof_tui.analysis.throughput.device_peaks import DTYPES
+from torchprof_tui.analysis.throughput.op_formulas import PRODUCT_CLASSES
 from torchprof_tui.analysis.throughput.op_inputs import SMALL_SIDE, explain_shape, find_product_shape
 from torchprof_tui.analysis.throughput.roofline import Roofline
 from torchprof_tui.trace.core.arrays import F64, I64, Bool

@@ -31,7 +31,7 @@ from torchprof_tui.ui.explorer.panels.panel import (
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.chain import Chain, GpuWork, Hop
     from torchprof_tui.analysis.dispatch.source_line import SourceLine
-    from torchprof_tui.analysis.graphs.captured_chain import CapturedChain
+    from torchprof_tui.analysis.graphs.captured_ops import CapturedChain
     from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary
     from torchprof_tui.ui.explorer.event_reading import ChainRead
 

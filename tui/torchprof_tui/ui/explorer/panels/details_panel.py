@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torchprof_tui.analysis.dispatch.event_context import EventContext, SameNameStatistics, SiblingPosition
-    from torchprof_tui.analysis.graphs.captured_chain import CapturedChain
+    from torchprof_tui.analysis.graphs.captured_ops import CapturedChain
     from torchprof_tui.analysis.patterns.engine.pattern import Finding
     from torchprof_tui.analysis.patterns.verdict.check_report import CheckResult
     from torchprof_tui.analysis.time.intervals import Intervals

@@ -25,7 +25,7 @@ from torchprof_tui.ui.common.painted_widget import Lines, TextPanel, TextRun, wr
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.chain import Hop
     from torchprof_tui.analysis.dispatch.source_line import SourceLine
-    from torchprof_tui.analysis.graphs.captured_chain import CapturedChain
+    from torchprof_tui.analysis.graphs.captured_ops import CapturedChain
     from torchprof_tui.analysis.patterns.engine.pattern import Finding
     from torchprof_tui.trace.model.ranks import Rank
     from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
