@@ -1,0 +1,207 @@
+"""Adapters for the models of the bench: what each makes of a batch, as features of shape (batch, length, width)."""
+
+# mypy: no-warn-return-any, allow-subclassing-any, allow-untyped-calls, disable-error-code="import"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+CLASSES = 256
+
+
+class Task(nn.Module):
+    """A model with random weights that classifies each position.
+
+    `inputs` is what `features` takes, its first dimension the batch; `labels` are int64[batch, length].
+    """
+
+    inputs: Tensor
+    labels: Tensor
+
+    def __init__(self, model: nn.Module, inputs: Tensor, **others: Tensor) -> None:
+        super().__init__()
+        self.model = model
+        for name, values in {"inputs": inputs, **others}.items():
+            self.register_buffer(name, values)
+        with torch.no_grad():
+            _, self.length, self.width = self.features(inputs[:1]).shape
+        self.head = nn.Linear(self.width, CLASSES)
+        self.register_buffer("labels", torch.randint(CLASSES, (len(inputs), self.length)))
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """Compute the features, floating point of shape (batch, length, width)."""
+        raise NotImplementedError
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.head(self.features(inputs))
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a model is built: "busy" keeps a GPU busy, "light" is limited by the CPU, "tiny" is for tests."""
+
+    name: str
+
+    def choose(self, busy: int, light: int, tiny: int) -> int:
+        return {"busy": busy, "light": light, "tiny": tiny}[self.name]
+
+
+class ImageTask(Task):
+    """Images or clips, whose feature maps (batch, width, ...) are seen as positions."""
+
+    def features(self, inputs: Tensor) -> Tensor:
+        return self.model(inputs).flatten(2).transpose(1, 2)
+
+
+def build_convnext(size: Size) -> Task:
+    """Build ConvNeXt Tiny of torchvision without its classifier."""
+    from torchvision.models import convnext_tiny
+
+    pixels = size.choose(224, 64, 32)
+    return ImageTask(convnext_tiny().features, torch.randn(size.choose(32, 2, 2), 3, pixels, pixels))
+
+
+def build_r2plus1d(size: Size) -> Task:
+    """Build R(2+1)D of 18 layers of torchvision without its classifier."""
+    from torchvision.models.video import r2plus1d_18
+
+    net = r2plus1d_18()
+    model = nn.Sequential(net.stem, net.layer1, net.layer2, net.layer3, net.layer4)
+    pixels = size.choose(112, 32, 16)
+    return ImageTask(model, torch.randn(size.choose(8, 2, 2), 3, size.choose(8, 4, 2), pixels, pixels))
+
+
+class TokenTask(Task):
+    """Tokens, int64[batch, length]."""
+
+    def features(self, inputs: Tensor) -> Tensor:
+        return self.model(input_ids=inputs, use_cache=False).last_hidden_state
+
+
+def build_gpt_neox(size: Size) -> Task:
+    """Build a GPT-NeoX of transformers: 8 layers of width 1,024 where it is busy."""
+    from transformers import GPTNeoXConfig, GPTNeoXModel
+
+    width = size.choose(1024, 256, 32)
+    config = GPTNeoXConfig(
+        vocab_size=8192,
+        hidden_size=width,
+        num_hidden_layers=size.choose(8, 6, 2),
+        num_attention_heads=max(2, width // 64),
+        intermediate_size=4 * width,
+        max_position_embeddings=512,
+    )
+    return TokenTask(GPTNeoXModel(config), torch.randint(8192, (size.choose(16, 2, 2), size.choose(512, 64, 16))))
+
+
+class SpeechTask(Task):
+    """Log-mel spectra, float32[batch, 80, frames], and tokens of the decoder, int64[batch, length]."""
+
+    tokens: Tensor
+
+    def features(self, inputs: Tensor) -> Tensor:
+        tokens = self.tokens[: len(inputs)]
+        return self.model(input_features=inputs, decoder_input_ids=tokens, use_cache=False).last_hidden_state
+
+
+def build_whisper(size: Size) -> Task:
+    """Build a Whisper of transformers: encoder and decoder of six layers of width 512 where it is busy."""
+    from transformers import WhisperConfig, WhisperModel
+
+    width, layers, positions = size.choose(512, 256, 32), size.choose(6, 4, 1), size.choose(1500, 64, 16)
+    config = WhisperConfig(
+        vocab_size=8192,
+        d_model=width,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        encoder_attention_heads=max(2, width // 64),
+        decoder_attention_heads=max(2, width // 64),
+        encoder_ffn_dim=4 * width,
+        decoder_ffn_dim=4 * width,
+        max_source_positions=positions,
+        max_target_positions=256,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=1,
+    )
+    batch = size.choose(12, 2, 2)
+    tokens = torch.randint(3, 8192, (batch, size.choose(224, 32, 8)))
+    return SpeechTask(WhisperModel(config), torch.randn(batch, 80, 2 * positions), tokens=tokens)
+
+
+class Attention(nn.Module):
+    """Graph attention (GATv2) written with gather and scatter, used where torch_geometric is missing."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.left, self.right = nn.Linear(width, width), nn.Linear(width, width)
+        self.score = nn.Parameter(torch.randn(heads, width // heads))
+
+    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
+        source, target = edges
+        left, right = (linear(x).view(len(x), self.heads, -1) for linear in (self.left, self.right))
+        message = left[source]
+        score = (nn.functional.leaky_relu(message + right[target], 0.2) * self.score).sum(-1).float()
+        weight = (score - score.amax()).exp()
+        total = weight.new_zeros(len(x), self.heads).index_add_(0, target, weight)
+        weight = (weight / total[target].clamp_min(1e-9)).to(message.dtype)
+        return torch.zeros_like(left).index_add_(0, target, message * weight[..., None]).flatten(1)
+
+
+class GraphTask(Task):
+    """Graphs of equal size, float32[batch, nodes, width], each with the same random edges, int64[2, edges]."""
+
+    edges: Tensor
+
+    def features(self, inputs: Tensor) -> Tensor:
+        batch, nodes, _ = inputs.shape
+        offsets = torch.arange(batch, device=inputs.device)[:, None] * nodes
+        edges = (self.edges[:, None] + offsets).flatten(1)
+        x = inputs.flatten(0, 1)
+        for layer in self.model.children():
+            x = x + nn.functional.elu(layer(x, edges))
+        return x.view(batch, nodes, -1)
+
+
+def build_gatv2(size: Size) -> Task:
+    """Build four layers of graph attention of torch_geometric, of four heads each."""
+    width, nodes, batch = size.choose(256, 128, 32), size.choose(256, 64, 16), size.choose(48, 4, 2)
+    heads, layers = 4, size.choose(4, 6, 2)
+    try:
+        from torch_geometric.nn import GATv2Conv
+    except ImportError:
+        stack = [Attention(width, heads) for _ in range(layers)]
+    else:
+        stack = [GATv2Conv(width, width // heads, heads=heads, add_self_loops=False) for _ in range(layers)]
+    edges = torch.randint(nodes, (2, 16 * nodes))
+    return GraphTask(nn.Sequential(*stack), torch.randn(batch, nodes, width), edges=edges)
+
+
+class PlainTask(Task):
+    """Vectors, float32[batch, length, width]: needs torch alone, for the test."""
+
+    def features(self, inputs: Tensor) -> Tensor:
+        return self.model(inputs)
+
+
+def build_plain(size: Size) -> Task:
+    """Build eight linear layers."""
+    width = size.choose(1024, 256, 32)
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.GELU()) for _ in range(8)))
+    return PlainTask(model, torch.randn(size.choose(16, 4, 4), size.choose(512, 16, 16), width))
+
+
+BUILDERS: dict[str, Callable[[Size], Task]] = {
+    "convnext": build_convnext,
+    "gpt_neox": build_gpt_neox,
+    "whisper": build_whisper,
+    "r2plus1d": build_r2plus1d,
+    "gatv2": build_gatv2,
+    "plain": build_plain,
+}
