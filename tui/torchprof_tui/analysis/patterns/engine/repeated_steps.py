@@ -70,26 +70,16 @@ def _no_steps() -> RepeatedSteps:
     return RepeatedSteps(np.empty(0, dtype=np.int64), empty, empty, empty, empty)
 
 
-@dataclass(frozen=True, slots=True)
-class OneOffGaps:
-    """m gaps, each before the work at `position` of the repeated step `step` (both indices).
+def find_one_off_gaps(repeats: RepeatedSteps) -> tuple[I64, I64, F64]:
+    """Find gaps between two pieces of work of one step that no other step has at that position. Needs three steps.
 
-    `median_gap` float64[m]: the median of the other steps at that position, ns.
+    Each is before the work at `position` of the repeated step `step`: (step, position, float64[m] ns: the median of the
+    other steps at that position), indices int64[m].
     """
-
-    step: I64
-    position: I64
-    gap_start: I64
-    gap_end: I64
-    median_gap: F64
-
-
-def find_one_off_gaps(repeats: RepeatedSteps) -> OneOffGaps:
-    """Find gaps between two pieces of work of one step that no other step has at that position. Needs three steps."""
     gap = repeats.gap_end - repeats.gap_start
     if not gap.size:
         empty = np.empty(0, dtype=np.int64)
-        return OneOffGaps(empty, empty, empty, empty, np.empty(0))
+        return empty, empty, np.empty(0)
     ordered = np.sort(gap, axis=0)
     step_count = len(gap)
     # The median of the other steps: the longest gap is left out.
@@ -98,7 +88,4 @@ def find_one_off_gaps(repeats: RepeatedSteps) -> OneOffGaps:
     longest = gap.argmax(axis=0)
     limit = np.maximum(thresholds.ONE_OFF_RATIO.value * median_of_others, thresholds.ONE_OFF_MIN.value)
     position = np.flatnonzero((ordered[-1] >= limit) & (ordered[-2] < limit))
-    step = longest[position]
-    return OneOffGaps(
-        step, position, repeats.gap_start[step, position], repeats.gap_end[step, position], median_of_others[position]
-    )
+    return longest[position], position, median_of_others[position]

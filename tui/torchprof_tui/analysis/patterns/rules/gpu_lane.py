@@ -64,21 +64,18 @@ def one_off_gap(view: ScopeView) -> Answer:
     repeats = view.gap_finder.repeated_steps
     if len(repeats.steps) < 1 + thresholds.MIN_OTHERS.value:
         return Answer.cannot_tell("fewer than three steps launched the same GPU work, so their gaps cannot be compared")
-    gaps = find_one_off_gaps(repeats)
-    in_scope = view.overlap_mask(gaps.gap_start, gaps.gap_end)
+    step, position, medians = find_one_off_gaps(repeats)
+    in_scope = view.overlap_mask(repeats.gap_start[step, position], repeats.gap_end[step, position])
     if not in_scope.any():
         return Answer.absent(f"{len(repeats.steps)} steps of {repeats.events.shape[1]:,} pieces of work compared")
-    next_events = repeats.events[gaps.step[in_scope], gaps.position[in_scope]]
-    gap_length, median_gap = (gaps.gap_end - gaps.gap_start)[in_scope], gaps.median_gap[in_scope]
+    chosen = step[in_scope], position[in_scope]
+    start, end, next_events = repeats.gap_start[chosen], repeats.gap_end[chosen], repeats.events[chosen]
+    gap_length, median_gap = end - start, medians[in_scope]
     worst = int(gap_length.argmax())
-    step_number = tables.steps.number[repeats.steps[gaps.step[in_scope][worst]]]
+    step_number = tables.steps.number[repeats.steps[chosen[0][worst]]]
     # The gap must overlap the scope, not the work after it. A scope inside the gap contains none of the work around it;
     # then the events that represent the scope are the evidence.
-    evidence_choices = (
-        np.sort(next_events),
-        np.sort(repeats.previous_event[gaps.step[in_scope], gaps.position[in_scope]]),
-        view.representative_events(),
-    )
+    evidence_choices = (np.sort(next_events), np.sort(repeats.previous_event[chosen]), view.representative_events())
     evidence = _select_first_in_scope(view, *evidence_choices)
     if not len(evidence):
         return Answer.cannot_tell(NOTHING_HERE)
@@ -87,7 +84,7 @@ def one_off_gap(view: ScopeView) -> Answer:
         f"{format_duration(int(gap_length[worst]))} before "
         f"{tables.short_name(int(next_events[worst]))}, elsewhere {format_duration(float(median_gap[worst]))}",
         evidence,
-        places=sort_places(gaps.gap_start[in_scope], gaps.gap_end[in_scope], next_events, gap_length, True),
+        places=sort_places(start, end, next_events, gap_length, True),
     )
 
 
