@@ -396,7 +396,8 @@ class VerdictLines(ComparisonPanel):
             ]
         verdict = comparison.verdict
         account = comparison.account  # the headline itself says where a change may be chance, or cannot be told
-        is_certain = verdict.is_comparable and account.delta and account.is_within_noise is False
+        is_measured = verdict.is_comparable and account.delta and not account.by_step
+        is_certain = is_measured and account.is_within_noise is False
         headline = f"{'beyond the noise: ' if is_certain else ''}{verdict.headline}"
         lines = wrap_text(clean(headline), width, palette.strong)
         lines = lines[: VERDICT_LINES - 1]
