@@ -38,8 +38,7 @@ def run(options: FleetOptions) -> int:
         connections.connect_all(hosts, allow_prompt=sys.stderr.isatty())
         traces, lost = list_sources(options.source, stack)
         sketch_many = _choose_workers(options)
-        is_terminal = sys.stdout.isatty() and not find_terminal_problem()
-        if is_terminal and not options.json and options.parquet is None:
+        if _shows_screen(options):
             # imports textual, which the text does not need
             screen = importlib.import_module("torchprof_fleet.command.screen")
             status: int = screen.open_screen(options, traces, lost, sketch_many, connections)
@@ -48,6 +47,11 @@ def run(options: FleetOptions) -> int:
             return _print(options, _sketch(options, traces, lost, sketch_many))
         except OutputError as error:
             raise UsageError(f"--parquet: {error}") from error
+
+
+def _shows_screen(options: FleetOptions) -> bool:
+    """Return whether there is a terminal, and no other form of the answer was asked for."""
+    return not options.json and options.parquet is None and sys.stdout.isatty() and not find_terminal_problem()
 
 
 def _print(options: FleetOptions, sketched: SketchedFleet) -> int:
