@@ -71,6 +71,14 @@ def test_a_wrong_argument_gives_one_line(
     assert message in line
 
 
+def test_recorded_cells_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cells.jsonl").write_text("")
+    assert parse_arguments(["record", "--out", str(tmp_path), "--resume"]).resume
+    with pytest.raises(SystemExit):
+        parse_arguments(["record", "--out", str(tmp_path)])
+    assert "give --resume" in capsys.readouterr().err
+
+
 FINE = Answer("the GPU computes: nothing to do", "", None, 0.0, "compute-bound")
 
 
@@ -132,7 +140,7 @@ def test_resuming_keeps_recorded_cells_and_tries_failed_ones_once(
     )
     monkeypatch.setattr(recording.subprocess, "run", run)
     kinds = ["odd_width", "few_blocks", "growing_cat"]
-    cells = recording.record(str(tmp_path), ["whisper"], kinds, "cpu", 60.0, resume=True)
+    cells = recording.record(str(tmp_path), ["whisper"], kinds, "cpu", 60.0)
     assert asked == [["few_blocks", "growing_cat"], ["growing_cat"]]
     assert [(cell["kind"], cell["status"]) for cell in cells] == [("odd_width", "recorded"), ("few_blocks", "failed")]
     assert "status 1" in cells[1]["reason"]

@@ -55,6 +55,8 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         for name in arguments.kinds:
             if name not in KINDS:
                 parser.error(f"no kind {name!r}: {', '.join(KINDS)}")
+        if not arguments.resume and os.path.exists(os.path.join(arguments.out, "cells.jsonl")):
+            parser.error(f"{arguments.out} has cells already: give --resume, or another folder")
     elif not os.path.isfile(os.path.join(arguments.folder, "cells.jsonl")):
         parser.error(f"no cells.jsonl in {arguments.folder}")
     return arguments
@@ -66,9 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         cells = [cell for cell in read_cells(arguments.folder) if cell["model"] in HALVES[arguments.half]]
         print(format_report(judge_cells(arguments.folder, cells), cells, arguments.half), end="")
         return 0
-    cells = record(
-        arguments.out, arguments.models, arguments.kinds, arguments.device, arguments.seconds, arguments.resume
-    )
+    cells = record(arguments.out, arguments.models, arguments.kinds, arguments.device, arguments.seconds)
     asked = {(kind, model) for kind in arguments.kinds for model in arguments.models}
     cells = [cell for cell in cells if (cell["kind"], cell["model"]) in asked]
     failed = [cell for cell in cells if cell["status"] == "failed"]

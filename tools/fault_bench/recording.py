@@ -55,15 +55,13 @@ def compress_traces(folder: str) -> None:
 
 
 def record(
-    folder: str, models: Sequence[str], kinds: Sequence[str], device: str, seconds: float, resume: bool = False
+    folder: str, models: Sequence[str], kinds: Sequence[str], device: str, seconds: float
 ) -> list[dict[str, Any]]:
     """Record kinds × models into `folder` within `seconds`, and return all cells that are there afterwards.
 
-    `resume` leaves out the cells that are recorded already; without it, cells.jsonl begins anew.
+    Cells that are recorded already are left out.
     """
     os.makedirs(folder, exist_ok=True)
-    if not resume and os.path.exists(os.path.join(folder, "cells.jsonl")):
-        os.remove(os.path.join(folder, "cells.jsonl"))
     end = time.monotonic() + seconds
     for model in models:
         for kind in kinds:
