@@ -23,7 +23,7 @@ from tests.helpers.pattern_traces import GEMM, H200, SGEMM, op_with_work
 from tests.helpers.shape_traces import op_with_shapes
 from tests.helpers.trace_builder import Entry
 from torchprof_samples import SAMPLES
-from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
+from torchprof_tui.analysis.collectives.communication_waiting import compute_arrivals
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Pattern, Severity, State
 from torchprof_tui.analysis.patterns.engine.thresholds import Threshold

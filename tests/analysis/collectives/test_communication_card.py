@@ -24,8 +24,12 @@ from torchprof_tui.analysis.collectives.communication_records import (
     compute_bus_factor,
     read_communication,
 )
-from torchprof_tui.analysis.collectives.communication_waiting import WaitingSource, estimate_waits, find_link_bandwidth
-from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
+from torchprof_tui.analysis.collectives.communication_waiting import (
+    WaitingSource,
+    compute_arrivals,
+    estimate_waits,
+    find_link_bandwidth,
+)
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.trace.model.communication_kernels import Operation
 from torchprof_tui.trace.model.trace import Trace

@@ -13,7 +13,7 @@ from tests.helpers.collective_reference import joined
 from tests.helpers.merged_ranks import SHARED_RANK_SETS, load_merged_ranks, load_shared_ranks
 from tests.helpers.rank_traces import Collective, Run, late_rank
 from torchprof_samples import find
-from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, compute_arrivals
+from torchprof_tui.analysis.collectives.communication_waiting import Arrivals, compute_arrivals
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
 from torchprof_tui.analysis.patterns.verdict.check_report import MultiRankChecker, build_rank_checker

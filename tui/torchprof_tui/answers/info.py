@@ -8,8 +8,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from torchprof_tui.analysis.collectives.communication_card import CommunicationCard, build_communication_card
-from torchprof_tui.analysis.collectives.communication_waiting import WaitingSource
-from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
+from torchprof_tui.analysis.collectives.communication_waiting import WaitingSource, compute_arrivals
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.analysis.doctor.read_problems import Section
 from torchprof_tui.analysis.graphs.captured_ops import DOUBT_TEXT, REASON_TEXT, OpSource, get_captured_ops

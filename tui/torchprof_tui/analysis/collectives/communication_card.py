@@ -23,13 +23,13 @@ from torchprof_tui.analysis.collectives.communication_records import (
 )
 from torchprof_tui.analysis.collectives.communication_waiting import (
     SOURCES,
+    Arrivals,
     WaitingSource,
     Waits,
     estimate_waits,
     find_link_bandwidths,
     measure_bus_bandwidth,
 )
-from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import F64, I64, Bool, sorted_unique

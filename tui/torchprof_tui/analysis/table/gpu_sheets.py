@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from torchprof_tui.analysis.collectives.communication_records import ELEMENT_BYTES, compute_message_bytes
-from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
+from torchprof_tui.analysis.collectives.communication_waiting import Arrivals
 from torchprof_tui.analysis.kernel.kernel_summary import compute_duration_statistics
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.table.sheets import (

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
+from torchprof_tui.analysis.collectives.communication_waiting import compute_arrivals
 from torchprof_tui.analysis.table import export
 from torchprof_tui.analysis.table.event_scope import NotRecordedError
 from torchprof_tui.analysis.table.gpu_sheets import build_arrivals_sheet

@@ -22,7 +22,7 @@ from torchprof_tui.ui.common.debounced_worker import WorkResult
 from torchprof_tui.ui.lanes.event_labels import EventNotes, GapLabels
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
+    from torchprof_tui.analysis.collectives.communication_waiting import Arrivals
     from torchprof_tui.analysis.dispatch.chain import ChainFinder
     from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
     from torchprof_tui.analysis.doctor.read_problems import Diagnosis
@@ -184,7 +184,7 @@ class BackgroundQueries:
 
     @cached_property
     def _late_arrivals(self) -> Arrivals | None:
-        from torchprof_tui.analysis.collectives.late_arrivals import compute_arrivals
+        from torchprof_tui.analysis.collectives.communication_waiting import compute_arrivals
 
         return None if self._trace.merged_ranks is None else compute_arrivals(self._trace.merged_ranks)
 

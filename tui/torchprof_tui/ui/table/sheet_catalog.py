@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from textual.message import Message
 
-from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, compute_arrivals
+from torchprof_tui.analysis.collectives.communication_waiting import Arrivals, compute_arrivals
 from torchprof_tui.analysis.kernel.kernel_summary import compute_duration_statistics
 from torchprof_tui.analysis.repetition.repetitions import find_repetitions
 from torchprof_tui.analysis.table import gpu_sheets

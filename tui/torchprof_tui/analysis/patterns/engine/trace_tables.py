@@ -14,8 +14,7 @@ from typing import TypeVar, cast
 import numpy as np
 
 from torchprof_tui.analysis.collectives.communication_records import CommunicationRecords, read_communication
-from torchprof_tui.analysis.collectives.communication_waiting import Waits, estimate_waits
-from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
+from torchprof_tui.analysis.collectives.communication_waiting import Arrivals, Waits, estimate_waits
 from torchprof_tui.analysis.completeness.data_loss import DataLoss, find_data_loss, read_slice_metadata
 from torchprof_tui.analysis.critical_path.step_window import find_step_bounds
 from torchprof_tui.analysis.dispatch.ancestry import mark_with_ancestors, nearest_ancestor, outermost_ancestor

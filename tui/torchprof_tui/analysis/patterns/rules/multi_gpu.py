@@ -15,7 +15,7 @@ from operator import or_
 import numpy as np
 
 from torchprof_tui.analysis.collectives.communication_records import CommunicationRecords
-from torchprof_tui.analysis.collectives.late_arrivals import Arrivals
+from torchprof_tui.analysis.collectives.communication_waiting import Arrivals
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.collectives.late_arrivals import Arrivals, compute_arrivals
+from torchprof_tui.analysis.collectives.communication_waiting import Arrivals, compute_arrivals
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, default_scope, whole_trace_scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker, check_view, severity_sort_key
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
