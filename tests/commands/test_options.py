@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields
+from functools import partial
 
 import pytest
 
@@ -83,11 +84,11 @@ def test_options_do_not_change() -> None:
 
 def test_the_command_line_of_an_answer_gives_the_same_options() -> None:
     built = (
-        build_options(TableOptions, trace=("a b",), of="kernels", step=0, sort=None, limit=5, json=True),
-        build_options(ChainOptions, trace=("./-x",), event="--json", nth=0, rank=None),
-        build_options(DiffOptions, a="a", b="b", by="op", steps="'#3'", json=True),
-        build_options(WhatIfOptions, trace=("x",), set=("cpu=0.5", "kernel=a b*0"), rank=1),
-        build_options(ExportOptions, trace=("x",), format="folded", by="op", range="0:1ms"),
+        build_options(partial(TableOptions, trace=("a b",), of="kernels", step=0, sort=None, limit=5, json=True)),
+        build_options(partial(ChainOptions, trace=("./-x",), event="--json", nth=0, rank=None)),
+        build_options(partial(DiffOptions, a="a", b="b", by="op", steps="'#3'", json=True)),
+        build_options(partial(WhatIfOptions, trace=("x",), set=("cpu=0.5", "kernel=a b*0"), rank=1)),
+        build_options(partial(ExportOptions, trace=("x",), format="folded", by="op", range="0:1ms")),
     )
     for options, command in built:
         program, line = command.split(" ", 1)
