@@ -101,7 +101,7 @@ def test_check_names_the_rank(folder: Path, capsys: pytest.CaptureFixture[str]) 
     late = next(one for one in told["patterns"] if one["id"] == "straggler")
     assert late["state"] == "fired"
     assert late["seen"].startswith("rank 1 arrives last at 3 of 3 collectives")
-    assert late["at_stake_us"] <= 3 * (3003 + 2997) / 3 + 1
+    assert late["at_stake_us"] <= 3 * (3003 + 2997) / 3 + 3  # to a microsecond for each collective, as clocks align
     assert {event["lane"] for event in late["evidence"]} == {f"rank {rank} stream 20" for rank in range(3)}
     assert [one["rank"] for one in told["ranks"]] == [0, 1, 2]
     assert told["verdict"] == told["ranks"][0]["verdict"]
