@@ -17,7 +17,7 @@ from tools import keys_page
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.parsers import COMMANDS, build_parser
 from torchprof_tui.trace.core.extensions import list_command_names
-from torchprof_tui.ui.key_catalog import find_bindings
+from torchprof_tui.ui.all_bindings import find_bindings
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from textual.binding import Binding
 
 from torchprof_tui.app import TorchprofApp
+from torchprof_tui.ui.all_bindings import find_bindings
 from torchprof_tui.ui.common.bindings import SECTION_TITLES, format_key_name, list_bindings
-from torchprof_tui.ui.key_catalog import find_bindings
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "keys.md"
 

@@ -110,7 +110,7 @@ def import_screens() -> None:
 
 def check_keys(app: type[App[None]], keymap: Mapping[str, str]) -> list[str]:
     """Return what is wrong with remapped keys, one line each; in a thread, because it imports every screen."""
-    problems: list[str] = importlib.import_module("torchprof_tui.ui.key_catalog").check_keymap(app, keymap)
+    problems: list[str] = importlib.import_module("torchprof_tui.ui.all_bindings").check_keymap(app, keymap)
     return problems
 
 

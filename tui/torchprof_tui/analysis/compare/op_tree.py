@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.critical_path.step_window import find_launch_starts
 from torchprof_tui.analysis.dispatch.ancestry import compute_depths, find_nearest_ancestor
 from torchprof_tui.analysis.graphs.captured_nodes import (
     CapturedNodes,
@@ -25,6 +24,7 @@ from torchprof_tui.analysis.graphs.captured_nodes import (
     select_ops,
 )
 from torchprof_tui.analysis.graphs.captured_ops import CapturedOps, get_captured_ops
+from torchprof_tui.analysis.time.step_bounds import find_launch_starts
 from torchprof_tui.trace.core.arrays import I32, I64, Array
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.lanes import Role

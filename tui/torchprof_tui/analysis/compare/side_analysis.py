@@ -12,12 +12,12 @@ import numpy as np
 from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.analysis.compare.steady_steps import choose_side
 from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, StepSelection
-from torchprof_tui.analysis.critical_path.step_window import find_launch_starts
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, default_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.analysis.time.step_bounds import find_launch_starts
 from torchprof_tui.trace.core.arrays import F64, I64, Bool, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 

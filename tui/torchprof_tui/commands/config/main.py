@@ -52,7 +52,7 @@ def _check(configuration: Configuration | None, path: Path) -> int:
         return 0
     lines = [problem.line for problem in configuration.problems]
     if configuration.keys:
-        lines += [f"{shorten_home(path)}: {line}" for line in _ask_key_catalog("check_keymap", configuration.keys)]
+        lines += [f"{shorten_home(path)}: {line}" for line in _ask_all_bindings("check_keymap", configuration.keys)]
     for line in lines:
         print(f"torchprof-tui: {line}", file=sys.stderr)
     if not lines:
@@ -101,14 +101,14 @@ def _format_value(setting: Setting, origin: str, value: object) -> str:
 
 def _list_keys(configuration: Configuration | None) -> int:
     """Print id, keys and sentence of every binding that can be remapped."""
-    rows = _ask_key_catalog("list_remappable_keys", {} if configuration is None else configuration.keys)
+    rows = _ask_all_bindings("list_remappable_keys", {} if configuration is None else configuration.keys)
     width, key_width = (max(len(row[column]) for row in rows) for column in (0, 1))
     for name, keys, sentence in rows:
         print(f"{name:<{width}}  {keys:<{key_width}}  {sentence}".rstrip())
     return 0
 
 
-def _ask_key_catalog(function: str, keys: Mapping[str, str]) -> Any:
+def _ask_all_bindings(function: str, keys: Mapping[str, str]) -> Any:
     """Call a function of the catalog of keys, imported by name: other answers need neither the app nor its screens."""
     app = importlib.import_module("torchprof_tui.app").TorchprofApp
-    return getattr(importlib.import_module("torchprof_tui.ui.key_catalog"), function)(app, keys)
+    return getattr(importlib.import_module("torchprof_tui.ui.all_bindings"), function)(app, keys)

@@ -2,11 +2,6 @@
 
 Rank k's events are one range of the columns and its lanes one range of the lanes, under a header lane that has no
 events. So code that asks about an event, a lane, a parent or a launch need not know that there are ranks.
-
-Files do not record their run, so it is checked whether ranks may be of different runs. Ranks of one run share
-collectives. Ranks without a common one may still be of one run (a recording was cut, or they communicate with other
-ranks only), so more is required: that they were recorded at different times, or describe their default process group
-differently.
 """
 
 from __future__ import annotations
@@ -19,212 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import F64, I32, I64, Array, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, Array
 from torchprof_tui.trace.core.problems import LOST_RANK, UNRELATED_RANKS, Problem, ProblemTally
-from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.lanes import Lane, Role
-from torchprof_tui.trace.model.ranks import AlignmentMethod, Clock, LostRank, MatchedCollectives, Rank, Ranks
+from torchprof_tui.trace.model.ranks import Clock, LostRank, Rank, Ranks
 from torchprof_tui.trace.model.trace import EntryCounts, Links, MemoryEvents, SparseColumn, Trace
+from torchprof_tui.trace.ranks.clock_alignment import align_clocks
 from torchprof_tui.trace.ranks.collective_matching import Collectives, match_collectives
+from torchprof_tui.trace.ranks.run_consistency import find_mismatched_runs
 from torchprof_tui.trace.text.block_text import RankTexts
-
-MAX_CLOCK_ERROR = 1_000_000
-"""ns. A collective ends on all ranks within some µs; clocks that should be equal and differ by more than this belong to
-several machines, and the collectives are more accurate."""
-
-_MIN_EPOCH_TIME = 10**18
-"""ns. Times beyond this (2001) without a base count from the Unix epoch; below, from when the machine was started."""
-
-_DAY = 86_400 * 10**9
-"""ns. By the wall clock, recordings further apart than this are not of one run."""
-
-_ERROR_QUANTILE = 0.9
-"""Share of the collectives that end within the reported error."""
-
-
-@dataclass(slots=True)
-class _Alignment:
-    """What is added to each rank's times, float64[r] ns, how it was determined, and whether it is final, bool[r]."""
-
-    shift: F64
-    methods: list[AlignmentMethod]
-    is_aligned: Bool
-
-
-def align_clocks(traces: Sequence[Trace], matched: MatchedCollectives) -> list[Clock]:
-    """Compute for each rank what to add to its times, so that the earliest of all begins at 0."""
-    ends, known = _collect_end_times(traces, matched)
-    alignment = _align_by_wall_clock(traces, ends, known)
-    _align_by_collectives(alignment, ends, known)
-    for rank in np.flatnonzero(~alignment.is_aligned).tolist():
-        if alignment.methods[rank] is AlignmentMethod.NONE:  # begins with the aligned ranks
-            alignment.shift[rank] = alignment.shift[alignment.is_aligned].min()
-    return _build_clocks(alignment, ends, known)
-
-
-def _align_by_wall_clock(traces: Sequence[Trace], ends: F64, known: Bool) -> _Alignment:
-    """Align the ranks whose clocks are the same one; final for all ranks where no collective can correct it."""
-    begin = np.array([_read_base_time(trace) + trace.origin for trace in traces], np.int64)
-    has_events = np.array([len(trace) > 0 for trace in traces])
-    if has_events.any():
-        begin[~has_events] = begin[has_events].min()  # a rank that recorded nothing has no time to compare
-    is_one_run = int(begin.max() - begin.min()) < _DAY
-    is_epoch = int(begin.min()) > _MIN_EPOCH_TIME
-    bases = {_read_base_time(trace) for trace in traces if len(trace)} or {0}
-    # Relative to the earliest these are small numbers, exact as floats.
-    wall = (begin - begin.min()).astype(np.float64)
-    unshifted = np.zeros(len(traces))
-    if is_one_run and len(bases) == 1 and (bases != {0} or is_epoch):
-        return _Alignment(wall, [AlignmentMethod.BASE] * len(traces), _find_agreeing_ranks(ends + wall, known))
-    if known.any():
-        # Align all ranks to the one that has most collectives.
-        reference = int(known.sum(axis=0).argmax())
-        methods = [AlignmentMethod.NONE] * len(traces)
-        methods[reference] = AlignmentMethod.COLLECTIVES
-        return _Alignment(unshifted, methods, np.arange(len(traces)) == reference)
-    everything = np.ones(len(traces), np.bool_)
-    if is_one_run and is_epoch:
-        return _Alignment(wall, [AlignmentMethod.WALL] * len(traces), everything)
-    return _Alignment(unshifted, [AlignmentMethod.NONE] * len(traces), everything)
-
-
-def _align_by_collectives(alignment: _Alignment, ends: F64, known: Bool) -> None:
-    """Align the remaining ranks one by one, as far as they share collectives with those that are aligned."""
-    shift, is_aligned = alignment.shift, alignment.is_aligned
-    while not is_aligned.all():
-        rank = _select_next_rank(is_aligned, known)
-        shared = known[:, rank] & known[:, is_aligned].any(axis=1)
-        if not shared.any():
-            break
-        aligned_ends = _row_medians((ends + shift)[shared][:, is_aligned], known[shared][:, is_aligned])
-        shift[rank] = np.round(np.median(aligned_ends - ends[shared, rank]))
-        is_aligned[rank] = True
-        alignment.methods[rank] = AlignmentMethod.COLLECTIVES
-
-
-def _read_base_time(trace: Trace) -> int:
-    return trace.metadata.base_time
-
-
-def _collect_end_times(traces: Sequence[Trace], matched: MatchedCollectives) -> tuple[F64, Bool]:
-    """Collect the end times of the collectives that end on all ranks at once.
-
-    float64[m, r] ns on each rank's own clock, and bool[m, r]: which ranks have the collective.
-    """
-    events = matched.events[matched.is_synchronizing]
-    known = events >= 0
-    ends = np.zeros(events.shape, np.float64)
-    for rank, trace in enumerate(traces):
-        rank_events = events[known[:, rank], rank]
-        ends[known[:, rank], rank] = trace.start[rank_events] + trace.duration[rank_events]
-    return ends, known
-
-
-def _find_agreeing_ranks(ends: F64, known: Bool) -> Bool:
-    """Find ranks whose collectives end when those of most others do: bool[r]. A rank without any cannot disagree."""
-    agrees = np.ones(known.shape[1], np.bool_)
-    consensus = _row_medians(ends, known)
-    for rank in range(len(agrees)):
-        rows = known[:, rank]
-        if rows.any():
-            agrees[rank] = abs(float(np.median(ends[rows, rank] - consensus[rows]))) <= MAX_CLOCK_ERROR
-    return agrees
-
-
-def _row_medians(values: F64, known: Bool) -> F64:
-    """Compute the median of each row's known values: float64[k]; every row must have one."""
-    if not len(values):
-        return np.zeros(0)
-    medians: F64 = np.nanmedian(np.where(known, values, np.nan), axis=1)
-    return medians
-
-
-def _select_next_rank(is_aligned: Bool, known: Bool) -> int:
-    """Select the rank that shares most collectives with the aligned ones."""
-    is_shared = np.count_nonzero(known[:, is_aligned], axis=1) > 0
-    counts: I64 = np.count_nonzero(known[is_shared], axis=0)
-    counts[is_aligned] = -1
-    return int(counts.argmax())
-
-
-def _build_clocks(alignment: _Alignment, ends: F64, known: Bool) -> list[Clock]:
-    """Build the clocks, with the error that remains after the alignment."""
-    shift = alignment.shift
-    shifts: I64 = np.round(shift - shift.min()).astype(np.int64) if len(shift) else np.zeros(0, np.int64)
-    is_shared = known.sum(axis=1) > 1
-    ends, known = (ends + shifts)[is_shared], known[is_shared]
-    consensus = _row_medians(ends, known)
-    clocks = []
-    for rank, method in enumerate(alignment.methods):
-        rows = known[:, rank]
-        errors = np.abs(ends[rows, rank] - consensus[rows])
-        error = int(np.quantile(errors, _ERROR_QUANTILE, method="higher")) if len(errors) else None
-        clocks.append(
-            Clock(int(shifts[rank]), method, None if method is AlignmentMethod.NONE else error, int(rows.sum()))
-        )
-    return clocks
-
-
-_DEFAULT_GROUP_PREFIX = "0 "
-"""Prefix of a group name from `collective_matching.py` if it is the group of all ranks."""
-
-_COMPARABLE_CLOCKS = frozenset((AlignmentMethod.BASE, AlignmentMethod.WALL))
-
-
-def find_mismatched_runs(ranks: Sequence[Rank], events: I32, groups: Sequence[Sequence[str]]) -> list[str]:
-    """Find the ranks that seem to be of another run than the first ones: a line for each that says why.
-
-    `events` int32[m, r]: of `MatchedCollectives`; `groups` [r]: the names of each rank's process groups.
-    """
-    first_of_group = _group_ranks(events, len(ranks))
-    mismatches = []
-    for index, rank in enumerate(ranks):
-        unconnected = [k for k in range(index) if first_of_group[k] != first_of_group[index]]
-        if not unconnected or not len(rank.trace):
-            continue
-        if first_of_group[index] != index:  # reported for the first rank of those that share collectives
-            continue
-        gaps = [gap for k in unconnected if (gap := _compute_recording_gap(ranks[k], rank)) > 0]
-        with_other_group = [k for k in unconnected if _has_other_default_group(groups[k], groups[index])]
-        first = ranks[unconnected[0]].label
-        if len(gaps) == len(unconnected):
-            mismatches.append(
-                f"{rank.label} shares no collective with {first}, and was recorded {format_duration(min(gaps))} apart"
-            )
-        elif len(with_other_group) == len(unconnected):
-            mismatches.append(
-                f"{rank.label} shares no collective with {first}, and its default process group has another name"
-            )
-    return mismatches
-
-
-def _group_ranks(events: I32, count: int) -> list[int]:
-    """Group ranks that share collectives: for each rank the first one of its group, itself where it shares none."""
-    first_of_group = list(range(count))
-    for row in np.unique(np.packbits(events >= 0, axis=1), axis=0):
-        members = np.flatnonzero(np.unpackbits(row, count=count)).tolist()
-        joined = {first_of_group[k] for k in members}
-        if joined:
-            lowest = min(joined)
-            first_of_group = [lowest if first in joined else first for first in first_of_group]
-    return first_of_group
-
-
-def _compute_recording_gap(rank: Rank, other: Rank) -> int:
-    """Compute the ns from the end of one recording to the beginning of the other; 0 where clocks cannot be compared."""
-    methods = {rank.clock.method, other.clock.method}
-    if not len(rank.trace) or not methods <= _COMPARABLE_CLOCKS:
-        return 0
-    (start, end), (other_start, other_end) = rank.trace.span, other.trace.span
-    return max(other_start - end, start - other_end)
-
-
-def _has_other_default_group(names: Sequence[str], other_names: Sequence[str]) -> bool:
-    """Tell whether both name their default group, and differently."""
-    default = {name for name in names if name.startswith(_DEFAULT_GROUP_PREFIX)}
-    other_default = {name for name in other_names if name.startswith(_DEFAULT_GROUP_PREFIX)}
-    return bool(default and other_default) and default.isdisjoint(other_default)
-
 
 _PROCESS_LOCAL_ARGS = frozenset({"external_id", "sequence", "python_id", "python_parent"})
 """Args that are unique within one process alone; they are kept apart from rank to rank, as correlations are."""

@@ -16,7 +16,6 @@ import numpy as np
 from torchprof_tui.analysis.collectives.communication_records import CommunicationRecords, read_communication
 from torchprof_tui.analysis.collectives.communication_waiting import Arrivals, Waits, estimate_waits
 from torchprof_tui.analysis.completeness.data_loss import DataLoss, find_data_loss, read_slice_metadata
-from torchprof_tui.analysis.critical_path.step_window import find_step_bounds
 from torchprof_tui.analysis.dispatch.ancestry import mark_with_ancestors, nearest_ancestor, outermost_ancestor
 from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
 from torchprof_tui.analysis.kernel.footprint import find_device
@@ -37,6 +36,7 @@ from torchprof_tui.analysis.throughput.device_peaks import DevicePeaks, find_pea
 from torchprof_tui.analysis.throughput.roofline import GpuPieces, Roofline, compute_roofline, name_classes
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import Intervals
+from torchprof_tui.analysis.time.step_bounds import find_step_bounds
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, number_distinct, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
