@@ -14,7 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -84,6 +84,17 @@ class Sshd:
             if os.fsencode(self.folder / "ssh_config") in arguments and (not host or host.encode() in arguments):
                 pids.append(int(entry.parent.name))
         return pids
+
+    def wait_for_no_clients(self, but: Collection[int]) -> None:
+        """Wait until no client but these has run for half a second: closing a connection starts a short one itself.
+
+        Raises AssertionError after 30 s.
+        """
+        until, quiet = time.monotonic() + 30, 0
+        while quiet < 10:
+            quiet = 0 if set(self.clients()) - set(but) else quiet + 1
+            assert time.monotonic() < until, self.clients()
+            time.sleep(0.05)
 
     def _write(self) -> None:
         """Write keys, authorized_keys, known_hosts and both configurations."""

@@ -404,10 +404,7 @@ def test_a_killed_program_leaves_no_connection(server: sshd.Sshd, run: Path) -> 
     finally:
         program.kill()
         program.wait()
-    until = time.monotonic() + 30
-    while set(server.clients()) - others and time.monotonic() < until:
-        time.sleep(0.01)
-    assert not set(server.clients()) - others
+    server.wait_for_no_clients(others)
 
 
 def test_one_passphrase_prompt_for_all_ranks(server: sshd.Sshd, run: Path) -> None:

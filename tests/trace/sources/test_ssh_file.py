@@ -269,7 +269,7 @@ async def test_cancel_ends_ssh_on_an_idle_connection(server: sshd.Sshd, cache_ho
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert not set(server.clients()) - set(others)
+    server.wait_for_no_clients(others)
     assert list_cache(cache_home) == []
 
 
