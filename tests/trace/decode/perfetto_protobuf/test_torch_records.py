@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +111,33 @@ def test_ranks_of_a_run_may_be_packets(tmp_path: Path) -> None:
         shutil.copy(FOLDER / "cuda_graph_replay.pftrace.gz", tmp_path / f"rank{rank}.pftrace.gz")
     resolved = resolve_specs([str(tmp_path)])
     assert [Path(file.spec).name for file in resolved.rank_files] == ["rank0.pftrace.gz", "rank1.pftrace.gz"]
+
+
+_MEASURE_MEMORY = """
+import sys
+from pathlib import Path
+from torchprof_tui.trace.decode.general_decoder import decode_trace
+from torchprof_tui.trace.decode.packet_decoder import PacketConverter  # noqa: F401
+from torchprof_tui.trace.sources.source import open_source
+
+
+def read_peak():
+    (line,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
+    return int(line.split()[1]) >> 10
+
+
+before = read_peak()
+decode_trace(open_source(sys.argv[1]), Path(sys.argv[2]), process_count=1)
+print(read_peak() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_chunk_of_packets_takes_some_times_its_size_of_memory(tmp_path: Path) -> None:
+    """A kilobyte of packets has some ten entries: what each of them reserves adds up."""
+    path = tmp_path / "copies.pftrace"
+    path.write_bytes(gzip.decompress((FOLDER / "compile_recompiles.pftrace.gz").read_bytes()) * 25)
+    assert path.stat().st_size > 2_000_000
+    command = [sys.executable, "-c", _MEASURE_MEMORY, str(path), str(tmp_path)]
+    grown = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert grown < 64  # MB; it was 92 where each entry's text was kept as orjson returns it

@@ -285,7 +285,7 @@ class PacketConverter:
 
     def _append(self, packets: list[tuple[int, list[tuple[int, Value]], SequenceTables]], offset: int) -> None:
         """Append the entries of the packets of a chunk, once all that it says about tracks and clocks is known."""
-        texts: list[bytes] = []
+        text = bytearray()  # each text by itself would keep the kilobytes that orjson reserves for it
         heads: list[int] = []
         times: list[int] = []
         durations: list[int] = []
@@ -300,12 +300,11 @@ class PacketConverter:
             for entry in events.entries:
                 head = entry.pop("ph"), entry.pop("cat", ""), entry.pop("pid"), entry.pop("tid")
                 heads.append(self._heads.setdefault(head, len(self._heads)))
-                texts.append(dump_bounded(entry))
+                text += dump_bounded(entry) + b"\n"
             times += [_fit(time, NO_TIME)] * len(events.entries)
             durations += [_fit(events.duration, NO_DURATION)] * len(events.entries)
-        if texts:
-            text = b"\n".join(texts)
-            self._writer.put(text)
+        if heads:
+            self._writer.put(memoryview(text)[:-1])
             self.text_size += len(text)
             self._head.extend(np.array(heads, np.int32))
             self._time.extend(np.array(times, np.int64))
