@@ -55,7 +55,7 @@ def pause_recording() -> Iterator[None]:
 
 
 def format_arc(arc: int) -> str:
-    """Format an arc as `decoder.py:12 -> chunker.py:40`."""
+    """Format an arc as `json_document.py:12 -> entry_decoder.py:40`."""
     names = {code: Path(path).name for path, code in WATCHED.items()}
     ends = (arc >> 32, arc & (1 << 32) - 1)
     return " -> ".join(f"{names.get(end >> _LINE_BITS, 'start')}:{end & (1 << _LINE_BITS) - 1}" for end in ends)

@@ -2,6 +2,17 @@
 
 The text is no file of its own: it passes through the decoder, which stores it in the cache as it does for a pipe. So
 details, search and export of events work as for every other trace, and the export is not needed again.
+
+| table | becomes |
+|---|---|
+| CUPTI_ACTIVITY_KIND_RUNTIME | `cuda_runtime` and `cuda_driver` calls on CPU threads |
+| NVTX_EVENTS | `user_annotation`; marks are instants, ranges that never ended have no end |
+| CUPTI_ACTIVITY_KIND_KERNEL, MEMCPY, MEMSET | `kernel`, `gpu_memcpy`, `gpu_memset` on streams, with Kineto's args |
+| CUPTI_ACTIVITY_KIND_GRAPH_TRACE | one `kernel` for each replay, where single nodes were not recorded |
+| CUPTI_ACTIVITY_KIND_SYNCHRONIZATION | `cuda_sync` of calls that block (waits of streams for events: see the calls) |
+| ThreadNames, PROCESSES | metadata entries |
+
+Times are ns since the session began; the text has them as microseconds with three decimals.
 """
 
 from __future__ import annotations

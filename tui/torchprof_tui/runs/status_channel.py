@@ -149,7 +149,11 @@ MIN_RATE_SECONDS = 0.5
 
 
 class SaveProgress:
-    """Progress of the saves of one run. Pass it every status message of rank 0."""
+    """Progress of the saves of one run, with the time left. Pass it every status message of rank 0.
+
+    torch does not report how far it is with its JSON, so the size of the file that it writes is read from the disk; how
+    large it will be is known from the step that the recorder measured. How much it has compressed the recorder reports.
+    """
 
     def __init__(self) -> None:
         self._message: StatusMessage | None = None  # the last one, while a trace is saved

@@ -137,7 +137,7 @@ class SliceResult:
 def write_slice(
     trace: Trace, t0: int, t1: int, out: Path, report: ProgressCallback | None = None, keep_private: bool = False
 ) -> SliceResult:
-    """Write the range from t0 to t1 (ns) of a trace to `out`; `event_selection.py` defines the events to keep.
+    """Write the range from t0 to t1 (ns) of a trace to `out`; `select_events` defines those to keep.
 
     Works chunk by chunk on a temporary file, which is renamed when it is complete. Metadata entries and the header are
     kept, and the counters and `[memory]` instants in the range; of the header not environment variables and secrets,

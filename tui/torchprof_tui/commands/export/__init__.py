@@ -1,4 +1,4 @@
-"""Declare the options of `torchprof-tui export`."""
+"""Declare the options of `torchprof-tui export`, and its formats."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FORMATS = {
 }
 """Formats by the name of their flag; of several endings of a name the first one counts.
 
-To add one: an entry here, and a branch in `writers.write_trace`."""
+To add one: an entry here, and a branch in `write_trace` of `main.py`."""
 
 
 _STACKS = "flame graphs (--folded, --speedscope)"

@@ -1,4 +1,4 @@
-"""Array type aliases, and numpy operations on long columns done in cache-sized blocks.
+"""Arrays: type aliases, operations on long columns in cache-sized blocks, columns that grow, arrays kept in files.
 
 `GrowableArray` appends to a column of unknown length while a file is read. Large columns may be kept in files, which
 have no names: whatever ends the process, nothing is left of them.

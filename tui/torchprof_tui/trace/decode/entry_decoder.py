@@ -1,11 +1,11 @@
-"""Decode the entries of a JSON list, chunk by chunk, into columns, and index where the text of each chunk is stored.
+r"""Decode the entries of a JSON list, chunk by chunk, into columns, and index where the text of each chunk is stored.
 
 The text is cut into chunks of whole entries, for any layout, and every cut is verified. A chunk that begins where an
 entry begins, and that parses with brackets around it, ends where an entry ends: a parser of the whole document would
 read the same tokens and be at the same depth. So a cut may be guessed. The guess is the last occurrence in the window
-of the separator between two entries (`},   {     "` in Kineto's layout); if the chunk up to there does not parse, a
-scan that tracks strings and depth finds the true end. If no cut yields a chunk that parses, the text is damaged: it is
-cut at a separator as well, and `json_text/salvage.py` recovers the entries.
+of the separator between two entries (`},\n  {\n    "` in Kineto's layout); if the chunk up to there does not
+parse, a scan that tracks strings and depth finds the true end. If no cut yields a chunk that parses, the text is
+damaged: it is cut at a separator as well, and `json_text/salvage.py` recovers the entries.
 """
 
 from __future__ import annotations

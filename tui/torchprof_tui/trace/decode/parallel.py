@@ -260,9 +260,8 @@ class ParallelDecoder:
     def _fork_inflater(self, source: Source, parent_alive: int) -> None:
         """Fork the process that inflates the file and forks the workers."""
 
-        def inflate() -> (
-            None
-        ):  # where it fails, the parent notices that a part is missing, and decodes everything again
+        # Where it fails, the parent notices that a part is missing, and decodes everything again.
+        def inflate() -> None:
             os.close(self._alive_pipe)
             _set_up_process()
             inflate_for_workers(source, self._workers, parent_alive)

@@ -1,4 +1,4 @@
-"""The progress of a load: phase, bytes and events, of one trace or of several ranks."""
+"""What a load reports: its progress (phase, bytes and events, of one trace or of several ranks), and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Screens that do nothing more once they are left, and an app that stops their timers and workers then.
+"""Screens that do nothing more once they are left, an app that stops their timers and workers then, textual's repairs.
 
 textual handles what was on its way to a screen after the screen has been left: a second click or enter dismisses it
 again, which removes another screen or runs a command twice; a timer, a worker or a resize looks for widgets that are
@@ -132,7 +132,15 @@ async def click_listed_option(option_list: OptionList, event: Click) -> None:
 
 
 def repair_textual() -> None:
-    """Change textual's classes. Calling it again changes nothing."""
+    """Change textual's classes, whose own widgets use them, so they cannot be derived from. May be called again.
+
+    A timer that is due already never let the event loop run again where its delay was negative, as that of a message
+    which expired while its screen was built: the program hung. A single timer was skipped for ever where its delay had
+    passed before its task ran on, as on a busy machine: nothing was painted any more, or no resize handled.
+
+    An option list raised KeyError for page keys where no line of it is visible, as the command palette's in a terminal
+    of a few cells, and IndexError for a click on an option that has left the list since it was painted.
+    """
     Timer.__init__ = create_timer  # type: ignore[assignment,method-assign]
     OptionList._move_page = move_visible_page  # type: ignore[assignment,method-assign]
     OptionList._on_click = click_listed_option  # type: ignore[assignment,method-assign]

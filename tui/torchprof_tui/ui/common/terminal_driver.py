@@ -45,7 +45,12 @@ _END_SECONDS = 1.0
 
 
 class TerminalGuard:
-    """One shell, from the moment that the terminal is raw to the moment that it is not."""
+    """Restores the terminal after a program that was killed, for lack of memory or by a mapped file cut short.
+
+    No handler runs on SIGKILL. On SIGBUS, Python's own would return to the instruction that failed, again and again. So
+    a small shell waits for the end of this process while the terminal is raw, in a session of its own, where no signal
+    to the job reaches it.
+    """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None

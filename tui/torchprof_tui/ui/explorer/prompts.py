@@ -1,4 +1,4 @@
-"""The prompts of the explorer and their effects: search, go to, write a slice."""
+"""The prompts of the explorer and their effects: search, go to, write a slice, compare, predict."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ from torchprof_tui.ui.lanes.selection_moves import SelectionMoves
 from torchprof_tui.ui.lanes.view_state import ViewState
 
 if TYPE_CHECKING:
-    from textual.screen import Screen
-
     from torchprof_tui.ui.explorer.path.shown_forecast import WhatIfRead
 
 

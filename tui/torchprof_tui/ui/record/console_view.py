@@ -1,4 +1,4 @@
-r"""Emulate a terminal as far as logs and progress bars need one.
+r"""A program's output as a terminal shows it: an emulator, as far as logs and progress bars need one, and its view.
 
 That is `\r`, colours, a cursor that moves among the last lines, erasing and wrapping. All other control sequences are
 dropped, so that the result contains only printable text and rich styles.

@@ -249,7 +249,11 @@ _VLLM_SIZES_CODE = "vllm serve MODEL --compilation-config '{\"cudagraph_capture_
 
 
 def fit_remedy(practices: Practices, remedy: Remedy) -> Remedy:
-    """Return the remedy as this program can follow it."""
+    """Return the remedy as this program can follow it.
+
+    Rules write remedies for a program of its own on NVIDIA. What an engine or another vendor names differently is
+    replaced here, in one place; what has no equal there is left out.
+    """
     if practices.engine is Engine.VLLM and practices.uses_compile and _GRAPHS.search(f"{remedy.action}\n{remedy.code}"):
         return Remedy(_VLLM_SIZES, _VLLM_SIZES_CODE)
     for pattern, action, code in _ENGINE_REMEDIES.get(practices.engine, ()) if practices.engine else ():

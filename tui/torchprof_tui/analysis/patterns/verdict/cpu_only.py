@@ -167,9 +167,8 @@ def _divide_ops(view: ScopeView, rows: I64, op_time: Intervals) -> tuple[TimePar
     end = start + trace.duration[rows]
     # Self time inside the op time: what the op covers, less what its child ops cover.
     covered = op_time.measure_before(end) - op_time.measure_before(start)
-    parent = find_nearest_ancestor(
-        trace.parent, rows, view.tables.mark_rows(rows)
-    )  # a Python frame may lie between two ops
+    # A Python frame may lie between two ops.
+    parent = find_nearest_ancestor(trace.parent, rows, view.tables.mark_rows(rows))
     is_child = parent >= 0
     self_time = covered.copy()
     np.subtract.at(self_time, np.searchsorted(rows, parent[is_child]), covered[is_child])
