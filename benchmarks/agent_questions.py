@@ -28,7 +28,6 @@ from benchmarks.raw_answers import RawTrace
 from tools.fault_programs.registry import FAULTS
 from torchprof_samples import find
 from torchprof_tui.commands.mcp.answers import Answerer
-from torchprof_tui.commands.mcp.bounded_text import unpack_records
 from torchprof_tui.commands.mcp.server import create_server
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "faults"
@@ -58,6 +57,11 @@ class Outcome:
     is_answered: bool
     tokens: int
     found: Any
+
+
+def unpack_records(packed: Answer) -> list[Answer]:
+    """Return the records of a table of columns and rows."""
+    return [dict(zip(packed["columns"], row, strict=True)) for row in packed["rows"]]
 
 
 @cache

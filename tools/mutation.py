@@ -47,7 +47,7 @@ PACKAGE = ROOT / "tui" / "torchprof_tui"
 TOPICS: dict[str, tuple[str, str]] = {
     "decoder": (
         "trace/decode/timestamps.py trace/decode/entry_decoder.py trace/decode/json_document.py "
-        "trace/decode/entry_decoder.py trace/decode/template/*.py",
+        "trace/decode/template/*.py",
         "tests/trace/decode tests/commands/test_info.py --ignore=tests/trace/decode/test_real_traces.py "
         "--ignore=tests/trace/decode/perfetto_protobuf",
     ),
@@ -73,7 +73,7 @@ TOPICS: dict[str, tuple[str, str]] = {
         "tests/analysis/completeness tests/trace/core/test_printable.py tests/analysis/slicing",
     ),
     "keys": (
-        "ui/common/debounced_worker.py ui/common/*keys.py",
+        "ui/common/debounced_worker.py ui/common/*keys.py ui/common/bindings.py ui/common/child_screen.py",
         "tests/ui/common/test_debounced_worker.py tests/ui/common/test_ordered_keys.py "
         "tests/ui/common/test_remapped_keys.py tests/ui/common/test_key_tables.py tests/ui/common/test_list_keys.py "
         "tests/ui/explorer/test_keys.py",
