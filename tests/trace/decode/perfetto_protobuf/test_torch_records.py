@@ -14,11 +14,13 @@ import pytest
 
 from tests.helpers.paths import FIXTURES
 from tests.helpers.trace_rows import list_points, list_rows
+from torchprof_tui.trace.decode.general_decoder import decode_trace
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.model.raw_events import ARGS
 from torchprof_tui.trace.model.trace import Event, Trace
 from torchprof_tui.trace.query.read_entries import read_entries
+from torchprof_tui.trace.sources.source import open_source
 
 FOLDER = FIXTURES / "pftrace"
 NAMES = sorted(path.name.removesuffix(".pftrace.gz") for path in FOLDER.glob("*.pftrace.gz"))
@@ -113,6 +115,24 @@ def test_ranks_of_a_run_may_be_packets(tmp_path: Path) -> None:
     assert [Path(file.spec).name for file in resolved.rank_files] == ["rank0.pftrace.gz", "rank1.pftrace.gz"]
 
 
+def _write_copies(folder: Path) -> Path:
+    """Write the packets of a trace 25 times, one after another: more than one chunk."""
+    path = folder / "copies.pftrace"
+    path.write_bytes(gzip.decompress((FOLDER / "compile_recompiles.pftrace.gz").read_bytes()) * 25)
+    assert path.stat().st_size > 2_000_000
+    return path
+
+
+def test_the_number_of_events_read_never_falls(tmp_path: Path) -> None:
+    """Packets are read, and then their text: each counts from none."""
+    counts: list[int] = []
+    source = open_source(str(_write_copies(tmp_path)))
+    decoded = decode_trace(source, tmp_path, lambda _consumed, _total, count: counts.append(count))
+    assert len(counts) > 4
+    assert counts == sorted(counts)
+    assert counts[-1] >= len(decoded.events)
+
+
 _MEASURE_MEMORY = """
 import sys
 from pathlib import Path
@@ -135,9 +155,6 @@ print(read_peak() - before)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_chunk_of_packets_takes_some_times_its_size_of_memory(tmp_path: Path) -> None:
     """A kilobyte of packets has some ten entries: what each of them reserves adds up."""
-    path = tmp_path / "copies.pftrace"
-    path.write_bytes(gzip.decompress((FOLDER / "compile_recompiles.pftrace.gz").read_bytes()) * 25)
-    assert path.stat().st_size > 2_000_000
-    command = [sys.executable, "-c", _MEASURE_MEMORY, str(path), str(tmp_path)]
+    command = [sys.executable, "-c", _MEASURE_MEMORY, str(_write_copies(tmp_path)), str(tmp_path)]
     grown = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert grown < 64  # MB; it was 92 where each entry's text was kept as orjson returns it

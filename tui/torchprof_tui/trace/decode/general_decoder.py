@@ -129,7 +129,7 @@ def _decode_packets(source: Source, text_dir: Path, progress: ProgressCallback |
 
     def report(_consumed: int, _total: int | None, entries: int) -> None:
         if progress is not None:
-            progress(source.consumed, source.total, entries)
+            progress(source.consumed, source.total, max(entries, converter.entry_count))
 
     converter = importlib.import_module(_PACKET_DECODER).PacketConverter(source, text_dir)
     with contextlib.closing(converter), pause_garbage_collection():

@@ -233,6 +233,11 @@ class PacketConverter:
         return self._chunker.offset
 
     @property
+    def entry_count(self) -> int:
+        """Entries of the packets read so far."""
+        return len(self._head)
+
+    @property
     def problems(self) -> list[Problem]:
         return [*self._source.problems, *self._tally.problems()]
 
@@ -249,7 +254,7 @@ class PacketConverter:
         for chunk in self._chunker:
             self._append([*self._read_chunk(chunk)], chunk.offset)
             if progress is not None:
-                progress(self._source.consumed, self._source.total, len(self._head))
+                progress(self._source.consumed, self._source.total, self.entry_count)
         if self._chunker.damage:
             is_cut = self._chunker.is_cut_short
             if not (is_cut and any(problem.kind in INCOMPLETE_STREAM_KINDS for problem in self._source.problems)):
