@@ -141,6 +141,21 @@ def test_without_sync_events_the_order_of_calls_says_which_event() -> None:
     assert path.inferred == 1
 
 
+def test_the_order_of_calls_says_which_work_waits_where_it_could_have_started_just_before() -> None:
+    """The first work of the first stream begins 1 µs after the other stream, and 3 µs after its launch."""
+    _, path, pieces = follow(
+        step(1, 0, 30),
+        runtime("cudaLaunchKernel", 0, 2, 1),
+        kernel("first", 3, 9, 1, stream=8),
+        runtime("cudaEventRecord", 3, 1, 2),
+        runtime("cudaStreamWaitEvent", 5, 1, 3),
+        runtime("cudaLaunchKernel", 8, 2, 4),
+        kernel("second", 13, 40, 4, stream=7),
+    )
+    assert [name for kind, name, _ in pieces if kind == "kernel"] == ["first", "second"]
+    assert path.inferred == 1
+
+
 def test_an_event_recorded_long_before_is_found_by_the_time_at_which_the_work_started() -> None:
     """As `work.wait()` of a collective: other launches and records lie between the event and the wait for it."""
     _, path, pieces = follow(
@@ -360,6 +375,20 @@ def test_a_launch_that_waits_for_room_in_a_full_queue_is_no_cpu_time(count: int)
     assert len(room) == (count == 600)  # 300 works do not fill a queue: the call was slow
     if len(room):
         assert path.graph.recorded[room[0]] <= 11_000
+
+
+def test_a_launch_waits_for_room_until_the_first_work_of_the_recording_has_ended() -> None:
+    """600 works are launched within 3 ms; of those only the first has begun when the last launch returns."""
+    entries = [step(1, 0, 3600)]
+    for number in range(601):
+        start, duration = (3, 3545) if not number else (3550 + 11 * number, 10)
+        entries.append(runtime("cudaLaunchKernel", 5 * number, 551 if number == 600 else 2, number + 1))
+        entries.append(kernel("work", start, duration, number + 1))
+    _, path, _ = follow(*entries)
+    graph = path.graph
+    (room,) = np.flatnonzero(graph.edge_kind == EdgeKind.ROOM)
+    assert graph.source[room] == graph.work_end[0]
+    assert (graph.time[graph.source[room]], graph.time[graph.target[room]]) == (3_548_000, 3_551_000)
 
 
 def test_dependencies_that_the_times_contradict_are_left_out_and_counted() -> None:

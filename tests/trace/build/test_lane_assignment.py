@@ -94,6 +94,14 @@ def test_args_say_where_gpu_work_ran_not_pid_and_tid() -> None:
     assert [(lane.label, len(lane)) for lane in made.lanes] == [("stream 7", 3), ("device sync", 1)]
 
 
+def test_the_pid_says_the_device_where_args_say_only_the_stream() -> None:
+    made = trace(
+        event("a", 0, 1, "kernel", pid=0, tid="compute", args={"device": 0, "stream": 7}),
+        event("b", 2, 1, "kernel", pid=0, tid="copy", args={"stream": 7}),
+    )
+    assert [(lane.device, lane.label, len(lane)) for lane in made.lanes] == [(0, "stream 7", 2)]
+
+
 def test_gpu_work_of_no_known_device_is_assigned_by_track() -> None:
     made = trace(event("k", 0, 1, "kernel", pid=70000, tid="compute"), event("k", 0, 1, "kernel", pid=0, tid="copy"))
     assert [(lane.pid, lane.tid, lane.device, lane.label) for lane in made.lanes] == [

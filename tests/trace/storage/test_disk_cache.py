@@ -179,6 +179,18 @@ def test_the_oldest_are_removed_first(tmp_path: Path) -> None:
     assert ready == [True, True, False]
 
 
+def test_an_entry_that_is_opened_again_is_no_longer_the_oldest(tmp_path: Path) -> None:
+    paths = [tmp_path / "opened again.json", tmp_path / "opened once.json"]
+    for age, path in zip((7200, 3600), paths, strict=True):
+        path.write_text("[]")
+        entry = fill(path, "x" * 1000)
+        os.utime(entry.folder / "lock", (time.time() - age, time.time() - age))
+        entry.close()
+    disk_cache.find_or_create_entry(str(paths[0])).close()
+    assert disk_cache.prune_cache(limit=1500) == 1000 + OWN_BYTES
+    assert [disk_cache.find_or_create_entry(str(path)).ready for path in paths] == [True, False]
+
+
 def test_an_entry_that_another_process_has_open_is_not_removed(trace: Path) -> None:
     entry = fill(trace)
     other_process = (
@@ -357,6 +369,22 @@ def test_links_in_a_cache_are_not_followed(tmp_path: Path, trace: Path, home: Pa
     disk_cache.clear_cache()
     assert (other / "lock").exists()
     assert inside.exists()
+
+
+def test_a_link_in_place_of_an_entry_is_discarded_and_not_what_it_points_to(
+    tmp_path: Path, trace: Path, home: Path
+) -> None:
+    entry = fill(trace)
+    entry.close()
+    other = tmp_path / "elsewhere"
+    entry.folder.rename(other)
+    texts = read_texts(other)
+    entry.folder.symlink_to(other)
+    linked = disk_cache.find_or_create_entry(str(trace))
+    assert linked.ready
+    linked.discard()
+    assert os.listdir(home) == [disk_cache.TAG_FILE]
+    assert read_texts(other) == texts
 
 
 def test_a_cache_folder_that_disappears_is_made_again(trace: Path, home: Path) -> None:
