@@ -14,8 +14,8 @@ import pytest
 import torchprof_tui as tt
 from tests.helpers.memory_fixtures import MEMORY, find_mark, open_recording, read_numbers
 from tests.helpers.paths import SAMPLES, SHARED_TRACES
-from tests.helpers.trace_builder import annotation, cpu, kernel, memory, python, runtime, trace
-from torchprof_tui.analysis.memory.categories import RULES, Category
+from tests.helpers.trace_builder import annotation, cpu, flow, kernel, memory, python, runtime, trace
+from torchprof_tui.analysis.memory.categories import HOPPER_BYTES, RULES, Category, Workspaces, find_workspaces
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory, GroupBy, build_memory_history
 
 MIB = 1 << 20
@@ -187,6 +187,19 @@ def test_module_code_allocates_parameters_and_factories_inputs() -> None:
     assert decide(*STEP, cpu("aten::randn", 105, 20), grow(110, 512, 7), grow(220, -512, 7)) == ["activation"]
 
 
+def test_what_dies_as_the_code_of_a_module_returns_is_no_parameter() -> None:
+    created = python("torch/nn/modules/linear.py(1): __init__", 5, 20)
+    assert decide(*STEP, created, grow(10, 512, 7), grow(25, -512, 7)) == ["temporary"]
+    assert decide(*STEP, created, grow(10, 512, 7), grow(26, -512, 7)) == ["parameter"]
+
+
+def test_all_of_a_thread_of_the_autograd_engine_is_backward() -> None:
+    engine = cpu("autograd::engine::evaluate_function: MmBackward0", 200, 50, thread=7)
+    entries = [STEP[0], engine, *STEP[2:]]
+    assert decide(*entries, memory(260, 512, -1, device=0, thread=7)) == ["gradient"]
+    assert decide(*entries, memory(260, 512, -1, device=0)) == ["unknown"]  # on the thread of the program
+
+
 def test_an_input_is_alive_when_the_next_phase_begins() -> None:
     """After the last pass nothing tells what uses it."""
     made = cpu("aten::randn", 360, 20)
@@ -245,6 +258,16 @@ def build_products(*births: tuple[float, int], capability: int = 9, held: int = 
 def test_workspaces_from_before_the_recording(held: int, capability: int, found: dict[str, int]) -> None:
     older = build_products(capability=capability, held=held).older
     assert {part.category.label: part.bytes for part in older.parts} == found
+
+
+def test_a_product_that_is_the_first_event_of_the_trace_needs_a_workspace() -> None:
+    """A flow leads from the op itself, where no call has the correlation of the kernel."""
+    product = [cpu("aten::mm", 100, 20), flow("s", "async_npu", 1, 100)]
+    work = [kernel("gemm", 130, 5), flow("f", "async_npu", 1, 130, thread=7, pid=0)]
+    gpu = {"id": 0, "name": "NVIDIA GPU", "computeMajor": 9, "computeMinor": 0}
+    built = trace(*product, *work, header={"deviceProperties": [gpu]})
+    assert built.links.launch_of.tolist() == [-1, 0]
+    assert find_workspaces(built, 0) == Workspaces(HOPPER_BYTES, 1)
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,14 @@ def test_each_cell_has_its_highest_moment(cells: int) -> None:
     assert int(memory.allocated[found].max()) == int(memory.allocated[memory.peak])
 
 
+def test_a_record_at_an_edge_is_of_the_cell_that_begins_there() -> None:
+    """So the peak is seen, though what made it is freed at the same time."""
+    records = [memory(1, 512, 512, device=0, address=1), memory(2, 1024, 1536, device=0, address=2)]
+    history = build_memory_history(trace(cpu("a", 0, 90), *records, memory(2, -1024, 512, device=0, address=2)))
+    assert history is not None
+    assert find_highest_positions(history.devices[0], np.array([1000, 2000, 3000])).tolist() == [0, 1]
+
+
 def test_reserved_memory_is_unknown_before_the_first_record() -> None:
     first, second = (memory(k, 512, 512 * k, device=0, reserved=1024 * k, address=k) for k in (1, 2))
     history = build_memory_history(trace(cpu("a", 0, 90), first, second))
