@@ -9,6 +9,7 @@ import pytest
 
 from tests.helpers.collective_reference import joined
 from tests.helpers.command_line import call_main, read_error_line, read_json_answer, read_table_rows
+from tests.helpers.paths import find_shared_trace
 from tests.helpers.rank_traces import late_rank
 
 
@@ -190,3 +191,17 @@ def test_a_rank_that_was_cut_is_told_by_every_command(folder: Path, capsys: pyte
     assert (verdicts[1]["regime"], verdicts[1]["gpu_busy"]) == ("unknown", None)
     assert "the file is partial (cut short)" in verdicts[1]["first"]
     assert "is partial" not in call_main(capsys, "info", folder)[2]
+
+
+@pytest.mark.parametrize(("run", "first"), [("ddp_4ranks", "straggler"), ("fsdp_4ranks", "overhead-bound")])
+def test_the_first_problem_is_what_the_verdict_says_of_the_late_rank(
+    run: str, first: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Waiting for a late rank is not claimed by exposed communication, which has the same collectives."""
+    path = find_shared_trace(run)
+    if not path.exists():
+        pytest.skip("needs the shared traces")
+    told = read_json_answer(capsys, "check", path, "--json")
+    assert "is late at" in told["verdict"]["first"]
+    worst = told["patterns"][0]
+    assert (worst["id"], worst["leading"], worst["significant"]) == (first, True, True)

@@ -99,9 +99,11 @@ def list_copy_intervals(view: ScopeView) -> dict[int, Intervals]:
     }
 
 
-_ORDER = {"op-compilation": -1, "op-loop": 1, "tiny-kernels": 2, **dict.fromkeys(UNSPECIFIC_PATTERN_IDS, 3)}
+_ORDER = {"op-compilation": -1, "op-loop": 1, "exposed-comm": 1, "tiny-kernels": 2}
+_ORDER |= dict.fromkeys(UNSPECIFIC_PATTERN_IDS, 3)
 """What explains time before or after the others: the calls that compile hold up whatever the op's thread did meanwhile;
-a loop explains what its waits do not; patterns that do not say whose launches they count come last."""
+a loop explains what its waits do not, exposed communication what no late rank causes; patterns that do not say whose
+launches they count come last."""
 
 
 class Claims:
