@@ -74,7 +74,8 @@ def fingerprint(screen: ExplorerScreen) -> tuple[object, ...]:
     panels = tuple(panel._top for panel in screen.query(TextPanel))
     controller = screen._panel_controller
     shown = (screen._dock.active_name, screen.details_open, controller.scopes.mode, len(screen.app.screen_stack))
-    cursors = (controller.doctor_panel.remark, controller.cheatsheet_panel.finding, controller.chain_panel._on_line)
+    finding = controller.cheatsheet_panel.finding
+    cursors = (controller.doctor_panel.remark, finding and finding.id, controller.chain_panel._on_line)
     return (*view, state.lane_view.arrangement, *panels, *shown, *cursors, controller._timeline._labels_visible)
 
 
