@@ -136,6 +136,7 @@ class Answer:
     `reason`: what is missing, for CANNOT_TELL. `remedy`: chosen for the owner of the evidence and the GPU; None: that
     of the pattern. `spans`: when the time at stake was lost; None: during the evidence. `places`: where the evidence
     leads to, costliest first, for a pattern whose time lies between events or is not their duration; None: the events.
+    `removed`: rows, int64[k], that are gone once a fault is mended; None: all of the evidence.
     """
 
     state: State
@@ -146,6 +147,7 @@ class Answer:
     remedy: Remedy | None = None
     spans: Intervals | None = None
     places: EvidencePlaces | None = None
+    removed: I64 | None = None
 
     @classmethod
     def fired(
@@ -156,9 +158,10 @@ class Answer:
         remedy: Remedy | None = None,
         spans: Intervals | None = None,
         places: EvidencePlaces | None = None,
+        removed: I64 | None = None,
     ) -> Answer:
         rows, lost = np.asarray(events, dtype=np.int64), max(int(at_stake), 0)
-        return cls(State.FIRED, seen, rows, lost, remedy=remedy, spans=spans, places=places)
+        return cls(State.FIRED, seen, rows, lost, remedy=remedy, spans=spans, places=places, removed=removed)
 
     @classmethod
     def absent(cls, seen: str = "") -> Answer:
@@ -188,6 +191,7 @@ class Pattern:
     code: str = ""  # a line to paste, if one line helps
     applies_to_all_ranks: bool = False  # its answer describes all ranks, whichever rank is checked
     fires_on_absence: bool = False  # fires by the absence of events: undecidable in a file that lost entries
+    is_fault: bool = False  # work that the program can be without: it goes before what is true of most programs
 
 
 _REGISTRY: dict[str, Pattern] = {}
@@ -206,6 +210,7 @@ def register_pattern(
     needs: tuple[Callable[[ScopeView], str], ...] = (),
     applies_to_all_ranks: bool = False,
     fires_on_absence: bool = False,
+    is_fault: bool = False,
 ) -> Callable[[CheckFunction], CheckFunction]:
     """Register a check under its name, with dashes. Raises ValueError for a duplicate name.
 
@@ -222,7 +227,7 @@ def register_pattern(
         name = check.__name__.replace("_", "-")
         if name in _REGISTRY:
             raise ValueError(f"two patterns called {name}")
-        details = (thresholds, severity, code, applies_to_all_ranks, fires_on_absence)
+        details = (thresholds, severity, code, applies_to_all_ranks, fires_on_absence, is_fault)
         _REGISTRY[name] = Pattern(name, section, title, meaning, action, decided, check_if_possible, *details)
         return check_if_possible
 
@@ -277,7 +282,9 @@ class Finding:
         if not len(self.answer.events):
             return self
         places = self.answer.places.shift_events(offset) if self.answer.places is not None else None
-        return replace(self, answer=replace(self.answer, events=self.answer.events + offset, places=places))
+        removed = self.answer.removed + offset if self.answer.removed is not None else None
+        moved = replace(self.answer, events=self.answer.events + offset, places=places, removed=removed)
+        return replace(self, answer=moved)
 
     def find_places(self, trace: Trace) -> EvidencePlaces:
         """Find where the evidence leads to: of a problem the costliest place first, else the events in time order."""

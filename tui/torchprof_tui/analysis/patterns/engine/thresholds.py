@@ -178,6 +178,9 @@ LOST_ENTRIES_SHARE = _share("lost entries", 0.01, "losing so few entries cannot 
 ADVICE_MIN_IDLE_SHARE = _share("idle time to report", 0.15, "the first advice of the verdict must save at least that")
 WAIT_WORTH_A_WORD = _share("wait to report", 0.05, "a GPU that waits less is limited by its own work")
 PROBLEM_MIN_SHARE = _share("problem to name first", 0.05, "a smaller one is only listed in the cheatsheet")
+FAULT_FIRST_SHARE = _share(
+    "work without need from a share of", 0.10, "mending it saves more than most changes of what every program does"
+)
 EXPLAINED_SHARE_OF_WAIT = _share(
     "share of the wait that a pattern explains", 0.30, "a known cause of a third is more useful than the rest"
 )

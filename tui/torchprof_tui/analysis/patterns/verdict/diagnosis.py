@@ -180,6 +180,17 @@ class Evidence:
         by_part = {part.id: self.explained_time(part.id).get(pattern_id, 0) for part in self.tree.parts}
         return diagnose_finding(self.fired[pattern_id], max(by_part, key=lambda part_id: by_part[part_id]), share)
 
+    @cached_property
+    def main_fault(self) -> Diagnosis | None:
+        """The work without need that takes most of the whole scope, None if none takes enough to be named first."""
+        explained = {name: time for name, time in self.explained_time().items() if self.fired[name].pattern.is_fault}
+        largest = max(explained, key=lambda candidate: explained[candidate], default="")
+        share = explained.get(largest, 0) / self.device_time
+        if share < thresholds.FAULT_FIRST_SHARE.value:
+            return None
+        by_part = {part.id: self.explained_time(part.id).get(largest, 0) for part in self.tree.parts}
+        return diagnose_finding(self.fired[largest], max(by_part, key=lambda part_id: by_part[part_id]), share)
+
     @property
     def device_time(self) -> int:
         return max(self.view.device_time, 1)

@@ -101,9 +101,9 @@ def list_copy_intervals(view: ScopeView) -> dict[int, Intervals]:
 
 _ORDER = {"op-compilation": -1, "op-loop": 1, "exposed-comm": 1, "tiny-kernels": 2}
 _ORDER |= dict.fromkeys(UNSPECIFIC_PATTERN_IDS, 3)
-"""What explains time before or after the others: the calls that compile hold up whatever the op's thread did meanwhile;
-a loop explains what its waits do not, exposed communication what no late rank causes; patterns that do not say whose
-launches they count come last."""
+"""What explains time before or after the others. Faults come before what describes their work in general, the calls
+that compile hold up whatever the op's thread did meanwhile; a loop explains what its waits do not, exposed
+communication what no late rank causes; patterns that do not say whose launches they count come last."""
 
 
 class Claims:
@@ -185,7 +185,7 @@ class Spans:
 
     @property
     def order(self) -> int:
-        return _ORDER.get(self.finding.id, 0)
+        return _ORDER.get(self.finding.id, -1 if self.finding.pattern.is_fault else 0)
 
 
 def find_spans(view: ScopeView, finding: Finding) -> Spans:

@@ -68,13 +68,15 @@ _GONE_EVENTS = frozenset(
 def find_remedy(trace: Trace, finding: Finding) -> Scenario | None:
     """Find the scenario that mends a finding; None where none describes it."""
     remedy, events = _REMEDIES.get(finding.id), finding.answer.events
+    if finding.answer.removed is not None:
+        events = finding.answer.removed
     if finding.id == "pageable-copy":  # pinning also frees the thread from the small copies beside the large ones
         events = np.flatnonzero(is_in(trace.name, sorted_unique(trace.name[events]))).astype(np.int64)
     text = f"pattern={finding.id}"
     if remedy is not None:
         rows = tuple(_add_launches(trace, events).tolist()) if finding.id in _OWN_LAUNCHES else ()
         return replace(parse_scenario(remedy), text=text, rows=rows)
-    if finding.id in _GONE_EVENTS and len(events):
+    if (finding.id in _GONE_EVENTS or finding.pattern.is_fault) and len(events):
         return Scenario(text, ScenarioKind.EVENT, factor=0.0, rows=tuple(_add_launches(trace, events).tolist()))
     return None
 

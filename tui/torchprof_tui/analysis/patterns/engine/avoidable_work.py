@@ -1,0 +1,45 @@
+"""Measure work that a program can be without: ops, the GPU work that they launched, and the time that both take."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.time.intervals import Intervals
+from torchprof_tui.trace.core.arrays import I64, number_distinct, sorted_unique
+
+
+def find_launched_work(view: ScopeView, rows: I64) -> I64:
+    """Find the GPU work in a scope that was launched inside these events: indexes into `view.work`, int64[k]."""
+    launch = view.work.launch
+    linked = np.flatnonzero(launch >= 0)
+    calls, back = number_distinct(launch[linked], len(view.trace))
+    inside = outermost_ancestor(view.trace, calls, view.tables.mark_rows(rows))[back] >= 0
+    return linked[inside].astype(np.int64)
+
+
+def answer_fault(
+    view: ScopeView, rows: I64, seen: str, remedy: Remedy | None = None, *, kept: I64 | None = None
+) -> Answer:
+    """Answer that ops are without need: `rows` int64[k] of CPU events, at any depth.
+
+    The time at stake is that of the GPU work launched inside them, and of the events themselves where the GPU is idle:
+    the mean of the devices. `kept`: those of `rows` that are left once the fault is mended (one op in place of many).
+    """
+    tables, (t0, t1) = view.tables, view.window
+    events = view.select_in_scope(tables.event_table(sorted_unique(rows)))
+    launched = find_launched_work(view, events.row)
+    host, work = events.intervals.clip(t0, t1), view.work
+    lost = 0
+    for device in tables.devices:
+        own = work.events.select(launched[work.device[launched] == device])
+        idle: Intervals = view.gap_finder.known_idle_intervals[device] & host
+        lost += own.intervals.clip(t0, t1).total + idle.total
+    evidence = np.concatenate([events.row, work.events.row[launched]]).astype(np.int64)
+    removed = None
+    if kept is not None:
+        gone = events.row[~np.isin(events.row, kept)]
+        removed = np.concatenate([gone, work.events.row[find_launched_work(view, gone)]]).astype(np.int64)
+    return Answer.fired(seen, evidence, lost // max(len(tables.devices), 1), remedy, spans=host, removed=removed)
