@@ -102,7 +102,7 @@ def test_no_key_waits_for_an_import() -> None:
     command = [sys.executable, "-c", PRESS_KEYS, str(trace)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == [
-        "screens: TableScreen TreeScreen FlameScreen GuessScreen HelpScreen RecordScreen StartScreen",
+        "screens: TableScreen TreeScreen FlameScreen LearnScreen HelpScreen RecordScreen StartScreen",
         "in threads: True True",
         "on the UI thread: []",
     ], done.stdout + done.stderr

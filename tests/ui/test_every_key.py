@@ -36,7 +36,7 @@ from torchprof_tui.ui.diff.diff_screen import DiffScreen
 from torchprof_tui.ui.diff.locked_view import LockedView
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.flame.flame_screen import FlameScreen
-from torchprof_tui.ui.guess.guess_screen import GuessScreen
+from torchprof_tui.ui.learn.learn_screen import LearnScreen
 from torchprof_tui.ui.memory.memory_screen import MemoryScreen
 from torchprof_tui.ui.memory.snapshot_screen import SnapshotScreen
 from torchprof_tui.ui.record.record_screen import RecordScreen
@@ -52,7 +52,7 @@ SCREENS = (
     TreeScreen,
     FlameScreen,
     MemoryScreen,
-    GuessScreen,
+    LearnScreen,
     SourceScreen,
     HelpScreen,
     StartScreen,
@@ -237,7 +237,7 @@ OPENERS = {
     "T": TreeScreen,
     "F": FlameScreen,
     "M": MemoryScreen,
-    "G": GuessScreen,
+    "G": LearnScreen,
     "R": RecordScreen,
     "?": HelpScreen,
     "o": StartScreen,

@@ -1,4 +1,4 @@
-"""The table, tree, flame graph, memory, guess and help screens as text at six sizes, compared with golden files."""
+"""The table, tree, flame graph, memory, learn and help screens as text at six sizes, compared with golden files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CASES = {
     "help-lanes": ("matmul_add_64_cold_eager", ("question_mark", "tab")),
     "help-words": ("matmul_add_64_cold_eager", ("question_mark", "tab", "tab")),
     "help-table": ("matmul_add_64_cold_eager", ("t", "question_mark")),
-    "guess": ("matmul_add_64_cold_eager", ("G", *"gemm", "enter")),
+    "learn": ("matmul_add_64_cold_eager", ("G", *"gemm", "enter")),
 }
 
 

@@ -39,6 +39,7 @@ from torchprof_tui.ui.common.terminal_driver import TerminalDriver
 from torchprof_tui.ui.later_screens import (
     check_keys,
     create_diff_screen,
+    create_learn_screen,
     create_opening_screen,
     create_start_screen,
     import_screens,
@@ -47,6 +48,7 @@ from torchprof_tui.ui.later_screens import (
 from torchprof_tui.ui.start.loading_screen import LoadingScreen, SecondTraceScreen
 
 if TYPE_CHECKING:
+    from torchprof_tui.learn.case_file import Case
     from torchprof_tui.program.settings import Configuration
     from torchprof_tui.runs.recording_request import RecordingRequest
     from torchprof_tui.trace.loading.opener import TraceOpener
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
     from torchprof_tui.trace.sources.ssh_connections import SshConnections
     from torchprof_tui.ui.common.comparison_request import ComparisonRequest
     from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
+    from torchprof_tui.ui.learn.learn_screen import LearnScreen
+    from torchprof_tui.ui.learn.lesson_panel import LessonDriver
     from torchprof_tui.ui.record.record_screen import RecordScreen
     from torchprof_tui.ui.record.recording_screen import RecordingScreen
     from torchprof_tui.ui.start.start_screen import StartScreen
@@ -69,6 +73,7 @@ being painted. Python's default of 5 ms is as long as most of a frame takes."""
 class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesApp):
     """The app. `opener`: opens the first trace, already started. `at`: the time or step to show first.
 
+    `learn`: list the cases, or begin `case` on the trace that is opened, None for questions about any trace.
     `comparison`: what to compare it with. `connections`: those of the session to ssh hosts. `configuration`: the
     user's file. `failure`: why the first trace could not be opened, one line.
     `lanes_ready` is set when lanes are on screen, or when it is certain that there will be none.
@@ -96,8 +101,13 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         connections: SshConnections | None = None,
         comparison: ComparisonRequest | None = None,
         configuration: Configuration | None = None,
+        learn: bool = False,
+        case: Case | None = None,
     ) -> None:
         super().__init__()
+        self.lesson: LessonDriver | None = None  # the last case that was begun
+        self._pending_case = (case,) if learn and opener is not None else ()
+        self._lists_cases = learn and opener is None
         self.failure: str | None = None  # why the first trace could not be opened
         self.early_lanes: ExplorerScreen | None = None
         self._loading: LoadingScreen | None = None  # the one below `early_lanes`
@@ -127,6 +137,8 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         self._switch_interval.enter_context(use_switch_interval(SWITCH_INTERVAL_SECONDS))
         # The app's own empty screen always stays below: only a screen that was pushed can be switched.
         self.push_screen(self._create_first_screen())
+        if self._lists_cases:
+            self.push_screen(create_learn_screen())
         note_phase("first screen", columns=self.size.width, lines=self.size.height)
         if self._configuration is not None:
             self._report_configuration(self._configuration)
@@ -427,6 +439,29 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         if self.is_shown(name):
             self.pop_screen()
 
+    # -- learning ------------------------------------------------------------------------------------------
+
+    def on_start_screen_learn_asked(self) -> None:
+        self.push_screen(create_learn_screen())
+
+    def on_learn_screen_case_chosen(self, message: LearnScreen.CaseChosen) -> None:
+        """Begin a case on its sample; opened first, where another trace is."""
+        opener, case = self._current_opener, message.case
+        explorer = next((screen for screen in self.screen_stack if screen.TITLE == "explorer"), None)
+        is_open = case is None or (opener is not None and opener.spec == case.sample)
+        if explorer is not None and is_open and explorer is not self.early_lanes:
+            self._begin_case(explorer, case)
+        elif case is not None:
+            self._pending_case = (case,)
+            self._open(case.sample)
+
+    def _begin_case(self, explorer: Screen[Any], case: Case | None) -> None:
+        if self.lesson is not None:
+            self.lesson.end()
+        driver = importlib.import_module("torchprof_tui.ui.learn.lesson_panel").LessonDriver
+        self.lesson = driver(self, explorer, case)
+        self.lesson.start()
+
     # -- comparisons ----------------------------------------------------------------------------------------
 
     def note_recording(self, earlier: str) -> None:
@@ -468,6 +503,9 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         request, self.pending_comparison = self.pending_comparison, None
         if request is not None:
             self.post_message(CompareAsked(request, screen.trace, screen.trace.label))
+        pending, self._pending_case = self._pending_case, ()
+        if pending:
+            self._begin_case(screen, *pending)
         self.defer_garbage_collection()
         note_phase("lanes on screen")
         self.lanes_ready.set()

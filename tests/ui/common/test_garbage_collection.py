@@ -51,7 +51,7 @@ async def open_screen(pilot: Pilot[None], key: str, name: str) -> Screen[object]
         ("t", "TableScreen"),
         ("T", "TreeScreen"),
         ("F", "FlameScreen"),
-        ("G", "GuessScreen"),
+        ("G", "LearnScreen"),
         ("?", "HelpScreen"),
         ("o", "StartScreen"),
     ],

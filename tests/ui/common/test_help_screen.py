@@ -29,13 +29,13 @@ from torchprof_tui.ui.source.source_screen import SourceScreen
 from torchprof_tui.ui.start.loading_screen import LoadingScreen
 
 SAMPLE = "sample:matmul_add_64_cold_eager"
-SCREENS = ("explorer", "table", "tree", "guess", "source", "start", "record", "recording", "loading")
-KEYS = {"table": "t", "tree": "T", "guess": "G", "start": "o", "record": "R"}
+SCREENS = ("explorer", "table", "tree", "learn", "source", "start", "record", "recording", "loading")
+KEYS = {"table": "t", "tree": "T", "learn": "G", "start": "o", "record": "R"}
 KNOWN_KEYS = {
     "explorer": "zoom in at the cursor",
     "table": "reverse the order",
     "tree": "open all nodes",
-    "guess": "back to the lanes",
+    "learn": "back to the lanes",
     "source": "the end of the file",
     "start": "type the path of a trace",
     "record": "start the run",
@@ -114,13 +114,13 @@ async def test_help_commands_suspending_and_leaving_are_the_same_on_every_screen
         await pilot.press("escape")
         if name == "recording":
             screen._start_error = "ended"  # type: ignore[attr-defined]
-        if name not in ("tree", "guess", "record"):  # their letters are text
+        if name not in ("tree", "learn", "record"):  # their letters are text
             await check_leaving(pilot)
 
 
 async def check_help(pilot: Pilot[None], name: str) -> None:
     screen = pilot.app.screen
-    if name in ("explorer", "table", "tree", "start", "guess"):
+    if name in ("explorer", "table", "tree", "start", "learn"):
         assert "? help" in text_of(screen)
     for key in ("question_mark", "f1"):
         await pilot.press(key)

@@ -13,7 +13,7 @@ from tests.helpers.explorer_app import explorer, press_at_once, two_steps, until
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.guess.guess_screen import GuessScreen
+from torchprof_tui.ui.learn.learn_screen import LearnScreen
 from torchprof_tui.ui.table.table_screen import TableScreen
 
 
@@ -33,7 +33,7 @@ async def test_text_after_the_slash_is_typed_into_the_prompt() -> None:
 async def test_a_key_after_one_that_opens_a_screen_reaches_that_screen() -> None:
     async with explorer(two_steps()) as (screen, pilot):
         await press_at_once(pilot, "Gmm")
-        await until(pilot, lambda: isinstance(pilot.app.screen, GuessScreen))
+        await until(pilot, lambda: isinstance(pilot.app.screen, LearnScreen))
         await until(pilot, lambda: pilot.app.screen.query_one(Input).value == "mm")
         assert screen.view_state.mark is None  # which m on the lanes sets
         await pilot.press("escape")

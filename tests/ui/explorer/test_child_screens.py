@@ -13,7 +13,7 @@ from torchprof_tui.ui.explorer import child_screens
 
 @pytest.mark.parametrize(
     ("key", "name"),
-    [("M", "MemoryScreen"), ("t", "TableScreen"), ("T", "TreeScreen"), ("F", "FlameScreen"), ("G", "GuessScreen")],
+    [("M", "MemoryScreen"), ("t", "TableScreen"), ("T", "TreeScreen"), ("F", "FlameScreen"), ("G", "LearnScreen")],
 )
 async def test_the_event_loop_does_not_wait_for_an_import(monkeypatch: pytest.MonkeyPatch, key: str, name: str) -> None:
     threads: list[threading.Thread] = []

@@ -51,7 +51,7 @@ OPENING_ACTIONS = (
     "flame",
     "memory",
     "child",
-    "guess",
+    "learn",
     "slice",
     "compare",
     "search",

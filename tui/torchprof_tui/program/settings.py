@@ -131,7 +131,7 @@ def read_configuration(file: str | os.PathLike[str]) -> Configuration:
         line = f"{shown}: others may write to it or its folder, so defaults are used; chmod o-w both to use it"
         return Configuration(path, {}, {}, (Problem("", line),))
     try:
-        document = _parse_toml(read_small_file(path, MAX_BYTES))
+        document = parse_toml(read_small_file(path, MAX_BYTES))
     except OSError as error:
         return Configuration(path, {}, {}, (Problem("", f"{shown}: {error.strerror or error}"),))
     except UnreadableFileError as error:
@@ -184,7 +184,8 @@ def write_commented_file(path: Path) -> None:
         file.write("\n".join(lines))
 
 
-def _parse_toml(data: bytes) -> dict[str, Any]:
+def parse_toml(data: bytes) -> dict[str, Any]:
+    """Parse a small TOML file. Raises UnreadableFileError, one line without the name of the file."""
     # Python 3.10 has no tomllib; tomli is the same parser.
     parser = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     for number, line in enumerate(data.splitlines(), 1):

@@ -37,6 +37,12 @@ def create_start_screen(
     return StartScreen(can_go_back=can_go_back, remote_folder=remote_folder)
 
 
+def create_learn_screen() -> Screen[Any]:
+    """Create the list of cases where no trace is open."""
+    screen: Screen[Any] = importlib.import_module("torchprof_tui.ui.learn.learn_screen").LearnScreen()
+    return screen
+
+
 class SnapshotApp(Protocol):
     """What the app tells its callers: why the first file is not shown, and when that is settled."""
 
@@ -96,7 +102,8 @@ def import_screens() -> None:
         "tree.tree_screen",
         "flame.flame_screen",
         "memory.memory_screen",
-        "guess.guess_screen",
+        "learn.learn_screen",
+        "learn.lesson_panel",
         "diff.diff_screen",
         "common.help_screen",
         "start.start_screen",

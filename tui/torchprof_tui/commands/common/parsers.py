@@ -25,6 +25,7 @@ PROGRAM = "torchprof-tui"
 
 COMMANDS = {
     "run": "profile a built-in workload or your own command, then open what it recorded",
+    "learn": "learn to read traces: cases of a few questions, on the real screens; or questions about a trace of yours",
     "info": "print the contents of a trace: steps, devices, events, time tree",
     "table": "print the profiler's table, as prof.key_averages() does",
     "check": "say what is slow, why, and how to fix it",
@@ -49,6 +50,7 @@ EXAMPLES = f"""\
 examples:
   {PROGRAM}                                  the start screen: recent traces, samples, the traces of this folder
   {PROGRAM} sample:matmul_add_64_cold_eager  a small sample to learn on
+  {PROGRAM} learn                            cases to learn with: what do you expect, look, what it is
   {PROGRAM} trace.json.gz                    any trace that torch.profiler exported
   {PROGRAM} run -- python train.py --lr 1e-4   profile your own program, unchanged
   {PROGRAM} diff before.json after.json     what changed from one trace to the other

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from torchprof_tui.commands.common.errors import UsageError
@@ -16,6 +18,8 @@ from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_path, res
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
 if TYPE_CHECKING:
+    from torchprof_tui.app import TorchprofApp
+    from torchprof_tui.learn.case_file import Case
     from torchprof_tui.trace.loading.opener import TraceOpener
     from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 
@@ -25,8 +29,17 @@ LINE_TERMINALS = ("dumb", "unknown")
 ERASE_LINE = "\r\x1b[K"
 
 
-def run(options: OpenOptions, comparison: ComparisonRequest | None = None) -> int:
-    """Open the app. `comparison`: what to compare the trace with, once it is open."""
+def run(
+    options: OpenOptions,
+    comparison: ComparisonRequest | None = None,
+    *,
+    learn: bool = False,
+    case: Case | None = None,
+) -> int:
+    """Open the app. `comparison`: what to compare the trace with, once it is open.
+
+    `learn`: begin `case` on the trace, None for one of its findings; without a trace list the cases.
+    """
     if options.at is not None and not options.trace:
         raise UsageError("--at needs a trace")
     can_choose = comparison is None and not find_terminal_problem()
@@ -37,13 +50,41 @@ def run(options: OpenOptions, comparison: ComparisonRequest | None = None) -> in
     _show_line(_describe_start(meant))  # importing the app takes a second, on a loaded machine several
     try:
         with SshConnections() as connections:
-            return _run_app(options, meant, connections, comparison)
+            create = partial(_create_app, options, connections, comparison, learn, case)
+            return _run_app(options, meant, connections, create)
     finally:
         _show_line("")
 
 
+def _create_app(
+    options: OpenOptions,
+    connections: SshConnections,
+    comparison: ComparisonRequest | None,
+    learn: bool,
+    case: Case | None,
+    opening: TraceOpener | None,
+) -> TorchprofApp:
+    app: type[TorchprofApp] = importlib.import_module("torchprof_tui.app").TorchprofApp
+    note_phase("app imported")
+    return app(
+        opening,
+        theme=options.theme,
+        cache=not options.no_cache,
+        at=options.at,
+        debug=options.debug,
+        connections=connections,
+        comparison=comparison,
+        configuration=options.configuration,
+        learn=learn,
+        case=case,
+    )
+
+
 def _run_app(
-    options: OpenOptions, meant: ResolvedInput | None, connections: SshConnections, comparison: ComparisonRequest | None
+    options: OpenOptions,
+    meant: ResolvedInput | None,
+    connections: SshConnections,
+    create_app: Callable[[TraceOpener | None], TorchprofApp],
 ) -> int:
     """Start to open what the user meant, then run the app."""
     opening = None
@@ -53,21 +94,10 @@ def _run_app(
         name_captures(opening, options.capture)
         opening.start()
     try:
-        from torchprof_tui.app import TorchprofApp
-
-        note_phase("app imported")
+        importlib.import_module("torchprof_tui.app")
         if opening is not None:
             opening.wait_until_connected()  # ssh may ask for a password on the terminal before the app draws on it
-        app = TorchprofApp(
-            opening,
-            theme=options.theme,
-            cache=not options.no_cache,
-            at=options.at,
-            debug=options.debug,
-            connections=connections,
-            comparison=comparison,
-            configuration=options.configuration,
-        )
+        app = create_app(opening)
         gc.freeze()  # a collection after the first frame would visit all that was imported, for 33 ms
         app.run(mouse=not options.no_mouse)
     finally:

@@ -301,10 +301,12 @@ snapshot | A memory snapshot
     before the …: allocated before the history begins, which keeps only its last entries
     segments: memory from the driver at the time of the snapshot; █ in use, · free
     out of memory: allocations that failed, with what the device had left
-guess | Guess, then look | kernel, GEMM, launch
+learn | Learn: guess, then look | kernel, GEMM, launch
     input: what you expect: classes or parts of names, with or without a number, separated by commas
     ✓ ✗: right and wrong guesses; launched kernels that you did not name are listed too
     launched: how many kernels of that class or name the range launched, and their GPU time
+    this trace: each finding as a question: what do you expect, look, what it is
+    cases: samples with questions, a few minutes each; ✓: how many were as expected
 source | Source
     ▶ line: the line named by the chain panel or by the cheatsheet's finding
     file: the file is read from the trace's host if opened over ssh, else from this machine

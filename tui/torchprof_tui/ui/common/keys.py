@@ -174,8 +174,8 @@ Y                panels.copy-all       copy(True)           copy all: copy the p
 t                panels.table          child('table')       table: the profiler table; from an event: its row
 D                find.compare          compare              compare: compare with another trace (path, sample:,
     host:path), two steps (step 3/4) or two ranks (rank 0/3)
-G                find.guess            child('guess')       guess: guess, then look: which kernels do you expect in
-    the marked range, or the selected event?
+G                find.guess            child('learn')       guess: guess, then look: which kernels do you expect in
+    the marked range, or the selected event? Also questions about this trace, and cases to learn with
 e                find.slice            slice                slice: write the marked range (or the selected event, or
     the screen) as a smaller trace file
 """)
@@ -382,11 +382,23 @@ end               source.end        scroll(10_000_000)   end: the end of the fil
 """)
 """Keys of the source of a line."""
 
-GUESS = parse_keys("""\
+LEARN = parse_keys("""\
 escape           guess.back    leave     back: back to the lanes
+tab !            guess.switch  switch    guess, cases: from the guess to the cases, and back
 question_mark !  program.help  app.help  help: help
 """)
-"""Keys of guess, then look."""
+"""Keys of the screen "Learn"."""
+
+LESSON = parse_keys("""\
+1..9       lesson.answer  answer({})  {}: the answer, or a digit of it
+0          lesson.zero    answer(0)   zero: a digit of the answer
+full_stop  lesson.point   point       point: the point of the answer
+backspace  lesson.erase   erase       erase: take the last digit back
+enter      lesson.next    confirm     next: that is the number; the next question
+G          lesson.go-on   go_on       show me: what it is without an answer; then: show the evidence on the screen
+q          lesson.leave   leave       leave: leave the case
+""")
+"""Keys of a case above the lanes, while they are of use to it."""
 
 START = parse_keys("""\
 o          start.path    type_path('')     type a path: type the path of a trace; also / ~ .
@@ -495,7 +507,7 @@ DIFF_HINTS = parse_hints(
 
 DIFF_FAILED_HINTS = parse_hints("? = help; D = compare others; esc = back; q = back")
 
-GUESS_HINTS = parse_hints("? = help; esc = back; enter = compare")
+LEARN_HINTS = parse_hints("? = help; esc = back; enter = compare the guess, begin the case; tab = guess, cases")
 
 KEYLESS_COMMANDS = (
     KeyHelp("", "Lanes: fold all lanes", "fold_all(True)"),

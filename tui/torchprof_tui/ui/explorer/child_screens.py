@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.screen import Screen
 
+from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.ui.lanes.view_state import ViewState
 from torchprof_tui.ui.source.source_screen import SourceScreen
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 MODULES = {
-    "guess": "torchprof_tui.ui.guess.guess_screen",
+    "learn": "torchprof_tui.ui.learn.learn_screen",
     "table": "torchprof_tui.ui.table.table_screen",
     "flame": "torchprof_tui.ui.flame.flame_screen",
     "memory": "torchprof_tui.ui.memory.memory_screen",
@@ -52,9 +53,11 @@ class ChildScreens:
             _imported.add(name)
         module, state = importlib.import_module(MODULES[name]), self._view_state
         rank = state.current_rank()
-        if name == "guess":
+        if name == "learn":
             t0, t1, label = state.active_range()
-            arguments: tuple[object, ...] = rank.trace, t0, t1, rank.label_prefix(", ") + label
+            asked = module.GuessRange(rank.trace, t0, t1, clean(rank.label_prefix(", ") + label))
+            has_gpu_work = bool(state.trace.links.gpu_events)
+            arguments: tuple[object, ...] = state.trace, asked if has_gpu_work else None
         elif name == "tree":
             arguments = (rank,)
         else:

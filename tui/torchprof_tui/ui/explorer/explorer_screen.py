@@ -74,6 +74,8 @@ class ExplorerScreen(GuardedScreen[None]):
     TITLE = "explorer"
     details_open: var[bool] = var(True)
     panel_size: var[PanelSize] = var(PanelSize.NORMAL)
+    reserved_lines: var[int] = var(0)
+    """Lines at the top that something else takes, such as the panel of a case."""
 
     def __init__(self, trace: Trace, get_stage: Callable[[], str] | None = None) -> None:
         """Show a trace; of one that is the beginning of another, `get_stage` tells how far the rest is loaded."""
@@ -134,7 +136,7 @@ class ExplorerScreen(GuardedScreen[None]):
     def _apply_layout(self) -> None:
         """Share out the screen for its size and the size that the panels have by `z`."""
         panel_size = self.panel_size if self.details_open and self.trace.lanes else PanelSize.NORMAL
-        layout = self._lanes_area.apply_layout(*self.size, panel_size)
+        layout = self._lanes_area.apply_layout(self.size.width, self.size.height - self.reserved_lines, panel_size)
         self.set_class(not layout.verdict, "low")
         self._panel_controller.scopes.verdict_line.styles.height = max(layout.verdict, 1)
         self.set_class(panel_size is PanelSize.WHOLE, "panels-only")
@@ -237,6 +239,24 @@ class ExplorerScreen(GuardedScreen[None]):
     def watch_panel_size(self, _size: PanelSize) -> None:
         if self.is_mounted:
             self._apply_layout()
+
+    def watch_reserved_lines(self, _lines: int) -> None:
+        if self.is_mounted:
+            self._apply_layout()
+
+    def is_panel_open(self, name: str) -> bool:
+        """Return whether a panel is the active one."""
+        return self.details_open and self._dock.active_name == name
+
+    def show_evidence(self, event: int, panel: str) -> None:
+        """Select and fit an event, -1 for none, and open a panel, "" for none."""
+        if panel == "path":
+            if not self._panel_controller.path_panel.is_on:
+                self.action_path()
+        elif panel:
+            self.details_open = True
+            self._dock.show_panel(panel)
+        self._select_returned_event(None if event < 0 else event)
 
     @property
     def help_topic(self) -> str:
@@ -467,10 +487,7 @@ class ExplorerScreen(GuardedScreen[None]):
 
     async def action_child(self, name: str) -> None:
         """Open another screen; the event that is chosen there is selected."""
-        if name == "guess" and not self.trace.links.gpu_events:
-            self._status.show_message("there is nothing to guess: this trace has no GPU work", is_warning=True)
-            return
-        select = None if name == "guess" else self._select_returned_event
+        select = None if name == "learn" else self._select_returned_event
         self.app.push_screen(await self._child_screens.create(name), select)
 
     def _select_returned_event(self, event: int | None) -> None:

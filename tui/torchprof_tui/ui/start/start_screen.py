@@ -119,7 +119,7 @@ For code that you cannot start this way:
       train_step(batch)
   prof.export_chrome_trace("trace.json.gz")
 
-[b]New here?[/b] Open the first sample with [b]enter[/b], then
+[b]New here?[/b] [b]Learn[/b], or open the first sample, then
   [b]d a[/b]     pan               [b]w s[/b]    zoom in, out
   [b]← →[/b]     next event        [b]↑ ↓[/b]    parent, child
   [b]][/b]       from a launch to its kernel, [b]\\[[/b] back
@@ -152,8 +152,12 @@ NAME_CELLS = 34
 
 RECORD_HINT = "runs it under torch.profiler, shows what it prints, then opens the trace"
 
-RECORD_SPEC = "\0record"
-"""Spec of the row that records a run; no path contains a NUL."""
+RECORD_SPEC, LEARN_SPEC = "\0record", "\0learn"
+"""Specs of the rows that record a run and list the cases; no path contains a NUL."""
+
+LEARN_HINT = (
+    "a case is a sample and a few questions: expect, look at the lanes, read what it is; also: torchprof-tui learn"
+)
 
 WIDE_MIN_WIDTH = 150
 """Minimal width for the guide beside the list: fewer cells would leave no room for the summaries."""
@@ -197,6 +201,9 @@ class StartScreen(GuardedScreen[None]):
 
     class RecordAsked(Message):
         """The user wants to record a run."""
+
+    class LearnAsked(Message):
+        """The user wants to see the cases."""
 
     class Left(Message):
         """The user left the screen with escape."""
@@ -256,7 +263,13 @@ class StartScreen(GuardedScreen[None]):
         was_moved = current is not None and current != self._first_trace_key
         sections = [
             *self._remote_section(),
-            ("New", [TraceRow(RECORD_SPEC, "Record a run", "a workload, or a command of your own: R", RECORD_HINT)]),
+            (
+                "New",
+                [
+                    TraceRow(LEARN_SPEC, "Learn to read a trace", "cases of a few questions each", LEARN_HINT),
+                    TraceRow(RECORD_SPEC, "Record a run", "a workload, or a command of your own: R", RECORD_HINT),
+                ],
+            ),
             ("Recent", [self._format_recent_row(trace) for trace in recent[:RECENT_SHOWN]]),
             (f"In this folder, {clean(make_absolute(str(self._folder)))}", self._local_rows(local)),
             *((f"Samples ({origin})", _list_samples(origin)) for origin in (ORIGIN, CPU_ORIGIN)),
@@ -282,7 +295,7 @@ class StartScreen(GuardedScreen[None]):
     @property
     def _first_trace_key(self) -> str | None:
         """Key of the first row that opens a trace."""
-        return next((spec for spec in self._rows if spec != RECORD_SPEC), None)
+        return next((spec for spec in self._rows if spec not in (RECORD_SPEC, LEARN_SPEC)), None)
 
     def _remote_section(self) -> list[tuple[str, list[TraceRow]]]:
         if self._remote_folder is None:
@@ -321,6 +334,8 @@ class StartScreen(GuardedScreen[None]):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         if event.option_id == RECORD_SPEC:
             self.post_message(self.RecordAsked())
+        elif event.option_id == LEARN_SPEC:
+            self.post_message(self.LearnAsked())
         elif (row := self._rows.get(event.option_id or "")) is not None:  # else it left the list after the key
             self.post_message(self.Chosen(row.spec, row.other_specs))
 

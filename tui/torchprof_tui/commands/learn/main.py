@@ -1,0 +1,107 @@
+"""Learn with cases, or with questions about a trace: `torchprof-tui learn`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from pathlib import Path
+
+from torchprof_tui.api.trace import Trace
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.load import load_specs
+from torchprof_tui.commands.common.parsers import suggest
+from torchprof_tui.commands.learn import LearnOptions
+from torchprof_tui.commands.open import OpenOptions
+from torchprof_tui.commands.open import main as open_command
+from torchprof_tui.learn.case_file import SUFFIX, Case, CaseList, list_cases, read_case
+from torchprof_tui.learn.evidence import CaseError, Evidence
+from torchprof_tui.learn.lesson import format_number
+from torchprof_tui.learn.own_trace import build_own_case
+from torchprof_tui.learn.progress import read_progress
+from torchprof_tui.trace.core.errors import UnreadableFileError
+from torchprof_tui.trace.core.printable import clean
+
+WIDTH = 100
+"""Columns of what is printed."""
+
+
+def run(options: LearnOptions) -> int:
+    known = list_cases()
+    for problem in known.problems:
+        print(f"torchprof-tui: {clean(problem)}", file=sys.stderr)
+    name = options.case[0] if options.case else ""
+    if len(options.case) > 1:
+        raise UsageError(f"one case or one trace at a time, not {len(options.case)}")
+    if options.text and not name:
+        raise UsageError("--text needs a case or a trace; --list lists the cases")
+    if options.list or (not name and open_command.find_terminal_problem()):
+        _print_list(known)
+        return 0
+    case = _find_case(name, known)
+    spec = name if case is None else case.sample
+    if options.text:
+        _print_case(case, Trace(load_specs([spec], cache=not options.no_cache).trace))
+        return 0
+    appearance = {key: getattr(options, key) for key in ("no_cache", "theme", "color", "no_mouse", "debug")}
+    opened = OpenOptions(trace=(spec,) if spec else (), configuration=options.configuration, **appearance)
+    return open_command.run(opened, learn=True, case=case)
+
+
+def _find_case(name: str, known: CaseList) -> Case | None:
+    """Find a case by its name or its file; None where the word names a trace, or is missing. Raises UsageError."""
+    if name.endswith(SUFFIX):
+        try:
+            return read_case(Path(name))
+        except UnreadableFileError as error:
+            raise UsageError(str(error)) from error
+    case = known.find(name)
+    if name and case is None and name.replace("-", "").isalnum() and not os.path.exists(name):
+        similar = [each.id for each in known.cases if each.id.startswith(name)]
+        hint = ", ".join(similar) or suggest(name, [each.id for each in known.cases]) or "learn --list lists the cases"
+        raise UsageError(f"{name}: no case of this name, and no file ({hint})")
+    return case
+
+
+def _print_list(known: CaseList) -> None:
+    results, problem = read_progress()
+    if problem:
+        print(f"torchprof-tui: {clean(problem)}", file=sys.stderr)
+    width = max((len(case.id) for case in known.cases), default=0)
+    for case in known.cases:
+        result = results.get(case.id)
+        done = f"{result}" if result is not None else ""
+        print(f"{clean(case.id):<{width}}  {done:<8}  {case.minutes} min  {clean(case.title)}")
+    done_count = sum(case.id in results for case in known.cases)
+    print(f"\n{done_count} of {len(known.cases)} done · torchprof-tui learn CASE · torchprof-tui learn YOUR_TRACE")
+
+
+def _print_case(case: Case | None, trace: Trace) -> None:
+    """Print all questions of a case with the answers; None: of one made of the findings. Raises UsageError."""
+    try:
+        case = build_own_case(trace) if case is None else case
+        evidence = Evidence(case, trace)
+    except CaseError as error:
+        raise UsageError(clean(str(error))) from error
+    against = f", compared with {case.against}" if case.against else ""
+    print(clean(f"{case.title}  ({case.sample}{against})"))
+    for number, question in enumerate(case.questions, 1):
+        print()
+        _print_paragraph(f"{number}. ", evidence.fill(question.ask))
+        for place, choice in enumerate(question.choices, 1):
+            _print_paragraph(f"   {place}  ", choice)
+        _print_paragraph("   look: ", evidence.fill(question.look))
+        if question.answer is not None:
+            answer = question.choices[question.answer - 1]
+        else:
+            answer = format_number(evidence.compute_number(question))
+        _print_paragraph("   it is: ", answer)
+        _print_paragraph("   ", evidence.fill(question.tell))
+    print()
+    _print_paragraph("Now in your trace: ", evidence.fill(case.own))
+
+
+def _print_paragraph(lead: str, text: str) -> None:
+    indent = " " * (len(lead) if lead.strip().rstrip(".").isdigit() or not lead.strip() else 3)
+    lines = textwrap.wrap(clean(text), WIDTH, initial_indent=lead, subsequent_indent=indent, break_on_hyphens=False)
+    print("\n".join(lines))

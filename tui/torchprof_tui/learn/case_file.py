@@ -1,0 +1,232 @@
+"""Cases: a sample and questions about it, each read from one TOML file that is written without Python.
+
+`docs/tasks/learn.md` describes the format. Cases lie in `cases/` beside this file, and in `cases/` beside the user's
+configuration file. What is wrong with a file is one line that names the file and the place in it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from torchprof_tui.learn.expression import FIELD, FORMATS, ExpressionError, check_expression
+from torchprof_tui.program.config_file import find_config_file
+from torchprof_tui.program.settings import parse_toml, shorten_home
+from torchprof_tui.trace.core.errors import UnreadableFileError
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.typed_json import explain_mismatch, read_small_file
+
+SUFFIX = ".toml"
+MAX_BYTES = 64 << 10
+MAX_FILES = 500
+"""Files of a folder that are read."""
+
+Line = Annotated[str, Meta(min_length=1, max_length=200)]
+Paragraph = Annotated[str, Meta(min_length=1, max_length=2_000)]
+Expression = Annotated[str, Meta(min_length=1, max_length=500)]
+Name = Annotated[str, Meta(max_length=40, pattern=r"^[a-z][a-z0-9_]*\Z")]
+
+
+class Target(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the evidence is: what must be selected, which panel be open, which screen be shown; at least one of them.
+
+    `event`: the name of the selected event, `nth`: only that one, by time from 0. `finding`: the id of a pattern; any
+    event of its evidence.
+    """
+
+    event: Line = ""
+    nth: Annotated[int, Meta(ge=0)] | None = None
+    finding: Line = ""
+    panel: Literal["", "details", "chain", "kernel", "cheatsheet", "path", "doctor"] = ""
+    screen: Literal["", "table", "tree", "flame", "memory", "diff"] = ""
+
+
+class Question(Struct, frozen=True, forbid_unknown_fields=True):
+    """One question: expect, look, read what it is.
+
+    `answer`: the number of the right one of `choices`, from 1, and `proof`: a comparison of values that is true where
+    it is right. Without choices the answer is the value of `number`; `within`: how far off a right answer may be, as a
+    share of it. `look`: which keys lead to `at`. `tell`: the explanation, with values such as <share:%>.
+    """
+
+    ask: Paragraph
+    look: Paragraph
+    tell: Paragraph
+    at: Target
+    choices: Annotated[tuple[Line, ...], Meta(max_length=5)] = ()
+    answer: Annotated[int, Meta(ge=1)] | None = None
+    proof: Expression = ""
+    number: Expression = ""
+    within: Annotated[float, Meta(ge=0, le=1)] = 0.0
+
+
+class CaseText(Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of a file. `own`: how to ask the same of an own trace. `order`: its place in the list."""
+
+    title: Line
+    sample: Line
+    own: Paragraph
+    question: Annotated[tuple[Question, ...], Meta(min_length=1, max_length=20)]
+    against: Line = ""
+    minutes: Annotated[int, Meta(ge=1, le=60)] = 3
+    order: int = 1000
+    values: dict[Name, Expression] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A case that can be shown. `id`: the name of its file. `sample`, `against`: what to open, as on the command line.
+
+    `is_open`: its sample is the trace that is open.
+    """
+
+    id: str
+    title: str
+    sample: str
+    against: str
+    own: str
+    minutes: int
+    order: int
+    values: Mapping[str, str]
+    questions: tuple[Question, ...]
+    is_open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CaseList:
+    """The cases in the order in which they teach, and what is wrong with the files that are none."""
+
+    cases: tuple[Case, ...]
+    problems: tuple[str, ...]
+
+    def find(self, name: str) -> Case | None:
+        """Find the case of this id, or the only one whose id begins so."""
+        exact = [case for case in self.cases if case.id == name]
+        close = exact or [case for case in self.cases if name and case.id.startswith(name)]
+        return close[0] if len(close) == 1 else None
+
+
+def list_folders() -> list[Path]:
+    """List the folders of cases: those of the program, then the user's."""
+    config = find_config_file()
+    own = [] if config is None else [Path(config).parent / "cases"]
+    return [Path(__file__).resolve().parent / "cases", *own]
+
+
+def list_cases(folders: Sequence[Path] | None = None) -> CaseList:
+    """Read all cases; a user's case replaces the one of the program that has its name. Never raises."""
+    cases: dict[str, Case] = {}
+    problems: list[str] = []
+    for folder in list_folders() if folders is None else folders:
+        for path in sorted(_list_files(folder))[:MAX_FILES]:
+            case = _try_to_read(path)
+            if isinstance(case, str):
+                problems.append(case)
+            else:
+                cases[case.id] = case
+    return CaseList(tuple(sorted(cases.values(), key=lambda case: (case.order, case.id))), tuple(problems))
+
+
+def _try_to_read(path: Path) -> Case | str:
+    """Read one file; return one line where it is no case."""
+    try:
+        return read_case(path)
+    except UnreadableFileError as error:
+        return str(error)
+
+
+def _list_files(folder: Path) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            yield from (Path(entry.path) for entry in entries if entry.name.endswith(SUFFIX) and entry.name[0] != ".")
+    except OSError:
+        return
+
+
+def read_case(path: Path) -> Case:
+    """Read one file. Raises UnreadableFileError with one line that says where it is wrong."""
+    shown = shorten_home(path)
+    try:
+        text = msgspec.convert(parse_toml(read_small_file(path, MAX_BYTES)), CaseText)
+        _check_text(text)
+    except OSError as error:
+        raise UnreadableFileError(f"{shown}: {error.strerror or error}") from error
+    except UnreadableFileError as error:
+        raise UnreadableFileError(f"{shown}: {str(error).removeprefix(f'{path.name}: ')}") from error
+    except msgspec.ValidationError as error:
+        raise UnreadableFileError(f"{shown}: {_explain(str(error))}") from error
+    return Case(
+        path.name.removesuffix(SUFFIX),
+        text.title,
+        _resolve_trace(path, text.sample),
+        _resolve_trace(path, text.against),
+        text.own,
+        text.minutes,
+        text.order,
+        text.values,
+        text.question,
+    )
+
+
+def _resolve_trace(path: Path, name: str) -> str:
+    """Return what to open: a sample, or a file beside the case."""
+    if not name:
+        return ""
+    return str(path.parent / name) if "/" in name or "." in name else f"sample:{name}"
+
+
+def _explain(message: str) -> str:
+    unknown = re.match(r"Object contains unknown field `(.*?)`(?: - at `\$\.?(.*)`)?", message)
+    if unknown is not None:
+        return clean(f"{unknown[2] + '.' if unknown[2] else ''}{unknown[1]}: no such key")
+    return explain_mismatch(message)
+
+
+def _check_text(text: CaseText) -> None:
+    """Check what the types do not say. Raises UnreadableFileError."""
+    for name, expression in text.values.items():
+        _check_names(f"values.{name}", expression, ())
+    for number, question in enumerate(text.question, 1):
+        place = f"question {number}"
+        if not (question.at.event or question.at.finding or question.at.panel or question.at.screen):
+            raise UnreadableFileError(f"{place}: at: names no event, finding, panel or screen")
+        if question.at.nth is not None and not question.at.event:
+            raise UnreadableFileError(f"{place}: at: nth needs an event")
+        if question.at.screen == "diff" and not text.against:
+            raise UnreadableFileError(f'{place}: at: screen "diff" needs the key against of the case')
+        if bool(question.choices) == bool(question.number):
+            raise UnreadableFileError(f"{place}: needs either choices or number")
+        if question.choices:
+            if question.answer is None or question.answer > len(question.choices):
+                raise UnreadableFileError(f"{place}: answer: not one of its {len(question.choices)} choices")
+            if not question.proof:
+                raise UnreadableFileError(f"{place}: proof: is missing; it says when the answer is right")
+            _check_names(f"{place}: proof", question.proof, text.values)
+        else:
+            _check_names(f"{place}: number", question.number, text.values)
+        for key, template in (("ask", question.ask), ("look", question.look), ("tell", question.tell)):
+            _check_template(f"{place}: {key}", template, text.values)
+    _check_template("own", text.own, text.values)
+
+
+def _check_names(place: str, expression: str, names: Mapping[str, str] | tuple[()]) -> None:
+    try:
+        check_expression(expression, names)
+    except ExpressionError as error:
+        raise UnreadableFileError(f"{place}: {error}") from error
+
+
+def _check_template(place: str, template: str, names: Mapping[str, str]) -> None:
+    for field in FIELD.finditer(template):
+        if field[1] not in names:
+            raise UnreadableFileError(f"{place}: {field[0]}: no such value")
+        if (field[2] or "") not in FORMATS:
+            known = ", ".join(filter(None, FORMATS))
+            raise UnreadableFileError(f"{place}: {clean(field[0])}: the formats are {known}")
