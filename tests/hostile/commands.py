@@ -50,6 +50,8 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("critical-path", TRACE, "--json", "--step", "1"),
     ("what-if", TRACE, "--set", "cpu=0.5"),
     ("what-if", TRACE, "--set", "gpu=0.5", "--json"),
+    ("learn", TRACE, "--text"),
+    ("learn", FOLDER, "--text"),
     ("slice", TRACE, "--range", "0:300", "-o", "{root}/out/s.json"),
     ("slice", TRACE, "--range", "0:300", "-o", "{root}/out/s.json.gz", "--json"),
     ("slice", TRACE, "--range", "0:300", "-o", "{root}/missing/s.json"),

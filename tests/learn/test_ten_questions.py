@@ -19,11 +19,7 @@ import pytest
 
 import torchprof_tui
 from tests.helpers.paths import SAMPLES
-
-try:
-    from torchprof_tui.learn.case_file import list_cases
-except ImportError:
-    list_cases = None
+from torchprof_tui.learn.case_file import list_cases
 
 SAMPLE = "attention_naive"
 

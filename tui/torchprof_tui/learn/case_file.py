@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import Meta, Struct
 
-from torchprof_tui.learn.expression import FIELD, FORMATS, ExpressionError, check_expression
+from torchprof_tui.learn.expression import FIELD, FORMATS, KNOWN_NAMES, ExpressionError, check_expression
 from torchprof_tui.program.config_file import find_config_file
 from torchprof_tui.program.settings import parse_toml, shorten_home
 from torchprof_tui.trace.core.errors import UnreadableFileError
@@ -34,6 +34,11 @@ Expression = Annotated[str, Meta(min_length=1, max_length=500)]
 Name = Annotated[str, Meta(max_length=40, pattern=r"^[a-z][a-z0-9_]*\Z")]
 
 
+Panel = Literal["details", "chain", "kernel", "cheatsheet", "path", "doctor"]
+Screen = Literal["table", "tree", "flame", "memory", "diff"]
+PANELS, SCREENS = get_args(Panel), get_args(Screen)
+
+
 class Target(Struct, frozen=True, forbid_unknown_fields=True):
     """Where the evidence is: what must be selected, which panel be open, which screen be shown; at least one of them.
 
@@ -44,8 +49,8 @@ class Target(Struct, frozen=True, forbid_unknown_fields=True):
     event: Line = ""
     nth: Annotated[int, Meta(ge=0)] | None = None
     finding: Line = ""
-    panel: Literal["", "details", "chain", "kernel", "cheatsheet", "path", "doctor"] = ""
-    screen: Literal["", "table", "tree", "flame", "memory", "diff"] = ""
+    panel: Panel | None = None
+    screen: Screen | None = None
 
 
 class Question(Struct, frozen=True, forbid_unknown_fields=True):
@@ -183,16 +188,28 @@ def _resolve_trace(path: Path, name: str) -> str:
 
 
 def _explain(message: str) -> str:
-    unknown = re.match(r"Object contains unknown field `(.*?)`(?: - at `\$\.?(.*)`)?", message)
+    """Say in plain words what msgspec's message says, with questions counted from 1."""
+    message = re.sub(r"`\$\.question\[(\d+)\]", lambda found: f"`$.question {int(found[1]) + 1}", message)
+    place = re.search(r" - at `\$\.?(.*)`$", message)
+    where = f"{place[1]}: " if place is not None else ""
+    unknown = re.match(r"Object contains unknown field `(.*?)`", message)
     if unknown is not None:
-        return clean(f"{unknown[2] + '.' if unknown[2] else ''}{unknown[1]}: no such key")
+        return clean(f"{where}{unknown[1]}: no such key")
+    choice = re.match(r"Invalid enum value (.*?)(?: - at|$)", message)
+    if choice is not None:
+        known = PANELS if where.endswith("panel: ") else SCREENS
+        return clean(f"{where}{choice[1]} is none of {', '.join(known)}")
     return explain_mismatch(message)
 
 
 def _check_text(text: CaseText) -> None:
     """Check what the types do not say. Raises UnreadableFileError."""
+    earlier: set[str] = set()
     for name, expression in text.values.items():
-        _check_names(f"values.{name}", expression, ())
+        if name in KNOWN_NAMES:
+            raise UnreadableFileError(f"values.{name}: is the name of an answer or a function")
+        _check_names(f"values.{name}", expression, earlier)
+        earlier.add(name)
     for number, question in enumerate(text.question, 1):
         place = f"question {number}"
         if not (question.at.event or question.at.finding or question.at.panel or question.at.screen):
@@ -216,7 +233,7 @@ def _check_text(text: CaseText) -> None:
     _check_template("own", text.own, text.values)
 
 
-def _check_names(place: str, expression: str, names: Mapping[str, str] | tuple[()]) -> None:
+def _check_names(place: str, expression: str, names: Container[str]) -> None:
     try:
         check_expression(expression, names)
     except ExpressionError as error:

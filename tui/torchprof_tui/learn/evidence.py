@@ -113,6 +113,7 @@ def build_environment(trace: Trace, against: str = "") -> Mapping[str, Any]:
     environment: dict[str, Callable[..., Any]] = {
         "steps": cache(lambda: [_to_json(step) for step in trace.steps]),
         "check": cache(lambda: _to_json(trace.check())),
+        "table": cache(lambda: _to_json(trace.table())),
         "finding": cache(lambda name: _to_json(trace.check().finding(name))),
         "row": row,
         "rows": rows,

@@ -41,7 +41,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "median": statistics.median,
 }
 
-ANSWERS = ("steps", "check", "diff")
+ANSWERS = ("steps", "check", "table", "diff")
 """Names of whole answers."""
 
 QUESTIONS = ("finding", "row", "rows", "kernels", "chain", "memory", "events")
@@ -49,6 +49,10 @@ QUESTIONS = ("finding", "row", "rows", "kernels", "chain", "memory", "events")
 
 OTHER = "other"
 """`other.row(…)` asks the trace that the case compares with."""
+
+
+KNOWN_NAMES = frozenset((*FUNCTIONS, *ANSWERS, *QUESTIONS, OTHER))
+"""Names that no value may have."""
 
 
 class ExpressionError(Exception):
@@ -133,7 +137,7 @@ class _Checker(_Visitor):
         self._names = names
 
     def _name(self, name: str) -> None:
-        if not (name in self._names or name in FUNCTIONS or name in ANSWERS or name in QUESTIONS):
+        if not (name in self._names or (name in KNOWN_NAMES and name != OTHER)):
             raise ExpressionError(f"{clean(name)}: no value, answer or function has this name")
 
     def _other(self, name: str) -> None:
@@ -181,9 +185,7 @@ class _Evaluator(_Visitor):
             return [self._field(item, field) for item in value]
         if not isinstance(value, dict) or field not in value:
             raise ExpressionError(f"{clean(field)}: no such field in the answer")
-        found = value[field]
-        is_time = field.endswith("_us") and isinstance(found, int | float)
-        return found * 1000 if is_time else found
+        return _convert_to_ns(value[field]) if field.endswith("_us") else value[field]
 
     def _item(self, value: Any, index: int) -> Any:
         return value[index]
@@ -200,6 +202,13 @@ class _Evaluator(_Visitor):
         return function(*arguments)
 
 
+def _convert_to_ns(found: Any) -> Any:
+    """Convert µs to ns: a number, or the numbers of a field such as `step_us`, which has those of both sides."""
+    if isinstance(found, dict):
+        return {name: _convert_to_ns(value) for name, value in found.items()}
+    return found * 1000 if isinstance(found, int | float) and not isinstance(found, bool) else found
+
+
 def _format_plain(value: Any) -> str:
     if isinstance(value, float):
         return f"{round(value):,}" if abs(value) >= 100 or value == round(value) else f"{value:.3g}"
@@ -211,9 +220,10 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "time": lambda value: format_duration(round(value)),
     "%": lambda value: f"{value * 100:.2g} %" if abs(value) < 0.1 else f"{value * 100:.0f} %",
     "x": lambda value: f"{value:.1f}" if value < 10 else f"{value:,.0f}",
+    "KiB": lambda value: f"{value / 2**10:.3g} KiB",
     "MiB": lambda value: f"{value / 2**20:.3g} MiB",
 }
-"""Formats of a value in a text: <name>, <name:time>, <name:%>, <name:x> (a ratio), <name:MiB>."""
+"""Formats of a value in a text: <name>, <name:time>, <name:%>, <name:x> (a ratio), <name:KiB>, …."""
 
 
 FIELD = re.compile(r"<([a-z][a-z0-9_]*)(?::([^<>]*))?>")

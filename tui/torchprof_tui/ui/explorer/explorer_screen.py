@@ -249,14 +249,15 @@ class ExplorerScreen(GuardedScreen[None]):
         return self.details_open and self._dock.active_name == name
 
     def show_evidence(self, event: int, panel: str) -> None:
-        """Select and fit an event, -1 for none, and open a panel, "" for none."""
+        """Select an event, show its step, and open a panel; -1 and "" for neither."""
         if panel == "path":
             if not self._panel_controller.path_panel.is_on:
                 self.action_path()
         elif panel:
             self.details_open = True
             self._dock.show_panel(panel)
-        self._select_returned_event(None if event < 0 else event)
+        if event >= 0:
+            self._run_move(partial(self.view_state.show_in_step, event))
 
     @property
     def help_topic(self) -> str:

@@ -307,6 +307,17 @@ class ViewState:
         self.select(event)
         return self.fit_selection()
 
+    def show_in_step(self, event: int) -> None:
+        """Select an event and show the step around it: of a step all steps, and where there is none the event."""
+        start, duration = int(self.trace.start[event]), int(self.trace.duration[event])
+        around = [step for step in self.current_steps() if step.start <= start < step.start + step.duration]
+        self.fit_event(event)  # scrolls to its lane
+        if any(event == step.event for step in around):
+            self.fit_all()
+        elif around:
+            end = max(around[0].start + around[0].duration, start + duration)
+            self.viewport = self.viewport.fit(around[0].start, end)
+
     def fit_all(self) -> str:
         """Show the whole trace. Returns why nothing changes, else ""."""
         return self._show(self.viewport.fit_limits(), WHOLE_TRACE)

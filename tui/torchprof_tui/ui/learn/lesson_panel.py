@@ -118,7 +118,7 @@ class LessonDriver:
     async def _go_to(self, target: Target, event: int) -> None:
         while self.app.screen is not self.explorer and self.explorer in self.app.screen_stack[:-1]:
             await self.app.pop_screen()
-        self.explorer.show_evidence(event, target.panel)
+        self.explorer.show_evidence(event, target.panel or "")
         if target.screen == "diff" and self._case is not None:
             request = ComparisonRequest(self._case.against)
             self.app.post_message(CompareAsked(request, self.explorer.trace, self.explorer.trace.label))

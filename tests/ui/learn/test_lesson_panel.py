@@ -1,0 +1,186 @@
+"""Cases on the real screens: the panel above the lanes, the table and a comparison; the list of cases."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.helpers.explorer_app import settled, until
+from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
+from torchprof_tui.app import TorchprofApp
+from torchprof_tui.learn.case_file import Case, list_cases
+from torchprof_tui.learn.lesson import Lesson, Phase
+from torchprof_tui.learn.progress import read_progress
+from torchprof_tui.trace.loading.resolve import resolve_specs
+from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
+from torchprof_tui.ui.learn.learn_screen import LearnScreen
+from torchprof_tui.ui.learn.lesson_panel import LessonPanel, name_screen
+
+CASES = {case.id: case for case in list_cases().cases}
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+@asynccontextmanager
+async def learning(
+    spec: str, case: Case | None, size: tuple[int, int] = (100, 30)
+) -> AsyncIterator[tuple[TorchprofApp, Pilot[None], Lesson]]:
+    """Run the app with a trace and a case; yield it when the first question is asked."""
+    opener = resolve_specs([spec]).create_opener(cache=False)
+    opener.start()
+    app = TorchprofApp(opener, cache=False, learn=True, case=case)
+    try:
+        async with app.run_test(size=size) as pilot:
+            await app.lanes_ready.wait()
+            await until(pilot, lambda: app.lesson is not None and app.lesson.lesson is not None)
+            await until(pilot, lambda: bool(app.screen.query(LessonPanel)))
+            await settled(pilot)
+            assert app.lesson is not None
+            assert app.lesson.lesson is not None
+            yield app, pilot, app.lesson.lesson
+    finally:
+        opener.cancel()
+
+
+def text(app: TorchprofApp) -> str:
+    return text_on_screen(app.screen)
+
+
+async def test_a_question_is_answered_and_explained_when_the_user_arrives() -> None:
+    async with learning("sample:matmul_add_64_cold_eager", CASES["wide-step"]) as (app, pilot, lesson):
+        explorer = app.screen
+        assert isinstance(explorer, ExplorerScreen)
+        assert "your number: _" in text(app)
+        await pilot.press("d", "w")  # the lanes have their keys meanwhile
+        await pilot.press("3", "4", "backspace")
+        await until(pilot, lambda: "your number: 3_" in text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "Look: " in text(app))
+        assert lesson.phase is Phase.LOOK
+        await pilot.press("right")
+        await pilot.pause(0.4)
+        assert lesson.phase is Phase.LOOK  # that is not step 4
+        await pilot.press(*["right_curly_bracket"] * 3)
+        await until(pilot, lambda: lesson.phase is Phase.TELL)
+        await until(pilot, lambda: "✓ right: 3" in text(app))
+        assert "216.9 µs, 88.2 µs, 76.8 µs" in text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: "Is it the GPU that is slow" in text(app))
+
+
+async def test_the_keys_of_a_case_are_the_lanes_own_after_it() -> None:
+    async with learning("sample:matmul_add_64_cold_eager", CASES["wide-step"]) as (app, pilot, _):
+        explorer = app.screen
+        assert isinstance(explorer, ExplorerScreen)
+        lines = explorer.reserved_lines
+        assert lines == app.screen.query_one(LessonPanel).size.height > 0
+        await pilot.press("q")
+        await until(pilot, lambda: not app.screen.query(LessonPanel))
+        assert explorer.reserved_lines == 0
+        await pilot.press("1")
+        await until(pilot, lambda: explorer.is_panel_open("cheatsheet"))
+        await pilot.press("G")
+        await until(pilot, lambda: isinstance(app.screen, LearnScreen))
+
+
+async def test_taken_through_screens_to_the_end_and_the_list(tmp_path: Path) -> None:
+    """The table and the cheatsheet's event by G alone; the result is kept; enter lists the cases."""
+    async with learning("sample:matmul_add_64_cold_eager", CASES["table"]) as (app, pilot, lesson):
+        await pilot.press("2")
+        assert lesson.phase is Phase.LOOK
+        await pilot.press("G")
+        await until(pilot, lambda: name_screen(app.screen) == "table" and bool(app.screen.query(LessonPanel)))
+        await until(pilot, lambda: "Total contains what is called" in text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: lesson.index == 1)
+        await pilot.press("3")  # on the table
+        await until(pilot, lambda: lesson.phase is Phase.TELL)  # which is the evidence
+        await pilot.press("enter", "2", "G")
+        await until(pilot, lambda: isinstance(app.screen, ExplorerScreen) and lesson.phase is Phase.TELL)
+        explorer = app.screen
+        assert isinstance(explorer, ExplorerScreen)
+        rows = lesson.evidence.rows[2]
+        assert rows is not None
+        await until(pilot, lambda: explorer.view_state.selected in rows)
+        await until(pilot, lambda: "✗ you expected aten::add" in text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "2 of 3 as expected" in text(app))
+        await settled(pilot)
+        assert str(read_progress()[0]["table"]) == "2 of 3"
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, LearnScreen))
+        await until(pilot, lambda: "✓ 2 of 3" in text(app))
+
+
+async def test_a_comparison_is_evidence() -> None:
+    case = CASES["fusion"]
+    async with learning(case.sample, case) as (app, pilot, lesson):
+        await pilot.press("G", "G")
+        await until(pilot, lambda: name_screen(app.screen) == "diff" and bool(app.screen.query(LessonPanel)))
+        assert lesson.phase is Phase.TELL
+        await until(pilot, lambda: "it is: 6" in text(app))
+
+
+async def test_questions_about_any_trace() -> None:
+    async with learning("sample:linear_eager", None) as (app, pilot, lesson):
+        assert "What limits this program?" in text(app)
+        assert lesson.case.is_open
+        await pilot.press("1", "c")
+        await until(pilot, lambda: lesson.phase is Phase.TELL)
+        await until(pilot, lambda: "GPU busy" in text(app))
+        while lesson.phase is not Phase.DONE:
+            await pilot.press("G")
+        await settled(pilot)
+        assert read_progress() == ({}, "")  # it is no case
+
+
+async def test_a_case_that_does_not_fit_its_trace_is_one_line() -> None:
+    opener = resolve_specs(["sample:linear_eager"]).create_opener(cache=False)
+    opener.start()
+    app = TorchprofApp(opener, cache=False, learn=True, case=CASES["wide-step"])
+    try:
+        async with app.run_test(size=(100, 30)) as pilot:
+            await until(pilot, lambda: app.lesson is not None and bool(app.lesson.problem))
+            await until(pilot, lambda: "wide-step: values." in text(app))
+            await pilot.press("1", "q")
+            await until(pilot, lambda: not app.screen.query(LessonPanel))
+    finally:
+        opener.cancel()
+
+
+async def test_the_list_opens_another_sample_and_begins() -> None:
+    app = TorchprofApp(cache=False, learn=True)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, LearnScreen) and "Which step is wide" in text(app))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: "Three steps run the same two ops" in text(app))
+        await pilot.press("q")
+        await until(pilot, lambda: not app.screen.query(LessonPanel))
+        await pilot.press("G")
+        await until(pilot, lambda: isinstance(app.screen, LearnScreen) and "Which ops launch nothing" in text(app))
+        learn = app.screen
+        assert isinstance(learn, LearnScreen)
+        learn._list.highlighted = learn._list.get_option_index("batch")
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: "x has a batch of 8 now" in text(app))
+
+
+@at_every_size
+@pytest.mark.parametrize("phase", ["ask", "tell"])
+async def test_golden(phase: str, size: tuple[int, int]) -> None:
+    async with learning("sample:matmul_add_64_cold_eager", CASES["first-look"], size) as (app, pilot, _):
+        if phase == "tell":
+            await pilot.press("2", "enter", "G")
+            await until(pilot, lambda: "one for the matmul" in text(app))
+        await settled(pilot)
+        await pilot.pause(0.3)
+        await settled(pilot)
+        drawn = text(app)
+    compare_golden(f"lesson-{phase}", size, drawn)
