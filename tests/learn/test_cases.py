@@ -18,7 +18,7 @@ from torchprof_tui.learn.evidence import Evidence, build_environment
 from torchprof_tui.learn.expression import ANSWERS, FIELD, FORMATS, FUNCTIONS, QUESTIONS, evaluate_expression
 from torchprof_tui.learn.lesson import Lesson, Phase
 from torchprof_tui.ui.common.painted_widget import wrap_text
-from torchprof_tui.ui.learn.lesson_panel import MAX_SHARE
+from torchprof_tui.ui.explorer.lesson_panel import MAX_SHARE
 
 KNOWN = list_cases()
 CASES = {case.id: case for case in KNOWN.cases}

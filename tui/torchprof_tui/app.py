@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from torchprof_tui.trace.sources.ssh_connections import SshConnections
     from torchprof_tui.ui.common.comparison_request import ComparisonRequest
     from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
+    from torchprof_tui.ui.explorer.lesson_panel import LessonDriver
     from torchprof_tui.ui.learn.learn_screen import LearnScreen
-    from torchprof_tui.ui.learn.lesson_panel import LessonDriver
     from torchprof_tui.ui.record.record_screen import RecordScreen
     from torchprof_tui.ui.record.recording_screen import RecordingScreen
     from torchprof_tui.ui.start.start_screen import StartScreen
@@ -458,7 +458,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
     def _begin_case(self, explorer: Screen[Any], case: Case | None) -> None:
         if self.lesson is not None:
             self.lesson.end()
-        driver = importlib.import_module("torchprof_tui.ui.learn.lesson_panel").LessonDriver
+        driver = importlib.import_module("torchprof_tui.ui.explorer.lesson_panel").LessonDriver
         self.lesson = driver(self, explorer, case)
         self.lesson.start()
 

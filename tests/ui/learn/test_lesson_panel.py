@@ -17,8 +17,8 @@ from torchprof_tui.learn.lesson import Lesson, Phase
 from torchprof_tui.learn.progress import read_progress
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
+from torchprof_tui.ui.explorer.lesson_panel import LessonPanel, name_screen
 from torchprof_tui.ui.learn.learn_screen import LearnScreen
-from torchprof_tui.ui.learn.lesson_panel import LessonPanel, name_screen
 
 CASES = {case.id: case for case in list_cases().cases}
 

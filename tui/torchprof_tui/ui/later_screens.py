@@ -103,7 +103,7 @@ def import_screens() -> None:
         "flame.flame_screen",
         "memory.memory_screen",
         "learn.learn_screen",
-        "learn.lesson_panel",
+        "explorer.lesson_panel",
         "diff.diff_screen",
         "common.help_screen",
         "start.start_screen",
