@@ -27,7 +27,7 @@ from torchprof_tui.analysis.collectives.communication_waiting import compute_arr
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Pattern, Severity, State
 from torchprof_tui.analysis.patterns.engine.thresholds import Threshold
-from torchprof_tui.analysis.patterns.verdict.check_report import LatestOnlyChecker
+from torchprof_tui.analysis.patterns.verdict.latest_check import LatestOnlyChecker
 from torchprof_tui.cli import main as run_program
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.trace.core.time_format import format_duration

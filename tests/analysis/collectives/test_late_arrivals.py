@@ -16,7 +16,7 @@ from torchprof_samples import find
 from torchprof_tui.analysis.collectives.communication_waiting import Arrivals, compute_arrivals
 from torchprof_tui.analysis.patterns.engine import check_scope as scopes
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
-from torchprof_tui.analysis.patterns.verdict.check_report import MultiRankChecker, build_rank_checker
+from torchprof_tui.analysis.patterns.verdict.rank_checks import MultiRankChecker, build_rank_checker
 from torchprof_tui.analysis.table.gpu_sheets import build_arrivals_sheet, measure_totals
 from torchprof_tui.analysis.time.host_stalls import find_host_stalls
 from torchprof_tui.trace.model.trace import Trace

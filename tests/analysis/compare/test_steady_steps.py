@@ -8,13 +8,9 @@ import pytest
 from tests.helpers.pattern_traces import GEMM, op_with_work
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, overhead, runtime, step, trace
 from torchprof_tui.analysis.compare import steady_steps
+from torchprof_tui.analysis.compare.chance import estimate_difference_noise, estimate_spread, estimate_standard_error
 from torchprof_tui.analysis.compare.op_tree import Side
-from torchprof_tui.analysis.compare.steady_steps import (
-    choose_side,
-    estimate_difference_noise,
-    estimate_spread,
-    estimate_standard_error,
-)
+from torchprof_tui.analysis.compare.steady_steps import choose_side
 from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, ComparisonError, StepSelection, parse_step_numbers
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 

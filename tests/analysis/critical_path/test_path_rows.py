@@ -15,7 +15,7 @@ from torchprof_tui.analysis.critical_path.critical_path import CriticalPath, fin
 from torchprof_tui.analysis.critical_path.segments import WAITS, PathRows, find_path_rows, list_longest
 from torchprof_tui.api.trace import open as open_trace
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.viewport import cell_edges
+from torchprof_tui.trace.query.cells import cell_edges
 
 
 def find_rows(model: Trace, path: CriticalPath) -> PathRows:

@@ -17,7 +17,7 @@ from tests.helpers.paths import FIXTURES
 from tools.fault_programs.registry import FAULTS
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import State
-from torchprof_tui.analysis.patterns.verdict.check_report import MultiRankChecker
+from torchprof_tui.analysis.patterns.verdict.rank_checks import MultiRankChecker
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
 

@@ -15,7 +15,7 @@ from tests.helpers.merged_ranks import load_shared_ranks
 from tests.helpers.paths import FIXTURES, SHARED_TRACES
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
-from torchprof_tui.analysis.patterns.verdict.check_report import MultiRankChecker
+from torchprof_tui.analysis.patterns.verdict.rank_checks import MultiRankChecker
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
 RECORDED = FIXTURES / "recorded_patterns"

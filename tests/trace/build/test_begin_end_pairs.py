@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.helpers import slow_reference
 from tests.helpers.slow_reference import Token
 from tests.helpers.trace_builder import Entry, begin, end, event, trace
-from torchprof_tui.trace.build.event_phases import match_begin_end
+from torchprof_tui.trace.build.begin_end_pairs import match_begin_end
 
 NAMES = ["", "a", "b", "c"]
 

@@ -25,7 +25,7 @@ from tests.helpers.trace_builder import (
 )
 from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.analysis.time.gpu_time import compute_busy_ns_by_device
-from torchprof_tui.trace.build import lane_layout
+from torchprof_tui.trace.build import lane_merging
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
@@ -34,7 +34,7 @@ from torchprof_tui.ui.explorer.lanes_area import cpu_busy_intervals
 
 
 def crowded(*entries: Entry, most: int = 3) -> Trace:
-    with patch.object(lane_layout, "MAX_LANES", most):
+    with patch.object(lane_merging, "MAX_LANES", most):
         return trace(*entries)
 
 
@@ -174,7 +174,7 @@ def test_a_device_is_as_busy_as_it_was() -> None:
 
 
 def test_further_devices_are_merged_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane_layout, "_MAX_DEVICES", 2)
+    monkeypatch.setattr(lane_merging, "_MAX_DEVICES", 2)
     made = crowded(*(kernel("k", k, 1, stream=k, device=k % 9) for k in range(36)), most=1)
     further = [(lane.device, lane.merged_lanes) for lane in made.lanes if lane.merged_lanes]
     assert further == [(None, 27), (1, 4), (2, 4)]
@@ -191,7 +191,7 @@ def test_merged_lanes_are_stored(tmp_path) -> None:  # type: ignore[no-untyped-d
 def test_lanes_by_the_hundred_thousand() -> None:
     n = 100_000
     made = trace(*(event("op", k, 1, tid=k) for k in range(n)))
-    assert [lane.merged_lanes for lane in made.lanes] == [0] * lane_layout.MAX_LANES + [n - lane_layout.MAX_LANES]
+    assert [lane.merged_lanes for lane in made.lanes] == [0] * lane_merging.MAX_LANES + [n - lane_merging.MAX_LANES]
     assert made.lanes[-1].role is Role.THREAD
     assert len(made) == n
 

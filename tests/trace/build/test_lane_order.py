@@ -7,7 +7,7 @@ import random
 import pytest
 
 from torchprof_tui.trace.build.lane_assignment import DEVICE_WIDE, MARKS, SPANS, PendingLane
-from torchprof_tui.trace.build.lane_layout import section_of_role, sort_lanes
+from torchprof_tui.trace.build.lane_order import section_of_role, sort_lanes
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
 from torchprof_tui.trace.model.lanes import Role
 

@@ -12,8 +12,9 @@ import pytest
 
 from tests.helpers.column_equality import assert_deeply_equal
 from torchprof_samples import find
-from torchprof_tui.trace.core import arrays
-from torchprof_tui.trace.core.arrays import GrowableArray, keep_arrays_in_files, read_available_memory
+from torchprof_tui.trace.core import array_files
+from torchprof_tui.trace.core.array_files import keep_arrays_in_files, read_available_memory
+from torchprof_tui.trace.core.growable_array import GrowableArray
 from torchprof_tui.trace.core.process_state import read_cgroup_memory
 from torchprof_tui.trace.decode import general_decoder
 from torchprof_tui.trace.decode.general_decoder import decode_trace
@@ -31,8 +32,8 @@ def is_mapped(array: np.ndarray) -> bool:
 
 @pytest.fixture
 def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "MIN_BYTES", 1 << 10)
-    monkeypatch.setattr("torchprof_tui.trace.core.arrays._LARGE_BYTES", 1 << 10)
+    monkeypatch.setattr(array_files, "MIN_BYTES", 1 << 10)
+    monkeypatch.setattr("torchprof_tui.trace.core.growable_array._LARGE_BYTES", 1 << 10)
 
 
 @pytest.mark.usefixtures("in_files")

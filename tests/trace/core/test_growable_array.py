@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchprof_tui.trace.core import arrays
-from torchprof_tui.trace.core.arrays import GrowableArray
+from torchprof_tui.trace.core import growable_array
+from torchprof_tui.trace.core.growable_array import GrowableArray
 
 
 @given(st.lists(st.integers(0, 3000), max_size=40), st.sampled_from([1, 1 << 14, 1 << 22]))
 def test_view_and_finish_hold_the_appended_values(sizes: list[int], large_bytes: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrays, "_LARGE_BYTES", large_bytes)
+        patch.setattr(growable_array, "_LARGE_BYTES", large_bytes)
         column, expected = GrowableArray(np.int64), np.arange(sum(sizes))
         end = 0
         for size in sizes:
@@ -46,7 +46,7 @@ def test_finished_array_is_not_kept() -> None:
 
 
 def test_grows_less_if_memory_is_not_overcommitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "_LARGE_BYTES", 1)
+    monkeypatch.setattr(growable_array, "_LARGE_BYTES", 1)
     sizes_requested: list[int] = []
     empty = np.empty
 

@@ -12,7 +12,8 @@ from tests.helpers.paths import SHARED_TRACES
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.row_index import RowIndex
 from torchprof_tui.trace.model.trace import Counter, Trace
-from torchprof_tui.trace.query.viewport import Viewport, cell_edges, compute_cells, compute_counter_cells
+from torchprof_tui.trace.query.cells import cell_edges, compute_cells, compute_counter_cells
+from torchprof_tui.trace.query.viewport import Viewport
 
 WIDTHS = st.integers(1, 50)
 

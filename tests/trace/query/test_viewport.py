@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.helpers.lane_rows import FAR
 from tests.helpers.viewports import WIDTHS, viewports
-from torchprof_tui.trace.query.viewport import Viewport, cell_edges
+from torchprof_tui.trace.query.cells import cell_edges
+from torchprof_tui.trace.query.viewport import Viewport
 
 TIMES = st.integers(-2 * FAR, 2 * FAR)
 

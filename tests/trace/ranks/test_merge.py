@@ -16,8 +16,8 @@ from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query import navigation
+from torchprof_tui.trace.query.cells import compute_cells
 from torchprof_tui.trace.query.read_entries import read_entries
-from torchprof_tui.trace.query.viewport import compute_cells
 from torchprof_tui.trace.ranks.collective_matching import read_collectives
 from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchprof_tui.trace.query.viewport import cell_edges
+from torchprof_tui.trace.query.cells import cell_edges
 from torchprof_tui.ui.diff.locked_view import Lock, LockedView
 
 SPANS = ((5_000, 900_000), (70_000_000, 70_400_000))

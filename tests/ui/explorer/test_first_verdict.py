@@ -10,11 +10,7 @@ from tests.helpers.explorer_app import explorer, two_steps, until
 from tests.helpers.golden_files import text_on_screen
 from tests.helpers.paths import SAMPLES
 from torchprof_tui import app
-from torchprof_tui.analysis.patterns.verdict.check_report import (
-    FIRST_VERDICT_NOTE,
-    LatestOnlyChecker,
-    PrecomputedCheck,
-)
+from torchprof_tui.analysis.patterns.verdict.latest_check import FIRST_VERDICT_NOTE, LatestOnlyChecker, PrecomputedCheck
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.explorer import background_queries
 

@@ -10,7 +10,7 @@ from tests.helpers.golden_files import load_sample
 from tests.helpers.trace_builder import cpu, trace
 from torchprof_tui.analysis.flame.flame_tree import FlameTree, FoldBy, FoldTime
 from torchprof_tui.analysis.flame.fold import fold_trace
-from torchprof_tui.ui.flame.flame_worker import Box, Zoom, lay_out
+from torchprof_tui.ui.flame.icicle_layout import Box, Zoom, lay_out
 
 
 def siblings(*durations: int) -> FlameTree:

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from tests.helpers.trace_builder import Entry, cpu, kernel, trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.viewport import Cells, compute_cells
+from torchprof_tui.trace.query.cells import Cells, compute_cells
 from torchprof_tui.ui.common.event_styles import (
     BLANK,
     BLANK_MARKED,

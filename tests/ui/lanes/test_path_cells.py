@@ -15,7 +15,8 @@ from tests.helpers.trace_builder import cpu, trace
 from torchprof_tui.analysis.critical_path.critical_path import find_critical_path
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.viewport import Cells, Viewport, cell_edges, compute_cells
+from torchprof_tui.trace.query.cells import Cells, cell_edges, compute_cells
+from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.event_styles import (
     CellForm,
     ColorSupport,

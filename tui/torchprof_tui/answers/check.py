@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
-from torchprof_tui.analysis.patterns.engine.launch_owners import LargestGap
+from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.pattern import Finding as CheckedPattern
 from torchprof_tui.analysis.patterns.engine.pattern import Pattern, Section, Severity, State, find_code_location
 from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport

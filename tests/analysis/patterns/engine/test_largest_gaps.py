@@ -13,8 +13,8 @@ from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, overhead
 from torchprof_tui.analysis.dispatch.source_line import SourceLine, SourceLineFinder
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
-from torchprof_tui.analysis.patterns.engine.launch_owners import MAX_GAPS, LargestGap, select_long_gaps
-from torchprof_tui.analysis.patterns.verdict.check_report import MultiRankChecker
+from torchprof_tui.analysis.patterns.engine.largest_gaps import MAX_GAPS, LargestGap, select_long_gaps
+from torchprof_tui.analysis.patterns.verdict.rank_checks import MultiRankChecker
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 

@@ -21,7 +21,7 @@ from torchprof_tui.analysis.doctor.read_problems import Section
 from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker, _sort_by_time
 from torchprof_tui.analysis.patterns.engine.pattern import State
-from torchprof_tui.analysis.patterns.verdict.check_report import MultiRankChecker
+from torchprof_tui.analysis.patterns.verdict.rank_checks import MultiRankChecker
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime
 from torchprof_tui.analysis.slicing.slice_writer import write_slice
 from torchprof_tui.trace.build.build_trace import build_trace

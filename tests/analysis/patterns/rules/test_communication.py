@@ -14,7 +14,7 @@ from tests.helpers.trace_builder import kernel, step, trace
 from torchprof_tui.analysis.patterns.engine.check_scope import range_scope, whole_trace_scope
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import communication
-from torchprof_tui.analysis.patterns.verdict.check_report import MultiRankChecker
+from torchprof_tui.analysis.patterns.verdict.rank_checks import MultiRankChecker
 from torchprof_tui.commands.common.load import load_specs
 
 COMMUNICATES = [

@@ -11,10 +11,12 @@ from tests.helpers.pattern_cases import (
     Cases,
     case_params,
     check_case,
+    find_missing_answers,
 )
 from tests.helpers.pattern_traces import CPU_ONLY, GPU_ONLY, graph_replay, healthy
 from tests.helpers.trace_builder import cpu
 from torchprof_tui.analysis.patterns.engine.pattern import State
+from torchprof_tui.analysis.patterns.rules import dispatch_chain
 
 CASES: Cases = {
     "canonical-chain": {FIRED: healthy(), ABSENT: [*graph_replay(3), *CPU_ONLY], CANNOT_TELL: GPU_ONLY},
@@ -39,3 +41,7 @@ CASES: Cases = {
 @pytest.mark.parametrize(("name", "state"), case_params(CASES))
 def test_fires_absent_cannot_tell(name: str, state: State) -> None:
     check_case(CASES, name, state)
+
+
+def test_every_pattern_has_a_trace_for_every_answer() -> None:
+    assert not find_missing_answers(dispatch_chain, CASES)

@@ -14,7 +14,7 @@ from tests.helpers.trace_builder import TID, Entry, cpu, event, kernel, runtime,
 from torchprof_tui.analysis.patterns.engine.check_scope import whole_trace_scope
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import machine
-from torchprof_tui.analysis.patterns.verdict.check_report import MultiRankChecker
+from torchprof_tui.analysis.patterns.verdict.rank_checks import MultiRankChecker
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.ranks.collective_matching import read_collectives
 from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks

@@ -8,7 +8,7 @@ from tests.helpers.pattern_traces import check_pattern, healthy
 from tests.helpers.trace_builder import Entry, cpu, trace
 from torchprof_tui.analysis.patterns.engine.check_scope import whole_trace_scope
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
-from torchprof_tui.analysis.patterns.verdict.check_report import MultiRankChecker
+from torchprof_tui.analysis.patterns.verdict.rank_checks import MultiRankChecker
 from torchprof_tui.analysis.time.host_stalls import compare_host_speed
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.ranks.collective_matching import read_collectives

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.analysis.patterns.rules import test_dispatch_chain
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import GEMM, GPU_ONLY, check_pattern, healthy, op_with_work
 from tests.helpers.trace_builder import Entry, annotation, cpu, step, trace
@@ -53,7 +52,7 @@ def test_fires_absent_cannot_tell(name: str, state: State) -> None:
 
 
 def test_every_pattern_has_a_trace_for_each_answer() -> None:
-    assert not find_missing_answers(torch_compile, CASES | test_dispatch_chain.CASES)
+    assert not find_missing_answers(torch_compile, CASES)
 
 
 def test_compile_work_of_a_recompilation_is_the_time_at_stake() -> None:

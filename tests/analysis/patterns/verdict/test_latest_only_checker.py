@@ -12,9 +12,9 @@ from torchprof_tui.analysis.patterns.engine.check_scope import Scope, range_scop
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker, check_view
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
-from torchprof_tui.analysis.patterns.verdict import check_report
-from torchprof_tui.analysis.patterns.verdict.check_report import FIRST_VERDICT_NOTE, LatestOnlyChecker
+from torchprof_tui.analysis.patterns.verdict import latest_check
 from torchprof_tui.analysis.patterns.verdict.costs import price_findings
+from torchprof_tui.analysis.patterns.verdict.latest_check import FIRST_VERDICT_NOTE, LatestOnlyChecker
 from torchprof_tui.analysis.patterns.verdict.verdict import decide_verdict
 
 
@@ -86,8 +86,8 @@ def test_a_check_cancelled_at_its_last_pattern_decides_no_verdict(monkeypatch: p
     def fail(*_: object) -> None:
         pytest.fail("a verdict was decided that no panel shows")
 
-    monkeypatch.setattr(check_report, "check_view", check_and_cancel)
-    monkeypatch.setattr(check_report, "decide_verdict", fail)
+    monkeypatch.setattr(latest_check, "check_view", check_and_cancel)
+    monkeypatch.setattr(latest_check, "decide_verdict", fail)
     assert checker.check(range_scope(0, 40_000)) is None
 
 

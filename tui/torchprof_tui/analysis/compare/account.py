@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchprof_tui.analysis.compare.chance import estimate_difference_noise, estimate_paired_noise
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis, are_same_steps
-from torchprof_tui.analysis.compare.steady_steps import estimate_difference_noise, estimate_paired_noise
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.verdict.cpu_only import build_cpu_time_tree

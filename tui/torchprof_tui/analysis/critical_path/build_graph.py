@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchprof_tui.analysis.critical_path.autograd_edges import add_hand_overs
 from torchprof_tui.analysis.critical_path.dependency_graph import (
     DELAYED_KINDS,
     DependencyGraph,
@@ -21,7 +22,7 @@ from torchprof_tui.analysis.critical_path.launch_edges import (
     add_work_edges,
 )
 from torchprof_tui.analysis.critical_path.step_window import NO_EVENT, StepWindow
-from torchprof_tui.analysis.critical_path.wait_edges import add_blocking_calls, add_hand_overs, add_stream_waits
+from torchprof_tui.analysis.critical_path.wait_edges import add_blocking_calls, add_stream_waits
 from torchprof_tui.trace.core.arrays import I32, I64, U8, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind

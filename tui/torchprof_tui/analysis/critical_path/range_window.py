@@ -10,6 +10,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 
+from torchprof_tui.analysis.critical_path.autograd_edges import find_autograd_lanes
 from torchprof_tui.analysis.critical_path.dependency_graph import DependencyGraph
 from torchprof_tui.analysis.critical_path.step_window import (
     GpuWorkColumns,
@@ -18,7 +19,6 @@ from torchprof_tui.analysis.critical_path.step_window import (
     find_main_lane,
     select_window_between,
 )
-from torchprof_tui.analysis.critical_path.wait_edges import find_autograd_lanes
 from torchprof_tui.analysis.repetition.repetitions import find_repetitions
 from torchprof_tui.analysis.repetition.step_list import REPETITION
 from torchprof_tui.trace.core.arrays import sorted_unique

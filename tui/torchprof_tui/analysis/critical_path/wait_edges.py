@@ -1,9 +1,6 @@
 """Edges of waits: streams that wait for events, and calls that block a thread until GPU work has ended.
 
 `cuda_sync` events say what is waited for. Where they were not recorded, the order of the calls on a thread does.
-
-The calling thread runs no op meanwhile: between two of its ops lie ops of autograd's thread. Nothing in a trace says
-so, only the times and who ran backward ops do.
 """
 
 from __future__ import annotations
@@ -16,66 +13,11 @@ import numpy as np
 from torchprof_tui.analysis.critical_path.dependency_graph import EdgeKind, GraphColumns
 from torchprof_tui.analysis.critical_path.launch_edges import SHORT_GAP, find_last_ended
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
-from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I32, I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
-
-_BACKWARD = compile_later(r"autograd::engine::evaluate_function|\w+Backward\d*$|CompiledFunctionBackward")
-
-
-def find_autograd_lanes(trace: Trace, main: int, start: int, end: int) -> list[int]:
-    """Find the threads other than `main` that run backward ops between two times."""
-    is_backward = np.array([_BACKWARD.match(name) is not None for name in trace.names], np.bool_)
-    found = []
-    for number, lane in enumerate(trace.lanes):
-        if lane.role is Role.THREAD and number != main and len(lane):
-            rows = slice(lane.first, lane.last)
-            inside = (trace.start[rows] < end) & (trace.start[rows] >= start) & (trace.kind[rows] == Kind.OP)
-            if is_backward[trace.name[rows][inside]].any():
-                found.append(number)
-    return found
-
-
-def add_hand_overs(graph: GraphColumns, trace: Trace) -> list[int]:
-    """Add edges from the calling thread to autograd's and back, for each gap of the first; return autograd's lanes."""
-    window = graph.window
-    lanes = find_autograd_lanes(trace, window.lane, window.start, window.cpu_end)
-    if not lanes:
-        return lanes
-    main = _find_calls(trace, window.lane, window.start, window.cpu_end)
-    gap_start = np.append(window.start, main.ends)
-    gap_end = np.append(main.starts, window.cpu_end)
-    for lane in lanes:
-        calls = _find_calls(trace, lane, window.start, window.cpu_end)
-        first = calls.starts.searchsorted(gap_start, side="left")
-        last = calls.ends.searchsorted(gap_end, side="right") - 1
-        chosen = np.flatnonzero((last >= first) & (gap_end > gap_start))
-        begin, end = calls.starts[first[chosen]], calls.ends[last[chosen]]
-        _add_pair(graph, lane, gap_start[chosen], begin, end, gap_end[chosen])
-    return lanes
-
-
-def _add_pair(graph: GraphColumns, lane: int, leave: I64, begin: I64, end: I64, back: I64) -> None:
-    """Add edges main(`leave`) → autograd(`begin`) and autograd(`end`) → main(`back`), int64[k] each."""
-    own, other = (np.full(len(leave), number, np.int32) for number in (graph.window.lane, lane))
-    started = graph.add_points(other, begin)
-    returned = graph.add_points(own, back)
-    graph.add_edges(EdgeKind.HAND_OVER, graph.add_points(own, leave), started)
-    graph.add_edges(EdgeKind.HAND_OVER, graph.add_points(other, end), returned)
-    graph.add_waits(started, np.zeros(len(leave), np.int64))
-    graph.add_waits(returned, (begin - leave) + (back - end))
-
-
-def _find_calls(trace: Trace, lane: int, start: int, end: int) -> Intervals:
-    """Find when a thread is inside ops or runtime calls."""
-    rows = slice(trace.lanes[lane].first, trace.lanes[lane].last)
-    chosen = np.isin(trace.kind[rows], (Kind.OP, Kind.RUNTIME))
-    first = trace.start[rows][chosen]
-    return union(first, first + trace.duration[rows][chosen]).clip(start, end)
-
 
 STREAM_WAIT_REGEX = r"(cuda|cu|hip|musa)StreamWaitEvent"
 RECORD_REGEX = r"(cuda|cu|hip|musa)EventRecord"

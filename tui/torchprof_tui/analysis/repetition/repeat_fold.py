@@ -17,7 +17,7 @@ import numpy as np
 
 from torchprof_tui.analysis.repetition.step_list import REPETITION, are_repetitions
 from torchprof_tui.trace.core.arrays import I64
-from torchprof_tui.trace.query.viewport import FoldedTime
+from torchprof_tui.trace.query.folded_time import FoldedTime
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.repetition.repetitions import Repetitions

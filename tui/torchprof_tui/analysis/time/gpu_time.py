@@ -13,7 +13,7 @@ from torchprof_tui.trace.core.arrays import F64, U8, Bool
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.lanes import Lane, Role
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.viewport import cell_edges
+from torchprof_tui.trace.query.cells import cell_edges
 
 UNKNOWN_DEVICE = -1
 

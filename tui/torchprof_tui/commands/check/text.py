@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-from torchprof_tui.analysis.patterns.engine.launch_owners import LargestGap, select_long_gaps
+from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap, select_long_gaps
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, describe_code_line, find_code_location
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import describe_group, group_undecidable
 from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport

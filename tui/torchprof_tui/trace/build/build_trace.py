@@ -8,12 +8,14 @@ from functools import partial
 
 import numpy as np
 
-from torchprof_tui.trace.build import counters, lane_layout, launch_links, nesting
+from torchprof_tui.trace.build import counters, lane_merging, launch_links, nesting
 from torchprof_tui.trace.build.event_kinds import DrawnEvents, is_gpu_work, select_drawn_events
 from torchprof_tui.trace.build.event_order import EventColumns, invert_order, normalize_timestamps, sort_by_lane
 from torchprof_tui.trace.build.event_phases import ClassifiedEntries, EntryAccounting, classify_entries
 from torchprof_tui.trace.build.lane_assignment import EventTracks, assign_lanes, lookup_sparse_arg
-from torchprof_tui.trace.build.lane_layout import LaneLayout, LaneNamer, LaneOrder, has_several_processes, lay_out_lanes
+from torchprof_tui.trace.build.lane_layout import LaneLayout, lay_out_lanes
+from torchprof_tui.trace.build.lane_merging import LaneOrder
+from torchprof_tui.trace.build.lane_order import LaneNamer, has_several_processes
 from torchprof_tui.trace.build.launch_links import FlowLinks, link_graph_dependencies
 from torchprof_tui.trace.build.sparse_columns import collect_sparse_columns, restrict_values
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
@@ -103,7 +105,7 @@ def build_trace(decoded: DecodedTrace, label: str, allocate: ColumnAllocator = a
     lanes = NestedLanes(first, invert_order(columns.ordinal, len(raw)), wait_for_nesting)
     if lane_order.merged_indexes:
         lanes = _merge_lanes(raw, lane_order, columns, lanes)
-        accounting.add(TOO_MANY_LANES, *lane_layout.describe_merged_lanes(lane_order))
+        accounting.add(TOO_MANY_LANES, *lane_merging.describe_merged_lanes(lane_order))
     wait_for_self_durations = _start_self_durations(lanes.wait_for_nesting, columns)
     # Link, in the background as well.
     wait_for_links = submit(partial(_link_events, raw, columns, lanes, allocate))
@@ -184,7 +186,7 @@ def _assign_lanes(
     launches = np.bincount(slot[calls], minlength=len(pending_lanes))
     steps = find_indexes(lambda block: drawn.kind[block] == Kind.STEP, len(drawn))
     has_step = np.bincount(slot[steps], minlength=len(pending_lanes)) > 0
-    lane_order, slot = lane_layout.order_lanes(slot, pending_lanes, launches, has_step, track_metadata)
+    lane_order, slot = lane_merging.order_lanes(slot, pending_lanes, launches, has_step, track_metadata)
     return AssignedLanes(lane_order, slot, launch)
 
 
@@ -218,10 +220,10 @@ def _merge_lanes(raw: RawEvents, lane_order: LaneOrder, columns: EventColumns, s
     """Merge the lanes beyond MAX_LANES, in place. Flows are linked before, on the lanes of the file."""
     nested = slots.wait_for_nesting()
     flow_links = _link_by_flows(raw, columns, slots)
-    order, columns.lane[:], columns.row[:] = lane_layout.merge_lanes(
+    order, columns.lane[:], columns.row[:] = lane_merging.merge_lanes(
         lane_order, columns.lane, columns.start, columns.duration, nested.row
     )
-    merged = lane_layout.reorder_nesting(nested, order, columns.row)
+    merged = lane_merging.reorder_nesting(nested, order, columns.row)
     columns.parent[:] = merged.parent
     for column in (columns.kind, columns.ordinal, columns.start, columns.duration):
         column[:] = column[order]

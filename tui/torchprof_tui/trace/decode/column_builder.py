@@ -24,11 +24,11 @@ from torchprof_tui.trace.core.arrays import (
     ArrayFiller,
     ArrayFinisher,
     Bool,
-    GrowableArray,
     sorted_unique,
     take_chunked,
 )
 from torchprof_tui.trace.core.bounded_json import dump_bounded
+from torchprof_tui.trace.core.growable_array import GrowableArray
 from torchprof_tui.trace.core.problems import NOT_AN_OBJECT, TOO_MANY_CATEGORIES, ProblemTally, excerpt
 from torchprof_tui.trace.core.thread_tasks import MIN_SLICE_SIZE, run_tasks, submit
 from torchprof_tui.trace.decode.interning import (

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torchprof_tui.trace.core.arrays import keep_arrays_in_files, read_available_memory
+from torchprof_tui.trace.core.array_files import keep_arrays_in_files, read_available_memory
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.problems import (
     CUT_SHORT,

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, I64, U8, U16, Array, ArrayFiller, Bool, GrowableArray, factorize
+from torchprof_tui.trace.core.arrays import I32, I64, U8, U16, Array, ArrayFiller, Bool, factorize
 from torchprof_tui.trace.core.bounded_json import dump_bounded
+from torchprof_tui.trace.core.growable_array import GrowableArray
 from torchprof_tui.trace.core.thread_tasks import take_parallel
 from torchprof_tui.trace.model.event_kind import Kind, kind_of_category
 

@@ -19,9 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, I64, U8, GrowableArray
+from torchprof_tui.trace.core.arrays import I32, I64, U8
 from torchprof_tui.trace.core.bounded_json import dump_bounded
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.growable_array import GrowableArray
 from torchprof_tui.trace.core.problems import (
     CUT_SHORT,
     INCOMPLETE_STREAM_KINDS,

@@ -37,7 +37,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from torchprof_tui.trace.core.arrays import Array, ArrayFinisher, create_shared_file, read_array, write_array
+from torchprof_tui.trace.core.array_files import create_shared_file, read_array, write_array
+from torchprof_tui.trace.core.arrays import Array, ArrayFinisher
 from torchprof_tui.trace.core.problems import Problem, ProblemTally
 from torchprof_tui.trace.core.process_state import count_cores, lower_priority
 from torchprof_tui.trace.core.readable import wait_until_readable

@@ -27,11 +27,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
     from torchprof_tui.analysis.doctor.read_problems import Diagnosis
     from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-    from torchprof_tui.analysis.patterns.verdict.check_report import (
-        CheckResult,
-        LatestOnlyChecker,
-        PrecomputedCheck,
-    )
+    from torchprof_tui.analysis.patterns.verdict.latest_check import CheckResult, LatestOnlyChecker, PrecomputedCheck
     from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
     from torchprof_tui.analysis.time.range_statistics import RangeStatistics
     from torchprof_tui.ui.explorer.event_reading import ChainRead, EventContextRead
@@ -176,7 +172,7 @@ class BackgroundQueries:
         return self._get_checker(rank_index).default_scope
 
     def _get_checker(self, rank_index: int) -> LatestOnlyChecker:
-        from torchprof_tui.analysis.patterns.verdict.check_report import LatestOnlyChecker
+        from torchprof_tui.analysis.patterns.verdict.latest_check import LatestOnlyChecker
 
         if rank_index not in self._checkers:  # setdefault is atomic: two threads get the same checker
             self._checkers.setdefault(rank_index, LatestOnlyChecker(self._trace, self._late_arrivals, rank_index))

@@ -18,7 +18,7 @@ from torchprof_tui.ui.explorer.title_line import VerdictLine
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-    from torchprof_tui.analysis.patterns.verdict.check_report import CheckResult
+    from torchprof_tui.analysis.patterns.verdict.latest_check import CheckResult
     from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
     from torchprof_tui.trace.model.ranks import Rank
 

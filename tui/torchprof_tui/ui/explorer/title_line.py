@@ -12,7 +12,8 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.ranks import AlignmentMethod, Ranks
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.model.trace_metadata import read_device_names
-from torchprof_tui.trace.query.viewport import FoldedTime, Viewport
+from torchprof_tui.trace.query.folded_time import FoldedTime
+from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.labels import short_label
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share

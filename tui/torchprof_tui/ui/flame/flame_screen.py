@@ -18,8 +18,10 @@ from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, SearchS
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.status_line import StatusLine
-from torchprof_tui.ui.flame.flame_worker import Box, FlameMade, FlameQuery, FlameView, Zoom, fold_scope, search_frames
+from torchprof_tui.ui.flame.flame_worker import FlameMade, FlameQuery, FlameView, fold_scope
+from torchprof_tui.ui.flame.frame_search import search_frames
 from torchprof_tui.ui.flame.icicle import BoxPicked, FrameLines, Icicle
+from torchprof_tui.ui.flame.icicle_layout import Box, Zoom
 from torchprof_tui.ui.lanes.view_state import ViewState
 from torchprof_tui.ui.table.scope_choices import TableScope, list_table_scopes
 

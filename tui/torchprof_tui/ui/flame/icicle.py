@@ -18,7 +18,8 @@ from torchprof_tui.ui.common.event_styles import CellForm, Emphasis, style_index
 from torchprof_tui.ui.common.name_display import DisplayNames, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import Lines, PaintedWidget, TextRun, build_strip, wrap_text
-from torchprof_tui.ui.flame.flame_worker import Box, FrameMatches, IcicleLayout, Zoom, lay_out
+from torchprof_tui.ui.flame.frame_search import FrameMatches
+from torchprof_tui.ui.flame.icicle_layout import Box, IcicleLayout, Zoom, lay_out
 
 REST_MARK = "░"
 """Fills the rest: frames that are too narrow to draw."""

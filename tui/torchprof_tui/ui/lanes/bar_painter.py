@@ -24,7 +24,7 @@ from textual.strip import Strip
 from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, U16, Array, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.viewport import Cells
+from torchprof_tui.trace.query.cells import Cells
 from torchprof_tui.ui.common.event_styles import BLANK, BLANK_MARKED, KIND_COUNT, CellForm, Emphasis, style_index
 from torchprof_tui.ui.common.name_display import DisplayNames
 from torchprof_tui.ui.common.text_charts import LEVELS

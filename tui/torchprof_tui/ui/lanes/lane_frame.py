@@ -10,8 +10,9 @@ import numpy as np
 
 from torchprof_tui.trace.core.arrays import I32, Bool
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.query.cells import Cells, cell_edges
 from torchprof_tui.trace.query.navigation import extent
-from torchprof_tui.trace.query.viewport import Cells, Viewport, cell_edges, compute_viewport_cells
+from torchprof_tui.trace.query.viewport import Viewport, compute_viewport_cells
 from torchprof_tui.ui.lanes.bar_painter import PathCells, merge_busiest, merge_deepest
 from torchprof_tui.ui.lanes.screen_lines import LineContent, ScreenLine, folded_rows, rank_rows
 

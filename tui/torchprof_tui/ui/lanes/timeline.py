@@ -20,7 +20,8 @@ from textual.strip import Strip
 from torchprof_tui.trace.core.arrays import I32, Bool, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
-from torchprof_tui.trace.query.viewport import Cells, Viewport, compute_highest_values
+from torchprof_tui.trace.query.cells import Cells
+from torchprof_tui.trace.query.viewport import Viewport, compute_highest_values
 from torchprof_tui.ui.common.event_styles import BLANK, GRID, CellForm, style_index
 from torchprof_tui.ui.common.name_display import DisplayNames
 from torchprof_tui.ui.lanes.bar_painter import (

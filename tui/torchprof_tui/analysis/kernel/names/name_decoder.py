@@ -17,6 +17,7 @@ from torchprof_tui.analysis.kernel.names import (
     attention,
     collectives,
     convolution,
+    copies,
     libraries,
     nvidia_gemm,
     pytorch,
@@ -28,7 +29,7 @@ from torchprof_tui.analysis.kernel.names.syntax import parse_function
 from torchprof_tui.trace.core.arrays import U8
 
 _FAMILY_DECODERS = (
-    collectives.decode_copy,
+    copies.decode_copy,
     collectives.decode,
     amd_gemm.decode,
     triton.decode,

@@ -16,10 +16,10 @@ from functools import cached_property
 
 import numpy as np
 
-from torchprof_tui.analysis.patterns.engine import check_scope, launch_owners
+from torchprof_tui.analysis.patterns.engine import check_scope, largest_gaps
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps
-from torchprof_tui.analysis.patterns.engine.launch_owners import LargestGap
+from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Finding,
     Pattern,
@@ -37,6 +37,7 @@ from torchprof_tui.analysis.patterns.rules import (
     conversions,
     cpu_lane,
     decode_tokens,
+    dispatch_chain,
     gpu_kernels,
     gpu_lane,
     gpu_waits,
@@ -59,7 +60,7 @@ from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 _RULE_MODULES = (
-    *(table_sums, cpu_lane, gpu_lane, torch_compile, gpu_kernels, multi_gpu, communication, gpu_waits),
+    *(table_sums, cpu_lane, gpu_lane, torch_compile, dispatch_chain, gpu_kernels, multi_gpu, communication, gpu_waits),
     *(throughput, conversions, warmup, serving, decode_tokens, graphs, optimizer, op_loop, host_code),
     *(machine, npu, memory),
 )
@@ -125,9 +126,9 @@ class Checker:
         """Find the idle gaps of all devices between two times (ns), clipped to them, each with its causes."""
         return self.gap_finder.clip(t0, t1)
 
-    def list_largest_gaps(self, scope: Scope | None = None, count: int = launch_owners.MAX_GAPS) -> list[LargestGap]:
+    def list_largest_gaps(self, scope: Scope | None = None, count: int = largest_gaps.MAX_GAPS) -> list[LargestGap]:
         """List the longest idle gaps of a scope, each with its place and line, longest first."""
-        return launch_owners.list_largest_gaps(self.view(scope or self.default_scope), count)
+        return largest_gaps.list_largest_gaps(self.view(scope or self.default_scope), count)
 
     def find_event_notes(self) -> dict[int, str]:
         """Describe single events for the lanes, by event: the trailing sync and the GPU work that it covers."""

@@ -11,14 +11,9 @@ from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
-from torchprof_tui.analysis.patterns.engine.host_code_time import (
-    DO_LESS_PER_OP,
-    HostCode,
-    MainThread,
-    find_host_code,
-    find_main_window,
-)
+from torchprof_tui.analysis.patterns.engine.host_code_time import DO_LESS_PER_OP, HostCode, find_host_code
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.main_thread import MainThread, find_main_window
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
     Remedy,

@@ -16,8 +16,8 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.checker import severity_sort_key
-from torchprof_tui.analysis.patterns.engine.host_code_time import find_main_thread, find_main_window
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.engine.main_thread import find_main_thread, find_main_window
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding, Pattern, Remedy, Section, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.verdict.time_tree import Claims, divide_compute, find_spans, list_copy_intervals

@@ -10,7 +10,8 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.host_activity import COMMUNICATION_REGEX, DATA_LOADER_REGEX
-from torchprof_tui.analysis.patterns.engine.host_code_time import find_host_code, find_main_thread, find_main_window
+from torchprof_tui.analysis.patterns.engine.host_code_time import find_host_code
+from torchprof_tui.analysis.patterns.engine.main_thread import find_main_thread, find_main_window
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.analysis.patterns.rules.host_code import CREATING_OP

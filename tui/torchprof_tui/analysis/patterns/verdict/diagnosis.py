@@ -11,7 +11,7 @@ import numpy as np
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
 from torchprof_tui.analysis.patterns.engine.idle_causes import DeviceTimeShares, IdleCause
-from torchprof_tui.analysis.patterns.engine.launch_owners import describe_launch_place
+from torchprof_tui.analysis.patterns.engine.largest_gaps import describe_launch_place
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy, Severity
 from torchprof_tui.analysis.patterns.engine.practices import Practices
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent

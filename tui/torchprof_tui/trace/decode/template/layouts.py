@@ -26,7 +26,8 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool, GrowableArray
+from torchprof_tui.trace.core.arrays import I32, I64, U8, Bool
+from torchprof_tui.trace.core.growable_array import GrowableArray
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.decode.column_builder import CORRELATION, OP_ARGS, PYTHON_ARGS, TRIPLE_ARGS
 from torchprof_tui.trace.decode.interning import (

@@ -24,7 +24,8 @@ from typing import cast
 import numpy as np
 import orjson
 
-from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Array, Bool, GrowableArray
+from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Array, Bool
+from torchprof_tui.trace.core.growable_array import GrowableArray
 from torchprof_tui.trace.decode.column_builder import CORRELATION, ColumnBuilder, EntryColumns
 from torchprof_tui.trace.decode.interning import GROUP_OTHER, arg_group_of, text_of
 from torchprof_tui.trace.decode.template.layouts import (

@@ -32,8 +32,8 @@ from torchprof_tui.ui.explorer.panels.panel import Panel, SourceTarget, check_li
 from torchprof_tui.ui.explorer.scope_checks import ScopeChecks
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.patterns.verdict.check_report import CheckResult
     from torchprof_tui.analysis.patterns.verdict.costs import CostBase
+    from torchprof_tui.analysis.patterns.verdict.latest_check import CheckResult
     from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
     from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
     from torchprof_tui.ui.explorer.background_queries import ScopeChecked, TraceChecked, VerdictDecided

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.event_context import EventContext, SameNameStatistics, SiblingPosition
     from torchprof_tui.analysis.graphs.captured_ops import CapturedChain
     from torchprof_tui.analysis.patterns.engine.pattern import Finding
-    from torchprof_tui.analysis.patterns.verdict.check_report import CheckResult
+    from torchprof_tui.analysis.patterns.verdict.latest_check import CheckResult
     from torchprof_tui.analysis.time.intervals import Intervals
     from torchprof_tui.ui.explorer.background_queries import TraceChecked
     from torchprof_tui.ui.explorer.event_reading import ChainRead, EventContextRead

@@ -1,0 +1,50 @@
+"""Decode copies and fills: `Memcpy HtoD (Pinned -> Device)`, `Memset (Device)`, `CopyDeviceToHost` of ROCm."""
+
+from __future__ import annotations
+
+from torchprof_tui.analysis.kernel.names.model import KernelClass, KernelName
+from torchprof_tui.analysis.kernel.names.syntax import QualifiedName
+from torchprof_tui.trace.core.late_regex import compile_later
+
+_MEMCPY = compile_later(r"Memcpy (?P<way>[HDP]to[HDP])(?: \((?P<source>[\w ]+?) -> (?P<target>[\w ]+?)\))?")
+_ROCM_COPY = compile_later(r"Copy(?P<source>Host|Device)To(?P<target>Host|Device)")
+_COPY_ENDS = {"H": "host", "D": "device", "P": "peer device"}
+_COPY_END_LETTERS = {"host": "H", "device": "D"}
+
+
+def decode_copy(name: str, parsed: QualifiedName) -> KernelName | None:
+    """Decode a copy or fill; None for any other name."""
+    del parsed
+    match = _MEMCPY.match(name)
+    if match:
+        source, target = _COPY_ENDS[match["way"][0]], _COPY_ENDS[match["way"][-1]]
+        host_kinds = [word for word in (match["source"], match["target"]) if word and word != "Device"]
+        details = tuple(("host memory", word.lower()) for word in host_kinds[:1] if word in ("Pinned", "Pageable"))
+        return _build_copy(name, source, target, match["way"], details)
+    match = _ROCM_COPY.match(name)
+    if match:
+        source, target = match["source"].lower(), match["target"].lower()
+        return _build_copy(name, source, target, f"{_COPY_END_LETTERS[source]}to{_COPY_END_LETTERS[target]}", ())
+    if name == "dma_request":
+        return KernelName(
+            name, KernelClass.MEMORY, True, "memcpy", "MTIA", display="dma", summary="copies between host and device"
+        )
+    if name.startswith(("Memset", "FillBuffer")):
+        return KernelName(
+            name, KernelClass.MEMORY, True, "memset", display="memset", summary="fills device memory with one value"
+        )
+    return None
+
+
+def _build_copy(name: str, source: str, target: str, way: str, details: tuple[tuple[str, str], ...]) -> KernelName:
+    host_memory = f", {details[0][1]}" if details else ""
+    return KernelName(
+        name,
+        KernelClass.MEMORY,
+        known=True,
+        family="memcpy",
+        direction=f"{source} to {target}",
+        display=f"memcpy {way}",
+        summary=f"copies from {source} to {target}{host_memory}",
+        details=details,
+    )

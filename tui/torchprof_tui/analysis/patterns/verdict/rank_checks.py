@@ -1,0 +1,130 @@
+"""Check several ranks, and merge what was found on each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from torchprof_tui.analysis.collectives.communication_waiting import Arrivals, compute_arrivals
+from torchprof_tui.analysis.patterns.engine.check_scope import Scope, whole_trace_scope
+from torchprof_tui.analysis.patterns.engine.checker import Checker, check_view, severity_sort_key
+from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap, list_largest_gaps_of_ranks
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, State, merge_places
+from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
+from torchprof_tui.analysis.patterns.verdict.costs import CostBase, find_base, price_findings
+from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED
+from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
+from torchprof_tui.trace.model.ranks import Rank
+from torchprof_tui.trace.model.trace import Trace
+
+_MAX_LISTED_RANKS = 4
+"""Other ranks that are listed by number where a pattern fires on several; above it only their count is."""
+
+
+def build_rank_checker(rank_arrivals: Arrivals, rank_index: int) -> Checker:
+    """Build the checker of one of several ranks, with the arrivals of all ranks at its collectives."""
+    return Checker(rank_arrivals.ranks.all[rank_index].trace, RankContext(rank_arrivals, rank_index))
+
+
+class MultiRankChecker:
+    """Checks the patterns over all ranks of a trace. Events are numbered as in the merged trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        assert trace.merged_ranks is not None
+        self.trace = trace
+        self.ranks = trace.merged_ranks.all
+        arrivals = compute_arrivals(trace.merged_ranks)
+        self._checkers = [build_rank_checker(arrivals, rank_index) for rank_index in range(len(self.ranks))]
+
+    @cached_property
+    def default_scope(self) -> Scope:
+        return whole_trace_scope(self.trace)
+
+    def check(self, scope: Scope, ids: Iterable[str] | None = None) -> tuple[list[Finding], list[Verdict]]:
+        """Check a scope on all ranks: (findings, worst first; one verdict per rank).
+
+        The text of each finding is that of the rank where it costs most.
+        """
+        pattern_ids = None if ids is None else list(ids)
+        findings_by_rank, verdicts = [], []
+        for checker in self._checkers:
+            view = checker.view(scope)
+            findings = check_view(view, pattern_ids)
+            verdicts.append(decide_verdict(view, findings))
+            findings_by_rank.append(price_findings(view, findings, verdicts[-1], with_cause=ids is None))
+        verdicts = [_explain_late_rank(verdict, index, verdicts) for index, verdict in enumerate(verdicts)]
+        by_id: dict[str, list[tuple[Rank, Finding]]] = {}
+        for rank, findings in zip(self.ranks, findings_by_rank, strict=True):
+            for finding in findings:
+                by_id.setdefault(finding.id, []).append((rank, finding.with_event_offset(rank.first)))
+        merged = [merge_findings(rank_findings) for rank_findings in by_id.values()]
+        return sorted(keep_one_leading(merged), key=severity_sort_key), verdicts
+
+    def find_base(self, scope: Scope) -> CostBase:
+        """Find what the costs of a scope are shares of: on the rank that takes longest."""
+        return max((find_base(checker.view(scope)) for checker in self._checkers), key=lambda base: base.time)
+
+    def list_largest_gaps(self, scope: Scope, count: int) -> list[LargestGap]:
+        """List the longest idle gaps of all ranks, each with the line of its rank, longest first."""
+        found = list_largest_gaps_of_ranks([checker.view(scope) for checker in self._checkers], count)
+        return [gap.for_rank(self.ranks[index].number, self.ranks[index].first) for index, gap in found]
+
+
+def _explain_late_rank(verdict: Verdict, rank_index: int, verdicts: Sequence[Verdict]) -> Verdict:
+    """Add to the verdict of a rank that waits what the late rank's own verdict says; its remedy is there."""
+    late = verdict.late_rank
+    if late is None or late == rank_index or not verdicts[late].what or verdicts[late].late_rank is not None:
+        return verdict
+    if verdicts[late].cause == EXPOSED:
+        return verdict  # talking to others is no reason for being late to them
+    return replace(verdict, first=f"{verdict.what}: there {verdicts[late].what}", remedy=verdicts[late].remedy)
+
+
+def merge_findings(rank_findings: Sequence[tuple[Rank, Finding]]) -> Finding:
+    """Merge one pattern's findings on several ranks into one.
+
+    It fired if it fired on any rank, and is absent if it is absent on all ranks that can decide it. The cost is the
+    largest of any rank, because the ranks run at the same time; the evidence is that of all ranks.
+    """
+    fired = [(rank, finding) for rank, finding in rank_findings if finding.has_fired]
+    if not fired:
+        absent = [finding for _, finding in rank_findings if finding.state is State.ABSENT]
+        return absent[0] if absent else rank_findings[0][1]
+    rank, worst = max(fired, key=lambda item: (item[1].share, item[1].answer.at_stake))
+    if worst.pattern.applies_to_all_ranks:
+        prefix = ""
+    elif len({finding.answer.seen for _, finding in fired}) == 1 and len(fired) == len(rank_findings):
+        prefix = "" if len(fired) > 1 else f"{rank.label}: "
+    else:
+        prefix = (
+            f"{rank.label}{_format_other_ranks(rank, [fired_rank for fired_rank, _ in fired], len(rank_findings))}: "
+        )
+    events = np.concatenate([finding.answer.events for _, finding in fired])
+    places = [finding.answer.places for _, finding in fired if finding.answer.places is not None]
+    merged = merge_places(places) if places else None
+    is_leading = any(finding.is_leading for _, finding in fired)
+    worst = replace(worst, is_leading=is_leading)
+    return replace(worst, answer=replace(worst.answer, seen=prefix + worst.answer.seen, events=events, places=merged))
+
+
+def keep_one_leading(findings: Sequence[Finding]) -> list[Finding]:
+    """Let only one finding be what a verdict is about: of those that ranks' verdicts name, the one that costs most."""
+    leading = max((each for each in findings if each.is_leading), key=lambda each: each.share, default=None)
+    return [replace(each, is_leading=each is leading) for each in findings]
+
+
+def _format_other_ranks(rank: Rank, fired: Sequence[Rank], rank_count: int) -> str:
+    """Format on which other ranks the pattern fired, "" for none."""
+    other_ranks = [other for other in fired if other is not rank]
+    if not other_ranks:
+        return ""
+    if len(fired) == rank_count:
+        return " (the same on all ranks)"
+    if len(other_ranks) > _MAX_LISTED_RANKS:
+        return f" (also on {len(other_ranks)} more ranks)"
+    return (
+        f" (also on rank{'s' if len(other_ranks) > 1 else ''} {', '.join(str(other.number) for other in other_ranks)})"
+    )
