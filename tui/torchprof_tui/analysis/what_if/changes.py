@@ -342,6 +342,9 @@ def _change_rank(changes: RankChanges, scenario: Scenario) -> bool:
     if kind is ScenarioKind.COLLECTIVES and scenario.subject == OVERLAPPED:
         return _overlap_collectives(changes)
     pieces, work = _select(rank, scenario)
+    if kind is ScenarioKind.EVENT and not factor and rows is not None:  # what is gone waits for nothing
+        waits = np.isin(rank.graph.edge_kind, (EdgeKind.SYNC, EdgeKind.SYNC_BY_ORDER))
+        changes.gone |= waits & _is_inside(rank, rank.graph.event, rows)
     return changes.scale(pieces, work, factor)
 
 
@@ -373,7 +376,25 @@ def _select(rank: RankModel, scenario: Scenario) -> tuple[Bool, Bool]:
         rows = _find_own_rows(rank, scenario.rows or (int(subject),))
         pieces, work = select_inside(rank, rows)
         work |= np.isin(rank.window.work.event, rows)
+        pieces |= _select_between(rank, np.array(scenario.gaps, np.int64).reshape(-1, 2) - rank.first_row)
     return pieces, work
+
+
+def _select_between(rank: RankModel, gaps: I64) -> Bool:
+    """Select the pieces of CPU time from the end of the first event to the start of the second: bool[p].
+
+    `gaps`: rows of the rank's trace, int64[k, 2], of one thread each; those of other ranks are left out.
+    """
+    trace, pieces = rank.trace, rank.pieces
+    chosen = np.zeros(len(pieces), np.bool_)
+    first, last = gaps[((gaps >= 0) & (gaps < len(trace))).all(axis=1)].T
+    for lane in np.unique(trace.lane[first]).tolist():
+        own = trace.lane[first] == lane
+        ends = trace.start[first[own]] + trace.duration[first[own]]
+        between = union(ends, np.maximum(trace.start[last[own]], ends))
+        index = np.searchsorted(between.starts, pieces.start, side="right") - 1
+        chosen |= (pieces.lane == lane) & (index >= 0) & (pieces.start < between.ends[np.maximum(index, 0)])
+    return chosen
 
 
 def _find_own_rows(rank: RankModel, rows: Sequence[int]) -> I64:

@@ -53,7 +53,8 @@ class Scenario:
     """One change. `subject`: the class, op, name, row, rank or pattern; `factor`: of its time, 1 for no change.
 
     `rows`: of EVENT, instead of a subject, where several events are meant; of the others, the events to which the
-    change is restricted, with what they call and launch.
+    change is restricted, with what they call and launch. `gaps`: of EVENT, pairs of events of a thread, whose time in
+    between changes with them.
     """
 
     text: str
@@ -61,6 +62,7 @@ class Scenario:
     subject: str = ""
     factor: float = 1.0
     rows: tuple[int, ...] = ()
+    gaps: tuple[tuple[int, int], ...] = ()
 
 
 def parse_scenario(text: str) -> Scenario:

@@ -7,8 +7,9 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
-from torchprof_tui.analysis.time.intervals import Intervals
+from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, number_distinct, sorted_unique
+from torchprof_tui.trace.model.trace import Trace
 
 
 def find_launched_work(view: ScopeView, rows: I64) -> I64:
@@ -21,17 +22,28 @@ def find_launched_work(view: ScopeView, rows: I64) -> I64:
 
 
 def answer_fault(
-    view: ScopeView, rows: I64, seen: str, remedy: Remedy | None = None, *, kept: I64 | None = None
+    view: ScopeView,
+    rows: I64,
+    seen: str,
+    remedy: Remedy | None = None,
+    *,
+    kept: I64 | None = None,
+    gaps: I64 | None = None,
 ) -> Answer:
     """Answer that ops are without need: `rows` int64[k] of CPU events, at any depth.
 
     The time at stake is that of the GPU work launched inside them, and of the events themselves where the GPU is idle:
     the mean of the devices. `kept`: those of `rows` that are left once the fault is mended (one op in place of many).
+    `gaps`: rows, int64[m, 2]: the time of the thread between each two is without need as well.
     """
     tables, (t0, t1) = view.tables, view.window
     events = view.select_in_scope(tables.event_table(sorted_unique(rows)))
     launched = find_launched_work(view, events.row)
     host, work = events.intervals.clip(t0, t1), view.work
+    if gaps is not None:
+        first, last = gaps.T
+        ends = view.trace.start[first] + view.trace.duration[first]
+        host = host | union(ends, np.maximum(view.trace.start[last], ends)).clip(t0, t1)
     lost = 0
     for device in tables.devices:
         own = work.events.select(launched[work.device[launched] == device])
@@ -42,4 +54,14 @@ def answer_fault(
     if kept is not None:
         gone = events.row[~np.isin(events.row, kept)]
         removed = np.concatenate([gone, work.events.row[find_launched_work(view, gone)]]).astype(np.int64)
-    return Answer.fired(seen, evidence, lost // max(len(tables.devices), 1), remedy, spans=host, removed=removed)
+    at_stake = lost // max(len(tables.devices), 1)
+    return Answer.fired(seen, evidence, at_stake, remedy, spans=host, removed=removed, removed_gaps=gaps)
+
+
+def pair_neighbours(trace: Trace, rows: I64, group: I64) -> I64:
+    """Pair each event with the next one of its group and lane, by start: rows, int64[k, 2]. `group`: int64[n]."""
+    order = np.lexsort((trace.start[rows], group))
+    rows, group = rows[order], group[order]
+    together = (group[1:] == group[:-1]) & (trace.lane[rows[1:]] == trace.lane[rows[:-1]])
+    pairs: I64 = np.stack([rows[:-1][together], rows[1:][together]], axis=1)
+    return pairs

@@ -33,6 +33,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext, TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import qualify_answer, reword_for_slice
 from torchprof_tui.analysis.patterns.rules import (
+    backward_pass,
     communication,
     conversions,
     cpu_lane,
@@ -62,7 +63,7 @@ from torchprof_tui.trace.model.trace import Trace
 _RULE_MODULES = (
     *(table_sums, cpu_lane, gpu_lane, torch_compile, dispatch_chain, gpu_kernels, multi_gpu, communication, gpu_waits),
     *(throughput, conversions, warmup, serving, decode_tokens, graphs, optimizer, op_loop, host_code),
-    *(machine, npu, memory),
+    *(machine, npu, memory, backward_pass),
 )
 """Importing these modules registers their patterns."""
 
@@ -80,6 +81,7 @@ _ORDER = (
     "gqa-expand-copy", "clock-variation", "fsdp-prefetch", "op-compilation", "ai-cpu-ops", "host-code",
     "cpu-contention", "cpu-work", "memory-growth", "fragmentation", "peak-phase", "activation-memory",
     "temporary-spike", "allocator-retries", "graph-in-inference", "optimizer-states", "duplicate-copies", "kv-cache",
+    "second-backward", "recomputed-forward", "unused-gradients",
 )  # fmt: skip
 """Pattern ids by section, related ones together: in lists and in the cheatsheet."""
 

@@ -136,7 +136,8 @@ class Answer:
     `reason`: what is missing, for CANNOT_TELL. `remedy`: chosen for the owner of the evidence and the GPU; None: that
     of the pattern. `spans`: when the time at stake was lost; None: during the evidence. `places`: where the evidence
     leads to, costliest first, for a pattern whose time lies between events or is not their duration; None: the events.
-    `removed`: rows, int64[k], that are gone once a fault is mended; None: all of the evidence.
+    `removed`: rows, int64[k], that are gone once a fault is mended; None: all of the evidence. `removed_gaps`: rows,
+    int64[k, 2]: from the end of the first to the start of the second the thread's time is gone as well.
     """
 
     state: State
@@ -148,6 +149,7 @@ class Answer:
     spans: Intervals | None = None
     places: EvidencePlaces | None = None
     removed: I64 | None = None
+    removed_gaps: I64 | None = None
 
     @classmethod
     def fired(
@@ -159,9 +161,10 @@ class Answer:
         spans: Intervals | None = None,
         places: EvidencePlaces | None = None,
         removed: I64 | None = None,
+        removed_gaps: I64 | None = None,
     ) -> Answer:
         rows, lost = np.asarray(events, dtype=np.int64), max(int(at_stake), 0)
-        return cls(State.FIRED, seen, rows, lost, remedy=remedy, spans=spans, places=places, removed=removed)
+        return cls(State.FIRED, seen, rows, lost, "", remedy, spans, places, removed, removed_gaps)
 
     @classmethod
     def absent(cls, seen: str = "") -> Answer:
@@ -282,8 +285,11 @@ class Finding:
         if not len(self.answer.events):
             return self
         places = self.answer.places.shift_events(offset) if self.answer.places is not None else None
-        removed = self.answer.removed + offset if self.answer.removed is not None else None
-        moved = replace(self.answer, events=self.answer.events + offset, places=places, removed=removed)
+        removed, gaps = (
+            None if rows is None else rows + offset for rows in (self.answer.removed, self.answer.removed_gaps)
+        )
+        events = self.answer.events + offset
+        moved = replace(self.answer, events=events, places=places, removed=removed, removed_gaps=gaps)
         return replace(self, answer=moved)
 
     def find_places(self, trace: Trace) -> EvidencePlaces:

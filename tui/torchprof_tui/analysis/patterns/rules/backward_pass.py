@@ -1,0 +1,308 @@
+"""Patterns of backward passes: the graph walked twice, the forward pass run again, gradients that nothing uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, find_outermost_ancestor
+from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, find_launched_work, pair_neighbours
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
+from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
+from torchprof_tui.trace.model.event_kind import Kind
+
+_NODE_REGEX = r"autograd::engine::evaluate_function: "
+_LEAF_REGEX = _NODE_REGEX + r"torch::autograd::AccumulateGrad$"
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardNodes:
+    """The nodes that backward passes evaluated, by start.
+
+    `is_leaf` bool[k]: whether a node adds to the gradient of a parameter. `is_repeated` bool[k]: whether the same node
+    was evaluated before, of a leaf: whether it belongs to such a pass. `recorded` int64[m]: operators inside nodes that
+    recorded a graph of their own, by row; `recorded_node` int64[m]: the node of each. `forward` int64[f]: the other
+    operators that recorded a graph.
+    """
+
+    table: EventTable
+    is_leaf: Bool
+    is_repeated: Bool
+    recorded: I64
+    recorded_node: I64
+    forward: I64
+
+
+def find_backward_nodes(tables: TraceTables) -> BackwardNodes:
+    """Find the nodes of the whole trace; use `TraceTables.compute_once`."""
+    trace = tables.trace
+    table = tables.match_names(_NODE_REGEX, Kind.OP)
+    table = table.select(np.argsort(table.start, kind="stable"))
+    is_leaf = tables.mark_rows(tables.match_names(_LEAF_REGEX, Kind.OP).row)[table.row]
+    sequence = _read_numbers(tables, "sequence", table.row)
+    thread = _read_numbers(tables, "forward_thread", table.row)
+    is_leaf |= sequence < 0  # without a number there is no node to compare with
+    is_repeated = _mark_repeats(thread, sequence, ~is_leaf)
+    order = np.lexsort((table.start, trace.lane[table.row]))
+    is_repeated[order] = _spread_to_leaves(is_repeated[order], is_leaf[order])
+    return BackwardNodes(table, is_leaf, is_repeated, *_find_recorded_ops(tables, table))
+
+
+def _read_numbers(tables: TraceTables, name: str, rows: I64) -> I64:
+    column = tables.trace.args.get(name)
+    if column is None:
+        return np.full(len(rows), -1, dtype=np.int64)
+    return column.values_at(rows).astype(np.int64)
+
+
+def _mark_repeats(thread: I64, sequence: I64, is_wanted: Bool) -> Bool:
+    """Mark the second and later evaluations of one node, in order of their starts: bool[k]."""
+    is_repeated = np.zeros(len(sequence), dtype=np.bool_)
+    wanted = np.flatnonzero(is_wanted)
+    order = wanted[np.lexsort((wanted, sequence[wanted], thread[wanted]))]
+    same = (sequence[order][1:] == sequence[order][:-1]) & (thread[order][1:] == thread[order][:-1])
+    is_repeated[order[1:][same]] = True
+    return is_repeated
+
+
+def _spread_to_leaves(is_repeated: Bool, is_leaf: Bool) -> Bool:
+    """Give each leaf the mark of the last other node before it on its lane: bool[k]."""
+    last = np.maximum.accumulate(np.where(is_leaf, 0, np.arange(len(is_leaf))))
+    spread: Bool = is_repeated[last]
+    return spread
+
+
+def _find_recorded_ops(tables: TraceTables, nodes: EventTable) -> tuple[I64, I64, I64]:
+    """Find the operators that recorded a graph: (rows inside nodes, their nodes, int64[m] each; the other rows)."""
+    column = tables.trace.args.get("sequence")
+    if column is None or not len(nodes):
+        return nodes.row[:0], nodes.row[:0], nodes.row[:0]
+    rows = column.events[np.asarray(column.values, dtype=np.int64) >= 0].astype(np.int64)
+    rows = rows[tables.is_dispatcher_op[rows]]
+    node = find_nearest_ancestor(tables.trace.parent, rows, tables.mark_rows(nodes.row))
+    return rows[node >= 0], node[node >= 0], rows[node < 0]
+
+
+@register_pattern(
+    "One forward pass is sent backward more than once",
+    meaning="two losses of one forward pass have a backward() each, the first with retain_graph=True: all gradients "
+    "below them are computed twice",
+    action="add the losses and call backward() once on their sum, which gives the same gradients",
+    code="(loss_a + loss_b).backward()  # instead of one backward(retain_graph=True) for each",
+    decided="Nodes of the autograd graph (by forward thread and sequence number) that are evaluated again, with the "
+    "gradients of parameters that follow them. Not counted: nodes whose first evaluation recorded a graph itself "
+    "(create_graph=True).",
+    needs=(ScopeView.missing_ops_reason,),
+    is_fault=True,
+)
+def second_backward(view: ScopeView) -> Answer:
+    nodes = view.tables.compute_once(find_backward_nodes)
+    repeated = view.select_in_scope(nodes.table.select(nodes.is_repeated))
+    if not len(repeated) or len(nodes.recorded):
+        return Answer.absent()
+    number = int((nodes.is_repeated & ~nodes.is_leaf).sum())
+    seen = f"{format_count(number, 'node')} of the graph evaluated again{view.format_per_step(number)}"
+    return answer_fault(view, repeated.row, seen)
+
+
+_FORWARD_OP_REGEX = (
+    r"aten::(linear|conv[123]d|conv_transpose[123]d|matmul|(layer|batch|group|instance|rms)_norm|embedding|dropout"
+    r"|gelu|silu|softmax|scaled_dot_product_attention)$"
+)
+"""Ops that programs call in a forward pass, and whose gradients are computed by other ones."""
+
+
+@register_pattern(
+    "The forward pass is computed a second time in the backward pass",
+    meaning="activation checkpointing drops what the backward pass needs, and computes it again: it saves memory for "
+    "about a third more time",
+    action="turn activation checkpointing off where memory allows, or checkpoint fewer layers",
+    code="model.gradient_checkpointing_disable()  # transformers; else call the layer without checkpoint()",
+    decided="Ops that only a forward pass calls (layers, attention, activation functions) run inside a node of the "
+    "backward pass and record a graph: all ops of that node from the first to the last of those that record one.",
+    needs=(ScopeView.missing_ops_reason,),
+    is_fault=True,
+)
+def recomputed_forward(view: ScopeView) -> Answer:
+    tables = view.tables
+    nodes = tables.compute_once(find_backward_nodes)
+    is_forward = tables.mark_ops(_FORWARD_OP_REGEX)[nodes.recorded]
+    if not is_forward.any():
+        return Answer.absent()
+    owners = sorted_unique(nodes.recorded_node[is_forward])
+    ops = nodes.recorded[np.isin(nodes.recorded_node, owners)]
+    outermost = find_outermost_ancestor(tables.trace.parent, ops, tables.is_dispatcher_op)
+    rows = view.select_in_scope(tables.event_table(sorted_unique(np.where(outermost >= 0, outermost, ops)))).row
+    if not len(rows):
+        return Answer.absent()
+    seen = f"{format_count(len(rows), 'op')}{view.format_per_step(len(rows))} of the forward pass run again"
+    gaps = pair_neighbours(view.trace, rows, find_nearest_ancestor(view.trace.parent, rows, tables.mark_rows(owners)))
+    # Hooks (use_reentrant=False) also slow down every node that asks for what it saved: what they cost is not known.
+    is_hook = ~tables.mark_ops(_NODE_REGEX + r".*Checkpoint\w*Backward")[owners].any()
+    return answer_fault(view, rows, seen, kept=rows if is_hook else None, gaps=gaps)
+
+
+_KEPT_INSIDE_LEAF = (
+    r"aten::(detach|clone|copy_|empty|empty_like|empty_strided|new_empty_strided|as_strided|view|contiguous)_?$"
+)
+"""Ops of a node that takes a gradient as it is, where the parameter has none yet."""
+
+_UPDATE_REGEX = r"aten::_?(foreach|fused)_\w+$|aten::\w+_$"
+_LIST_REGEX = r"aten::_?(foreach|fused)_"
+_NO_UPDATE_REGEX = r"aten::(zero_|fill_|copy_|detach_|requires_grad_|resize_|set_|squeeze_|unsqueeze_|t_)$"
+
+_MAX_LIST_LENGTH = 110
+"""Tensors that one kernel of a list updates at most: as many as fit into its arguments."""
+
+_MAX_STEPS_READ = 3
+"""Steps whose updates are read from the file."""
+
+
+def find_fresh_leaves(tables: TraceTables) -> EventTable:
+    """Find the nodes that give a gradient to a parameter that has none: the one of the step before was dropped."""
+    leaves = tables.match_names(_LEAF_REGEX, Kind.OP)
+    others = np.flatnonzero(tables.is_dispatcher_op & ~tables.mark_ops(_KEPT_INSIDE_LEAF)).astype(np.int64)
+    owner = find_nearest_ancestor(tables.trace.parent, others, tables.mark_rows(leaves.row))
+    return leaves.select(~np.isin(leaves.row, owner))
+
+
+def _count_updated(view: ScopeView, t0: int, t1: int) -> int | None:
+    """Count the tensors that the optimizer steps between two times update at most; None where it is not known."""
+    tables = view.tables
+    steps = tables.match_names(OPTIMIZER_STEP_REGEX)
+    steps = steps.select((steps.start >= t0) & (steps.start < t1))
+    is_update = tables.mark_ops(_UPDATE_REGEX) & ~tables.mark_ops(_NO_UPDATE_REGEX)
+    ops = tables.launching_thread_ops
+    ops = ops.select(is_update[ops.row] & (ops.start >= t0) & (ops.start < t1))
+    ops = ops.select(find_nearest_ancestor(tables.trace.parent, ops.row, tables.mark_rows(steps.row)) >= 0)
+    is_list = tables.mark_ops(_LIST_REGEX)[ops.row]
+    counts: dict[int, int] = {}
+    for row, name, takes_list in zip(ops.row.tolist(), ops.name.tolist(), is_list.tolist(), strict=True):
+        length = _read_list_length(view, row) if takes_list else 1
+        if length is None:
+            length = _MAX_LIST_LENGTH * len(find_launched_work(view, np.array([row], dtype=np.int64)))
+        counts[name] = counts.get(name, 0) + length
+    if len(steps) and not counts:
+        return None
+    return max(counts.values(), default=0)
+
+
+def _read_list_length(view: ScopeView, row: int) -> int | None:
+    """Read how many tensors the first list of an op has; None without shapes, and for lists too long to be recorded."""
+    try:
+        shapes = view.trace.event(row).read_args().get("Input Dims")
+    except (OSError, LookupError, ValueError):
+        return None
+    first = shapes[0] if isinstance(shapes, list) and shapes else None
+    return len(first) if isinstance(first, list) and first and isinstance(first[0], list) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _UnusedGradients:
+    """Gradients that nothing uses, of the steps of a view.
+
+    `rows`: the nodes that are evaluated for them alone, int64[k]. `fresh`, `updated`: parameters that get a gradient in
+    a step, and those that an optimizer updates then. `reason`: why it cannot be told, "" where it can.
+    """
+
+    rows: I64
+    fresh: int = 0
+    updated: int = 0
+    reason: str = ""
+
+
+_NONE = np.empty(0, dtype=np.int64)
+
+
+def _find_unused(view: ScopeView) -> _UnusedGradients:
+    """Compare in each step the parameters that get a first gradient with those that the optimizer updates.
+
+    A gradient is dropped unless the next step adds to it, so that both steps must be in the view.
+    """
+    tables = view.tables
+    nodes = tables.compute_once(find_backward_nodes)
+    leaves = tables.compute_once(find_fresh_leaves)
+    steps, step_of_leaf = view.steps, view.steps.index_at(leaves.start)
+    counts = np.bincount(step_of_leaf[step_of_leaf >= 0], minlength=len(steps))
+    busiest = np.flatnonzero(counts)[:_MAX_STEPS_READ]
+    if len(busiest) < 2:
+        return _UnusedGradients(_NONE)
+    bounds = np.append(steps.start, steps.end[-1:])
+    updated = [_count_updated(view, int(bounds[step]), int(bounds[step + 1])) for step in busiest.tolist()]
+    known = [count for count in updated if count is not None]
+    if len(known) < len(updated):
+        return _UnusedGradients(_NONE, reason="what the optimizer updates was not recorded")
+    most, fresh = max(known), int(np.median(counts[busiest]))
+    if most >= fresh or (not most and not _is_idle_after_backward(view, nodes)):
+        return _UnusedGradients(_NONE)
+    rows = [
+        nodes.table.row[_find_needless(view, nodes, leaves.select(step_of_leaf == step), most)]
+        for step in np.flatnonzero(counts > most).tolist()
+    ]
+    return _UnusedGradients(np.concatenate(rows), fresh, most)
+
+
+def _is_idle_after_backward(view: ScopeView, nodes: BackwardNodes) -> bool:
+    """Return whether no kernel is launched from the end of a pass to the next forward op.
+
+    Where no optimizer step was recorded, that shows that nothing uses the gradients.
+    """
+    trace, kernels = view.trace, view.work.select(view.work.kind == Kind.KERNEL)
+    launch = np.sort(trace.start[kernels.launch[kernels.launch >= 0]])
+    forward = np.sort(trace.start[nodes.forward])
+    begin = np.sort(trace.start[nodes.table.row])
+    if not len(forward) or not len(begin):
+        return False
+    # The first forward op after each node; nodes with the same one belong to one pass.
+    following = forward.searchsorted(begin)
+    last = np.append(following[1:] != following[:-1], True) & (following < len(forward))
+    ends = np.sort(nodes.table.end)[last.nonzero()[0]]
+    nexts = forward[following[last]]
+    return bool(len(ends)) and bool((launch.searchsorted(ends) == launch.searchsorted(nexts)).all())
+
+
+def _find_needless(view: ScopeView, nodes: BackwardNodes, leaves: EventTable, updated: int) -> I64:
+    """Find the nodes of a step that follow the last gradient that may be used: indexes into the nodes, int64[k]."""
+    begin, end = int(leaves.start.min()), int(leaves.end.max())
+    if updated:
+        begin = int(np.sort(leaves.end)[updated - 1])
+    else:
+        step = int(view.steps.index_at(leaves.start[:1])[0])
+        begin = int(view.steps.start[step])
+    return np.flatnonzero((nodes.table.start >= begin) & (nodes.table.end <= end)).astype(np.int64)
+
+
+@register_pattern(
+    "Gradients are computed that nothing uses",
+    meaning="the backward pass gives gradients to parameters that no optimizer step updates, and they are dropped",
+    action="freeze what the optimizer does not update, before the forward pass: no gradients are computed for it then",
+    code="backbone.requires_grad_(False)  # and run it under torch.no_grad() if nothing below it is trained",
+    decided="Parameters that get a gradient in a step, and have none from the step before (AccumulateGrad adds "
+    "nothing), are more than the tensors that the optimizer steps update (from the lengths of their lists; without "
+    "recorded shapes as many as their kernels can hold). Without an optimizer step: no kernel runs between the "
+    "backward pass and the next forward op.",
+    needs=(ScopeView.missing_ops_reason, ScopeView.missing_steps_reason),
+    is_fault=True,
+)
+def unused_gradients(view: ScopeView) -> Answer:
+    found = _find_unused(view)
+    if found.reason:
+        return Answer.cannot_tell(found.reason)
+    if not len(found.rows):
+        return Answer.absent()
+    used = f"the optimizer updates {found.updated:,}" if found.updated else "no optimizer step follows"
+    seen = f"{format_count(found.fresh, 'parameter')} get a gradient in a step, {used}"
+    remedy = None
+    if not found.updated:
+        remedy = Remedy(
+            "evaluate under torch.inference_mode(), without backward(); where it is training, the optimizer step is "
+            "missing",
+            "with torch.inference_mode(): loss = model(x)",
+        )
+    gaps = pair_neighbours(view.trace, found.rows, view.steps.index_at(view.trace.start[found.rows]))
+    return answer_fault(view, found.rows, seen, remedy, gaps=gaps)
