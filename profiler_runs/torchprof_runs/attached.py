@@ -1,0 +1,167 @@
+"""Record iterations of a running program when SIGUSR2 asks for it: `torchprof-tui attach` sends the signal.
+
+    import torchprof_runs.attached
+    torchprof_runs.attached.install()
+
+`install` sets a handler of SIGUSR2 and a hook after optimizer steps that counts them, nothing else. A request is a file
+with mode 0600 in the user's private folder. Nothing in here raises into the program. The same file is run by
+`sys.remote_exec` in programs of Python 3.14 that have not called `install`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import tempfile
+from typing import Any
+
+MAX_REQUEST_BYTES = 1 << 16
+
+_state: dict[str, Any] = {"count": 0, "hook": None, "job": None, "folder": ""}
+"""`count`: optimizer steps since `install`. `job`: the recording that is going on."""
+
+
+class _Refused(Exception):
+    """A request that cannot be met; `str()` is one line."""
+
+
+def install() -> bool:
+    """Let `torchprof-tui attach` record this process on SIGUSR2. Returns False where that is not possible."""
+    if not hasattr(signal, "SIGUSR2") or signal.getsignal(signal.SIGUSR2) is not signal.SIG_DFL:
+        return False  # the program, or its scheduler, uses the signal for something else
+    try:
+        folder = _make_folder()
+        _hook_optimizers()
+        signal.signal(signal.SIGUSR2, lambda *_: handle_request(_name_file("request")))
+        descriptor = os.open(_name_file("installed"), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        os.close(descriptor)
+    except (OSError, ValueError, ImportError):  # ValueError: not the main thread
+        return False
+    _state["folder"] = folder
+    return True
+
+
+def handle_request(path: str) -> None:
+    """Do what a request file says. Errors are written beside the trace that was asked for."""
+    request: dict[str, Any] = {}
+    try:
+        request = _read_request(path)
+        if request.get("stop"):
+            _finish()
+        else:
+            _hook_optimizers()
+            _prepare(request)
+    except Exception as error:  # the program must not notice
+        _report(request, error)
+
+
+def _read_request(path: str) -> dict[str, Any]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    with open(descriptor, "rb") as file:
+        state = os.fstat(descriptor)
+        if state.st_uid != os.geteuid() or state.st_mode & 0o077 or not stat.S_ISREG(state.st_mode):
+            raise _Refused("the request is not this user's private file")
+        request = json.loads(file.read(MAX_REQUEST_BYTES))
+    os.unlink(path)
+    return dict(request)
+
+
+def _prepare(request: dict[str, Any]) -> None:
+    import torch
+
+    if _state["job"] is not None:
+        raise _Refused("it is being recorded")
+    if torch._C._autograd._profiler_enabled():
+        raise _Refused("another profiler is active in it")
+    job = {"request": request, "profiler": None, "left": int(request.get("steps") or 0), "first": 0}
+    _state["job"] = job
+    if request.get("window_ms"):
+        _start(job)
+
+
+def _start(job: dict[str, Any]) -> None:
+    import torch.profiler
+
+    options = job["request"].get("options") or ()
+    profiler = torch.profiler.profile(
+        record_shapes="shapes" in options,
+        profile_memory="memory" in options,
+        with_stack="stacks" in options,
+        with_flops="flops" in options,
+        with_modules="modules" in options,
+    )
+    profiler.start()
+    job["profiler"], job["first"] = profiler, _state["count"]
+
+
+def _after_step(*_: object) -> None:
+    """Count a step, and begin or end the recording that was asked for."""
+    _state["count"] += 1
+    job = _state["job"]
+    if job is None or job["request"].get("window_ms"):
+        return
+    try:
+        if job["profiler"] is None:
+            if _state["count"] % max(int(job["request"].get("multiple") or 1), 1) == 0:
+                _start(job)
+            return
+        job["left"] -= 1
+        if job["left"] <= 0:
+            _finish()
+    except Exception as error:  # the program must not notice
+        _state["job"] = None
+        _report(job["request"], error)
+
+
+def _finish() -> None:
+    job, _state["job"] = _state["job"], None
+    if job is None:
+        return
+    try:
+        if job["profiler"] is None:
+            raise _Refused("no optimizer step was seen: nothing counts iterations")
+        job["profiler"].stop()
+        path = str(job["request"]["path"])
+        job["profiler"].export_chrome_trace(f"{path}.tmp.json")
+        with open(f"{path}.step", "w") as file:
+            file.write(str(job["first"]))
+        os.replace(f"{path}.tmp.json", path)
+    except Exception as error:
+        _report(job["request"], error)
+
+
+def _hook_optimizers() -> None:
+    """Call `_after_step` after each optimizer step, once in a process."""
+    from torch.optim import optimizer
+
+    owner: Any = optimizer
+    if _state["hook"] is None:
+        _state["hook"] = owner.register_optimizer_step_post_hook(_after_step)
+
+
+def _report(request: dict[str, Any], error: BaseException) -> None:
+    try:
+        line = str(error) if isinstance(error, (_Refused, OSError)) else f"{type(error).__name__}: {error}"
+        with open(f"{request['path']}.error", "w") as file:
+            file.write(" ".join(line.split())[:500])
+    except (OSError, KeyError, ValueError):
+        pass
+
+
+def _make_folder() -> str:
+    folder = f"/tmp/torchprof-attach-{os.geteuid()}" if os.path.isdir("/tmp") else tempfile.gettempdir()
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        state = os.lstat(folder)
+        if state.st_uid != os.geteuid() or state.st_mode & 0o022 or not stat.S_ISDIR(state.st_mode):
+            raise PermissionError(f"{folder} is not a private folder of this user") from None
+    return folder
+
+
+def _name_file(suffix: str) -> str:
+    with open("/proc/self/stat", "rb") as file:
+        start = file.read().rpartition(b")")[2].split()[19].decode()
+    return f"{_make_folder()}/{os.getpid()}-{start}.{suffix}"

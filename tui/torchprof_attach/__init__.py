@@ -1,0 +1,1 @@
+"""Record a job that is already running: `torchprof-tui attach`."""
