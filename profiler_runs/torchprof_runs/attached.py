@@ -23,7 +23,7 @@ _state: dict[str, Any] = {"count": 0, "hook": None, "job": None, "folder": ""}
 """`count`: optimizer steps since `install`. `job`: the recording that is going on."""
 
 
-class _Refused(Exception):
+class RefusedError(Exception):
     """A request that cannot be met; `str()` is one line."""
 
 
@@ -62,7 +62,7 @@ def _read_request(path: str) -> dict[str, Any]:
     with open(descriptor, "rb") as file:
         state = os.fstat(descriptor)
         if state.st_uid != os.geteuid() or state.st_mode & 0o077 or not stat.S_ISREG(state.st_mode):
-            raise _Refused("the request is not this user's private file")
+            raise RefusedError("the request is not this user's private file")
         request = json.loads(file.read(MAX_REQUEST_BYTES))
     os.unlink(path)
     return dict(request)
@@ -72,9 +72,9 @@ def _prepare(request: dict[str, Any]) -> None:
     import torch
 
     if _state["job"] is not None:
-        raise _Refused("it is being recorded")
+        raise RefusedError("it is being recorded")
     if torch._C._autograd._profiler_enabled():
-        raise _Refused("another profiler is active in it")
+        raise RefusedError("another profiler is active in it")
     job = {"request": request, "profiler": None, "left": int(request.get("steps") or 0), "first": 0}
     _state["job"] = job
     if request.get("window_ms"):
@@ -121,7 +121,7 @@ def _finish() -> None:
         return
     try:
         if job["profiler"] is None:
-            raise _Refused("no optimizer step was seen: nothing counts iterations")
+            raise RefusedError("no optimizer step was seen: nothing counts iterations")
         job["profiler"].stop()
         path = str(job["request"]["path"])
         job["profiler"].export_chrome_trace(f"{path}.tmp.json")
@@ -143,7 +143,7 @@ def _hook_optimizers() -> None:
 
 def _report(request: dict[str, Any], error: BaseException) -> None:
     try:
-        line = str(error) if isinstance(error, (_Refused, OSError)) else f"{type(error).__name__}: {error}"
+        line = str(error) if isinstance(error, (RefusedError, OSError)) else f"{type(error).__name__}: {error}"
         with open(f"{request['path']}.error", "w") as file:
             file.write(" ".join(line.split())[:500])
     except (OSError, KeyError, ValueError):

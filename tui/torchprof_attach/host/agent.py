@@ -3,7 +3,7 @@
 | request | answer |
 |---|---|
 | `list` | `jobs`: processes with their ways in, GPUs, problems; the clock of this host |
-| `record` (`id`, `pid`, `start`, `steps` or `window_ms`, `multiple`, `options`, `folder`, `timeout`, `inject`) | `phase`s, then `done` with the files, or `failed` with a line |
+| `record` (`id`, `pid`, `start` and what to record) | `phase`s, then `done` with the files, or `failed` with a line |
 | `cancel` (`id`) | `failed` |
 | `fetch` (`path`) | `data` in base64, then `end` |
 | `forget` (`path`) | nothing: the file is deleted |
@@ -27,7 +27,8 @@ import tempfile
 import threading
 import time
 import zlib
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from torchprof_attach.host import fabric, in_process, servers
 from torchprof_attach.host.gpu_use import GpuReader
@@ -46,14 +47,15 @@ IDLE_SECONDS = 1.0
 ASK_SECONDS = 25.0
 """A profiler asks every 5 s; one that found no daemon waits up to 10 s more between its tries."""
 
+BEHIND_SECONDS = 4.0
+"""Less than the time between two questions of a profiler."""
+
 STALLED_SECONDS = 3.0
 """A file that has not grown for so long on a full disk will not be completed."""
 
 FETCH_BYTES = 1 << 20
 SAFE_FOLDER = re.compile(r"/[\w./+-]*")
 """Folders that Kineto's configuration can name: it splits lines at `=` and blanks."""
-
-WAYS = ("kineto", "remote_exec", "server", "dynolog", "signal")
 
 
 class Recording:
@@ -67,8 +69,17 @@ class Recording:
         self.begun = time.monotonic()
         self.given: float | None = None  # when the process got the request
         self.size, self.grown = -1, time.monotonic()
+        self.was_skipped = False
         self.cancelled = False
         self.finishing = False
+
+    def is_behind(self) -> bool:
+        """Tell whether the process may have taken an earlier answer for the one to its question, and reads ours now.
+
+        Then it gets no answer once, so that none is left for the next time.
+        """
+        waits = self.given is not None and time.monotonic() - self.given > BEHIND_SECONDS
+        return waits and not self.was_skipped and self.size <= 0 and (self.request.get("multiple") or 1) == 1
 
     def find_file(self) -> str | None:
         """Find the complete file. Kineto writes `NAME_PID.json.tmp` and renames it."""
@@ -175,8 +186,9 @@ class Agent:
             return "signal", "SIGUSR2: torchprof_runs is installed in it"
         hint = "; or --inject, which runs a script inside of the process" if not remote else ""
         if not kineto:
-            was_set = KINETO_VARIABLE in process.environment
-            kineto = "its profiler has not registered (yet)" if was_set else f"it was started without {KINETO_VARIABLE}=1"
+            kineto = f"it was started without {KINETO_VARIABLE}=1"
+            if KINETO_VARIABLE in process.environment:
+                kineto = "its profiler has not registered (yet)"
         return "", f"{kineto}{hint}"
 
     def _open_fabric(self, folder: str) -> fabric.Fabric:
@@ -214,9 +226,12 @@ class Agent:
         self._folders.add(folder)
         return folder
 
-    def _give(self, pid: int, free: bool) -> str:
-        """Give a profiler its request, once."""
+    def _give(self, pid: int, free: bool) -> str | None:
+        """Give a profiler its request, once. None: it gets no answer."""
         for each in list(self._active.values()):
+            if each.process.pid == pid and each.is_behind():
+                each.was_skipped = True
+                return None
             is_due = free and each.given is None and time.time() >= float(each.request.get("not_before") or 0)
             if each.process.pid == pid and each.way == "kineto" and is_due:
                 each.given = time.monotonic()
@@ -266,9 +281,8 @@ class Agent:
 
     def _find_failure(self, each: Recording, now: float) -> str:
         """Say why a file will not come; "" while it may."""
-        with contextlib.suppress(OSError):
-            with open(f"{each.path}.error", encoding="utf-8", errors="replace") as file:
-                return file.read(500) or "it failed"
+        with contextlib.suppress(OSError), open(f"{each.path}.error", encoding="utf-8", errors="replace") as file:
+            return file.read(500) or "it failed"
         partial = glob.glob(glob.escape(each.folder) + "/*.tmp*")
         size = sum(os.stat(path).st_size for path in partial if os.path.exists(path))
         if size != each.size:

@@ -1,7 +1,7 @@
 """Speak Kineto's IPC fabric in the place of dynolog: profilers ask over a Unix datagram socket what they shall record.
 
-A process that was started with `KINETO_USE_DAEMON=1` sends `req` every 5 s to the socket `dynolog`, and records what the
-answer says. A message is a header of 40 bytes, the size of its body (uint64) and its type (32 bytes, ends with a zero),
+A process that was started with `KINETO_USE_DAEMON=1` sends `req` every 5 s to the socket `dynolog`, and records what
+the answer says. A message is a header of 40 bytes, the size of its body (uint64) and its type (32 bytes, ends with a zero),
 then the body:
 
     ctxt   int32 GPU, int32 pid, int64 job                         answered by an int32: how many are registered
@@ -23,12 +23,17 @@ import os
 import socket
 import struct
 import time
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from torchprof_attach.host.processes import check_private, find_holder
 
 NAME = "dynolog"
 HEADER = struct.Struct("=Q32s")
+SO_TIMESTAMPNS = 35
+"""Linux: with each datagram comes when it was sent. Python has no name for it."""
+
+TIMESTAMP = struct.Struct("@ll")
 CREDENTIALS = struct.Struct("=iII")
 REQUEST = struct.Struct("=iiq")
 CONTEXT = struct.Struct("=iiq")
@@ -36,8 +41,9 @@ ACTIVITIES = 2
 """Bit of a request's kinds: the profiler is free to record."""
 
 MAX_MESSAGE_BYTES = 1 << 16
-POLL_SECONDS = 5.0
-"""How often Kineto asks (kOnDemandConfigUpdateIntervalSecs)."""
+LATE_SECONDS = 0.03
+"""Kineto waits 50 ms for an answer, and takes a later one for that to its next question, for ever one behind. An older
+question is not answered: it is asked again 5 s later."""
 
 
 class SocketTakenError(OSError):
@@ -58,12 +64,13 @@ class Message(NamedTuple):
 
 
 class Fabric:
-    """A socket that answers profilers. `folder`: "" for the abstract name. `give`: returns the text for a process.
+    """A socket that answers profilers. `folder`: "" for the abstract name. `give`: returns the text for a process,
+    None for no answer.
 
     Raises SocketTakenError, and OSError (one line) where the folder is not private.
     """
 
-    def __init__(self, folder: str, give: Callable[[int, bool], str]) -> None:
+    def __init__(self, folder: str, give: Callable[[int, bool], str | None]) -> None:
         self.folder = folder
         self.seen: dict[int, float] = {}  # by pid: when it last asked (time.monotonic)
         self.refused = 0  # datagrams of other users, and what is none of the protocol
@@ -73,6 +80,7 @@ class Fabric:
         try:
             self.socket.setblocking(False)
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
             self._bind()
         except BaseException:
             self.socket.close()
@@ -118,7 +126,9 @@ class Fabric:
         if message.kind == "ctxt":
             self._send(address, "ctxt", struct.pack("=i", len(self.seen)))
         else:
-            self._send(address, "req", self._give(message.pid, message.free).encode())
+            text = self._give(message.pid, message.free) if time.time() - _read_time(ancillary) < LATE_SECONDS else None
+            if text is not None:
+                self._send(address, "req", text.encode())
         return message
 
     @staticmethod
@@ -134,9 +144,9 @@ class Fabric:
             return None
         return Message(pid, kind.decode(), kind == b"req" and bool(kinds & ACTIVITIES))
 
-    def _send(self, address: object, kind: str, body: bytes) -> None:
+    def _send(self, address: Any, kind: str, body: bytes) -> None:
         with contextlib.suppress(OSError):  # it has ended, or its queue is full: it asks again
-            self.socket.sendto(HEADER.pack(len(body), kind.encode()) + body, socket.MSG_DONTWAIT, address)  # type: ignore[arg-type]
+            self.socket.sendto(HEADER.pack(len(body), kind.encode()) + body, socket.MSG_DONTWAIT, address)
 
     def close(self) -> None:
         """Close the socket and remove its file: with none, Kineto's client gives up at once."""
@@ -152,6 +162,15 @@ def _read_sender(ancillary: list[tuple[int, int, bytes]]) -> tuple[int, int] | N
             pid, uid, _ = CREDENTIALS.unpack_from(data)
             return pid, uid
     return None
+
+
+def _read_time(ancillary: list[tuple[int, int, bytes]]) -> float:
+    """Read when a datagram was sent, s since the epoch; now where the kernel does not say it."""
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS and len(data) >= TIMESTAMP.size:
+            seconds, nanoseconds = TIMESTAMP.unpack_from(data)
+            return float(seconds + nanoseconds / 1e9)
+    return time.time()
 
 
 def _is_held(path: str) -> bool:

@@ -49,7 +49,9 @@ def run_remotely(process: Process, request: dict[str, Any], recorder: str) -> No
     _write_request(process, request)
     script = os.path.join(folder, f"{process.pid}-{process.start}.py")
     text = f"{recorder}\n\nhandle_request({_request_path(process)!r})\n"
-    _write_private(script, f"exec(compile({text!r}, 'torchprof_attached', 'exec'), {{'__name__': 'torchprof_attached'}})\n")
+    _write_private(
+        script, f"exec(compile({text!r}, 'torchprof_attached', 'exec'), {{'__name__': 'torchprof_attached'}})\n"
+    )
     sys.remote_exec(process.pid, script)  # type: ignore[attr-defined]
 
 

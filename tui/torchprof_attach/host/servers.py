@@ -13,7 +13,8 @@ import re
 import shutil
 import subprocess
 import time
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from torchprof_attach.host.processes import Process
 
@@ -65,7 +66,9 @@ def record_server(process: Process, request: dict[str, Any], folder: str, stoppe
         return _wait_for_files(folder, set(), float(request["timeout"]), stopped)
     target = find_trace_folder(process)
     if not target:
-        raise WayError("vLLM records only where a folder was set at its start: --profiler-config or VLLM_TORCH_PROFILER_DIR")
+        raise WayError(
+            "vLLM records only where a folder was set at its start: --profiler-config or VLLM_TORCH_PROFILER_DIR"
+        )
     before = _list_traces(target)
     _post(address, "/start_profile", None)
     try:
