@@ -37,7 +37,8 @@ _BOOTSTRAP = (
     "while len(b)<n:b+=f.read(n-len(b))\n"
     "d=json.loads(b)\n"
     "for k,s in d['modules']:\n"
-    " m=types.ModuleType('torchprof_attach.host.'+k);sys.modules[m.__name__]=m;setattr(h,k,m);exec(compile(s,k,'exec'),m.__dict__)\n"
+    " m=types.ModuleType('torchprof_attach.host.'+k);sys.modules[m.__name__]=m;setattr(h,k,m)\n"
+    " exec(compile(s,k,'exec'),m.__dict__)\n"
     "sys.modules['torchprof_attach.host.agent'].serve(d['recorder'])\n"
 )
 """Loads the modules that come on stdin, after a line with their length."""
@@ -63,10 +64,11 @@ class Host:
         self.problem = ""
         self.is_local = name == LOCAL
         self._listener = listener
-        self._input: IO[bytes] | None = None
+        self._input: Any = None
         self._lock = threading.Lock()
         self._files: dict[str, queue.Queue[dict[str, Any]]] = {}
         self._asked = 0.0
+        self._end: Callable[[], object] = lambda: None
 
     # -- starting ----------------------------------------------------------------------------------------------
 
@@ -179,7 +181,7 @@ class Host:
         with contextlib.suppress(OSError, ValueError):
             if self._input is not None:
                 self._input.close()
-        with contextlib.suppress(OSError, AttributeError):
+        with contextlib.suppress(OSError):
             self._end()
         if self.is_local and self._input is not None:
             self._agent.join(2.0)
@@ -239,11 +241,10 @@ def _split_port(name: str) -> tuple[str, int | None]:
 
 def _escape(code: str) -> str:
     """Escape a program for double quotes in a line that `build_ssh_command` puts between single quotes."""
-    code = "exec(bytes.fromhex('%s'))" % code.encode().hex()  # neither quotes nor newlines
-    return code.replace("'", '\\"')
+    return f'exec(bytes.fromhex(\\"{code.encode().hex()}\\"))'
 
 
-def _write_all(file: IO[bytes], data: bytes) -> None:
+def _write_all(file: Any, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[file.write(view) or 0 :]

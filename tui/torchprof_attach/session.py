@@ -48,7 +48,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Wish:
-    """What to record. `window_ms`: in place of `steps`. `options`: names of OPTIONS. `timeout`: s to wait for a file."""
+    """What to record. `window_ms`: in place of `steps`. `options`: of OPTIONS. `timeout`: s to wait for a file."""
 
     steps: int = DEFAULT_STEPS
     window_ms: int | None = None
@@ -269,10 +269,8 @@ class Session:
 
     def _compare(self, done: Sequence[Recorded], pace: _Pace, multiple: int) -> bool:
         """Tell whether all began at the same iteration, and keep its time: half a multiple apart is another one."""
-        begins = []
-        for each in done:
-            if each.steps:
-                begins.append(each.steps[0] / 1e9 - self.hosts[each.job.host].clock_offset)
+        known = [(each.job.host, each.steps[0] / 1e9) for each in done if each.steps]
+        begins = [begin - self.hosts[host].clock_offset for host, begin in known]
         if not begins:
             return False
         pace.step_seconds = self._step_seconds.get(done[0].job.key) or pace.step_seconds

@@ -1,8 +1,8 @@
 """Speak Kineto's IPC fabric in the place of dynolog: profilers ask over a Unix datagram socket what they shall record.
 
 A process that was started with `KINETO_USE_DAEMON=1` sends `req` every 5 s to the socket `dynolog`, and records what
-the answer says. A message is a header of 40 bytes, the size of its body (uint64) and its type (32 bytes, ends with a zero),
-then the body:
+the answer says. A message is a header of 40 bytes, the size of its body (uint64) and its type (32 bytes, ends with a
+zero), then the body:
 
     ctxt   int32 GPU, int32 pid, int64 job                         answered by an int32: how many are registered
     req    int32 kinds (2: activities), int32 n, int64 job, n × int32 pids, its own first

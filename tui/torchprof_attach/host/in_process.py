@@ -39,12 +39,12 @@ def find_remote_exec_problem(process: Process) -> str:
         version = "another Python" if process.python is None else f"Python {process.python[0]}.{process.python[1]}"
         return f"sys.remote_exec needs Python 3.14, the process runs {version}"
     if not hasattr(sys, "remote_exec") or sys.version_info[:2] != process.python:
-        return f"sys.remote_exec needs attach to run under the process's own Python {process.python[1] and '3.'}{process.python[1]}"
+        return f"sys.remote_exec needs attach to run under Python 3.{process.python[1]}, as the process does"
     return ""
 
 
 def run_remotely(process: Process, request: dict[str, Any], recorder: str) -> None:
-    """Let a process run the recorder's source with a request. Raises OSError (PermissionError: no right to trace it)."""
+    """Let a process run the recorder's source with a request. Raises OSError, e.g. without the right to trace it."""
     folder = make_private(scratch_folder())
     _write_request(process, request)
     script = os.path.join(folder, f"{process.pid}-{process.start}.py")

@@ -5,6 +5,7 @@ Linux only: all is read from /proc. A process of another user is never listed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -35,7 +36,7 @@ ROOT = "/proc"
 
 
 class Process(NamedTuple):
-    """One process. `start`: clock ticks after boot, which with `pid` identify it. `socket`: of Kineto's client, "" none.
+    """One process. `start`: clock ticks after boot, which with `pid` identify it. `socket`: of Kineto's client, or "".
 
     `socket_dir`: where Kineto's client looks for the daemon; "" for the abstract name. `launcher`: it starts ranks, and
     is none itself. `python`: (3, 14) where it is known.
@@ -91,11 +92,9 @@ def scratch_folder() -> str:
 
 
 def make_private(folder: str) -> str:
-    """Create a folder with mode 0700. Raises OSError with one line where it is not the user's own, or open to others."""
-    try:
+    """Create a folder with mode 0700. Raises OSError (one line) where it is not the user's own, or others can write."""
+    with contextlib.suppress(FileExistsError):
         os.mkdir(folder, 0o700)
-    except FileExistsError:
-        pass
     return check_private(folder)
 
 
@@ -229,12 +228,10 @@ def _is_launcher(command: list[str]) -> bool:
 
 def _find_problem(pid: int) -> str:
     """Say why a process cannot be reached from here although it is the user's; "" where it can."""
-    for kind, meaning in (("net", "network"), ("mnt", "file system")):
-        try:
+    with contextlib.suppress(OSError):
+        for kind, meaning in (("net", "network"), ("mnt", "file system")):
             if os.readlink(f"{ROOT}/{pid}/ns/{kind}") != os.readlink(f"{ROOT}/self/ns/{kind}"):
                 return f"it has a {meaning} of its own (a container): run attach inside of it"
-        except OSError:
-            return ""
     return ""
 
 

@@ -67,7 +67,7 @@ def record_server(process: Process, request: dict[str, Any], folder: str, stoppe
     target = find_trace_folder(process)
     if not target:
         raise WayError(
-            "vLLM records only where a folder was set at its start: --profiler-config or VLLM_TORCH_PROFILER_DIR"
+            "vLLM records only into a folder that was set at its start (--profiler-config, VLLM_TORCH_PROFILER_DIR)"
         )
     before = _list_traces(target)
     _post(address, "/start_profile", None)
@@ -125,7 +125,8 @@ def _post(address: tuple[str, int], path: str, body: dict[str, Any] | None) -> N
 
 def _wait_for_files(folder: str, before: set[str], seconds: float, stopped: Callable[[], bool]) -> list[str]:
     """Wait until new traces are in a folder and do not grow any more."""
-    until, sizes, since = time.monotonic() + seconds, {}, time.monotonic()
+    sizes: dict[str, int] = {}
+    until, since = time.monotonic() + seconds, time.monotonic()
     while time.monotonic() < until and not stopped():
         now = {path: os.stat(path).st_size for path in sorted(_list_traces(folder) - before) if os.path.exists(path)}
         if now != sizes:

@@ -32,7 +32,7 @@ EVIDENCE = {
 
 
 class Content(NamedTuple):
-    """What a file holds. `steps`: ns since the epoch of the end of each iteration; `first_step`: its number, if known."""
+    """What a file holds. `steps`: ns since the epoch of the end of each iteration; `first_step`: its number or None."""
 
     size: int
     operations: int
@@ -73,7 +73,7 @@ def scan(path: str) -> Content:
     ends = steps.get(b"ProfilerStep") or max(steps.values(), key=len, default=[])
     ends.sort()
     times = [base + round(end * 1000) for end, _ in ends]
-    gaps = [later - earlier for earlier, later in zip(times, times[1:])]  # noqa: B905 (Python 3.8)
+    gaps = [later - earlier for earlier, later in zip(times, times[1:])]  # noqa: B905, RUF007 (Python 3.8)
     number = ends[0][1] if ends else -1.0
     return Content(
         os.stat(path).st_size,
