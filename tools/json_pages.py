@@ -37,6 +37,7 @@ EXAMPLES = {
     "what-if": "what-if sample:train_gpt_eager --set launch=graph --json",
     "diff": "diff sample:geglu_mlp_eager sample:geglu_mlp_compile --json",
     "fleet": "fleet sample:train_gpt_2ranks --top 1 --json",
+    "hang": f"hang {ROOT}/tests/fixtures/hang/skip_all_reduce.tar.xz --top 1 --json",
     "memory": "memory sample:train_gpt_stack_memory --top 1 --json",
     "slice": "slice sample:geglu_mlp_eager --range 0ms:0.5ms -o small.json --json",
     "export": "export sample:geglu_mlp_eager -o events.csv --json",
@@ -131,7 +132,8 @@ def _render_command(command: str, example: dict[str, Any]) -> str:
         lines += [f"| {' | '.join(row)} |" for row in _list_fields(definition, schema["$defs"], "", {})]
         lines.append("")
     shown = json.dumps(_shorten(example), indent=1, ensure_ascii=False)
-    lines += [f"`torchprof-tui {EXAMPLES[command]}`:", "", "```json", shown, "```", ""]
+    asked = EXAMPLES[command].replace(f"{ROOT}/", "")
+    lines += [f"`torchprof-tui {asked}`:", "", "```json", shown, "```", ""]
     return "\n".join(lines)
 
 

@@ -21,6 +21,7 @@ SCREENS = {
     "snapshot": "A memory snapshot",
     "diff": "The comparison",
     "fleet": "All ranks of a job",
+    "hang": "Why a job hangs",
     "source": "A source file",
     "learn": "Learn: guess, then look",
     "LessonPanel": "A case, above the lanes",

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.paths import ROOT
 
 FOLDERS = (ROOT / "tui", ROOT / "profiler_runs", ROOT / "sample_traces", ROOT)
-OWN = ("torchprof_tui", "torchprof_fleet", "torchprof_nsight", "torchprof_runs", "torchprof_samples")
+OWN = ("torchprof_tui", "torchprof_fleet", "torchprof_hang", "torchprof_nsight", "torchprof_runs", "torchprof_samples")
 PROGRAMS = [path for folder in ("benchmarks", "tools") for path in sorted((ROOT / folder).rglob("*.py"))]
 
 

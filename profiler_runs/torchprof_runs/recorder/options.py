@@ -37,6 +37,7 @@ class Options:
     with_modules: bool = False
     capture: bool = False
     memory_snapshot: bool = False
+    watch_hang: float | None = None
     step: str = "auto"
     after: float | None = None
     duration: float | None = None
@@ -70,6 +71,7 @@ class Options:
             ("--after", self.after),
             ("--for", self.duration),
             ("--then", self.then),
+            ("--watch-hang", self.watch_hang),
             ("--max-memory", self.max_memory),
             ("--max-size", self.max_size),
             ("--output", self.output),
@@ -174,6 +176,12 @@ def _build_parser() -> argparse.ArgumentParser:
 
 def _add_output_options(parser: argparse.ArgumentParser) -> None:
     """Add the options about ranks, files and limits."""
+    parser.add_argument(
+        "--watch-hang",
+        type=_seconds,
+        metavar="SECONDS",
+        help="when no step ends for this long, write the flight recorder and the stacks of each rank",
+    )
     parser.add_argument("--nproc", type=_positive, metavar="N", help="start N ranks on this machine")
     parser.add_argument("-o", "--output", default=DEFAULT_OUTPUT_FOLDER, metavar="FOLDER", help="folder for runs")
     parser.add_argument(
@@ -229,5 +237,7 @@ def _check_options(options: Options) -> None:
         raise UsageError(f"--step {options.step} and --after/--for: choose steps or a window of time, not both")
     if (options.is_timed or options.step == "none") and any(value is not None for value in steps):
         raise UsageError("--wait, --warmup, --active and --repeat need steps, but --step none has none")
+    if options.watch_hang == 0:
+        raise UsageError("--watch-hang 0: a step takes longer than that")
     if options.duration == 0:
         raise UsageError("--for 0 records nothing")

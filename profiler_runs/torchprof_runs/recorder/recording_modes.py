@@ -101,6 +101,7 @@ class TimeWindowMode(WholeRunMode):
         )
 
     def _on_step(self) -> None:
+        self.session.note_step()
         if self.session.recorder.is_active:
             self.session.recorder.step()
 
@@ -200,6 +201,7 @@ class StepsMode(WholeRunMode):
 
     def _on_step(self) -> None:
         session, recorder = self.session, self.session.recorder
+        session.note_step()
         if session.yielded_to_program:
             return
         if recorder.is_on_other_thread:

@@ -13,7 +13,15 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from . import memory_snapshot, rank_environment, rank_launcher, run_folder, target_program, torch_capabilities
+from . import (
+    hang_watch,
+    memory_snapshot,
+    rank_environment,
+    rank_launcher,
+    run_folder,
+    target_program,
+    torch_capabilities,
+)
 from .atomic_files import explain_os_error
 from .exit_handlers import ExitHandlers, SaveAbandoned, StopRun, end_with_parent
 from .manifest import Manifest
@@ -48,6 +56,8 @@ def main(argv: list[str]) -> int:
         # The program must not see the variables that only the app and the recorder use.
         for variable in (STATUS_VARIABLE, PARENT_VARIABLE, ANSWERS_VARIABLE, run_folder.FOLDER_VARIABLE):
             os.environ.pop(variable, None)
+        if options.watch_hang is not None:
+            hang_watch.enable_flight_recorder()
         torch = torch_capabilities.load_torch()
         return RecordingSession(options, torch, reporter, rank, environment).run()
     except (UsageError, torch_capabilities.NoTorchError) as error:
@@ -138,6 +148,7 @@ class RecordingSession:
             if options.memory_snapshot
             else None
         )
+        self.hang_watch = self._create_hang_watch()
         self.conflict_watcher = profiler_conflict.ProfilerConflictWatcher(self.recorder, self._yield_profiler)
         limit = None if options.max_memory is None else options.max_memory * 1_000_000
         self.graph_captures = graph_captures.GraphCaptureRecorder(self, run_folder.CaptureFolder(self.folder))
@@ -158,6 +169,14 @@ class RecordingSession:
             report_failure=self._report_refusal,
         )
         return profiler_cycles.Recorder(self.flags, callbacks, self.exit_handlers.hold_signals)
+
+    def _create_hang_watch(self) -> hang_watch.HangWatch | None:
+        rank, seconds = self.rank, self.options.watch_hang
+        if seconds is None:
+            return None
+        folder = os.path.join(self.folder.path, hang_watch.FOLDER)
+        number, world_size = (rank.rank, rank.world_size) if rank else (0, 1)
+        return hang_watch.HangWatch(folder, number, world_size, seconds, self.log)
 
     def _create_folder(self) -> run_folder.RunFolder:
         """Make or join the run's folder. Raises UsageError where it cannot be made."""
@@ -189,6 +208,8 @@ class RecordingSession:
         self.graph_captures.install()
         if self.snapshot is not None:
             self.snapshot.start()
+        if self.hang_watch is not None:
+            self.hang_watch.start()
         try:
             self.mode.start()
             self.program.run()
@@ -205,6 +226,7 @@ class RecordingSession:
             raise
         except BaseException as error:
             print_exception(error)
+            self._end_hang_watch("exception", error)
             self.finish("exception", 1)
             return 1
         if not _has_other_threads():  # otherwise Python joins them first, and the exit handler saves after that
@@ -233,6 +255,16 @@ class RecordingSession:
             os._exit(0)
         self.main_thread.call(_raise_stop)
 
+    def note_step(self) -> None:
+        """Note the end of a step for the watch of hangs."""
+        if self.hang_watch is not None:
+            self.hang_watch.note_step()
+
+    def _end_hang_watch(self, reason: str, error: BaseException | None = None) -> None:
+        if self.hang_watch is not None:
+            self.hang_watch.finish(reason, error)
+            self.hang_watch = None
+
     # --- callbacks of the recorder, the mode and the guards ----------------------------------------------------------
 
     def log(self, text: str) -> None:
@@ -255,7 +287,8 @@ class RecordingSession:
         if self._finished or self.yielded_to_program:
             return
         is_first_call, self._recorded = not self._recorded, True
-        if (self.options.then or "stop") == "finish":
+        # A watched job runs on: it hangs after the recording, if at all.
+        if (self.options.then or ("stop" if self.hang_watch is None else "finish")) == "finish":
             self.reporter.report_phase("running on")
         elif is_first_call:
             self.log("recording complete: stopping the program (--then finish lets it continue)")
@@ -338,6 +371,7 @@ class RecordingSession:
         if self._finished or os.getpid() != self._pid:
             return
         self._finished = True
+        self._end_hang_watch(end_reason)
         self.exit_handlers.is_saving = True
         # A Ctrl-C during the save is dropped: the program has ended already, and its exit status stays.
         with contextlib.suppress(KeyboardInterrupt), self.exit_handlers.hold_signals():

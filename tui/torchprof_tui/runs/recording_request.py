@@ -93,6 +93,12 @@ OPTIONS = (
     Option("--with-modules", "switch", "record the module hierarchy (TorchScript)"),
     Option("--capture", "switch", "record the capture of CUDA graphs, too: the ops of replayed kernels"),
     Option("--memory-snapshot", "switch", "write the CUDA allocator's history with stacks, for torchprof-tui memory"),
+    Option(
+        "--watch-hang",
+        "seconds",
+        "let the program run on; when no step ends for this long, write what each rank waits for (torchprof-tui hang)",
+        "SECONDS",
+    ),
     Option("--nproc", "count", "start this many ranks on this machine", "N"),
     Option("--max-memory", "count", "end the recording when the program's memory has grown by this much", "MB"),
     Option("--max-size", "count", "above this size of the JSON, ask or record fewer steps (1000)", "MB"),

@@ -5,7 +5,8 @@ grammar of the instructions that only build plain data; a file that holds any ot
 carried out. The unpickler that then reads it refuses names as well. See the tables of `pickletools` for the format.
 
 Tuples may hold integers only, as those of snapshots do: a small file can nest tuples so that the hash of one, as a key
-of a dict, takes hours.
+of a dict, takes hours. `text_pairs`: also pairs of texts are read, as flight recorders have them; what follows such a
+pair cannot refer to it, so that pairs do not nest either.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import io
 import pickle
 import pickletools
 import re
+from functools import lru_cache
 from typing import Any, NoReturn
 
 MAX_INT_BYTES = 9
@@ -24,7 +26,8 @@ _MAX_MATCHED = 10_000
 """Instructions that are matched at once: the expression keeps a record of each until the match ends."""
 
 
-def _build_grammar() -> re.Pattern[bytes]:
+@lru_cache(maxsize=2)
+def _build_grammar(text_pairs: bool = False) -> re.Pattern[bytes]:
     """Build the expression that matches as many instructions as possible; those with long texts are not in it."""
     integers = "|".join(rf"\x8a\x{size:02x}.{{{size}}}" for size in range(MAX_INT_BYTES + 1))
     integer = f"(?:K.|M..|J....|{integers})"
@@ -32,7 +35,13 @@ def _build_grammar() -> re.Pattern[bytes]:
     # Most of a file are items of dicts: a key that was read before, and a value. An integer is not taken as such where
     # a tuple may follow, whose integers have to be matched together.
     value = rf"(?:(?:J....|K.|M..|{integers})(?![\x85JKM\x8a])|h.|j....)"
+    # A pair is refused where it could be memoised: by the next instruction, or behind one that leaves it on the stack.
+    forms = "|".join(rf"X\x{size:02x}\x00\x00\x00.{{{size}}}" for size in range(_MAX_SHORT_TEXT))
+    text = f"(?:{forms})(?:q.|r....)?"
+    part = f"(?:h.|j....|{text})"
+    pairs = (rf"{part}{part}\x86(?![qr\x94(\x95])", text, "h.", "j....")
     instructions = (
+        *(pairs if text_pairs else ()),
         rf"h.{value}",
         rf"j....{value}",
         r"[\x94(\]})Nsaue\x88\x89]+",  # MEMOIZE, MARK, empty list, dict and tuple, None, items, True, False
@@ -50,7 +59,6 @@ def _build_grammar() -> re.Pattern[bytes]:
     return re.compile(f"(?:{'|'.join(instructions)}){{1,{_MAX_MATCHED}}}".encode("latin-1"), re.DOTALL)
 
 
-_GRAMMAR = _build_grammar()
 _STOP = ord(".")
 _PROTOCOLS = range(2, 6)
 _SIZED_TEXTS = {ord("X"): 4, 0x8D: 8}
@@ -77,9 +85,12 @@ def starts_as_pickle(head: bytes) -> bool:
     return len(head) >= 2 and head[0] == 0x80 and head[1] in _PROTOCOLS
 
 
-def load_plain_pickle(data: bytes) -> Any:
-    """Read a pickle of plain data. Raises UnsafePickleError, and MemoryError where it does not fit."""
-    end = _find_end(data)
+def load_plain_pickle(data: bytes, text_pairs: bool = False) -> Any:
+    """Read a pickle of plain data, with pairs of texts if so wanted.
+
+    Raises UnsafePickleError, and MemoryError where it does not fit.
+    """
+    end = _find_end(data, _build_grammar(text_pairs))
     try:
         return _PlainUnpickler(io.BytesIO(data[:end])).load()
     except UnsafePickleError:
@@ -88,13 +99,13 @@ def load_plain_pickle(data: bytes) -> Any:
         raise UnsafePickleError(f"damaged: {' '.join(str(error).split())[:100]}") from error
 
 
-def _find_end(data: bytes) -> int:
+def _find_end(data: bytes, grammar: re.Pattern[bytes]) -> int:
     """Check every instruction; return where the pickle ends. Raises UnsafePickleError at the first that is refused."""
     if not starts_as_pickle(data):
         raise UnsafePickleError("damaged: no pickle of protocol 2 or later")
     position = 2
     while True:
-        match = _GRAMMAR.match(data, position)
+        match = grammar.match(data, position)
         if match is not None:
             position = match.end()
             continue

@@ -1,0 +1,76 @@
+"""Twenty jobs with one known fault each (tools/hang_faults): rank, operation, line and cause must be named."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.paths import FIXTURES
+from tools.hang_faults.__main__ import provoke
+from tools.hang_faults.registry import FAULTS, find_lines
+from torchprof_hang.analysis.diagnosis import diagnose
+from torchprof_hang.answers import Hang, build_hang
+from torchprof_hang.command.files import read_evidence
+
+LIVE = ("skip_all_reduce", "slow_healthy")
+
+
+@cache
+def explain(folder: Path) -> Hang:
+    return build_hang(read_evidence([str(folder)]), 50)
+
+
+def check(name: str, hang: Hang) -> None:
+    fault, lines = FAULTS[name], find_lines(name)
+    assert hang.ranks == ([] if fault.rank is None else [fault.rank]), hang.sentence
+    assert hang.operation == fault.operation, hang.sentence
+    assert hang.cause == fault.cause, hang.sentence
+    if lines:
+        assert hang.place in {f"program.py:{line}" for line in lines}, hang.sentence
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_fault_is_named(name: str) -> None:
+    hang = explain(FIXTURES / "hang" / f"{name}.tar.xz")
+    check(name, hang)
+    assert not hang.failed
+    assert hang.world_size == FAULTS[name].ranks
+    for each in hang.groups:  # each rank is in one state of each collective
+        for collective in each.collectives:
+            ranks = [rank for state in collective.states for rank in state.ranks]
+            assert sorted(ranks) == sorted(set(ranks))
+            assert len(ranks) == each.ranks
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fixture_names_no_path_of_the_machine_that_recorded_it(name: str) -> None:
+    for _, data in _list_files(FIXTURES / "hang" / f"{name}.tar.xz"):
+        assert not re.search(rb"/(?:work|root|home)/", data)
+
+
+def _list_files(path: Path) -> list[tuple[str, bytes]]:
+    import tarfile
+
+    with tarfile.open(path) as archive:
+        return [(each.name, archive.extractfile(each).read()) for each in archive]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["skip_all_reduce", "order_swapped", "group_of_half", "skip_in_branch"])
+def test_the_flight_recorders_alone_name_the_rank(name: str) -> None:
+    from torchprof_hang.analysis.evidence import gather_evidence
+
+    dumps = [each for each in _list_files(FIXTURES / "hang" / f"{name}.tar.xz") if each[0].startswith("comm_trace")]
+    found = diagnose(gather_evidence(dumps))
+    assert found.ranks == (FAULTS[name].rank,)
+    assert found.operation == FAULTS[name].operation
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LIVE)
+def test_a_live_job_is_explained(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    provoke(name, tmp_path / name)
+    check(name, explain(tmp_path / name))

@@ -1,0 +1,1 @@
+"""The command `hang`: which rank did not come to a collective, and at which line."""

@@ -1,0 +1,392 @@
+"""Name the cause of a hang: the rank that is at fault, its operation and line, and who waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from torchprof_hang.analysis.alignment import Group, align_groups, find_mismatches, format_ranks
+from torchprof_hang.analysis.evidence import Evidence
+from torchprof_hang.analysis.mismatch import Call, explain_mismatch, find_own_change, predict_next
+from torchprof_hang.analysis.records import Frame, RankRecord, State, find_place
+from torchprof_hang.analysis.transfers import explain_transfers, find_transfer
+
+
+class Cause(Enum):
+    """Why a job hangs. The value is shown, and is in the answer."""
+
+    SKIPPED = "skipped"
+    ORDER = "wrong order"
+    SIZE = "wrong size"
+    DTYPE = "wrong dtype"
+    GROUP = "wrong group"
+    DEAD = "dead rank"
+    FAILED = "failed rank"
+    ENDED = "ended rank"
+    SLOW = "slow rank"
+    LOADER = "data loader"
+    P2P = "point-to-point"
+    NETWORK = "network"
+    BEHIND = "rank behind"
+    NONE = "no hang"
+
+
+ACTIONS = {
+    Cause.SKIPPED: "call the collective on every rank, also where a branch or a last batch leaves nothing to do",
+    Cause.ORDER: "call the collectives of all groups in the same order on every rank",
+    Cause.SIZE: "bring tensors of the same size on every rank: pad the last batch, or drop it",
+    Cause.DTYPE: "bring tensors of the same dtype on every rank",
+    Cause.GROUP: "pass the same process group on every rank",
+    Cause.DEAD: "read the end of that rank's log and the kernel's (dmesg: out of memory); is the process stopped?",
+    Cause.FAILED: "mend the exception of that rank; the others only wait for it",
+    Cause.ENDED: "give every rank the same number of steps: join(), or a sampler that drops the rest",
+    Cause.SLOW: "let the others wait longer, or find out what that rank computes: record it, compare with fleet",
+    Cause.LOADER: "look at that rank's data: the storage, the workers of the loader, a sample that takes for ever",
+    Cause.P2P: "pair each send with a receive of the same peer, in the same order on both sides",
+    Cause.NETWORK: "test the links between these hosts (nccl-tests), NCCL_SOCKET_IFNAME, and the firewall",
+    Cause.BEHIND: "take the stacks of that rank (hang --live, py-spy dump) to see what it does",
+    Cause.NONE: "nothing waits in these files: take the dumps while the job hangs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The cause. `ranks`: at fault, () for the network; `waiting`: those that wait. Times in ns, 0: unknown.
+
+    `operation`, `group`, `number`: what is waited for, or done wrongly; `place`: file:line of the fault. `frames`: of
+    the rank at fault. `since`: when the others began to wait; `waited`: how long, until the dump.
+    """
+
+    cause: Cause
+    sentence: str
+    ranks: tuple[int, ...] = ()
+    waiting: tuple[int, ...] = ()
+    operation: str = ""
+    group: str = ""
+    number: int = 0
+    place: str = ""
+    frames: tuple[Frame, ...] = ()
+    since: int = 0
+    waited: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Ranks that wait in a collective of a group for others. `call`: as most ranks called it."""
+
+    group: Group
+    number: int
+    call: Call
+    waiting: tuple[int, ...]
+    absent: tuple[int, ...]
+
+    @property
+    def at(self) -> str:
+        return f"#{self.number} of {self.group.label}"
+
+
+def diagnose(evidence: Evidence, groups: dict[str, Group] | None = None) -> Diagnosis:
+    """Find the cause of the hang in the evidence."""
+    return _Diagnoser(evidence, align_groups(evidence) if groups is None else groups).find()
+
+
+class _Diagnoser:
+    def __init__(self, evidence: Evidence, groups: dict[str, Group]) -> None:
+        self._evidence, self._groups, self._records = evidence, groups, evidence.records
+        self._waits = [wait for group in groups.values() if (wait := self._find_wait(group)) is not None]
+
+    def find(self) -> Diagnosis:
+        """Try the causes in turn: what is wrong for certain first, what is only slow or not known last."""
+        causes = (self._find_mismatch, self._find_refused_size, self._find_stray, self._find_absent, self._find_p2p)
+        for find in (*causes, self._find_network, self._find_stuck, self._find_ras):
+            found = find()
+            if found is not None:
+                return self._add_times(found)
+        return Diagnosis(Cause.NONE, f"no rank of {len(self._records):,} waits for an operation of the others")
+
+    # --- who waits -----------------------------------------------------------------------------------------------
+
+    def _find_wait(self, group: Group) -> Wait | None:
+        """Find who waits in a group: in the first collective that is pending, or that some have not called."""
+        top = max(group.last.values())
+        pending = [number for number, row in group.rows.items() if any(each.is_pending for each in row.values())]
+        behind = [group.last.get(rank, 0) for rank in group.members if group.last.get(rank, 0) < top]
+        if not pending and not (behind and any(self._is_ended_dump(rank) for rank in group.members)):
+            return None
+        number = min([min(pending, default=top), *(last + 1 for last in behind if last)])
+        number = min(each for each in group.rows if each >= number)  # the ring buffers no longer have all
+        usual = group.find_usual(number)
+        assert usual is not None
+        absent = tuple(rank for rank in group.members if group.last.get(rank, 0) < number)
+        waiting = tuple(rank for rank in sorted(group.rows[number]) if rank not in absent)
+        return Wait(group, number, Call.of(usual), waiting, absent)
+
+    def _is_ended_dump(self, rank: int) -> bool:
+        """Tell whether a rank left no dump, or one after its end, where gloo's failed operations look completed."""
+        record = self._records.get(rank)
+        return record is None or not record.has_recorder or record.has_failed or not record.reason
+
+    def _waits_elsewhere(self, rank: int, wait: Wait) -> bool:
+        return any(_is_pending(rank, other) for other in self._waits if other is not wait)
+
+    # --- the calls of ranks differ -------------------------------------------------------------------------------
+
+    def _find_mismatch(self) -> Diagnosis | None:
+        found = sorted(find_mismatches(self._groups.values()), key=lambda each: _find_time(*each))
+        if not found:
+            return None
+        group, number = found[0]
+        each = explain_mismatch(group, number)
+        wrong, right = each.wrong, each.right
+        at, others, who = f"#{number} of {group.label}", format_ranks(each.right_ranks), format_ranks(each.wrong_ranks)
+        call = right if each.kind == "skipped" else wrong
+        if each.kind == "skipped":
+            now = f"{who} {'is' if len(each.wrong_ranks) == 1 else 'are'} in {wrong.shown}"
+            text = f"{who} skipped {right.shown}: {others} wait{_s(each.right_ranks)} in {at}, {now}"
+        elif each.kind == "order":
+            text = f"{who} called {wrong.shown} where {others} called {right.shown}: {at}"
+        elif each.kind == "size":
+            text = f"{who} brought {wrong.shown}, {others} {right.label.partition(' ')[2]}: {at}"
+        else:
+            text = f"{who} brought {wrong.dtypes} to {wrong.shown}, {others} {right.dtypes}: {at}"
+        frames = self._find_stack(each.wrong_ranks[0])
+        cause = {"skipped": Cause.SKIPPED, "order": Cause.ORDER, "size": Cause.SIZE, "dtype": Cause.DTYPE}[each.kind]
+        return _build(cause, text, each.wrong_ranks, each.right_ranks, call, group, number, frames=frames)
+
+    def _find_refused_size(self) -> Diagnosis | None:
+        """Find a rank that died in gloo because the data of another one had the wrong size, from its log."""
+        died = next((each for each in self._records.values() if each.size_refused and not each.has_recorder), None)
+        if died is None or died.size_refused is None or not self._waits:
+            return None
+        wait = self._waits[0]
+        end = f"got {died.size_refused[0]:,} bytes instead of {died.size_refused[1]:,} in {wait.at}, and died"
+        for rank in wait.waiting:
+            change = find_own_change(wait.group, wait.number, rank)
+            if change is not None:
+                now, before = change
+                is_size = now.operation.sizes != before.operation.sizes
+                mine, was = (now.shown, before.label) if is_size else (f"{now.dtypes} to {now.shown}", before.dtypes)
+                text = f"rank {rank} brought {mine}, and {was} before: rank {died.rank} {end}"
+                cause = Cause.SIZE if is_size else Cause.DTYPE
+                frames = self._find_stack(rank)
+                return _build(cause, text, (rank,), (died.rank,), now, wait.group, wait.number, frames=frames)
+        call = Call(wait.call.operation, find_place(died.stack) or wait.call.place)
+        text = f"rank {died.rank} brought another size to {call.shown} than {format_ranks(wait.waiting)}: it {end}"
+        return _build(Cause.SIZE, text, (died.rank,), wait.waiting, call, wait.group, wait.number, frames=died.stack)
+
+    def _find_stray(self) -> Diagnosis | None:
+        """Find ranks that are in another group than those that wait for them."""
+        for wait in self._waits:
+            for other in self._waits:
+                is_apart = other.group.is_listed and not set(wait.waiting) & set(other.group.members)
+                if other is wait or is_apart:
+                    continue
+                for rank in wait.absent:
+                    found = self._explain_stray(rank, wait, other) if _is_pending(rank, other) else None
+                    if found is not None:
+                        return found
+        return None
+
+    def _explain_stray(self, rank: int, wait: Wait, other: Wait) -> Diagnosis | None:
+        """Explain a rank that is in one group while others wait for it in another one: None where it is right."""
+        record, mine = self._records[rank], other.group.rows[other.number][rank]
+        call, wanted, expected = Call.of(mine), wait.call, predict_next(record.operations, mine)
+        if expected is not None and expected.operation.group == mine.group and expected.operation.key == mine.key:
+            return None  # it does as in earlier steps: the others differ
+        earlier = [each for each in record.operations if each is not mine]
+        is_known = any(each.key == mine.key and each.group == mine.group for each in earlier)
+        serves_both = any(each.group == wait.group.name and Call.of(each).place == call.place for each in earlier)
+        others, frames = (
+            f"{format_ranks(wait.waiting)} wait{_s(wait.waiting)} in {wait.at}",
+            record.stack or mine.frames,
+        )
+        within = f"{call.shown} in {other.group.label}"
+        if mine.key == wanted.operation.key and call.place == wanted.place and not is_known:
+            text = f"rank {rank} called {within}: {others}"
+            return _build(Cause.GROUP, text, (rank,), wait.waiting, call, other.group, other.number, frames=frames)
+        if expected is not None and is_known and not serves_both:
+            text = f"rank {rank} skipped {wanted.shown}: {others}, rank {rank} is in {within}"
+            return _build(Cause.SKIPPED, text, (rank,), wait.waiting, wanted, wait.group, wait.number, frames=frames)
+        text = f"rank {rank} called {within} first, where {others}{_at(wanted.place)}"
+        return _build(Cause.ORDER, text, (rank,), wait.waiting, call, other.group, other.number, frames=frames)
+
+    # --- a rank has not come -------------------------------------------------------------------------------------
+
+    def _find_absent(self) -> Diagnosis | None:
+        """Find the ranks that others wait for and that wait for nobody in a collective."""
+        found: dict[Cause, tuple[Wait, list[int]]] = {}
+        for wait in self._waits:
+            for rank in wait.absent:
+                cause = None if self._waits_elsewhere(rank, wait) else self._find_activity(rank)
+                if cause is not None:
+                    found.setdefault(cause, (wait, []))[1].append(rank)
+        for cause in (Cause.DEAD, Cause.FAILED, Cause.ENDED, Cause.LOADER, Cause.SLOW, Cause.BEHIND):
+            if cause in found:
+                wait, ranks = found[cause]
+                return self._describe_absent(cause, wait, tuple(dict.fromkeys(ranks)))
+        return None
+
+    def _find_activity(self, rank: int) -> Cause | None:
+        """Find what a rank does that did not come; None: it sends or receives, which is another question."""
+        record = self._records.get(rank)
+        if record is None or record.is_empty:
+            return Cause.DEAD
+        if record.has_failed and not record.reason.startswith("no step"):
+            if not record.has_recorder and not record.error_frames:
+                return Cause.DEAD
+            return None if record.stack and "distributed" in record.stack[0].file else Cause.FAILED
+        if record.reason == "finished":
+            return Cause.ENDED
+        if find_transfer(record) is not None:
+            return None
+        if any("torch/utils/data/" in each.file.replace("\\", "/") for each in record.stack):
+            return Cause.LOADER
+        return Cause.SLOW if record.threads else Cause.BEHIND
+
+    def _describe_absent(self, cause: Cause, wait: Wait, ranks: tuple[int, ...]) -> Diagnosis:
+        record = self._records.get(ranks[0]) or RankRecord(ranks[0])
+        who, place = format_ranks(ranks), find_place(record.stack)
+        waits = f"{format_ranks(wait.waiting)} wait{_s(wait.waiting)} in {wait.call.shown}, {wait.at}"
+        if cause is Cause.DEAD:
+            end = f"died: {record.error}" if record.error else "left no dump: dead, stopped, or its dump is missing"
+            text = f"{who} {end}: {waits}"
+        elif cause is Cause.FAILED:
+            text = f"{who} failed{_at(place)}: {record.error}; {waits}"
+        elif cause is Cause.ENDED:
+            text = f"{who} ended after {record.steps or 0:,} steps, before the others: {waits}"
+        elif cause is Cause.LOADER:
+            text = f"{who} wait{_s(ranks)} for the data loader{_at(place)}: {waits}"
+        elif cause is Cause.SLOW:
+            went_on = f"; it went on after {record.resumed_after:.3g} s" if record.resumed_after else ""
+            text = f"{who} {'is' if len(ranks) == 1 else 'are'} slow, still in compute{_at(place)}: {waits}{went_on}"
+        else:
+            last = record.operations[-1:]
+            after = f", its last call was {Call.of(last[0]).shown}" if last else ""
+            text = f"{who} did not come to {wait.call.shown}{after}: {waits}"
+        place = place or wait.call.place
+        frames = record.stack
+        return _build(cause, text, ranks, wait.waiting, wait.call, wait.group, wait.number, place, frames)
+
+    def _find_p2p(self) -> Diagnosis | None:
+        """Find a send or receive whose peer does something else."""
+        transfers = [each for _, record in sorted(self._records.items()) if (each := find_transfer(record)) is not None]
+        found = explain_transfers(transfers, self._describe_rank)
+        if found is None:
+            return None
+        text, transfer, ranks, waiting = found
+        place = (
+            transfer.place if transfer.rank == ranks[0] else find_place(self._find_stack(ranks[0])) or transfer.place
+        )
+        frames = self._find_stack(ranks[0])
+        return Diagnosis(Cause.P2P, text, ranks, waiting, transfer.name, place=place, frames=frames)
+
+    def _describe_rank(self, rank: int) -> str:
+        """Describe where a rank is that neither sends nor receives."""
+        record = self._records.get(rank)
+        if record is None:
+            return "which left no dump" if rank >= 0 else "whose peer is not recorded"
+        last = next((each for each in reversed(record.operations) if each.is_pending), None)
+        if last is not None:
+            return f"which is in {Call.of(last).shown}"
+        return f"which is elsewhere{_at(find_place(record.stack))}"
+
+    # --- all have come, or nobody waits --------------------------------------------------------------------------
+
+    def _find_network(self) -> Diagnosis | None:
+        for wait in self._waits:
+            row = wait.group.rows[wait.number]
+            pending = tuple(rank for rank, each in sorted(row.items()) if each.is_pending)
+            if wait.absent or not pending or not (wait.group.is_listed or len(row) > 1):
+                continue
+            at, all_ranks = f"{wait.call.shown}, {wait.at}", format_ranks(row)
+            done = [rank for rank in sorted(row) if rank not in pending]
+            if all(each.state is State.SCHEDULED for each in row.values()):
+                text = f"{all_ranks} called {at}, and none started it: the GPUs are busy with what came before"
+            elif done:
+                text = f"{format_ranks(done)} completed {at}, {format_ranks(pending)} did not: the network, or a GPU"
+            else:
+                text = f"{all_ranks} all started {at}, and none completed it: the network"
+            frames = wait.call.operation.frames
+            return _build(Cause.NETWORK, text, (), pending, wait.call, wait.group, wait.number, frames=frames)
+        return None
+
+    def _find_stuck(self) -> Diagnosis | None:
+        """Name what a rank does where nobody waits in a collective."""
+        doing = {rank: self._find_activity(rank) for rank, each in sorted(self._records.items()) if each.stack}
+        for cause, what in ((Cause.LOADER, "in the data loader"), (Cause.FAILED, "failed"), (Cause.SLOW, "in compute")):
+            ranks = tuple(rank for rank, each in doing.items() if each is cause)
+            if ranks:
+                record = self._records[ranks[0]]
+                place, error = find_place(record.stack), f": {record.error}" if cause is Cause.FAILED else ""
+                text = (
+                    f"{format_ranks(ranks)}: {what}{_at(place)}{error}; no rank waits in a collective that is recorded"
+                )
+                return Diagnosis(cause, text, ranks, place=place, frames=record.stack)
+        return None
+
+    def _find_ras(self) -> Diagnosis | None:
+        for group in self._evidence.ras:
+            if group.missing:
+                ranks = tuple(rank for rank, _ in group.missing)
+                text = f"{format_ranks(ranks)} of communicator {group.name} did not answer NCCL: {group.missing[0][1]}"
+                return Diagnosis(Cause.DEAD, text, ranks, (), group.operation, group.name)
+        for group in self._evidence.ras:
+            if len(group.counts) > 1:
+                low, high = min(group.counts), max(group.counts)
+                behind, ahead = ([rank for rank, _ in group.listed.get(count, [])] for count in (low, high))
+                who = format_ranks(behind) if behind else f"all but {format_ranks(ahead)}"
+                where = f" ({group.listed[low][0][1]})" if behind else ""
+                text = f"{who}{where} launched {group.operation} up to {low:,}, others up to {high:,}: {group.name}"
+                return Diagnosis(Cause.BEHIND, text, tuple(behind), tuple(ahead), group.operation, group.name, low + 1)
+        return None
+
+    # --- parts of the answer -------------------------------------------------------------------------------------
+
+    def _find_stack(self, rank: int) -> tuple[Frame, ...]:
+        record = self._records.get(rank)
+        if record is None:
+            return ()
+        pending = next((each for each in record.operations if each.is_pending), None)
+        return record.stack or (() if pending is None else pending.frames)
+
+    def _add_times(self, found: Diagnosis) -> Diagnosis:
+        """Add since when the others wait, and until when that is known."""
+        records = [self._records[rank] for rank in found.waiting or found.ranks if rank in self._records]
+        times = [each.operations[-1].created for each in records if each.operations and each.operations[-1].created]
+        if not times:
+            return found
+        ends = [each.dumped for each in self._records.values()]
+        ends += [each.operations[-1].created for each in self._records.values() if each.operations]
+        return replace(found, since=min(times), waited=max(max(ends) - min(times), 0))
+
+
+def _build(
+    cause: Cause,
+    sentence: str,
+    ranks: tuple[int, ...],
+    waiting: tuple[int, ...],
+    call: Call,
+    group: Group,
+    number: int,
+    place: str = "",
+    frames: tuple[Frame, ...] = (),
+) -> Diagnosis:
+    return Diagnosis(cause, sentence, ranks, waiting, call.label, group.label, number, place or call.place, frames)
+
+
+def _find_time(group: Group, number: int) -> int:
+    return min((each.created for each in group.rows[number].values()), default=0)
+
+
+def _is_pending(rank: int, wait: Wait) -> bool:
+    operation = wait.group.rows[wait.number].get(rank)
+    return operation is not None and operation.is_pending
+
+
+def _at(place: str) -> str:
+    return f" at {place}" if place else ""
+
+
+def _s(ranks: Sequence[int]) -> str:
+    return "s" if len(ranks) == 1 else ""

@@ -1,0 +1,180 @@
+"""What is known of each rank of a job that hangs: its last operations, and the stacks of its threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+Sizes = tuple[tuple[int, ...], ...]
+
+
+class State(Enum):
+    """The state of an operation on one rank, or why it differs from that of the others. The value is shown."""
+
+    SCHEDULED = "scheduled"
+    STARTED = "started"
+    COMPLETED = "completed"
+    ABSENT = "absent"
+    OTHER_OP = "other op"
+    OTHER_SIZE = "other size"
+    OTHER_DTYPE = "other dtype"
+    NO_DUMP = "no dump"
+    LOST = "before the dump"
+    """The ring buffer of the rank no longer has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A Python frame. `peers`: the arguments dst, src of a send or receive, where they are recorded."""
+
+    name: str
+    file: str
+    line: int
+    peers: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def place(self) -> str:
+        """The file's name and the line: train.py:7."""
+        return f"{self.file.replace(chr(92), '/').rpartition('/')[2]}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A thread. `frames`: innermost first."""
+
+    name: str
+    is_main: bool
+    frames: tuple[Frame, ...]
+
+
+@dataclass(slots=True)
+class Operation:
+    """A collective, or a send or receive. `number`: in its group, from 1 on. Times in ns of the Unix clock, 0: unknown.
+
+    `peer`: the rank in the group that a send or receive is for, -1 for none. `raw_frames`: as recorded, innermost
+    first; `sizes` and `dtypes`: of all tensors that must agree between the ranks.
+    """
+
+    group: str
+    number: int
+    name: str
+    sizes: Sizes
+    dtypes: tuple[str, ...]
+    state: State
+    created: int = 0
+    raw_frames: Sequence[Any] = ()
+    is_p2p: bool = False
+    peer: int = -1
+
+    @property
+    def is_pending(self) -> bool:
+        return self.state in (State.SCHEDULED, State.STARTED)
+
+    @property
+    def key(self) -> tuple[str, Sizes, tuple[str, ...]]:
+        """What must be the same on all ranks."""
+        return self.name, self.sizes, self.dtypes
+
+    @property
+    def label(self) -> str:
+        """The operation with its sizes: all_reduce [64]."""
+        shown = " ".join(f"[{', '.join(map(str, each))}]" for each in self.sizes[:4])
+        return f"{self.name} {shown}{' …' if len(self.sizes) > 4 else ''}".rstrip()
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        return read_frames(self.raw_frames)
+
+    @property
+    def user_frame(self) -> Frame | None:
+        """The innermost frame that is the user's."""
+        return find_user_frame(self.frames)
+
+
+@dataclass(slots=True)
+class RankRecord:
+    """All that is known of one rank. Times in seconds, None: unknown.
+
+    `operations`: in the order of the program. `members`: ranks of the groups that its dump lists. `labels`: what the
+    groups are for. `error`: type and message of the exception or signal that ended it. `log`: lines that say why.
+    """
+
+    rank: int
+    sources: list[str] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    members: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    threads: list[Thread] = field(default_factory=list)
+    has_recorder: bool = False
+    world_size: int = 0
+    host: str = ""
+    pid: int = 0
+    dumped: int = 0
+    reason: str = ""
+    steps: int | None = None
+    since_step: float | None = None
+    median_step: float | None = None
+    resumed_after: float | None = None
+    error: str = ""
+    error_frames: tuple[Frame, ...] = ()
+    size_refused: tuple[int, int] | None = None
+    """Bytes that arrived and that were expected, from gloo's message."""
+
+    @property
+    def stack(self) -> tuple[Frame, ...]:
+        """The frames of the main thread, innermost first; of the exception, where there is only that."""
+        main = next((each for each in self.threads if each.is_main), None)
+        return main.frames if main is not None and main.frames else self.error_frames
+
+    @property
+    def has_failed(self) -> bool:
+        return bool(self.error)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the rank left neither a flight recorder nor a stack; its log may be known."""
+        return not (self.threads or self.has_recorder or self.error_frames or self.operations)
+
+
+LIBRARIES = (
+    *("/torch/", "/torchprof_runs/", "/threading.py", "/queue.py", "/selectors.py", "/multiprocessing/"),
+    *("/typing_extensions.py", "/contextlib.py", "/functools.py"),
+)
+"""Parts of paths of frames that are not the user's."""
+
+
+def read_frames(raw: Iterable[Any]) -> tuple[Frame, ...]:
+    """Read frames as flight recorders, py-spy and the recorder of `run` write them, innermost first."""
+    frames = []
+    for each in raw:
+        if isinstance(each, dict):
+            line, peers = each.get("line"), each.get("peers")
+            known = (
+                {str(key): value for key, value in peers.items() if type(value) is int}
+                if isinstance(peers, dict)
+                else {}
+            )
+            frames.append(
+                Frame(str(each.get("name", "")), str(each.get("filename", "")), line if type(line) is int else 0, known)
+            )
+    return tuple(frames)
+
+
+def find_user_frame(frames: Sequence[Frame]) -> Frame | None:
+    """Find the innermost frame that is the user's; the outermost one that has a file where all are of libraries."""
+    own = (each for each in frames if each.file and not is_library(each.file))
+    return next(own, next((each for each in reversed(frames) if each.file), None))
+
+
+def find_place(frames: Sequence[Frame]) -> str:
+    """Find the file and line of the user's innermost frame; "" for none."""
+    frame = find_user_frame(frames)
+    return "" if frame is None else frame.place
+
+
+def is_library(file: str) -> bool:
+    """Tell whether a file belongs to torch, the recorder, or the waiting functions of Python."""
+    path = file.replace("\\", "/")
+    return path.startswith("<frozen") or any(part in f"/{path}" for part in LIBRARIES)

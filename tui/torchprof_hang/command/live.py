@@ -1,0 +1,92 @@
+"""Take the stacks of the ranks that run now on some hosts, over one ssh connection for each.
+
+A rank is a process with RANK in its environment, whose parent has another one. py-spy reads its stacks where it is
+installed; else SIGUSR1 asks faulthandler for them, but only of a process that handles the signal and has the file of
+`run --watch-hang` open: any other process would end.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+
+from torchprof_hang.analysis.evidence import Evidence, gather_evidence
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.sources.ssh_stream import SHELL_FUNCTIONS, SshStream
+from torchprof_tui.trace.specs.address import parse_ssh_path
+
+LOCAL = ("localhost", "127.0.0.1")
+MAX_BYTES = 64 << 20
+LIMIT_SECONDS = 120
+
+_SCRIPT = r"""
+SAY
+m live;
+r() { tr "\000" "\n" < /proc/$1/environ 2>/dev/null | sed -n "s/^RANK=//p" | head -n 1; };
+for d in /proc/[0-9]*; do
+  p=${d#/proc/}; k=$(r $p); [ -n "$k" ] || continue;
+  q=$(sed -n "s/^PPid:[[:space:]]*//p" $d/status 2>/dev/null);
+  [ "$(r $q)" = "$k" ] && continue;
+  case $(tr "\000" " " < $d/cmdline) in *python*) ;; *) continue ;; esac;
+  printf "\n=== torchprof rank %s pid %s\n" "$k" "$p";
+  if command -v py-spy >/dev/null 2>&1 && py-spy dump --pid $p 2>/dev/null; then continue; fi;
+  f=$(ls -l $d/fd 2>/dev/null | sed -n "s/.* -> \(.*faulthandler_rank_[0-9]*\.txt\)$/\1/p" | head -n 1);
+  case $(sed -n "s/^SigCgt:[[:space:]]*//p" $d/status) in *[2367abef]??) ;; *) f= ;; esac;
+  if [ -n "$f" ]; then
+    n=$(wc -c < "$f"); kill -USR1 $p; sleep 0.5; tail -c +$((n + 1)) "$f";
+  else echo "no stack: py-spy is not installed, and run --watch-hang did not start it"; fi;
+done;
+""".replace("SAY", SHELL_FUNCTIONS)
+"""Sent as one line, as those of the listings: no single quotes and no exclamation marks."""
+
+_HEAD = re.compile(r"^=== torchprof rank (\d{1,6}) pid (\d+)$", re.MULTILINE)
+
+
+def collect_stacks(hosts: Sequence[str]) -> Evidence:
+    """Collect the stacks of the ranks on some hosts. Raises UsageError where none runs there."""
+    lost: list[tuple[str, str]] = []
+    files: list[tuple[str, bytes]] = []
+    for host in dict.fromkeys(hosts):
+        try:
+            found = list(split_ranks(host, _ask_host(host)))
+        except (TraceError, OSError, subprocess.SubprocessError) as error:
+            lost.append((host, " ".join(str(error).split()).removeprefix(f"{host}: ")))
+            continue
+        files += found
+        if not found:
+            lost.append((host, "no process there has RANK in its environment (torchrun sets it)"))
+    evidence = gather_evidence(files)
+    evidence.lost[:0] = lost
+    if not evidence.used:
+        raise UsageError("; ".join(f"{source}: {reason}" for source, reason in evidence.lost[:3]))
+    return evidence
+
+
+def split_ranks(host: str, text: str) -> Iterator[tuple[str, bytes]]:
+    """Split the answer of a host into one file for each rank, named by it."""
+    heads = list(_HEAD.finditer(text))
+    ends = [*(head.start() for head in heads), len(text)]
+    for head, end in zip(heads, ends[1:], strict=True):
+        body = text[head.end() : end]
+        yield f"{host}:pid{head[2]}_rank{head[1]}.txt", body.encode()
+
+
+def _ask_host(host: str) -> str:
+    if host in LOCAL:
+        line = " ".join(_SCRIPT.split("\n"))
+        done = subprocess.run(["sh", "-c", line], capture_output=True, timeout=LIMIT_SECONDS, check=False)
+        return done.stdout[:MAX_BYTES].decode("utf-8", "replace")
+    path = parse_ssh_path(f"{host}:.")
+    if path is None:
+        raise TraceError(f"{host}: not the name of a host")
+    stream = SshStream(_SCRIPT, [path])
+    try:
+        stream.read_header()
+        parts: list[bytes] = []
+        while sum(map(len, parts)) < MAX_BYTES and (part := stream.read(1 << 16)):
+            parts.append(part)
+        return b"".join(parts).decode("utf-8", "replace")
+    finally:
+        stream.close()
