@@ -62,6 +62,12 @@ def test_a_pair_cannot_be_referred_to(after: bytes) -> None:
         load_plain_pickle(b"\x80\x02]q\x01(" + text + b"h\x00\x86" + after + b"e.", text_pairs=True)
 
 
+def test_a_text_in_a_pair_cannot_ask_for_memory() -> None:
+    text = b"X\x01\x00\x00\x00ar\xff\xff\xff\x7f"
+    with pytest.raises(UnsafePickleError, match="more memory than its size explains"):
+        load_plain_pickle(b"\x80\x02" + text + text + b"\x86.", text_pairs=True)
+
+
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text(max_size=300),
     lambda inner: (
@@ -248,6 +254,25 @@ def test_what_a_host_answers_is_split_by_rank() -> None:
     evidence = gather_evidence(files.items())
     assert evidence.records[0].stack[-1].place == "train.py:90"
     assert [source for source, _ in evidence.lost] == ["node1:pid12_rank3.txt"]
+
+
+def spied(name: str, file: str, line: int) -> bytes:
+    frames = f"    wait (threading.py:1)\n    {name} ({file}:{line})\n    main (/home/me/train.py:{line + 1})\n"
+    return f'Process 1: python\n\nThread 1 (idle): "MainThread"\n{frames}'.encode()
+
+
+def test_stacks_alone() -> None:
+    """As `hang --live` collects them."""
+    waits, computes = (
+        spied("all_reduce", "torch/distributed/distributed_c10d.py", 7),
+        spied("f", "/home/me/model.py", 3),
+    )
+    found = diagnose(gather_evidence([("rank0.txt", waits), ("rank1.txt", computes), ("rank2.txt", waits)]))
+    assert (found.cause, found.ranks, found.waiting) == (Cause.SLOW, (1,), (0, 2))
+    assert found.sentence == "rank 1: slow, in compute at model.py:3: ranks 0 and 2 wait in all_reduce at train.py:8"
+    other = spied("all_gather", "torch/distributed/distributed_c10d.py", 9)
+    found = diagnose(gather_evidence([("rank0.txt", waits), ("rank1.txt", other), ("rank2.txt", waits)]))
+    assert (found.cause, found.ranks, found.place) == (Cause.ORDER, (1,), "train.py:10")
 
 
 def test_damaged_and_missing_ranks_are_named(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ class HangWatch:
         self._durations: list[float] = []
         self._dumped_at = -1  # steps at the last dump
         self._document: dict[str, Any] = {}
+        self._resumed: dict[str, Any] = {}  # of the first time that it went on after a dump
         self._stop = threading.Event()
         self._pid = os.getpid()
         self._file: Any = None
@@ -75,8 +76,10 @@ class HangWatch:
         self._steps += 1
         self._last_step = now
         self._arm()
-        if self._dumped_at >= 0 and "resumed_after_seconds" not in self._document:
-            self._document["resumed_after_seconds"] = round(self._durations[-1], 3)
+        if self._dumped_at >= 0 and not self._resumed:
+            main = next((each for each in self._document["threads"] if each["is_main"]), {"frames": []})
+            self._resumed = {"resumed_after_seconds": round(self._durations[-1], 3), "resumed_frames": main["frames"]}
+            self._document |= self._resumed
             self._write(self._document)
 
     def finish(self, reason: str, error: BaseException | None = None) -> None:
@@ -85,7 +88,7 @@ class HangWatch:
         faulthandler.cancel_dump_traceback_later()
         if os.getpid() != self._pid:
             return
-        if self._dumped_at < 0 or (error is not None and self._dumped_at < self._steps):
+        if self._dumped_at < self._steps:
             self.dump(reason, error)
         elif error is not None:  # what the rank waited for counts more than what ended the wait
             self._document["error"] = _describe_error(error)
@@ -137,6 +140,7 @@ class HangWatch:
             "seconds_since_step": round(time.monotonic() - self._last_step, 3),
             "median_step_seconds": round(steps[len(steps) // 2], 6) if steps else None,
             "error": None if error is None else _describe_error(error),
+            **self._resumed,
             "threads": [
                 {
                     "name": thread.name if (thread := threads.get(ident)) else "",

@@ -9,7 +9,7 @@ from enum import Enum
 from torchprof_hang.analysis.alignment import Group, align_groups, find_mismatches, format_ranks
 from torchprof_hang.analysis.evidence import Evidence
 from torchprof_hang.analysis.mismatch import Call, explain_mismatch, find_own_change, predict_next
-from torchprof_hang.analysis.records import Frame, RankRecord, State, find_place
+from torchprof_hang.analysis.records import Frame, RankRecord, State, find_collective, find_place
 from torchprof_hang.analysis.transfers import explain_transfers, find_transfer
 
 
@@ -99,7 +99,7 @@ class _Diagnoser:
     def find(self) -> Diagnosis:
         """Try the causes in turn: what is wrong for certain first, what is only slow or not known last."""
         causes = (self._find_mismatch, self._find_refused_size, self._find_stray, self._find_absent, self._find_p2p)
-        for find in (*causes, self._find_network, self._find_stuck, self._find_ras):
+        for find in (*causes, self._find_network, self._find_stuck, self._find_resumed, self._find_ras):
             found = find()
             if found is not None:
                 return self._add_times(found)
@@ -312,18 +312,53 @@ class _Diagnoser:
         return None
 
     def _find_stuck(self) -> Diagnosis | None:
-        """Name what a rank does where nobody waits in a collective."""
-        doing = {rank: self._find_activity(rank) for rank, each in sorted(self._records.items()) if each.stack}
-        for cause, what in ((Cause.LOADER, "in the data loader"), (Cause.FAILED, "failed"), (Cause.SLOW, "in compute")):
+        """Name who is elsewhere by the stacks alone, where no flight recorder has an operation that waits."""
+        stacks = {rank: each.stack for rank, each in sorted(self._records.items()) if each.stack}
+        return self._compare_stacks({rank: each for rank, each in stacks.items() if self._find_activity(rank)}, "")
+
+    def _find_resumed(self) -> Diagnosis | None:
+        """Name who was slow in a job that went on, by the stacks of its first dump."""
+        stacks = {rank: each.resumed_frames for rank, each in sorted(self._records.items()) if each.resumed_frames}
+        longest = max((each.resumed_after or 0 for each in self._records.values()), default=0)
+        return self._compare_stacks(stacks, f"; the job went on after {longest:.3g} s")
+
+    def _compare_stacks(self, stacks: dict[int, tuple[Frame, ...]], end: str) -> Diagnosis | None:
+        calls: dict[tuple[str, str], list[int]] = {}
+        for rank, stack in stacks.items():
+            calls.setdefault((find_collective(stack), find_place(stack) if find_collective(stack) else ""), []).append(
+                rank
+            )
+        away = calls.pop(("", ""), [])
+        usual = max(calls, key=lambda call: len(calls[call]), default=None)
+        others = [] if usual is None else calls[usual]
+        waits = f"{format_ranks(others)} wait{_s(others)} in {usual[0]}{_at(usual[1])}" if usual else "no rank waits"
+        if not away and len(calls) > 1 and usual is not None:
+            name, place = next(call for call in calls if call != usual)
+            ranks = tuple(calls[name, place])
+            text = f"{format_ranks(ranks)}: in {name}{_at(place)}, {waits}: skipped, or called in another order{end}"
+            return Diagnosis(Cause.ORDER, text, ranks, tuple(others), name, place=place, frames=stacks[ranks[0]])
+        doing = {rank: Cause.SLOW if end else self._find_activity(rank) for rank in away}
+        for cause, what in (
+            (Cause.FAILED, "failed"),
+            (Cause.LOADER, "in the data loader"),
+            (Cause.SLOW, "slow, in compute"),
+        ):
             ranks = tuple(rank for rank, each in doing.items() if each is cause)
             if ranks:
-                record = self._records[ranks[0]]
-                place, error = find_place(record.stack), f": {record.error}" if cause is Cause.FAILED else ""
-                text = (
-                    f"{format_ranks(ranks)}: {what}{_at(place)}{error}; no rank waits in a collective that is recorded"
+                place, error = (
+                    find_place(stacks[ranks[0]]),
+                    self._records[ranks[0]].error if cause is Cause.FAILED else "",
                 )
-                return Diagnosis(cause, text, ranks, place=place, frames=record.stack)
+                text = f"{format_ranks(ranks)}: {what}{_at(place)}{': ' if error else ''}{error}: {waits}{end}"
+                name = self._find_label(others, usual)
+                return Diagnosis(cause, text, ranks, tuple(others), name, place=place, frames=stacks[ranks[0]])
         return None
+
+    def _find_label(self, ranks: list[int], call: tuple[str, str] | None) -> str:
+        """Find the recorded operation of a call in a stack, for its sizes."""
+        operations = self._records[ranks[0]].operations if ranks else []
+        found = (each.label for each in reversed(operations) if call == (each.name, Call.of(each).place))
+        return next(found, "" if call is None else call[0])
 
     def _find_ras(self) -> Diagnosis | None:
         for group in self._evidence.ras:

@@ -145,6 +145,7 @@ def _read_own_stacks(content: dict[str, Any], source: str, evidence: Evidence) -
         Thread(str(each.get("name", "")), bool(each.get("is_main")), read_frames(each.get("frames", ())))
         for each in content.get("threads", ())
     ]
+    record.resumed_frames = read_frames(content.get("resumed_frames", ()))
     error = content.get("error")
     if isinstance(error, dict):
         record.error = f"{error.get('type')}: {error.get('message')}"

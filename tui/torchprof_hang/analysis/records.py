@@ -98,7 +98,8 @@ class RankRecord:
     """All that is known of one rank. Times in seconds, None: unknown.
 
     `operations`: in the order of the program. `members`: ranks of the groups that its dump lists. `labels`: what the
-    groups are for. `error`: type and message of the exception or signal that ended it. `log`: lines that say why.
+    groups are for. `error`: type and message of the exception or signal that ended it. `resumed_frames`: of the first
+    dump after which the rank went on.
     """
 
     rank: int
@@ -117,6 +118,7 @@ class RankRecord:
     since_step: float | None = None
     median_step: float | None = None
     resumed_after: float | None = None
+    resumed_frames: tuple[Frame, ...] = ()
     error: str = ""
     error_frames: tuple[Frame, ...] = ()
     size_refused: tuple[int, int] | None = None
@@ -166,6 +168,12 @@ def find_user_frame(frames: Sequence[Frame]) -> Frame | None:
     """Find the innermost frame that is the user's; the outermost one that has a file where all are of libraries."""
     own = (each for each in frames if each.file and not is_library(each.file))
     return next(own, next((each for each in reversed(frames) if each.file), None))
+
+
+def find_collective(frames: Sequence[Frame]) -> str:
+    """Find the call of torch.distributed that a stack is in; "" for none."""
+    inside = (each for each in frames if "torch/distributed/" in each.file.replace("\\", "/"))
+    return next((each.name for each in inside if each.name not in ("wrapper", "wait")), "")
 
 
 def find_place(frames: Sequence[Frame]) -> str:

@@ -224,7 +224,7 @@ class HangScreen(ListScreen):
         group = self.group
         operation = None if group is None else group.rows.get(number, {}).get(rank)
         self._stack_title, frames = self._describe(rank, number, operation)
-        self._lines = [clean(f"{each.name}  {each.file}:{each.line}") for each in frames]
+        self._lines = [clean(f"{each.name}  {each.place}  {each.file}") for each in frames]
         self._stack.set_row_count(len(self._lines))
         self.rows.repaint()
 

@@ -37,7 +37,7 @@ def _build_grammar(text_pairs: bool = False) -> re.Pattern[bytes]:
     value = rf"(?:(?:J....|K.|M..|{integers})(?![\x85JKM\x8a])|h.|j....)"
     # A pair is refused where it could be memoised: by the next instruction, or behind one that leaves it on the stack.
     forms = "|".join(rf"X\x{size:02x}\x00\x00\x00.{{{size}}}" for size in range(_MAX_SHORT_TEXT))
-    text = f"(?:{forms})(?:q.|r....)?"
+    text = rf"(?:{forms})(?:q.|r..\x00\x00)?"  # a larger number is checked in `_find_end`
     part = f"(?:h.|j....|{text})"
     pairs = (rf"{part}{part}\x86(?![qr\x94(\x95])", text, "h.", "j....")
     instructions = (
