@@ -12,6 +12,7 @@ from torchprof_hang.analysis.flight_recorder import NoDumpError, read_dump, read
 from torchprof_hang.analysis.job_text import RasGroup, read_log, read_py_spy_json, read_ras, read_stacks
 from torchprof_hang.analysis.records import RankRecord, State, Thread, read_frames
 from torchprof_tui.analysis.memory.snapshots.primitive_pickle import UnsafePickleError, starts_as_pickle
+from torchprof_tui.trace.core.errors import quote_file
 from torchprof_tui.trace.specs.address import rank_in_name
 
 _JSON = re.compile(rb"\s*(?:\{|\[\s*\{)")
@@ -43,9 +44,9 @@ def gather_evidence(files: Iterable[tuple[str, bytes]]) -> Evidence:
         try:
             reason = _read_file(source, data, evidence)
         except UnsafePickleError as error:
-            reason = f"not read: {error}; a flight recorder is a pickle of plain data"
+            reason = f"not read{quote_file(f': {error}')}; a flight recorder is a pickle of plain data"
         except (NoDumpError, ValueError, RecursionError, TypeError, KeyError, OverflowError) as error:
-            reason = f"damaged: {' '.join(str(error).split())[:100] or type(error).__name__}"
+            reason = f"damaged{quote_file(f': {shorten(error)}')}"
         if reason:
             evidence.lost.append((source, reason))
         else:
@@ -53,6 +54,10 @@ def gather_evidence(files: Iterable[tuple[str, bytes]]) -> Evidence:
     for record in evidence.records.values():
         _mark_failed_operation(record)
     return evidence
+
+
+def shorten(error: Exception) -> str:
+    return " ".join(str(error).split())[:100] or type(error).__name__
 
 
 def find_rank(source: str) -> int | None:

@@ -1,0 +1,101 @@
+"""Test that dumps are read from ssh hosts and object stores, stacks taken over ssh, and folders answered over MCP."""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers import sshd
+from tests.helpers.paths import FIXTURES
+from torchprof_hang.command.files import read_evidence
+from torchprof_hang.command.live import collect_stacks
+from torchprof_hang.command.main import explain_hang
+from torchprof_tui.commands.common.errors import UsageError
+
+ARCHIVE = FIXTURES / "hang" / "skip_all_reduce.tar.xz"
+SENTENCE = explain_hang([str(ARCHIVE)]).sentence
+
+
+def unpack(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    with tarfile.open(ARCHIVE) as archive:
+        for each in archive:
+            file = archive.extractfile(each)
+            assert file is not None
+            (folder / each.name).write_bytes(file.read())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sshd.Sshd]:
+    if not (sshd.SSHD and sshd.SSH):
+        pytest.skip("needs OpenSSH's server and client")
+    with sshd.running(tmp_path_factory.mktemp("sshd")) as server:
+        unpack(server.home / "run" / "hang")
+        yield server
+
+
+@pytest.mark.parametrize("name", ["run", "run/hang", "run/hang/", "run/hang/*rank_*"])
+def test_a_folder_on_a_host(host: sshd.Sshd, name: str) -> None:
+    assert explain_hang([f"box:{host.home}/{name}"]).sentence == SENTENCE
+
+
+def test_a_missing_folder_on_a_host_is_one_line(host: sshd.Sshd) -> None:
+    with pytest.raises(UsageError, match="no such file there") as raised:
+        read_evidence([f"box:{host.home}/none"])
+    assert "\n" not in str(raised.value)
+
+
+def test_live_over_ssh_finds_only_ranks(host: sshd.Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process has no RANK: nothing is signalled, and the host is named."""
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(UsageError, match=r"^box: no process there has RANK|^box:pid"):
+        collect_stacks(["box"])
+
+
+def test_a_folder_of_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    s3fs = pytest.importorskip("s3fs")
+    pytest.importorskip("flask")
+    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    address, port = server.get_host_and_port()
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://{address}:{port}",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    s3fs.S3FileSystem.clear_instance_cache()
+    try:
+        files = s3fs.S3FileSystem()
+        files.makedirs("dumps", exist_ok=True)
+        with tarfile.open(ARCHIVE) as archive:
+            for each in archive:
+                files.pipe(f"dumps/job/{each.name}", archive.extractfile(each).read())  # type: ignore[union-attr]
+        assert explain_hang(["s3://dumps/job/"]).sentence == SENTENCE
+        assert explain_hang(["s3://dumps/job/*rank_*"]).sentence == SENTENCE
+    finally:
+        s3fs.S3FileSystem.clear_instance_cache()
+        server.stop()
+
+
+async def test_mcp(tmp_path: Path) -> None:
+    pytest.importorskip("mcp")
+    from tests.helpers.mcp_sessions import Session
+
+    run = unpack(tmp_path / "run" / "hang").parent
+    answer: dict[str, Any] = await Session([tmp_path]).ask("hang", trace="run")
+    assert answer["sentence"] == SENTENCE
+    assert answer["command"].startswith("torchprof-tui hang ")
+    (tmp_path.parent / "outside.json").write_text(json.dumps({"secret": 1}))
+    os.symlink(tmp_path.parent / "outside.json", run / "hang" / "rank_7.json")
+    text, _ = await Session([tmp_path]).call("hang", trace="run")
+    assert "leads outside of the folders" in text
