@@ -24,7 +24,8 @@ ask = "Is the first step (<first:time>) wide?"
 choices = ["yes", "no"]
 answer = 1
 proof = "ratio > 1.5"
-look = "} goes to the next step"
+look = "{ goes to the step before"
+keys = "{ {"
 at = { event = "ProfilerStep#2" }
 tell = "<ratio:x> times the last one."
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from tests.helpers.explorer_app import settled, until
+from tests.helpers.explorer_app import press_at_once, settled, until
 from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.learn.case_file import Case, list_cases
@@ -184,3 +184,37 @@ async def test_golden(phase: str, size: tuple[int, int]) -> None:
         await settled(pilot)
         drawn = text(app)
     compare_golden(f"lesson-{phase}", size, drawn)
+
+
+ARROWS = {"↑": "up", "↓": "down", "←": "left", "→": "right", "esc": "escape"}
+
+
+async def press_as_told(pilot: Pilot[None], keys: str) -> None:
+    """Press the keys of a question: names, characters, or a text to type."""
+    for word in keys.split():
+        if word in ("enter", "tab", *ARROWS):
+            await pilot.press(ARROWS.get(word, word))
+        else:
+            await press_at_once(pilot, word)
+        await settled(pilot)
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_the_keys_of_every_question_lead_to_its_evidence(name: str) -> None:
+    case = CASES[name]
+    async with learning(case.sample, case, (160, 48)) as (app, pilot, lesson):
+        for question in case.questions:
+            assert lesson.phase is Phase.ASK
+            await pilot.press("G")
+            await pilot.pause(0.3)
+            if lesson.phase is Phase.LOOK:  # else it is on the screen already
+                await press_as_told(pilot, question.keys)
+                for _ in range(100):
+                    if lesson.phase is Phase.TELL:
+                        break
+                    await pilot.pause(0.05)
+                assert lesson.phase is Phase.TELL, (question.keys, question.at, text(app))
+            await pilot.press("enter")
+            while app.screen is not app.lesson.explorer:  # type: ignore[union-attr]
+                await pilot.press("q" if not app.screen.query("LessonPanel") else "escape")
+                await settled(pilot)

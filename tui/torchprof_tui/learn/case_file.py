@@ -58,13 +58,15 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
 
     `answer`: the number of the right one of `choices`, from 1, and `proof`: a comparison of values that is true where
     it is right. Without choices the answer is the value of `number`; `within`: how far off a right answer may be, as a
-    share of it. `look`: which keys lead to `at`. `tell`: the explanation, with values such as <share:%>.
+    share of it. `look`: what to look at, and `keys`: what leads to `at`. `tell`: the explanation, with values such as
+    <share:%>.
     """
 
     ask: Paragraph
     look: Paragraph
     tell: Paragraph
     at: Target
+    keys: Line = ""
     choices: Annotated[tuple[Line, ...], Meta(max_length=5)] = ()
     answer: Annotated[int, Meta(ge=1)] | None = None
     proof: Expression = ""

@@ -101,7 +101,7 @@ def build_environment(trace: Trace, against: str = "") -> Mapping[str, Any]:
     def row(name: str, step: int | None = None) -> Any:
         found = [each for each in build_table(step) if each["name"] == name]
         if not found:
-            raise ExpressionError(f"row({name!r}): the table has no such row")
+            raise LookupError(f"row({name!r}): the table has no such row")
         return found[0]
 
     def rows(device: str, step: int | None = None) -> Any:

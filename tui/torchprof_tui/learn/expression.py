@@ -20,7 +20,7 @@ from torchprof_tui.trace.core.time_format import format_duration
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
+    ast.Mult: lambda a, b: operator.mul(*map(_require_number, (a, b))),
     ast.Div: operator.truediv,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
@@ -30,6 +30,13 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.NotEq: operator.ne,
     ast.In: lambda item, items: item in items,
 }
+
+
+def _require_number(value: Any) -> Any:
+    if not isinstance(value, int | float):  # a text times a number could fill the memory
+        raise TypeError("only numbers can be multiplied")
+    return value
+
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": min,
@@ -59,147 +66,73 @@ class ExpressionError(Exception):
     """An expression that cannot be evaluated, in one line."""
 
 
+_NODES = (
+    ast.Constant, ast.Name, ast.Load, ast.Attribute, ast.Subscript, ast.Call,
+    ast.UnaryOp, ast.USub, ast.BinOp, ast.Compare, ast.BoolOp, ast.And, *_OPERATORS,
+)  # fmt: skip
+"""What an expression may consist of; everything else is refused before anything is evaluated."""
+
+
+def _parse(text: str) -> ast.expr:
+    """Parse an expression, and refuse what it may not have. Raises ExpressionError."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ExpressionError(f"{clean(text)}: not an expression") from error
+    for node in ast.walk(tree):
+        has_more = (isinstance(node, ast.Call) and node.keywords) or (isinstance(node, ast.Compare) and node.ops[1:])
+        if not isinstance(node, _NODES) or has_more:
+            raise ExpressionError(f"{clean(text)}: {type(node).__name__}: not possible here")
+    return tree
+
+
 def check_expression(text: str, names: Container[str]) -> None:
-    """Check that an expression has only known parts. Raises ExpressionError."""
-    _Checker(names).evaluate(text)
+    """Check that an expression has only known parts and names. Raises ExpressionError."""
+    for node in ast.walk(_parse(text)):
+        if isinstance(node, ast.Name) and node.id not in names and node.id not in KNOWN_NAMES:
+            raise ExpressionError(f"{clean(text)}: {clean(node.id)}: no value, answer or function has this name")
 
 
 def evaluate_expression(text: str, values: Mapping[str, Any], environment: Mapping[str, Any]) -> Any:
-    """Evaluate an expression; `environment`: answers and functions by their name. Raises ExpressionError."""
-    return _Evaluator(values, environment).evaluate(text)
+    """Evaluate an expression; `environment`: answers and questions by their name. Raises ExpressionError."""
+    try:
+        return _compute(_parse(text), {**environment, **FUNCTIONS, **values})
+    except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise ExpressionError(f"{clean(text)}: {clean(str(error)) or type(error).__name__}") from error
 
 
-class _Visitor:
-    """Walk through an expression; what is not listed here is refused."""
-
-    def evaluate(self, text: str) -> Any:
-        try:
-            tree = ast.parse(text.strip(), mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise ExpressionError(f"{clean(text)}: not an expression") from error
-        try:
-            return self._visit(tree)
-        except ExpressionError as error:
-            raise ExpressionError(f"{clean(text)}: {error}") from error
-        except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
-            raise ExpressionError(f"{clean(text)}: {clean(str(error)) or type(error).__name__}") from error
-
-    def _visit(self, node: ast.AST) -> Any:
-        match node:
-            case ast.Constant(value=str() | int() | float() as value):
-                return value
-            case ast.Name(id=name):
-                return self._name(name)
-            case ast.Attribute(value=ast.Name(id=name), attr=field) if name == OTHER:
-                return self._other(field)
-            case ast.Attribute(value=inner, attr=field):
-                return self._field(self._visit(inner), field)
-            case ast.Subscript(value=inner, slice=ast.Constant(value=int() as index)):
-                return self._item(self._visit(inner), index)
-            case ast.UnaryOp(op=ast.USub(), operand=inner):
-                return self._apply(operator.sub, 0, self._visit(inner))
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-                return self._apply(_OPERATORS[type(op)], self._visit(left), self._visit(right))
-            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:
-                return self._apply(_OPERATORS[type(op)], self._visit(left), self._visit(right))
-            case ast.BoolOp(op=ast.And(), values=parts):
-                return self._all([self._visit(part) for part in parts])
-            case ast.Call(func=function, args=arguments, keywords=[]):
-                return self._call(self._visit(function), [self._visit(argument) for argument in arguments])
-        raise ExpressionError(f"{ast.unparse(node)}: not possible here")
-
-    def _name(self, name: str) -> Any:
-        raise NotImplementedError
-
-    def _other(self, name: str) -> Any:
-        raise NotImplementedError
-
-    def _field(self, value: Any, field: str) -> Any:
-        raise NotImplementedError
-
-    def _item(self, value: Any, index: int) -> Any:
-        raise NotImplementedError
-
-    def _apply(self, function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-        raise NotImplementedError
-
-    def _all(self, parts: list[Any]) -> Any:
-        raise NotImplementedError
-
-    def _call(self, function: Any, arguments: list[Any]) -> Any:
-        raise NotImplementedError
+def _compute(node: ast.AST, names: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name) if name not in names:
+            raise LookupError("other: the case has no key against" if name == OTHER else f"{name}: there is none here")
+        case ast.Name(id=name):
+            return names[name]() if name in ANSWERS else names[name]
+        case ast.Attribute(value=ast.Name(id=name), attr=field) if name == OTHER and name in names:
+            return _compute(ast.Name(field), names[OTHER]())
+        case ast.Attribute(value=inner, attr=field):
+            return _get_field(_compute(inner, names), field)
+        case ast.Subscript(value=inner, slice=index):
+            return _compute(inner, names)[_compute(index, names)]
+        case ast.UnaryOp(operand=inner):
+            return -_compute(inner, names)
+        case ast.BoolOp(values=parts):
+            return all(_compute(part, names) for part in parts)
+        case ast.Call(func=function, args=arguments):
+            return _compute(function, names)(*(_compute(argument, names) for argument in arguments))
+        case ast.BinOp(left=left, op=op, right=right) | ast.Compare(left=left, ops=[op], comparators=[right]):
+            return _OPERATORS[type(op)](_compute(left, names), _compute(right, names))
+    raise TypeError(f"{type(node).__name__}: not possible here")
 
 
-class _Checker(_Visitor):
-    """Check the names; there is nothing to compute yet."""
-
-    def __init__(self, names: Container[str]) -> None:
-        self._names = names
-
-    def _name(self, name: str) -> None:
-        if not (name in self._names or (name in KNOWN_NAMES and name != OTHER)):
-            raise ExpressionError(f"{clean(name)}: no value, answer or function has this name")
-
-    def _other(self, name: str) -> None:
-        if name not in ANSWERS and name not in QUESTIONS:
-            raise ExpressionError(f"other.{clean(name)}: no answer or function has this name")
-
-    def _field(self, value: Any, field: str) -> None:
-        pass
-
-    def _item(self, value: Any, index: int) -> None:
-        pass
-
-    def _apply(self, function: Callable[[Any, Any], Any], left: Any, right: Any) -> None:
-        pass
-
-    def _all(self, parts: list[Any]) -> None:
-        pass
-
-    def _call(self, function: Any, arguments: list[Any]) -> None:
-        pass
-
-
-class _Evaluator(_Visitor):
-    """Compute the value of an expression."""
-
-    def __init__(self, values: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
-        self._values, self._environment = values, environment
-
-    def _name(self, name: str) -> Any:
-        if name in self._values:
-            return self._values[name]
-        found = FUNCTIONS.get(name) or self._environment.get(name)
-        if found is None:
-            raise ExpressionError(f"{clean(name)}: there is no such answer here")
-        return found() if name in ANSWERS else found
-
-    def _other(self, name: str) -> Any:
-        environment = self._environment.get(OTHER)
-        if environment is None:
-            raise ExpressionError("other: the case has no key against")
-        return _Evaluator({}, environment())._name(name)
-
-    def _field(self, value: Any, field: str) -> Any:
-        if isinstance(value, list):
-            return [self._field(item, field) for item in value]
-        if not isinstance(value, dict) or field not in value:
-            raise ExpressionError(f"{clean(field)}: no such field in the answer")
-        return _convert_to_ns(value[field]) if field.endswith("_us") else value[field]
-
-    def _item(self, value: Any, index: int) -> Any:
-        return value[index]
-
-    def _apply(self, function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-        return function(left, right)
-
-    def _all(self, parts: list[Any]) -> bool:
-        return all(parts)
-
-    def _call(self, function: Any, arguments: list[Any]) -> Any:
-        if not callable(function):
-            raise ExpressionError("not a function")
-        return function(*arguments)
+def _get_field(value: Any, field: str) -> Any:
+    """Return a field of an answer, times in ns; of a list those of its items."""
+    if isinstance(value, list):
+        return [_get_field(item, field) for item in value]
+    if not isinstance(value, dict) or field not in value:
+        raise LookupError(f"{field}: no such field in the answer")
+    return _convert_to_ns(value[field]) if field.endswith("_us") else value[field]
 
 
 def _convert_to_ns(found: Any) -> Any:

@@ -91,6 +91,8 @@ def _print_case(case: Case | None, trace: Trace) -> None:
         for place, choice in enumerate(question.choices, 1):
             _print_paragraph(f"   {place}  ", choice)
         _print_paragraph("   look: ", evidence.fill(question.look))
+        if question.keys:
+            _print_paragraph("   keys: ", question.keys)
         if question.answer is not None:
             answer = question.choices[question.answer - 1]
         else:

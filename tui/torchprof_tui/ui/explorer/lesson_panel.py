@@ -53,6 +53,8 @@ class LessonDriver:
         self._is_noted = False
         self._panels: list[LessonPanel] = []
         self._timer = app.set_interval(POLL_SECONDS, self._look)
+        if case is not None and case.against:
+            app.last_compared = case.against  # type: ignore[attr-defined]  # what D suggests
 
     def start(self) -> None:
         """Compute the values of the case on a thread, then ask the first question."""
@@ -134,8 +136,7 @@ class LessonDriver:
                 result = lesson.case.id, lesson.correct_count, len(lesson.case.questions)
                 self.app.run_worker(asyncio.to_thread(note_result, *result), group="house")
         for panel in self._panels:
-            if panel.is_attached:
-                panel.fit()
+            panel.fit()
 
 
 def build_lesson(case: Case | None, trace: Trace) -> Lesson:
@@ -155,8 +156,10 @@ class LessonPanel(TextPanel):
         super().__init__()
         self._driver = driver
         self._lead = "▌"  # marks the panel where there are no colours
+        self._is_on_lanes = False
 
     def on_mount(self) -> None:
+        self._is_on_lanes = self.screen is self._driver.explorer
         self.palette = palette_for(self.app)
         self.fit()
 
@@ -165,13 +168,14 @@ class LessonPanel(TextPanel):
         self.call_next(self.fit)
 
     def fit(self) -> None:
-        """Take as many lines as the text needs."""
+        """Take as many lines as the text needs; nothing once the panel is removed."""
+        if not self.is_attached:
+            return
         width, height = self.screen.size
         lines = min(len(self.content(max(width - 2, 1))), max(int(height * MAX_SHARE), 3))
         self.styles.height = lines
-        explorer = self._driver.explorer
-        if self.screen is explorer:
-            explorer.reserved_lines = lines
+        if self._is_on_lanes:
+            self._driver.explorer.reserved_lines = lines
         self.refresh_content()
 
     def content(self, width: int) -> Lines:
@@ -180,7 +184,7 @@ class LessonPanel(TextPanel):
         if lesson is None:
             text = driver.problem or "computing the numbers of this trace …"
             style = palette.warning if driver.problem else palette.muted
-            return [*wrap_text(text, width, style), self._hint("q", "leave the case")]
+            return [*wrap_text(text, width, style), self._hint()]
         case = lesson.case
         if lesson.phase is Phase.DONE:
             heading: list[TextRun] = [
@@ -188,7 +192,7 @@ class LessonPanel(TextPanel):
                 (f"  {lesson.describe_end()}", palette.strong),
             ]
             own = wrap_text(f"Now in your trace: {clean(lesson.evidence.fill(case.own))}", width, palette.text)
-            return [heading, *own, self._hint("enter", "other cases", "q", "leave")]
+            return [heading, *own, self._hint("enter", "other cases")]
         place = f"{lesson.index + 1}/{len(case.questions)} "
         heading = [(place, palette.muted), (clean(case.title), palette.heading)]
         return [heading, *self._build_question(lesson, width)]
@@ -203,24 +207,27 @@ class LessonPanel(TextPanel):
             if question.choices:
                 return [
                     *lines,
-                    self._hint(f"1-{len(question.choices)}", "what you expect", "G", "show me", "q", "leave"),
+                    self._hint(f"1-{len(question.choices)}", "what you expect", "G", "show me"),
                 ]
             lines.append([(" your number: ", palette.text), (f"{lesson.typed}_", palette.accent)])
-            return [*lines, self._hint("0-9 .", "type it", "enter", "that is it", "G", "show me", "q", "leave")]
+            return [*lines, self._hint("0-9 .", "type it", "enter", "that is it", "G", "show me")]
         if lesson.phase is Phase.LOOK:
             given = f"You expect: {lesson.given}. " if lesson.given else ""
             look = clean(lesson.evidence.fill(question.look))
             lines = wrap_text(f"{given}Look: {look}", width, palette.text)
-            return [*lines, self._hint("G", "take me there", "q", "leave")]
+            keys_there = (question.keys, "go there   ") if question.keys else ()
+            return [*lines, self._hint(*keys_there, "G", "take me there")]
         is_right = lesson.right[lesson.index]
         mark, style = (
             ("✓", palette.accent) if is_right else ("✗", palette.warning) if lesson.given else ("·", palette.muted)
         )
         lines = wrap_text(f"{mark} {clean(lesson.describe_answer())}", width, style)
         lines += wrap_text(clean(lesson.evidence.fill(question.tell)), width, palette.text)
-        return [*lines, self._hint("enter", "next", "q", "leave")]
+        return [*lines, self._hint("enter", "next")]
 
     def _hint(self, *pairs: str) -> list[TextRun]:
+        if self._is_on_lanes:  # on other screens q goes back to it
+            pairs = (*pairs, "q", "leave")
         runs: list[TextRun] = []
         for key, label in zip(pairs[::2], pairs[1::2], strict=True):
             runs += [(f"{'   ' if runs else ''}{key} ", self.palette.accent), (label, self.palette.muted)]
@@ -231,8 +238,10 @@ class LessonPanel(TextPanel):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave keys to the screen where the case does not need them."""
         lesson = self._driver.lesson
-        if action in ("leave", "go_on"):
-            return action == "leave" or lesson is not None
+        if action == "leave":
+            return self._is_on_lanes
+        if action == "go_on":
+            return lesson is not None
         if lesson is None:
             return False
         is_number = lesson.phase is Phase.ASK and not lesson.question.choices
