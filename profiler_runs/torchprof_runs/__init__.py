@@ -12,6 +12,7 @@ This package needs only torch and imports nothing of the viewer, so it runs unde
 `schedule`             plan which steps wait, warm up and are recorded
 `step_detection`       count steps: an optimizer's step, or the call of a function
 `time_window`          record between two points in time; call functions in the main thread
+`attached`             record a program that runs on, when `torchprof-tui attach` asks by SIGUSR2
 `profiler_cycles`      start and stop torch.profiler as the plan says, and save each cycle
 `graph_captures`       record the capture of each CUDA graph, for the ops of its replays
 `trace_export`         write the trace, the profiler's table and its averages, also on a full disk
@@ -35,3 +36,13 @@ This package needs only torch and imports nothing of the viewer, so it runs unde
 `streams`, `graph_replay`, `generate`, `train_images`). Each is a script on its own and says in its docstring what to
 expect in its trace.
 """
+
+from __future__ import annotations
+
+import importlib
+
+
+def install() -> bool:
+    """Let `torchprof-tui attach` record this process on SIGUSR2. Returns False where that is not possible."""
+    installed: bool = importlib.import_module(".recorder.attached", __name__).install()
+    return installed

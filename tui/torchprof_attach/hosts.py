@@ -230,7 +230,7 @@ def read_modules() -> list[tuple[str, str]]:
 def read_recorder() -> str:
     """Read the source of the recorder that runs inside of a process; "" where it is not installed."""
     found = importlib.util.find_spec("torchprof_runs")
-    path = Path(found.origin).parent / "attached.py" if found is not None and found.origin else None
+    path = Path(found.origin).parent / "recorder" / "attached.py" if found is not None and found.origin else None
     return path.read_text("utf-8") if path is not None and path.exists() else ""
 
 

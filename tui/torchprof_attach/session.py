@@ -43,7 +43,7 @@ EMPTY = "the trace is empty: the process ran nothing of torch meanwhile"
 NO_ITERATIONS = "nothing counts iterations (no optimizer step, no profiler.step()): Kineto recorded half a second"
 DIFFERENT = "the ranks began at different iterations: their counts differ"
 
-Say = Callable[[str], None]
+Say = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What became of a request. `paths`: files here, [] where it failed for `problem`. `notes`: what to tell."""
+    """What became of a request. `paths`: files here, [] where it failed for `problem`. `notes`: what to tell.
+    `is_aligned`: it began at the same iteration as the other ranks."""
 
     job: Job
     way: str = ""
@@ -111,6 +112,7 @@ class Recorded:
     problem: str = ""
     notes: tuple[str, ...] = ()
     content: dict[str, Any] = field(default_factory=dict, compare=False)
+    is_aligned: bool = False
 
     @property
     def steps(self) -> list[int]:
@@ -264,6 +266,7 @@ class Session:
                 self._discard(each)
         if not is_same and all(each.steps for each in done):
             done = [replace(each, notes=(*each.notes, DIFFERENT)) for each in done]
+        done = [replace(each, is_aligned=is_same) for each in done]
         with ThreadPoolExecutor(len(jobs)) as pool:
             return list(pool.map(lambda each: self._fetch(each, [folder / name_file(each.job)]), done))
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch.autograd.profiler
 import torch.profiler
 
+from . import attached
 from .profiler_cycles import OWN_PROFILE_ATTRIBUTE, Recorder
 
 
@@ -46,7 +47,8 @@ class ProfilerConflictWatcher:
         @functools.wraps(original_export)
         def watched_export(instance: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
             result = original_export(instance, path, *args, **kwargs)
-            if not getattr(instance, OWN_PROFILE_ATTRIBUTE, False) and os.getpid() == self._pid:
+            is_own = getattr(instance, OWN_PROFILE_ATTRIBUTE, False) or attached.is_busy()
+            if not is_own and os.getpid() == self._pid:
                 self.script_traces.append(os.path.abspath(os.fspath(path)))
             return result
 
@@ -64,7 +66,8 @@ class ProfilerConflictWatcher:
         return watched_start
 
     def _is_foreign(self) -> bool:
-        return not self._recorder.is_creating_profile and os.getpid() == self._pid
+        is_own = self._recorder.is_creating_profile or attached.is_busy()
+        return not is_own and os.getpid() == self._pid
 
 
 def _is_inside_torch(frame: FrameType | None) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import (
+    attached,
     hang_watch,
     memory_snapshot,
     rank_environment,
@@ -290,6 +291,8 @@ class RecordingSession:
         # A watched job runs on: it hangs after the recording, if at all.
         if (self.options.then or ("stop" if self.hang_watch is None else "finish")) == "finish":
             self.reporter.report_phase("running on")
+            if is_first_call:  # before, its profiler would be in the way of this one
+                self.main_thread.call(lambda: (attached.install(), None)[1])
         elif is_first_call:
             self.log("recording complete: stopping the program (--then finish lets it continue)")
             self._stop_program()

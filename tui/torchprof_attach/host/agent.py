@@ -88,7 +88,7 @@ class Recording:
 
 
 class Agent:
-    """Takes requests, answers through `send`. `recorder`: the source of `torchprof_runs/attached.py`, "" without it."""
+    """Takes requests, answers through `send`. `recorder`: source of `recorder/attached.py`, or ""."""
 
     def __init__(self, send: Callable[[dict[str, Any]], None], recorder: str = "") -> None:
         self._send = send
@@ -167,7 +167,8 @@ class Agent:
             return "", process.problem
         if process.socket:
             try:
-                self._open_fabric(process.socket_dir)
+                if process.socket_dir not in self._fabrics:
+                    fabric.check_free(process.socket_dir)
                 return "kineto", ""
             except fabric.SocketTakenError as error:
                 if "dynolog" in error.command.split(" ")[0]:
@@ -211,6 +212,8 @@ class Agent:
         way, why = self.find_way(process, bool(request.get("inject")))
         if not way:
             raise OSError(why)
+        if way == "kineto":
+            self._open_fabric(process.socket_dir)
         recording = Recording(request, process, self._create_folder(request.get("folder")))
         recording.way = way
         self._active[recording.id] = recording
@@ -296,9 +299,17 @@ class Agent:
             return f"its profiler has not asked for {ASK_SECONDS:.0f} s, although it registered"
         timeout = float(each.request.get("timeout") or 300)
         if each.given is not None and now - max(each.given, each.grown if partial else 0) > timeout:
-            self._pending[each.process.pid] = each.process.start
+            self._note_pending(each)
             return f"asked, and no trace came for {timeout:.0f} s: no iteration has ended, the job may hang"
         return ""
+
+    def _note_pending(self, each: Recording) -> None:
+        """Note that a process still has a request; the recorder in a process is told to forget it."""
+        if each.way == "signal":
+            with contextlib.suppress(OSError):
+                in_process.send_signal(each.process, {"stop": True, "path": each.path})
+        else:
+            self._pending[each.process.pid] = each.process.start
 
     def _complete(self, recording: Recording, paths: list[str]) -> None:
         """Describe the files of a recording and report it. Runs on a thread."""
@@ -334,8 +345,8 @@ class Agent:
         recording = self._active.get(str(request["id"]))
         if recording is not None:
             recording.cancelled = True
-            if recording.given is not None and recording.way == "kineto":
-                self._pending[recording.process.pid] = recording.process.start
+            if recording.given is not None:
+                self._note_pending(recording)
             self._fail(recording, "cancelled")
 
     # -- files -------------------------------------------------------------------------------------------------

@@ -63,6 +63,13 @@ class Message(NamedTuple):
     free: bool
 
 
+def check_free(folder: str) -> None:
+    """Raise what `Fabric` would raise, without opening the socket: profilers that ask are not answered by a list."""
+    path = f"{check_private(folder)}/{NAME}" if folder else ""
+    if _is_held(path or f"\0{NAME}\0"):
+        raise SocketTakenError(*find_holder(path or f"@{NAME}"))
+
+
 class Fabric:
     """A socket that answers profilers. `folder`: "" for the abstract name. `give`: returns the text for a process,
     None for no answer.
@@ -174,7 +181,7 @@ def _read_time(ancillary: list[tuple[int, int, bytes]]) -> float:
 
 
 def _is_held(path: str) -> bool:
-    """Tell whether a process listens on a socket file."""
+    """Tell whether a process listens on a socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(path)

@@ -1,6 +1,6 @@
 """Ask the recorder inside of a process: by SIGUSR2 where it is installed, or by `sys.remote_exec` (Python 3.14).
 
-Each request is a file with mode 0600 in the user's private folder; the recorder, `torchprof_runs/attached.py`, answers
+Each request is a file with mode 0600 in the user's private folder; the recorder (`attached.py`) answers
 with the trace, or with a line in `PATH.error`.
 """
 

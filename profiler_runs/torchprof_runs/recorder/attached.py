@@ -1,7 +1,7 @@
 """Record iterations of a running program when SIGUSR2 asks for it: `torchprof-tui attach` sends the signal.
 
-    import torchprof_runs.attached
-    torchprof_runs.attached.install()
+    import torchprof_runs
+    torchprof_runs.install()
 
 `install` sets a handler of SIGUSR2 and a hook after optimizer steps that counts them, nothing else. A request is a file
 with mode 0600 in the user's private folder. Nothing in here raises into the program. The same file is run by
@@ -10,16 +10,18 @@ with mode 0600 in the user's private folder. Nothing in here raises into the pro
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import importlib
 import json
 import os
 import signal
 import stat
-import tempfile
 from typing import Any
 
 MAX_REQUEST_BYTES = 1 << 16
 
-_state: dict[str, Any] = {"count": 0, "hook": None, "job": None, "folder": ""}
+_state: dict[str, Any] = {"count": 0, "hook": None, "job": None, "handler": None}
 """`count`: optimizer steps since `install`. `job`: the recording that is going on."""
 
 
@@ -32,15 +34,31 @@ def install() -> bool:
     if not hasattr(signal, "SIGUSR2") or signal.getsignal(signal.SIGUSR2) is not signal.SIG_DFL:
         return False  # the program, or its scheduler, uses the signal for something else
     try:
-        folder = _make_folder()
         _hook_optimizers()
-        signal.signal(signal.SIGUSR2, lambda *_: handle_request(_name_file("request")))
+        _state["handler"] = _handle_signal
+        signal.signal(signal.SIGUSR2, _handle_signal)
         descriptor = os.open(_name_file("installed"), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         os.close(descriptor)
+        atexit.register(_withdraw)
     except (OSError, ValueError, ImportError):  # ValueError: not the main thread
         return False
-    _state["folder"] = folder
     return True
+
+
+def _handle_signal(*_: object) -> None:
+    handle_request(_name_file("request"))
+
+
+def _withdraw() -> None:
+    """Take back the word that SIGUSR2 is handled: the program has set a handler of its own."""
+    _state["handler"] = None
+    with contextlib.suppress(OSError):
+        os.unlink(_name_file("installed"))
+
+
+def is_busy() -> bool:
+    """Tell whether a request is being met: what uses torch's profiler is not the program."""
+    return _state["job"] is not None
 
 
 def handle_request(path: str) -> None:
@@ -69,8 +87,7 @@ def _read_request(path: str) -> dict[str, Any]:
 
 
 def _prepare(request: dict[str, Any]) -> None:
-    import torch
-
+    torch = importlib.import_module("torch")
     if _state["job"] is not None:
         raise RefusedError("it is being recorded")
     if torch._C._autograd._profiler_enabled():
@@ -82,10 +99,9 @@ def _prepare(request: dict[str, Any]) -> None:
 
 
 def _start(job: dict[str, Any]) -> None:
-    import torch.profiler
-
+    module = importlib.import_module("torch.profiler")
     options = job["request"].get("options") or ()
-    profiler = torch.profiler.profile(
+    profiler = module.profile(
         record_shapes="shapes" in options,
         profile_memory="memory" in options,
         with_stack="stacks" in options,
@@ -99,6 +115,8 @@ def _start(job: dict[str, Any]) -> None:
 def _after_step(*_: object) -> None:
     """Count a step, and begin or end the recording that was asked for."""
     _state["count"] += 1
+    if _state["handler"] is not None and signal.getsignal(signal.SIGUSR2) is not _state["handler"]:
+        _withdraw()
     job = _state["job"]
     if job is None or job["request"].get("window_ms"):
         return
@@ -116,7 +134,7 @@ def _after_step(*_: object) -> None:
 
 
 def _finish() -> None:
-    job, _state["job"] = _state["job"], None
+    job = _state["job"]
     if job is None:
         return
     try:
@@ -130,28 +148,26 @@ def _finish() -> None:
         os.replace(f"{path}.tmp.json", path)
     except Exception as error:
         _report(job["request"], error)
+    finally:
+        _state["job"] = None
 
 
 def _hook_optimizers() -> None:
     """Call `_after_step` after each optimizer step, once in a process."""
-    from torch.optim import optimizer
-
-    owner: Any = optimizer
+    owner = importlib.import_module("torch.optim.optimizer")
     if _state["hook"] is None:
         _state["hook"] = owner.register_optimizer_step_post_hook(_after_step)
 
 
 def _report(request: dict[str, Any], error: BaseException) -> None:
-    try:
+    with contextlib.suppress(OSError, KeyError, ValueError):
         line = str(error) if isinstance(error, (RefusedError, OSError)) else f"{type(error).__name__}: {error}"
         with open(f"{request['path']}.error", "w") as file:
             file.write(" ".join(line.split())[:500])
-    except (OSError, KeyError, ValueError):
-        pass
 
 
 def _make_folder() -> str:
-    folder = f"/tmp/torchprof-attach-{os.geteuid()}" if os.path.isdir("/tmp") else tempfile.gettempdir()
+    folder = f"/tmp/torchprof-attach-{os.geteuid()}"  # not TMPDIR: both sides must name the same
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:

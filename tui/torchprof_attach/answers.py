@@ -1,0 +1,122 @@
+"""The answer of `attach`: the processes that can be recorded, and what was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from torchprof_attach.session import Job, Recorded
+from torchprof_tui.answers.record import Answer, Record, about
+
+
+class AttachJob(Record, frozen=True, kw_only=True):
+    """One process of the user that uses torch."""
+
+    host: Annotated[str, about("as named; localhost: this one")]
+    pid: Annotated[int, about("its number", "")]
+    rank: Annotated[int | None, about("by the environment at its start; null: none is set", "")]
+    world_size: Annotated[int | None, about("ranks of the job; null: unknown", "")]
+    job: Annotated[str, about("what its ranks have in common: Slurm's number, or where they meet")]
+    command: Annotated[str, about("its command line")]
+    launcher: Annotated[bool, about("it starts ranks, and runs no iterations")]
+    way: Annotated[str, about("of recording: kineto, remote_exec, server, dynolog, signal; empty: there is none")]
+    why: Annotated[str, about("about the way, or why there is none; one line")]
+    gpus: Annotated[list[int], about("indexes of the GPUs that it uses")]
+    gpu_memory_bytes: Annotated[int | None, about("that it holds on GPUs; null: unknown")]
+    gpu_load_share: Annotated[float | None, about("of its busiest GPU; null: unknown", "share")]
+    iterations_per_second: Annotated[float | None, about("in its last recording of this session; null: none yet", "")]
+
+
+class AttachRecording(Record, frozen=True, kw_only=True):
+    """What became of one request."""
+
+    host: Annotated[str, about("of the process")]
+    pid: Annotated[int, about("of the process", "")]
+    rank: Annotated[int | None, about("of the process", "")]
+    way: Annotated[str, about("that was used")]
+    files: Annotated[list[str], about("traces; [] where it failed")]
+    iterations: Annotated[int, about("in the first file", "")]
+    first_iteration: Annotated[int | None, about("its number, where the job says it; null: unknown", "")]
+    begin_ns: Annotated[
+        int | None, about("end of its first iteration since 1970, by the clock of its host; null: none")
+    ]
+    kernels: Annotated[int | None, about("in the first file; null: not counted", "")]
+    bytes: Annotated[int | None, about("of the first file; null: not counted", "bytes")]
+    notes: Annotated[list[str], about("what differs from what was asked for")]
+    problem: Annotated[str, about("why there is no trace; empty: there is one")]
+
+
+class UnreachableHost(Record, frozen=True, kw_only=True):
+    """A host that could not be asked."""
+
+    host: Annotated[str, about("as named")]
+    reason: Annotated[str, about("why, one line")]
+
+
+class Attach(Answer, frozen=True, kw_only=True, tag="torchprof-tui/attach/1"):
+    """Running jobs of the user, and what was recorded of them."""
+
+    jobs: Annotated[list[AttachJob], about("of all hosts, ranks of a job together")]
+    recordings: Annotated[list[AttachRecording], about("one of each process; [] with --list")]
+    same_iterations: Annotated[
+        bool | None, about("several ranks began at the same iteration; null: one rank, or it cannot be told")
+    ]
+    unreachable: Annotated[list[UnreachableHost], about("hosts that were left out; [] for none")]
+
+
+ANSWERS = (Attach,)
+"""What `--json` prints."""
+
+
+def build_attach(jobs: Sequence[Job], done: Sequence[Recorded], problems: Mapping[str, str]) -> Attach:
+    """Build the answer of what was listed and recorded."""
+    return Attach(
+        jobs=[build_job(job) for job in jobs],
+        recordings=[_build_recording(each) for each in done],
+        same_iterations=find_same_iterations(done),
+        unreachable=[UnreachableHost(host=host, reason=reason) for host, reason in sorted(problems.items())],
+    )
+
+
+def build_job(job: Job) -> AttachJob:
+    """Build the record of a process."""
+    return AttachJob(
+        host=job.host,
+        pid=job.pid,
+        rank=job.rank,
+        world_size=job.world_size,
+        job=job.job,
+        command=job.command,
+        launcher=job.launcher,
+        way=job.way,
+        why=job.why,
+        gpus=list(job.gpus),
+        gpu_memory_bytes=job.gpu_memory_bytes,
+        gpu_load_share=job.gpu_load_share,
+        iterations_per_second=round(1 / job.step_seconds, 3) if job.step_seconds else None,
+    )
+
+
+def _build_recording(done: Recorded) -> AttachRecording:
+    content = done.content
+    return AttachRecording(
+        host=done.job.host,
+        pid=done.job.pid,
+        rank=done.job.rank,
+        way=done.way,
+        files=list(done.paths),
+        iterations=len(done.steps),
+        first_iteration=content.get("first_step"),
+        begin_ns=done.steps[0] if done.steps else None,
+        kernels=content.get("kernels"),
+        bytes=content.get("size"),
+        notes=list(done.notes),
+        problem=done.problem,
+    )
+
+
+def find_same_iterations(done: Sequence[Recorded]) -> bool | None:
+    """Tell whether several ranks began at the same iteration; None where that cannot be told."""
+    if len(done) < 2 or not all(each.steps for each in done):
+        return None
+    return all(each.is_aligned for each in done)

@@ -1,0 +1,144 @@
+"""Record a running job: `torchprof-tui attach`."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from torchprof_attach.answers import build_attach
+from torchprof_attach.command import AttachOptions, parse_seconds
+from torchprof_attach.hosts import LOCAL
+from torchprof_attach.session import Job, Recorded, Session, name_output
+from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.output import print_answer
+from torchprof_tui.commands.open.main import find_terminal_problem
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.sources.ssh_connections import SshConnections
+
+FOLDER = "attached"
+"""Below the current folder: where traces go that got no name."""
+
+NEXT_TIME = (
+    "next time, set KINETO_USE_DAEMON=1 at its start — shell: KINETO_USE_DAEMON=1 python train.py; "
+    "Slurm: sbatch --export=ALL,KINETO_USE_DAEMON=1 …; Kubernetes: env: [{name: KINETO_USE_DAEMON, value: '1'}]; "
+    "torchrun: KINETO_USE_DAEMON=1 torchrun … (its ranks inherit it)"
+)
+"""What to do where there is no way in; docs/tasks/attach.md says more."""
+
+
+def run(options: AttachOptions) -> int:
+    if sys.platform != "linux" and not options.hosts:
+        raise UsageError("attach needs Linux, here or on a host that is named")
+    shows_screen = not (options.list or options.records or options.json) and not find_terminal_problem()
+    with SshConnections() as connections, Session(options.hosts or (LOCAL,)) as session:
+        if shows_screen:
+            # imports textual, which the text does not need
+            screen = importlib.import_module("torchprof_attach.command.screen")
+            status: int = screen.open_screen(options, session, connections)
+            return status
+        session.connect(connections, allow_prompt=sys.stderr.isatty())
+        if not session.hosts:
+            raise UsageError("; ".join(session.problems.values()))
+        jobs = session.list_jobs(options.inject)
+        if not options.records:
+            _print(options, session, jobs, ())
+            return 0
+        try:
+            return _record(options, session, jobs)
+        except KeyboardInterrupt:
+            session.cancel()
+            return 130
+
+
+def _record(options: AttachOptions, session: Session, jobs: Sequence[Job]) -> int:
+    chosen = choose_jobs(jobs, options)
+    status, kept, rounds = 0, [], 0
+    period = None if options.every is None else parse_seconds(options.every)
+    while True:
+        begin, rounds = time.monotonic(), rounds + 1
+        out = _name_target(options, chosen, rounds if period else 0)
+        done = session.record(chosen, options.wish, out, _say)
+        _print(options, session, session.list_jobs(options.inject) if options.json else (), done)
+        status = max(status, int(any(each.problem for each in done)))
+        if period is None:
+            return status
+        kept.append([*(path for each in done for path in each.paths)])
+        while len(kept) > options.keep:
+            _delete(kept.pop(0))
+        if not any(job.key in {each.key for each in session.list_jobs()} for job in chosen):
+            _say("the job has ended")
+            return status
+        time.sleep(max(period - (time.monotonic() - begin), 0.0))
+
+
+def choose_jobs(jobs: Sequence[Job], options: AttachOptions) -> list[Job]:
+    """Choose what to record: the named pids, or with --all the ranks of the only job. Raises UsageError."""
+    if options.pids:
+        chosen = [job for job in jobs if job.pid in options.pids]
+        missing = sorted(set(options.pids) - {job.pid for job in chosen})
+        if missing:
+            raise UsageError(f"{missing[0]}: no such process of yours that uses torch (attach --list shows them)")
+        if len(chosen) > len(options.pids):
+            raise UsageError(f"{options.pids[0]}: several hosts have a process with this number; name one host")
+        if options.all:
+            chosen += _list_ranks(jobs, chosen[0], chosen)
+    else:
+        groups = {job.group: job for job in jobs if job.way and not job.launcher}
+        if len(groups) > 1:
+            named = ", ".join(f"{job.program} ({job.label})" for job in list(groups.values())[:4])
+            raise UsageError(f"--all: several jobs run: {clean(named)}; name a pid of one of them")
+        chosen = _list_ranks(jobs, next(iter(groups.values())), ()) if groups else []
+    unreachable = [job for job in chosen if not job.way]
+    if unreachable or not chosen:
+        why = f"{unreachable[0].label}: {unreachable[0].why}" if unreachable else "no job of yours can be recorded"
+        raise UsageError(f"{clean(why)}; {NEXT_TIME}")
+    return chosen
+
+
+def _list_ranks(jobs: Sequence[Job], of: Job, without: Sequence[Job]) -> list[Job]:
+    """List the ranks of the job of a process."""
+    return [job for job in jobs if job.group == of.group and not job.launcher and job not in without]
+
+
+def _name_target(options: AttachOptions, chosen: Sequence[Job], number: int) -> Path:
+    if options.output is None:
+        return name_output(chosen, Path(FOLDER))
+    path = Path(options.output).expanduser()
+    if len(chosen) == 1 and path.is_dir():
+        return path / name_output(chosen, Path()).name
+    if len(chosen) == 1 and not path.name.endswith(".json"):
+        raise UsageError(f"-o: {path.name}: the name of a trace must end in .json")
+    if len(chosen) > 1 and path.exists() and not path.is_dir():
+        raise UsageError(f"-o: {path}: several ranks need a folder")
+    if not number:
+        return path
+    stem = f"{path.name.removesuffix('.json')}-{number:04}"
+    return path.with_name(f"{stem}.json") if len(chosen) == 1 else path / stem
+
+
+def _delete(paths: Sequence[str]) -> None:
+    """Delete the traces of a recording, and their folder where nothing else is in it."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+    for folder in {os.path.dirname(path) for path in paths}:
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+
+
+def _say(line: str) -> None:
+    print(clean(line), file=sys.stderr, flush=True)
+
+
+def _print(options: AttachOptions, session: Session, jobs: Sequence[Job], done: Sequence[Recorded]) -> None:
+    answer = build_attach(jobs, done, session.problems)
+    if options.json:
+        print_answer(answer)
+    else:
+        # imports rich, which the screen and JSON do not need here
+        importlib.import_module("torchprof_attach.command.text").print_attach(answer, NEXT_TIME)

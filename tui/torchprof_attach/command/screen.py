@@ -1,0 +1,58 @@
+"""The app of `torchprof-tui attach` in a terminal: the list of jobs, above it the explorer of recorded traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from textual.screen import Screen
+
+from torchprof_attach.command import AttachOptions
+from torchprof_attach.command.main import FOLDER, NEXT_TIME
+from torchprof_attach.hosts import LOCAL
+from torchprof_attach.session import Session
+from torchprof_attach.ui.attach_screen import AttachScreen
+from torchprof_tui import app as app_module
+from torchprof_tui.app import TorchprofApp
+from torchprof_tui.commands.open.main import set_color_environment
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.sources.ssh_connections import SshConnections
+
+
+class AttachApp(TorchprofApp):
+    """An app whose lowest screen lists running jobs. `options`: of `TorchprofApp`."""
+
+    CSS_PATH = [str(Path(app_module.__file__).parent / path) for path in TorchprofApp.CSS_PATH]
+    kept_screens = 3
+
+    def __init__(self, screen: AttachScreen, **options: Any) -> None:
+        super().__init__(**options)
+        self._attach_screen = screen
+
+    def _create_first_screen(self) -> Screen[Any]:
+        self.lanes_ready.set()
+        return self._attach_screen
+
+    def on_attach_screen_traces_asked(self, message: AttachScreen.TracesAsked) -> None:
+        """Open what was recorded, above the list."""
+        self.say(clean(f"opening {Path(message.paths[0]).name}"))
+        self._open(*message.paths)
+
+
+def open_screen(options: AttachOptions, session: Session, connections: SshConnections) -> int:
+    """Show the jobs of the session's hosts; hosts where ssh may ask are connected before the screen."""
+    is_remote = any(name != LOCAL for name in session.names)
+    if is_remote:
+        session.connect(connections, allow_prompt=True)
+    set_color_environment(options.color)
+    folder = Path(options.output or FOLDER).expanduser()
+    connect = (lambda: None) if is_remote else session.connect
+    app = AttachApp(
+        AttachScreen(session, connect, options.wish, folder, NEXT_TIME),
+        theme=options.theme,
+        debug=options.debug,
+        connections=connections,
+        configuration=options.configuration,
+    )
+    app.run(mouse=not options.no_mouse)
+    return app.return_code or 0
