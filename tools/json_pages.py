@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from torchprof_attach.answers import build_attach
+from torchprof_attach.session import Job, Recorded
 from torchprof_tui.answers.files import CacheUse
 from torchprof_tui.answers.record import as_fields, find_unit
 from torchprof_tui.answers.recording import build_recording
@@ -36,6 +38,7 @@ EXAMPLES = {
     "critical-path": "critical-path sample:train_gpt_eager --json",
     "what-if": "what-if sample:train_gpt_eager --set launch=graph --json",
     "diff": "diff sample:geglu_mlp_eager sample:geglu_mlp_compile --json",
+    "attach": "attach 71022 --steps 5 -o trace.json --json",
     "fleet": "fleet sample:train_gpt_2ranks --top 1 --json",
     "hang": f"hang {ROOT}/tests/fixtures/hang/skip_all_reduce.tar.xz --top 1 --json",
     "memory": "memory sample:train_gpt_stack_memory --top 1 --json",
@@ -45,6 +48,9 @@ EXAMPLES = {
     "cache": "cache --json",
 }
 """The command whose answer is shown for each schema."""
+
+MACHINE = ("attach", "cache", "run")
+"""Commands whose answer depends on the machine."""
 
 MAX_TEXT = 90
 """Characters of a text in an example."""
@@ -195,12 +201,12 @@ def _escape(text: str) -> str:
 
 
 def collect_examples() -> dict[str, dict[str, Any]]:
-    """Collect an answer of every command. Those of `run` and `cache`, which depend on the machine, are examples."""
+    """Collect an answer of every command. Those of MACHINE, which depend on the machine, are examples."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try:
-            examples = {command: _run(words) for command, words in EXAMPLES.items() if command not in ("run", "cache")}
+            examples = {command: _run(words) for command, words in EXAMPLES.items() if command not in MACHINE}
         finally:
             os.chdir(before)
     examples["info"] |= {"seconds": 0.0123, "cached": False}
@@ -215,6 +221,10 @@ def collect_examples() -> dict[str, dict[str, Any]]:
         command=("python", "train.py"),
     )
     examples["run"] = as_fields(build_recording(result))
+    job = Job("localhost", 71022, 0, 0, 2, "10.0.0.1:29500", "python train.py", "kineto", step_seconds=0.0031)
+    content = {"steps": [1795465489561267697] * 5, "kernels": 299, "size": 981_865}
+    recorded = Recorded(job, "kineto", ("trace.json",), content=content)
+    examples["attach"] = as_fields(build_attach([job], [recorded], {}))
     cache = CacheUse(folder="/home/me/.cache/torchprof-tui", traces=12, bytes=48_213_004, limit_bytes=2_000_000_000)
     examples["cache"] = as_fields(cache)
     return examples

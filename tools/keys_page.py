@@ -20,6 +20,7 @@ SCREENS = {
     "memory": "Memory",
     "snapshot": "A memory snapshot",
     "diff": "The comparison",
+    "attach": "Jobs that are running",
     "fleet": "All ranks of a job",
     "hang": "Why a job hangs",
     "source": "A source file",

@@ -1,0 +1,184 @@
+"""Recording programs that ask as Kineto does, and everything that must not happen to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.attach.conftest import StartJob, find_job, read_said, wait_for
+from torchprof_attach.host import agent
+from torchprof_attach.hosts import Host
+from torchprof_attach.session import EMPTY, REPEATED_WINDOW, Session, Wish, _Pace, name_output
+
+
+def test_a_program_is_listed_with_its_rank_and_way(session: Session, start_job: StartJob) -> None:
+    process = start_job(RANK="3", WORLD_SIZE="8", MASTER_ADDR="10.0.0.1", MASTER_PORT="29500", SECRET="hunter2")
+    job = find_job(session, process)
+    assert (job.rank, job.world_size, job.group, job.way) == (3, 8, "10.0.0.1:29500", "kineto")
+    assert job.program == "fake_kineto"
+    assert not job.launcher
+    assert "hunter2" not in repr(job)
+
+
+def test_a_trace_is_private_and_says_where_it_comes_from(
+    session: Session, start_job: StartJob, folder: str, tmp_path: Path
+) -> None:
+    process = start_job(RANK="1", WORLD_SIZE="2", MASTER_PORT="1")
+    (done,) = session.record([find_job(session, process)], Wish(steps=3), tmp_path / "new" / "t.json")
+    assert (done.problem, done.way) == ("", "kineto")
+    path = Path(done.paths[0])
+    assert path == tmp_path / "new" / "t.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    document = json.loads(path.read_text())
+    assert document["torchprof_attach"]["pid"] == process.pid
+    assert document["torchprof_attach"]["rank"] == 1
+    assert os.listdir(path.parent) == ["t.json"]
+    assert "ACTIVITIES_ITERATIONS=3;" in read_said(folder)[1]
+
+
+@pytest.mark.parametrize("count", [30, pytest.param(200, marks=pytest.mark.long)])
+def test_many_triggers_leave_nothing_behind(session: Session, start_job: StartJob, tmp_path: Path, count: int) -> None:
+    process = start_job()
+    job = find_job(session, process)
+    descriptors = len(os.listdir(f"/proc/{process.pid}/fd"))
+    threads = threading.active_count()
+    for number in range(count):
+        (done,) = session.record([job], Wish(), tmp_path / "t.json")
+        assert done.problem == "", number
+    assert process.poll() is None
+    assert len(os.listdir(f"/proc/{process.pid}/fd")) == descriptors
+    assert threading.active_count() <= threads + 1
+    assert os.listdir(tmp_path) == ["t.json"]
+
+
+def test_a_trigger_during_a_trigger_is_refused(
+    session: Session, start_job: StartJob, folder: str, tmp_path: Path
+) -> None:
+    process = start_job("slow")
+    job = find_job(session, process)
+    first = threading.Thread(target=session.record, args=([job], Wish(timeout=60), tmp_path / "a.json"))
+    first.start()
+    wait_for(lambda: len(read_said(folder)) > 1)  # it has the request
+    assert find_job(session, process).state == "kineto"
+    (second,) = session.record([job], Wish(), tmp_path / "b.json")
+    assert second.problem == "it is being recorded; this request was left out"
+    session.cancel()
+    first.join(10)
+    assert not first.is_alive()
+    (third,) = session.record([job], Wish(), tmp_path / "c.json")
+    assert third.problem == "it was asked before and has not begun: no iteration ended since, the job may hang"
+
+
+def test_a_job_that_counts_no_iterations_is_given_up(session: Session, start_job: StartJob, tmp_path: Path) -> None:
+    (done,) = session.record([find_job(session, start_job("slow"))], Wish(timeout=1), tmp_path / "t.json")
+    assert done.problem == "asked, and no trace came for 1 s: no iteration has ended, the job may hang"
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_job_that_exits_meanwhile_is_told(session: Session, start_job: StartJob, tmp_path: Path) -> None:
+    process = start_job("exit")
+    (done,) = session.record([find_job(session, process)], Wish(), tmp_path / "t.json")
+    assert done.problem == "the process has ended before it was recorded"
+    assert process.wait(10) == 0
+
+
+def test_a_full_disk_is_told_and_the_job_goes_on(
+    session: Session, start_job: StartJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = start_job("full")
+    job = find_job(session, process)
+    monkeypatch.setattr(agent, "STALLED_SECONDS", 0.2)
+    monkeypatch.setattr(agent.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 0}))
+    (done,) = session.record([job], Wish(), tmp_path / "t.json")
+    assert done.problem == f"the disk of {tmp_path} is full: the trace was not written, and the job goes on"
+    assert process.poll() is None
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_session_that_ends_leaves_no_socket_and_the_job_runs(
+    start_job: StartJob, folder: str, tmp_path: Path
+) -> None:
+    process = start_job()
+    with Session() as session:
+        session.connect()
+        session.record([find_job(session, process)], Wish(), tmp_path / "t.json")
+        assert os.path.exists(f"{folder}/dynolog")
+    wait_for(lambda: not os.path.exists(f"{folder}/dynolog"))
+    assert process.poll() is None
+    with Session() as session:
+        session.connect()
+        (done,) = session.record([find_job(session, process)], Wish(), tmp_path / "again.json")
+        assert done.problem == ""
+
+
+def test_an_agent_ignores_what_is_no_request() -> None:
+    events: list[dict[str, object]] = []
+    host = Host("localhost", lambda host, event: events.append(event)).start_local()
+    for request in (
+        {"do": "nothing"},
+        {"do": "record", "id": "r1"},
+        {"do": "record", "id": "r2", "pid": 1, "start": 0},
+    ):
+        host.ask(**request)
+    host.ask(do="forget", path="/etc/passwd")
+    wait_for(lambda: len(events) >= 3)
+    host.close()
+    assert [event.get("id") for event in events[:3]] == ["r1", "r2", None]
+    assert events[2]["reason"] == "/etc/passwd: not a file of a recording"
+    assert os.path.exists("/etc/passwd")
+
+
+def test_an_empty_window_is_asked_again_by_iterations(
+    session: Session, start_job: StartJob, folder: str, tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = tmp_path / "empty.json"
+    empty.write_text('{"schemaVersion": 1, "traceEvents": [], "traceName": "x"}')
+    job = find_job(session, start_job())
+    scan = agent.scan
+    contents = [scan(str(empty)), scan(str(trace))]
+    monkeypatch.setattr(agent, "scan", lambda path: contents.pop(0))
+    said: list[str] = []
+    (done,) = session.record([job], Wish(window_ms=300), tmp_path / "t.json", said.append)
+    assert done.notes[0] == REPEATED_WINDOW
+    assert len(done.paths) == 1
+    assert any(REPEATED_WINDOW in line for line in said)
+    asked = read_said(folder)
+    assert "ACTIVITIES_DURATION_MSECS=300" in asked[1]
+    assert "ACTIVITIES_ITERATIONS=5" in asked[2]
+
+
+def test_a_trace_without_work_says_so(
+    session: Session, start_job: StartJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = find_job(session, start_job())
+    empty = tmp_path / "empty.json"
+    empty.write_text('{"traceEvents": [], "traceName": "x"}')
+    content = agent.scan(str(empty))
+    monkeypatch.setattr(agent, "scan", lambda path: content)
+    (done,) = session.record([job], Wish(), tmp_path / "t.json")
+    assert done.notes == (EMPTY,)
+
+
+@pytest.mark.parametrize(("seconds", "multiple"), [(0.003, 4000), (0.25, 48), (5.0, 3), (60.0, 1)])
+def test_a_multiple_takes_longer_than_all_ranks_need_to_ask(seconds: float, multiple: int) -> None:
+    assert _Pace(seconds).choose_multiple() == multiple
+
+
+def test_ranks_are_asked_right_after_a_multiple() -> None:
+    now = time.time()
+    pace = _Pace(0.01, 1200, now - 10.0)  # the next multiple comes in 2 s: less than the 5 s in which all ask
+    assert pace.find_start(1200) == pytest.approx(now + 2.0, abs=0.1)
+    assert _Pace(0.01, 1200, now - 1.0).find_start(1200) == 0.0
+    assert _Pace(0.01, 1200, now - 10.0).find_start(600) == 0.0
+
+
+def test_a_new_name_has_program_time_and_rank(session: Session, start_job: StartJob) -> None:
+    job = find_job(session, start_job(RANK="5", MASTER_PORT="1"))
+    assert name_output([job], Path("attached")).match("attached/fake_kineto-*-rank5.json")
+    assert name_output([job, job], Path("attached")).match("attached/fake_kineto-*")
