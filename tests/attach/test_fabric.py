@@ -158,10 +158,8 @@ def test_the_file_of_a_killed_daemon_is_replaced(folder: str) -> None:
 
 
 def test_the_configuration_is_kinetos() -> None:
-    lines = format_config(
-        "/run/x/trace.json", {"steps": 5, "multiple": 40, "options": ["shapes", "stacks"]}
-    ).splitlines()
-    assert lines == [
+    request = {"steps": 5, "multiple": 40, "options": ["shapes", "stacks"]}
+    assert format_config("/run/x/trace.json", request).splitlines() == [
         "ACTIVITIES_LOG_FILE=/run/x/trace.json",
         "PROFILE_START_ITERATION=0",
         "PROFILE_START_ITERATION_ROUNDUP=40",

@@ -120,12 +120,9 @@ def test_a_session_that_ends_leaves_no_socket_and_the_job_runs(
 def test_an_agent_ignores_what_is_no_request() -> None:
     events: list[dict[str, object]] = []
     host = Host("localhost", lambda host, event: events.append(event)).start_local()
-    for request in (
-        {"do": "nothing"},
-        {"do": "record", "id": "r1"},
-        {"do": "record", "id": "r2", "pid": 1, "start": 0},
-    ):
-        host.ask(**request)
+    host.ask(do="nothing")
+    host.ask(do="record", id="r1")
+    host.ask(do="record", id="r2", pid=1, start=0)
     host.ask(do="forget", path="/etc/passwd")
     wait_for(lambda: len(events) >= 3)
     host.close()
