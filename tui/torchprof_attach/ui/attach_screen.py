@@ -46,7 +46,7 @@ GUIDE = Guide(
 
 REFRESH_SECONDS = 2.0
 LISTING = "looking for jobs …"
-COLUMNS = (("host", 14), ("pid", 9), ("rank", 9), ("job", 17), ("way", 11), ("it/s", 7), ("GPU", 6), ("memory", 9))
+COLUMNS = (("host", 11), ("pid", 8), ("rank", 9), ("job", 16), ("way", 8), ("it/s", 6), ("GPU", 6), ("memory", 9))
 """Headings and cells; the command has the rest."""
 
 UNKNOWN = "–"
@@ -137,7 +137,7 @@ class AttachScreen(ListScreen):
         self.jobs = message.jobs
         keys = [job.key for job in self.jobs]
         first = next((row for row, job in enumerate(self.jobs) if job.way and not job.launcher), 0)
-        self.rows.empty_text = f"No process of yours uses torch here. {self._next_time}"
+        self.rows.empty_text = f"No process of yours uses torch here; {self._next_time}"
         self.rows.set_row_count(len(keys), keys.index(before.key) if before and before.key in keys else first)
         ready = sum(bool(job.way) and not job.launcher for job in self.jobs)
         lost = "".join(f" · {host}: {reason}" for host, reason in sorted(self.session.problems.items()))
