@@ -38,23 +38,20 @@ def test_expect_look_and_read(tmp_path: Path) -> None:
     lesson = begin(tmp_path)
     assert lesson.evidence.rows[0] is not None
     lesson.arrive()  # nothing was asked yet
-    lesson.confirm()
-    lesson.press_digit(3)  # no choice
+    for key in ("enter", ".", "backspace", "3"):  # no choice
+        lesson.press(key)
     assert lesson.phase is Phase.ASK
-    lesson.press_digit(1)
+    lesson.press("1")
     assert lesson.phase is Phase.LOOK
-    assert not lesson.press_digit(2)
+    assert not any(map(lesson.takes, ("1", ".", "enter", "backspace")))  # they are keys of the lanes now
     lesson.arrive()
     assert (lesson.phase, lesson.describe_answer()) == (Phase.TELL, "right: yes")
-    lesson.confirm()
-    for digit in (2, 9):
-        lesson.press_digit(digit)
-        lesson.type_point()
-        lesson.type_point()
-    lesson.erase()  # the point after 29 was refused: "2.9" remains of "2.9"
-    lesson.press_digit(9)
-    assert lesson.typed == "2.9"
-    lesson.confirm()
+    lesson.press("enter")
+    assert not lesson.takes("enter")  # nothing is typed
+    for key in (".", "5", "backspace", "backspace", "backspace", "2", ".", ".", "8", "9", "backspace"):
+        lesson.press(key)
+    assert lesson.typed == "2.8"
+    lesson.press("enter")
     lesson.go_on()
     assert lesson.describe_answer() == "right (near enough): 2.82"
     lesson.go_on()
@@ -63,7 +60,7 @@ def test_expect_look_and_read(tmp_path: Path) -> None:
 
 def test_wrong_and_no_answers(tmp_path: Path) -> None:
     lesson = begin(tmp_path)
-    lesson.press_digit(2)
+    lesson.press("2")
     assert lesson.describe_answer() == "you expected no; it is: yes"
     for _ in range(3):
         lesson.go_on()

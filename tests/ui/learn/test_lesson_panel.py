@@ -131,7 +131,7 @@ async def test_a_comparison_is_evidence() -> None:
 async def test_questions_about_any_trace() -> None:
     async with learning("sample:linear_eager", None) as (app, pilot, lesson):
         assert "What limits this program?" in text(app)
-        assert lesson.case.is_open
+        assert lesson.case.id == ""
         await pilot.press("1", "c")
         await until(pilot, lambda: lesson.phase is Phase.TELL)
         await until(pilot, lambda: "GPU busy" in text(app))

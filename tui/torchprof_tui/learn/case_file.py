@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from torchprof_tui.learn.expression import FIELD, FORMATS, KNOWN_NAMES, ExpressionError, check_expression
 from torchprof_tui.program.config_file import find_config_file
@@ -74,36 +75,22 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
     within: Annotated[float, Meta(ge=0, le=1)] = 0.0
 
 
-class CaseText(Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of a file. `own`: how to ask the same of an own trace. `order`: its place in the list."""
+class Case(Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of a file. `id`: its name, "" for a case that is made of the findings of the open trace.
+
+    `sample`, `against`: what to open and to compare it with, as on the command line. `own`: how to ask the same of an
+    own trace. `order`: its place in the list.
+    """
 
     title: Line
     sample: Line
     own: Paragraph
-    question: Annotated[tuple[Question, ...], Meta(min_length=1, max_length=20)]
-    against: Line = ""
+    questions: Annotated[tuple[Question, ...], Meta(min_length=1, max_length=20)] = field(name="question")
+    against: Line | Literal[""] = ""
     minutes: Annotated[int, Meta(ge=1, le=60)] = 3
     order: int = 1000
     values: dict[Name, Expression] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A case that can be shown. `id`: the name of its file. `sample`, `against`: what to open, as on the command line.
-
-    `is_open`: its sample is the trace that is open.
-    """
-
-    id: str
-    title: str
-    sample: str
-    against: str
-    own: str
-    minutes: int
-    order: int
-    values: Mapping[str, str]
-    questions: tuple[Question, ...]
-    is_open: bool = False
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,25 +148,16 @@ def read_case(path: Path) -> Case:
     """Read one file. Raises UnreadableFileError with one line that says where it is wrong."""
     shown = shorten_home(path)
     try:
-        text = msgspec.convert(parse_toml(read_small_file(path, MAX_BYTES)), CaseText)
-        _check_text(text)
+        case = msgspec.convert(parse_toml(read_small_file(path, MAX_BYTES)), Case)
+        _check_case(case)
     except OSError as error:
         raise UnreadableFileError(f"{shown}: {error.strerror or error}") from error
     except UnreadableFileError as error:
         raise UnreadableFileError(f"{shown}: {str(error).removeprefix(f'{path.name}: ')}") from error
     except msgspec.ValidationError as error:
         raise UnreadableFileError(f"{shown}: {_explain(str(error))}") from error
-    return Case(
-        path.name.removesuffix(SUFFIX),
-        text.title,
-        _resolve_trace(path, text.sample),
-        _resolve_trace(path, text.against),
-        text.own,
-        text.minutes,
-        text.order,
-        text.values,
-        text.question,
-    )
+    sample, against = _resolve_trace(path, case.sample), _resolve_trace(path, case.against)
+    return replace(case, id=path.name.removesuffix(SUFFIX), sample=sample, against=against)
 
 
 def _resolve_trace(path: Path, name: str) -> str:
@@ -204,21 +182,21 @@ def _explain(message: str) -> str:
     return explain_mismatch(message)
 
 
-def _check_text(text: CaseText) -> None:
+def _check_case(case: Case) -> None:
     """Check what the types do not say. Raises UnreadableFileError."""
     earlier: set[str] = set()
-    for name, expression in text.values.items():
+    for name, expression in case.values.items():
         if name in KNOWN_NAMES:
             raise UnreadableFileError(f"values.{name}: is the name of an answer or a function")
         _check_names(f"values.{name}", expression, earlier)
         earlier.add(name)
-    for number, question in enumerate(text.question, 1):
+    for number, question in enumerate(case.questions, 1):
         place = f"question {number}"
         if not (question.at.event or question.at.finding or question.at.panel or question.at.screen):
             raise UnreadableFileError(f"{place}: at: names no event, finding, panel or screen")
         if question.at.nth is not None and not question.at.event:
             raise UnreadableFileError(f"{place}: at: nth needs an event")
-        if question.at.screen == "diff" and not text.against:
+        if question.at.screen == "diff" and not case.against:
             raise UnreadableFileError(f'{place}: at: screen "diff" needs the key against of the case')
         if bool(question.choices) == bool(question.number):
             raise UnreadableFileError(f"{place}: needs either choices or number")
@@ -227,12 +205,12 @@ def _check_text(text: CaseText) -> None:
                 raise UnreadableFileError(f"{place}: answer: not one of its {len(question.choices)} choices")
             if not question.proof:
                 raise UnreadableFileError(f"{place}: proof: is missing; it says when the answer is right")
-            _check_names(f"{place}: proof", question.proof, text.values)
+            _check_names(f"{place}: proof", question.proof, case.values)
         else:
-            _check_names(f"{place}: number", question.number, text.values)
+            _check_names(f"{place}: number", question.number, case.values)
         for key, template in (("ask", question.ask), ("look", question.look), ("tell", question.tell)):
-            _check_template(f"{place}: {key}", template, text.values)
-    _check_template("own", text.own, text.values)
+            _check_template(f"{place}: {key}", template, case.values)
+    _check_template("own", case.own, case.values)
 
 
 def _check_names(place: str, expression: str, names: Container[str]) -> None:
@@ -243,9 +221,9 @@ def _check_names(place: str, expression: str, names: Container[str]) -> None:
 
 
 def _check_template(place: str, template: str, names: Mapping[str, str]) -> None:
-    for field in FIELD.finditer(template):
-        if field[1] not in names:
-            raise UnreadableFileError(f"{place}: {field[0]}: no such value")
-        if (field[2] or "") not in FORMATS:
+    for found in FIELD.finditer(template):
+        if found[1] not in names:
+            raise UnreadableFileError(f"{place}: {found[0]}: no such value")
+        if (found[2] or "") not in FORMATS:
             known = ", ".join(filter(None, FORMATS))
-            raise UnreadableFileError(f"{place}: {clean(field[0])}: the formats are {known}")
+            raise UnreadableFileError(f"{place}: {clean(found[0])}: the formats are {known}")

@@ -29,7 +29,7 @@ class Evidence:
     """
 
     def __init__(self, case: Case, trace: Trace) -> None:
-        self._case = case
+        self._case, self._name = case, case.id or case.title
         self._check: Check | None = None
         self._environment = build_environment(trace, case.against)
         self.values: dict[str, Any] = {}
@@ -38,7 +38,9 @@ class Evidence:
             self.values[name] = self._evaluate(f"values.{name}", expression)
         for number, question in enumerate(case.questions, 1):
             if question.proof and self._evaluate(f"question {number}: proof", question.proof) is not True:
-                raise CaseError(f"{case.id}: question {number}: proof: {question.proof}: is not true of {case.sample}")
+                raise CaseError(
+                    f"{self._name}: question {number}: proof: {question.proof}: is not true of {case.sample}"
+                )
             self.rows.append(self._find_rows(f"question {number}: at", trace, question.at))
 
     def _find_rows(self, place: str, trace: Trace, target: Target) -> Sequence[int] | None:
@@ -52,9 +54,9 @@ class Evidence:
             else:
                 return None
         except TraceError as error:
-            raise CaseError(f"{self._case.id}: {place}: {error}") from error
+            raise CaseError(f"{self._name}: {place}: {error}") from error
         if not rows:
-            raise CaseError(f"{self._case.id}: {place}: {target.finding or target.event} is not in {self._case.sample}")
+            raise CaseError(f"{self._name}: {place}: {target.finding or target.event} is not in {self._case.sample}")
         return rows
 
     def _ask_check(self, trace: Trace) -> Check:
@@ -66,20 +68,20 @@ class Evidence:
         try:
             return evaluate_expression(expression, self.values, self._environment)
         except (ExpressionError, TraceError) as error:
-            raise CaseError(f"{self._case.id}: {place}: {error}") from error
+            raise CaseError(f"{self._name}: {place}: {error}") from error
 
     def fill(self, template: str) -> str:
         """Write the values into a text."""
         try:
             return fill_template(template, self.values)
         except ExpressionError as error:
-            raise CaseError(f"{self._case.id}: {error}") from error
+            raise CaseError(f"{self._name}: {error}") from error
 
     def compute_number(self, question: Question) -> float:
         """Return the number that a question asks for."""
         number = self._evaluate("number", question.number)
         if not isinstance(number, int | float):
-            raise CaseError(f"{self._case.id}: number: {question.number}: is not a number")
+            raise CaseError(f"{self._name}: number: {question.number}: is not a number")
         return float(number)
 
 

@@ -44,34 +44,35 @@ class Lesson:
     def correct_count(self) -> int:
         return sum(answer is True for answer in self.right)
 
-    def press_digit(self, digit: int) -> bool:
-        """Answer with a choice, or type a digit. Returns whether the digit was one of an answer."""
-        if self.phase is not Phase.ASK:
-            return False
+    def takes(self, key: str) -> bool:
+        """Return whether a key is of use: a digit, a point, "backspace" or "enter"."""
+        is_number = self.phase is Phase.ASK and not self.question.choices
+        if key == "enter":
+            return self.phase is Phase.TELL or (is_number and bool(self.typed))
+        return self.phase is Phase.ASK if key.isdigit() else is_number and (key == "." or bool(self.typed))
+
+    def press(self, key: str) -> None:
+        """Answer with a choice, type a number and confirm it, or go on behind an explanation."""
         choices = self.question.choices
-        if not choices:
-            self.typed = (self.typed + str(digit))[:MAX_DIGITS]
-        elif 1 <= digit <= len(choices):
-            self._answer(choices[digit - 1], digit == self.question.answer)
-        return True
+        if not self.takes(key):
+            return
+        if key == "enter":
+            self._confirm()
+        elif key == "backspace":
+            self.typed = self.typed[:-1]
+        elif choices:
+            if 1 <= int(key) <= len(choices):
+                self._answer(choices[int(key) - 1], int(key) == self.question.answer)
+        elif key != "." or "." not in self.typed:
+            self.typed = (self.typed + (key if self.typed or key != "." else "0."))[:MAX_DIGITS]
 
-    def type_point(self) -> None:
-        """Type a decimal point."""
-        if self.phase is Phase.ASK and not self.question.choices and "." not in self.typed:
-            self.typed = f"{self.typed or '0'}."
-
-    def erase(self) -> None:
-        """Take the last digit back."""
-        self.typed = self.typed[:-1]
-
-    def confirm(self) -> None:
-        """Give the number that was typed as the answer, or go on behind an explanation."""
+    def _confirm(self) -> None:
         if self.phase is Phase.TELL:
             self.go_on()
-        elif self.phase is Phase.ASK and self.typed:
-            number, expected = float(self.typed), self.evidence.compute_number(self.question)
-            tolerance = max(self.question.within * abs(expected), abs(expected) * 1e-9)
-            self._answer(self.typed, abs(number - expected) <= tolerance)
+            return
+        number, expected = float(self.typed), self.evidence.compute_number(self.question)
+        tolerance = max(self.question.within * abs(expected), abs(expected) * 1e-9)
+        self._answer(self.typed, abs(number - expected) <= tolerance)
 
     def _answer(self, given: str, is_right: bool | None) -> None:
         self.given, self.phase = given, Phase.LOOK

@@ -39,16 +39,12 @@ def build_own_case(trace: Trace) -> Case:
     if not questions:
         raise CaseError(f"{trace.label}: nothing was found in it that could be asked: {check.verdict.first}")
     return Case(
-        id="own",
         title="What does this trace show?",
         sample=trace.label,
-        against="",
         own="torchprof-tui check prints all of these; c shows them on the screen, for what is on it",
         minutes=max(1, len(questions)),
         order=0,
-        values={},
         questions=tuple(questions),
-        is_open=True,
     )
 
 

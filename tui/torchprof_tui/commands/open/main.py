@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import os
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.open import COLOR_SYSTEMS, OpenOptions
@@ -18,7 +16,6 @@ from torchprof_tui.trace.loading.resolve import ResolvedInput, resolve_path, res
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
 
 if TYPE_CHECKING:
-    from torchprof_tui.app import TorchprofApp
     from torchprof_tui.learn.case_file import Case
     from torchprof_tui.trace.loading.opener import TraceOpener
     from torchprof_tui.ui.common.comparison_request import ComparisonRequest
@@ -50,43 +47,13 @@ def run(
     _show_line(_describe_start(meant))  # importing the app takes a second, on a loaded machine several
     try:
         with SshConnections() as connections:
-            create = partial(_create_app, options, connections, comparison, learn, case)
-            return _run_app(options, meant, connections, create)
+            return _run_app(options, meant, connections, comparison=comparison, learn=learn, case=case)
     finally:
         _show_line("")
 
 
-def _create_app(
-    options: OpenOptions,
-    connections: SshConnections,
-    comparison: ComparisonRequest | None,
-    learn: bool,
-    case: Case | None,
-    opening: TraceOpener | None,
-) -> TorchprofApp:
-    app: type[TorchprofApp] = importlib.import_module("torchprof_tui.app").TorchprofApp
-    note_phase("app imported")
-    return app(
-        opening,
-        theme=options.theme,
-        cache=not options.no_cache,
-        at=options.at,
-        debug=options.debug,
-        connections=connections,
-        comparison=comparison,
-        configuration=options.configuration,
-        learn=learn,
-        case=case,
-    )
-
-
-def _run_app(
-    options: OpenOptions,
-    meant: ResolvedInput | None,
-    connections: SshConnections,
-    create_app: Callable[[TraceOpener | None], TorchprofApp],
-) -> int:
-    """Start to open what the user meant, then run the app."""
+def _run_app(options: OpenOptions, meant: ResolvedInput | None, connections: SshConnections, **then: Any) -> int:
+    """Start to open what the user meant, then run the app. `then`: what TorchprofApp does once it is open."""
     opening = None
     if meant is not None:
         stdin = _replace_stdin_with_terminal() if meant.path == "-" else None
@@ -94,10 +61,21 @@ def _run_app(
         name_captures(opening, options.capture)
         opening.start()
     try:
-        importlib.import_module("torchprof_tui.app")
+        from torchprof_tui.app import TorchprofApp
+
+        note_phase("app imported")
         if opening is not None:
             opening.wait_until_connected()  # ssh may ask for a password on the terminal before the app draws on it
-        app = create_app(opening)
+        app = TorchprofApp(
+            opening,
+            theme=options.theme,
+            cache=not options.no_cache,
+            at=options.at,
+            debug=options.debug,
+            connections=connections,
+            configuration=options.configuration,
+            **then,
+        )
         gc.freeze()  # a collection after the first frame would visit all that was imported, for 33 ms
         app.run(mouse=not options.no_mouse)
     finally:

@@ -390,13 +390,13 @@ question_mark !  program.help  app.help  help: help
 """Keys of the screen "Learn"."""
 
 LESSON = parse_keys("""\
-1..9       lesson.answer  answer({})  {}: the answer, or a digit of it
-0          lesson.zero    answer(0)   zero: a digit of the answer
-full_stop  lesson.point   point       point: the point of the answer
-backspace  lesson.erase   erase       erase: take the last digit back
-enter      lesson.next    confirm     next: that is the number; the next question
-G          lesson.go-on   go_on       show me: what it is without an answer; then: show the evidence on the screen
-q          lesson.leave   leave       leave: leave the case
+1..9       lesson.answer  press('{}')         {}: the answer, or a digit of it
+0          lesson.zero    press('0')          zero: a digit of the answer
+full_stop  lesson.point   press('.')          point: the point of the answer
+backspace  lesson.erase   press('backspace')  erase: take the last digit back
+enter      lesson.next    press('enter')      next: that is the number; the next question
+G          lesson.go-on   go_on               show me: go on without an answer; then: show the evidence on the screen
+q          lesson.leave   leave               leave: leave the case
 """)
 """Keys of a case above the lanes, while they are of use to it."""
 

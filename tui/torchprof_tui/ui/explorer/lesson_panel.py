@@ -132,7 +132,7 @@ class LessonDriver:
         lesson = self.lesson
         if lesson is not None and lesson.phase is Phase.DONE and not self._is_noted:
             self._is_noted = True
-            if not lesson.case.is_open:
+            if lesson.case.id:
                 result = lesson.case.id, lesson.correct_count, len(lesson.case.questions)
                 self.app.run_worker(asyncio.to_thread(note_result, *result), group="house")
         for panel in self._panels:
@@ -239,43 +239,19 @@ class LessonPanel(TextPanel):
         """Leave keys to the screen where the case does not need them."""
         lesson = self._driver.lesson
         if action == "leave":
-            return self._is_on_lanes
-        if action == "go_on":
-            return lesson is not None
-        if lesson is None:
-            return False
-        is_number = lesson.phase is Phase.ASK and not lesson.question.choices
-        if action == "confirm":
-            return lesson.phase in (Phase.TELL, Phase.DONE) or (is_number and bool(lesson.typed))
-        if action == "answer":
-            return lesson.phase is Phase.ASK
-        if action in ("erase", "point"):
-            return is_number and (action == "point" or bool(lesson.typed))
-        return super().check_action(action, parameters)
+            return self._is_on_lanes  # on other screens q goes back to them
+        if lesson is None or action not in ("press", "go_on"):
+            return action not in ("press", "go_on")
+        is_end = lesson.phase is Phase.DONE and parameters == ("enter",)
+        return action == "go_on" or is_end or lesson.takes(str(parameters[0]))
 
-    def action_answer(self, digit: int) -> None:
+    async def action_press(self, key: str) -> None:
         lesson = self._driver.lesson
-        if lesson is not None:
-            lesson.press_digit(digit)
-            self._driver.show()
-
-    def action_point(self) -> None:
-        if self._driver.lesson is not None:
-            self._driver.lesson.type_point()
-            self._driver.show()
-
-    def action_erase(self) -> None:
-        if self._driver.lesson is not None:
-            self._driver.lesson.erase()
-            self._driver.show()
-
-    async def action_confirm(self) -> None:
-        lesson = self._driver.lesson
-        if lesson is not None and lesson.phase is Phase.DONE:
-            await self._list_cases()
-        elif lesson is not None:
-            lesson.confirm()
-            self._driver.show()
+        if lesson is None or lesson.phase is Phase.DONE:
+            await self.action_go_on()
+            return
+        lesson.press(key)
+        self._driver.show()
 
     async def action_go_on(self) -> None:
         lesson = self._driver.lesson
