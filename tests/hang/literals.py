@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import pickletools
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,8 +57,6 @@ def write(content: Any) -> bytes:
 
 def strip_memo(data: bytes) -> bytes:
     """Remove the instruction that memoises a pair, which torch does not write."""
-    import pickletools
-
     out, before, end = bytearray(), "", 0
     operations = list(pickletools.genops(data))
     ends = [position for _, _, position in operations[1:]] + [len(data)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tarfile
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.helpers.paths import FIXTURES
 from tools.hang_faults.__main__ import provoke
 from tools.hang_faults.registry import FAULTS, find_lines
 from torchprof_hang.analysis.diagnosis import diagnose
+from torchprof_hang.analysis.evidence import gather_evidence
 from torchprof_hang.answers import Hang, build_hang
 from torchprof_hang.command.files import read_evidence
 
@@ -52,16 +54,12 @@ def test_a_fixture_names_no_path_of_the_machine_that_recorded_it(name: str) -> N
 
 
 def _list_files(path: Path) -> list[tuple[str, bytes]]:
-    import tarfile
-
     with tarfile.open(path) as archive:
         return [(each.name, archive.extractfile(each).read()) for each in archive]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("name", ["skip_all_reduce", "order_swapped", "group_of_half", "skip_in_branch"])
 def test_the_flight_recorders_alone_name_the_rank(name: str) -> None:
-    from torchprof_hang.analysis.evidence import gather_evidence
-
     dumps = [each for each in _list_files(FIXTURES / "hang" / f"{name}.tar.xz") if each[0].startswith("comm_trace")]
     found = diagnose(gather_evidence(dumps))
     assert found.ranks == (FAULTS[name].rank,)

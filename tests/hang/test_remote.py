@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.helpers import sshd
+from tests.helpers.mcp_sessions import Session
 from tests.helpers.paths import FIXTURES
 from torchprof_hang.command.files import read_evidence
 from torchprof_hang.command.live import collect_stacks
@@ -88,9 +89,6 @@ def test_a_folder_of_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_mcp(tmp_path: Path) -> None:
-    pytest.importorskip("mcp")
-    from tests.helpers.mcp_sessions import Session
-
     run = unpack(tmp_path / "run" / "hang").parent
     answer: dict[str, Any] = await Session([tmp_path]).ask("hang", trace="run")
     assert answer["sentence"] == SENTENCE

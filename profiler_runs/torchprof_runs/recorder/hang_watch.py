@@ -77,7 +77,7 @@ class HangWatch:
         self._last_step = now
         self._arm()
         if self._dumped_at >= 0 and not self._resumed:
-            main = next((each for each in self._document["threads"] if each["is_main"]), {"frames": []})
+            main: dict[str, Any] = next((each for each in self._document["threads"] if each["is_main"]), {"frames": []})
             self._resumed = {"resumed_after_seconds": round(self._durations[-1], 3), "resumed_frames": main["frames"]}
             self._document |= self._resumed
             self._write(self._document)

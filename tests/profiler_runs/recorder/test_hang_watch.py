@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
@@ -37,8 +38,6 @@ def watch(tmp_path: Path) -> Any:
     found.lines = lines  # type: ignore[attr-defined]
     yield found
     found._stop.set()
-    import faulthandler
-
     faulthandler.cancel_dump_traceback_later()
 
 
