@@ -8,11 +8,11 @@ import pytest
 from textual.binding import Binding
 
 from tests.helpers.explorer_app import settled, until
-from torchprof_fleet.ui.fleet_screen import FleetScreen
 from torchprof_samples import find
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.program.settings import Configuration, Problem
 from torchprof_tui.trace.loading.resolve import resolve_specs
+from torchprof_tui.trace.core.extensions import list_command_names
 from torchprof_tui.ui.all_bindings import check_keymap, find_bindings, list_remappable_keys
 from torchprof_tui.ui.common.bindings import SECTION_TITLES, find_keymap_problems, rename_hint
 from torchprof_tui.ui.common.help_screen import HelpScreen
@@ -130,4 +130,4 @@ def test_every_binding_of_the_program_has_an_id_with_a_known_section() -> None:
     own = [binding for bindings in find_bindings().values() for binding in bindings if binding.tooltip]
     assert [binding for binding in own if not binding.id] == []
     sections = {name.partition(".")[0] for name, _, _ in list_remappable_keys(TorchprofApp, {})}
-    assert sections <= {*SECTION_TITLES, *FleetScreen.KEY_SECTIONS, "prompt"}
+    assert sections <= {*SECTION_TITLES, *list_command_names(), "prompt"}

@@ -43,6 +43,8 @@ CUDA graph | cheatsheet (c): graph-replay
     A recorded series of GPU work that one call launches again, without the cost of single launches.
 decode | ruler; table (t): b; info
     A step of a serving engine that computes the next token of each sequence; D32 on the ruler: of 32.
+desync | hang
+    Ranks that call different collectives, or in another order, so that all of them wait for ever.
 dispatch | cheatsheet (c); labels (x)
     The time that the CPU spends inside ops and runtime calls before it launches the next GPU work.
 dispatch chain | chain panel (l); chain
@@ -55,6 +57,8 @@ finding | cheatsheet (c); check
     The answer of one pattern for one scope: found with its numbers, not present, or undetermined.
 flame graph | flame graph (F); export --folded
     Calls with the same path of frames as one box, as wide as their time; boxes below it are what it calls.
+flight recorder | hang; run --watch-hang
+    The last collectives of a rank, which torch keeps with sizes, states and stacks, written when a job hangs.
 footprint | kernel panel (k); chain
     What one kernel takes of the GPU: grid, block, registers, shared memory, and the resulting occupancy.
 GEMM | kernel panel (k); table (t)
@@ -103,6 +107,8 @@ prefill | ruler; table (t): b; info
     A step of a serving engine that computes prompts; P2 on the ruler: of 2; M5: mixed with sequences.
 problem | cheatsheet (c); check
     A finding that costs time which a change could save; it is red from 2 % of the time on.
+process group | hang; table (t): arrivals
+    The ranks that take part in a collective together; a job has one for each kind of parallelism.
 queue delay | chain panel (l); chain
     The time from the end of the launching call to the start of its GPU work, spent in the stream's queue.
 queued | cheatsheet (c); labels (x)
