@@ -11,8 +11,8 @@ from tests.helpers.explorer_app import settled, until
 from torchprof_samples import find
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.program.settings import Configuration, Problem
-from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.core.extensions import list_command_names
+from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.all_bindings import check_keymap, find_bindings, list_remappable_keys
 from torchprof_tui.ui.common.bindings import SECTION_TITLES, find_keymap_problems, rename_hint
 from torchprof_tui.ui.common.help_screen import HelpScreen
