@@ -2,7 +2,10 @@
 
 The expressions were written from what an expert would say, before any answer of the program was read; do not fit them
 to its answers afterwards. They are compared in lower case. What is true of every program that the CPU limits ("the GPU
-waits for launches", "a larger batch") names no fault: the mended twins are limited by the CPU, too.
+waits for launches", "a larger batch") names no fault: the mended twins are limited by the CPU, too. Nor does a class
+of work that every program has (matmuls, elementwise operations, copies, the backward pass), nor a word that the twin's
+own right use of the library brings. An action says what to do, not the fault's name once more, since it is looked for
+in the sentence, too.
 """
 
 from __future__ import annotations
@@ -18,6 +21,48 @@ HELD_OUT = ("whisper", "r2plus1d", "gatv2")
 HALVES = {"building": BUILDING, "held-out": HELD_OUT}
 MODELS = (*BUILDING, *HELD_OUT)
 TEST_MODEL = "plain"
+
+SYNC = r"(?<!a)sync|\bitem\b|_local_scalar_dense|is_nonzero"
+WAITS = r"(cpu|host|python|thread).{0,20} waits?\b.{0,20}(gpu|device|stream|result|value)"
+TO_HOST = (
+    r"device.to.host|d2h|dtoh|\.cpu\(|cop(y|ies|ied|ying).{0,40}(back|to (the )?(host|cpu)|into host)|"
+    r"read(s|ing)?.{0,40} on the (cpu|host)"
+)
+TO_GPU = (
+    r"host.to.device|h2d|htod|"
+    r"cop(y|ies|ied|ying).{0,40}(from (the )?(host|cpu)|(?<!on)to (the )?(gpu|device)|onto the)|pageable"
+)
+NUMBER = r"\b(\d{2,}|\d{1,3},\d{3})(?![\d.,]| ?(%|[mµun]?s\b|[kmg]i?b\b))"
+MANY = rf"(\bmany\b|\btiny\b|hundreds|thousands|dozens|separate|individual|repeated|one (by|after)|{NUMBER})"
+LOOP = (
+    r"(?<!training )\bloops?\b|unrolled|one (position|token|step|row|sample|item|image) (at a time|after)|one by one|"
+    r"item by item|(same|sequence|chain).{0,60}(again and again|(\d+|two|three|four|several|many) times)|\brepeat"
+)
+PER_PARAMETER = (
+    r"(per|each|every|for a single|one).(parameter|gradient|weight)\b|parameter by parameter|tensor by tensor|"
+    r"(loop|small|launch|kernel).{0,40} (over|for|on|per) (the |all |each )?(parameter|gradient|weight)|"
+    r"\b(not|without|no|instead of)\b.{0,20}foreach|foreach=false"
+)
+BETWEEN = (
+    r"between (the |two )?steps|after (the )?(\w+[.#])?optimi[sz]er|end of (the|each|every) step|"
+    r"outside (of )?(torch|pytorch|any op|all op)|"
+    r"(python|host|cpu) code.{0,60}(no op|nothing|outside|after the last)|"
+    r"\b(one|a|single) (\S+ ){0,3}(gap|pause|stretch) (of|between|in|after)"
+)
+RARELY = r"rarely|less often|every (n\b|few|other|so many|hundred|thousand|\d|\w+th\b)|now and then|fewer steps"
+ELSEWHERE = (
+    r"(another|other|separate|own|background|worker|second|sub).?(python )?(thread|process)|multiprocessing|"
+    r"background"
+)
+LOCATE = r"with_stack|py-spy|stacks"
+WRITTEN = (
+    r"(written|by hand|hand-made|unfused|not fused|in pieces|step by step|separate (op|kernel|launch|pass)|"
+    r"instead of)"
+)
+UNREAD = (
+    r"(no optimi[sz]er|not? (read|used|needed|wanted|updated)|nothing|nobody|never|unused|needless|unneeded|"
+    r"unnecessar|discard|thrown|dropped|evaluat|without (an )?optimi[sz]er)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,49 +90,62 @@ KINDS: dict[str, Kind] = {
         "number type",
         "a projection of the features is computed in float64",
         "compute it in float32 or bf16",
-        r"fp64|float64|double",
-        r"float32|fp32|bf16|bfloat16|fp16|half|lower precision|(do not|avoid|without).{0,20}(float64|double|fp64)",
+        r"fp64|float64|\bdouble\b|double.precision|\bf64|dgemm",
+        r"float32|fp32|bf16|bfloat16|fp16|half.precision|lower precision|"
+        r"(do not|avoid|without).{0,20}(float64|double|fp64)",
     ),
     "fp32_island": Kind(
         "numbers",
         "number type",
         "a stack of matmuls inside the bf16 model is kept in float32, without TF32",
         "leave it to autocast",
-        r"fp32|float32|tf32|single precision|tensor cores?",
-        r"bf16|bfloat16|fp16|half|autocast|tf32|matmul_precision",
+        r"^(?!.*(\bcast|conver|cop(y|ies)|element-?wise|norm)).*(fp32|float32|(single|full).precision)|tf32|sgemm|"
+        r"(fp32|float32|(single|full).precision).{0,40}(matmul|gemm|product)|"
+        r"(matmul|gemm|product).{0,40}( in|, in| as|:) (fp32|float32|(single|full).precision)|"
+        r"\b(without|not|no|idle|miss\w*|unused|bypass\w*)\b.{0,30}tensor cores?|"
+        r"tensor cores?.{0,30}(idle|unused|not)",
+        r"bf16|bfloat16|fp16|half.precision|autocast|tf32|matmul_precision",
     ),
     "repeated_casts": Kind(
         "numbers",
         "number type",
         "float32 weights are cast to bf16 at each of their uses",
         "cast the weights once",
-        r"\bcast|conver(t|sion)|aten::(_to_copy|to)\b|dtype|copy_kernel|copies",
-        r"once|\bcast|convert|store.{0,30}(bf16|half)|\.to\(|cache|keep.{0,40}(bf16|dtype)",
+        r"\bcast|_to_copy|dtype|(fp32|float32) ?(to|→|->) ?(bf16|bfloat16)|"
+        r"(?<!layout )(?<!layout-)conver.{0,60}(type|bf16|bfloat16|float|precision)|"
+        r"(type|bf16|bfloat16|float\d*|precision).{0,40}conver",
+        r"\bonce\b|(store|keep|hold|load).{0,40}(bf16|bfloat16|half|dtype)|\.to\(|\.bfloat16\(|\bcache|ahead|"
+        r"beforehand|before the loop|outside",
     ),
     "constants_copied": Kind(
         "numbers",
         "constants",
         "a constant table is copied from host memory at each use",
         "copy it once, as a buffer",
-        r"host.to.device|h2d|htod|cop(y|ies).{0,40}(host|gpu|device|cpu)|pageable|memcpy|upload|transfer|constant",
-        r"once|buffer|on the gpu|on the device|device=|cache|outside|pin|before the loop",
+        rf"{TO_GPU}|upload|constant|transfer.{{0,40}}(host|cpu|gpu)",
+        r"\bonce\b|buffer|(keep|make|creat|build|hold|stor|allocat).{0,40} on the (gpu|device)|device=|\bcache|"
+        r"outside|\bpin|before the loop|reuse",
     ),
     "masks_remade": Kind(
         "numbers",
         "constants",
         "a causal mask is made again at each use",
         "make it once",
-        r"mask|tril|triu|constant|arange|made again|recomput|same (tensor|values)|fill|again and again",
-        r"once|cache|buffer|reuse|precompute|keep|outside|hoist",
+        r"\bmask|tril|triu|constant|arange|(made|built|created) again|recomput|same (tensor|values)|"
+        r"aten::(fill|full)|\bfill(ed|functor| kernel)|again and again",
+        r"\bonce\b|\bcache|buffer|reuse|precompute|keep (it|them|one|the (mask|constant|tensor|result))|outside|"
+        r"hoist|is_causal",
     ),
     "tensor_from_list": Kind(
         "numbers",
         "constants",
         "a tensor is made from a long Python list in each step",
         "make it once, or from an array",
-        r"\blist|torch\.tensor|from python|python (list|object|number)|lift_fresh|host code|python code|"
-        r"(cpu|host).{0,60}(tensor|python)",
-        r"once|from_numpy|numpy|as_tensor|buffer|cache|outside|precompute|array|keep",
+        rf"\blists?\b|torch\.tensor|from python|python (list|object|number)|lift_fresh|{TO_GPU}|"
+        r"(python|host|cpu).{0,60}(mak|build|creat|fill|convert).{0,30}tensor|"
+        r"tensor.{0,40}(made|built|created|filled|converted) (by|on|from|in) (the )?(cpu|host|python)",
+        r"\bonce\b|numpy|buffer|\bcache|outside|precompute|an array|keep.{0,40}on the (gpu|device)|"
+        r"keep (it|the tensor)|reuse",
         size="light",
     ),
     "results_copied_back": Kind(
@@ -95,8 +153,10 @@ KINDS: dict[str, Kind] = {
         "transfers",
         "each part of the results is copied to the host as soon as it is there",
         "collect them on the GPU, and copy once",
-        r"\.cpu\(|device.to.host|d2h|dtoh|sync|wait(s|ed|ing)?.{0,40}(copy|memcpy|result)|cop(y|ies).{0,30}(back|host|cpu)|\bitem\b",
-        r"once|collect|non_blocking|pinned|on the gpu|later|fewer|batch|accumulate|keep|end|remove",
+        rf"{TO_HOST}|{SYNC}|{WAITS}|wait(s|ed|ing)?\b.{{0,40}}(copy|copies|memcpy|result)",
+        r"\bonce\b|collect|non_blocking|\bpin|(keep|leave|gather).{0,40} on the (gpu|device)|later|together|"
+        r"accumulate|at the end|(one|single) (copy|transfer|read)|batch (the|them|cop|read)|"
+        r"(fewer|remove|avoid|drop|without).{0,40}(cop(y|ies)|sync|wait|item|read|\.cpu)",
         size="light",
     ),
     "small_copies": Kind(
@@ -104,8 +164,12 @@ KINDS: dict[str, Kind] = {
         "transfers",
         "the inputs are copied to the GPU field by field, in many small copies",
         "stack them and copy once",
-        r"(small|many|\d+).{0,30}(cop(y|ies)|memcpy|transfer)|host.to.device|h2d|htod|pageable",
-        r"stack|one copy|together|once|batch|collate|concatenat|merge|single|pin|non_blocking",
+        rf"(\bsmall\b|{MANY})\D{{0,25}}(cop(y|ies)|memcpy|transfers|uploads|host.to.device|h2d|htod)|"
+        r"(host.to.device|h2d|htod|pageable) (memory )?(copies|memcpys|transfers)|"
+        r"cop(ies|ied) (from (the )?(host|cpu)|to the (gpu|device))|field by field|"
+        rf"(cop(y|ies|ied)|memcpy|h2d|htod).{{0,40}}(field by field|one by one|{NUMBER} times)",
+        r"\bstack\b|(one|single) (copy|transfer|tensor)|together|\bonce\b|batch (the|them|cop)|collate|concatenat|"
+        r"merge|\bpin|non_blocking",
         size="light",
     ),
     "anomaly_mode": Kind(
@@ -113,8 +177,10 @@ KINDS: dict[str, Kind] = {
         "debug mode",
         "autograd's anomaly mode is left on",
         "turn it off",
-        r"anomaly|nan check|debug",
-        r"anomaly|turn.{0,20}off|disable|debug|remove",
+        r"anomaly|\bnans?\b|isnan|debug(ging)? (mode|check)|\bitem\b|_local_scalar_dense|is_nonzero",
+        r"detect_anomaly|(turn|switch).{0,40}\boff\b|"
+        r"(disabl|remov|leave|without|stop|drop).{0,40}(anomaly|debug|mode)|"
+        r"anomaly.{0,40}(\boff\b|disabl|remov|false)",
         size="light",
     ),
     "nan_checks": Kind(
@@ -122,9 +188,10 @@ KINDS: dict[str, Kind] = {
         "debug mode",
         "each gradient is tested for NaN, and the answer read on the CPU",
         "test them all at once, or rarely",
-        r"nan|isfinite|is_nonzero|\bitem\b|_local_scalar_dense|sync",
-        r"once|remove|all (at once|together)|one (check|test|sync)|rarely|every n|fewer|keep.{0,30}gpu|without|batch|"
-        r"avoid",
+        rf"\bnans?\b|isnan|isfinite|{SYNC}|{WAITS}",
+        r"\bonce\b|all (at once|together)|(one|single) (check|test|sync|read)|rarely|every n|foreach|"
+        r"keep.{0,40}(gpu|device)|(fewer|remove|avoid|drop|without|delete).{0,40}(sync|item|check|read|wait|nan)|"
+        r"batch (the|them) ",
         size="light",
     ),
     "sync_timers": Kind(
@@ -132,8 +199,9 @@ KINDS: dict[str, Kind] = {
         "debug mode",
         "the GPU is synchronised after each layer, to time it",
         "use events, or the profiler",
-        r"synchroni[sz]|sync",
-        r"remove|event|without|profiler|avoid|fewer|once|do not|delete|drop",
+        rf"(?<!a)sync|{WAITS}",
+        r"\bevents?\b|(with|by) the profiler|profiler instead|\bonce\b|"
+        r"\b(remove|without|avoid|fewer|do not|delete|drop|no)\b.{0,40}(sync|wait|timer|timing)",
         size="light",
     ),
     "deterministic_mode": Kind(
@@ -141,16 +209,19 @@ KINDS: dict[str, Kind] = {
         "debug mode",
         "deterministic algorithms are left on, and sort what atomics would add",
         "turn them off",
-        r"determinis|\bsort|index_put|use_deterministic",
-        r"determinis|turn.{0,20}off|disable|scatter|index_add|segment|sorted|atomic",
+        r"determinis|\bsort|radix|index_put|indexing_backward",
+        r"use_deterministic|(turn|switch).{0,40}\boff\b|"
+        r"(disabl|leave|without|unset|remov|drop|allow).{0,40}determinis|determinis.{0,40}(\boff\b|disabl|false)|"
+        r"non-?determinis|with atomics|segment",
     ),
     "gradient_histograms": Kind(
         "debugging",
         "debug mode",
         "each gradient is copied to the CPU in each step, for a histogram",
         "do it every thousandth step",
-        r"histogram|histc|device.to.host|d2h|dtoh|\.cpu\(|cop(y|ies).{0,40}(host|cpu)|sync|gradients? .{0,20}cop",
-        r"every|rarely|less often|on the gpu|non_blocking|once|remove|fewer|pinned|keep|collect",
+        rf"histogram|histc|{TO_HOST}|{SYNC}|gradients? .{{0,20}}cop",
+        rf"{RARELY}|non_blocking|\bonce\b|\bpin|collect|(keep|compute|histc|histogram|do it).{{0,40}} on the gpu|"
+        r"(fewer|remove|avoid|drop|without).{0,40}(cop(y|ies)|sync|wait|histogram|\.cpu)",
         size="light",
     ),
     "activation_statistics": Kind(
@@ -158,24 +229,33 @@ KINDS: dict[str, Kind] = {
         "debug mode",
         "hooks compute statistics of each activation in each step",
         "remove the hooks",
-        r"hook|statistic|reduc|aten::(mean|std|var|norm|max)|monitor",
-        r"hook|remove|every|rarely|less often|fewer|once|drop|disable|log",
+        r"hook|statistic|monitor|aten::(mean|std|var|amax|amin)\b|\b(std|amax|amin)\b|"
+        r"reductions?.{0,60}(activation|output|each (layer|module)|every (layer|module))",
+        r"(remov|drop|disabl|without|delet|turn off|leave out).{0,40}(hook|statistic|monitor|reduction|them|"
+        rf"logging|mean|std)|{RARELY}|fewer (statistic|layer|module)",
     ),
     "graph_breaks": Kind(
         "debugging",
         "compiled code",
         "a compiled chain of elementwise operations is broken after each of them",
         "compile it in one piece",
-        r"graph break|compiled.{0,60}(piece|graph|region|part|fragment)|broken|(piece|region|fragment)s.{0,40}compil",
-        r"fullgraph|graph break|graph_break|one (piece|graph)|torch_logs|whole",
+        r"graph.?break|broken (up|into|by|apart|after|in)|(in|into) pieces|fragment|"
+        r"compil.{0,60}(\b([2-9]|\d{2,})|two|three|four|several|many|separate|small)( [\w-]+)? (piece|graph|region|"
+        r"part)s|"
+        r"(\b([2-9]|\d{2,})|two|three|four|several|many|separate|small) (piece|graph|region|part)s.{0,40}compil|"
+        r"(\b([2-9]|\d{2,})|two|three|four|several|many|separate|small) compiled (piece|graph|region|part)s",
+        r"fullgraph|graph_breaks|torch_logs|(in|as) (one|a single) (piece|graph|region)|as a whole|"
+        r"(remov|avoid|without|mend|fix|find|clos).{0,40}(graph.?)?break",
     ),
     "data_dependent_branch": Kind(
         "debugging",
         "compiled code",
         "compiled code branches on a value of the GPU, so that it is cut and waits there",
         "select with torch.where",
-        r"graph break|compiled.{0,60}(piece|graph|region|part|fragment)|branch|\bitem\b|is_nonzero|sync|data.dependent",
-        r"where|cond|fullgraph|graph break|graph_break|without.{0,30}item|on the gpu|remove|avoid|keep",
+        rf"graph.?break|broken (up|into|by|apart|in)|(in|into) pieces|fragment|\bbranch|{SYNC}|data.dependent|{WAITS}",
+        r"torch\.where|\bwhere\(|torch\.cond|\bcond\(|fullgraph|graph_breaks|torch_logs|"
+        r"(remov|avoid|without|drop|replac|fewer).{0,40}(item|sync|branch|\bif\b|break|wait|read)|"
+        r"(decid|select|choos|keep|stay|branch|compar).{0,40} on the (gpu|device)",
         size="light",
     ),
     "python_metrics": Kind(
@@ -183,8 +263,9 @@ KINDS: dict[str, Kind] = {
         "Python between steps",
         "metrics are computed in plain Python between the steps",
         "compute them with tensors",
-        r"host code|python|between (the )?steps|cpu code|outside of? torch|(gpu|step).{0,40}wait.{0,40}(cpu|host|code)",
-        r"vectori[sz]|numpy|on the gpu|tensor|thread|process|less often|every|move|shorten|with_stack|py-spy|outside",
+        rf"{BETWEEN}|plain python|metric",
+        r"vectori[sz]|numpy|(with|as|into|to) (\w+ )?tensors?\b|(comput|mov|do|run).{0,40} (on|to) the gpu|"
+        rf"{ELSEWHERE}|{RARELY}|shorten|mov(e|ing) (it|them|this|that|the|work|out|off)|{LOCATE}",
         size="light",
     ),
     "background_thread": Kind(
@@ -192,8 +273,11 @@ KINDS: dict[str, Kind] = {
         "Python between steps",
         "a thread of the same process runs Python code, and takes the interpreter lock",
         "run it in another process",
-        r"\bgil\b|interpreter|thread|contention|another (python )?(thread|code)|preempt",
-        r"process|thread|\bgil\b",
+        r"\bgil\b|interpreter lock|(another|other|second|background|competing|further) (\w+ )?(threads?|code)\b|"
+        r"contention|contend|compet|preempt|descheduled|not scheduled|lost the (cpu|core|lock)",
+        r"(another|other|separate|own|sub).?process|multiprocessing|"
+        r"(stop|end|remov|mov|fewer|without|find|limit|paus).{0,40}threads?\b|releas.{0,20}\bgil\b|free-threaded|"
+        r"py-spy",
         size="light",
     ),
     "checkpoint_each_step": Kind(
@@ -201,9 +285,10 @@ KINDS: dict[str, Kind] = {
         "Python between steps",
         "the weights are copied to the host and written in each step",
         "write them rarely",
-        r"checkpoint|state_dict|torch\.save|\bsav(e|es|ing)\b|serializ|pickle|writ(es|ing)|device.to.host|d2h|dtoh|"
-        r"cop(y|ies).{0,40}(host|cpu)|host code|between (the )?steps",
-        r"less often|rarely|every|async|background|thread|process|fewer|save",
+        r"checkpoint|state_dict|torch\.save|saving\b|sav(e|es|ed) (the |a |its |all )?(weight|model|state|parameter)|"
+        rf"serializ|pickle|writ(es?|ing|ten)\b.{{0,40}}(disk|file|weights)|{TO_HOST}|{BETWEEN}",
+        rf"{RARELY}|asynchron|async_save|async (save|checkpoint)|{ELSEWHERE}|non_blocking|\bpin|"
+        rf"fewer (cop|checkpoint)",
         size="light",
     ),
     "log_flushed": Kind(
@@ -211,8 +296,10 @@ KINDS: dict[str, Kind] = {
         "Python between steps",
         "many lines are logged in each step, each written to disk at once",
         "buffer them",
-        r"\blog|print|flush|fsync|\bfile|\bwrit|i/o|host code|between (the )?steps|python",
-        r"buffer|less often|every|\blog|async|thread|fewer|rarely|move|shorten|with_stack|py-spy|batch",
+        r"\blog(s|ged|ging|ger)?\b|\bprint|flush|fsync|\bfiles?\b|writ(es?|ing|ten)\b.{0,20}(disk|line)|i/o|"
+        rf"{BETWEEN}",
+        rf"buffer|{RARELY}|{ELSEWHERE}|asynchron|fewer (line|write|flush)|batch (the|them|line)|shorten|"
+        rf"mov(e|ing) (it|them|this|that|the|work|out|off)|log (less|fewer|rarely)|{LOCATE}",
         size="light",
     ),
     "written_attention": Kind(
@@ -220,16 +307,19 @@ KINDS: dict[str, Kind] = {
         "written-out algorithm",
         "attention is written with two matmuls and a softmax",
         "call scaled_dot_product_attention",
-        r"attention|softmax|score matri",
-        r"scaled_dot_product_attention|sdpa|flash|fused attention",
+        r"^(?!.*(flash|fmha|sdpa|scaled_dot_product|efficient_attention)).*attention|(?<!log)(?<!log.)softmax|"
+        rf"score matri|attention.{{0,80}}({WRITTEN}|two (matmul|product)|\b(use|call)\b)",
+        r"scaled_dot_product_attention|sdpa|flash|fused attention|flex_attention",
     ),
     "written_recurrence": Kind(
         "library",
         "written-out algorithm",
         "an LSTM is written as a loop over time",
         "call nn.LSTM",
-        r"recurren|lstm|rnn|gru|loop over|time steps?|one (position|token|step) at a time|sequential",
-        r"nn\.lstm|lstm|cudnn|rnn|library|fused|scan|compile|cuda graph",
+        rf"recurrence|loop over|\btime.?steps?\b|sequential|step by step|{LOOP}|"
+        rf"(recurrent|lstm|rnn|\bgru\b).{{0,60}}({WRITTEN}|cell)|{WRITTEN}.{{0,60}}(recurrent|lstm|rnn|\bgru\b)",
+        r"nn\.(lstm|gru|rnn)|cudnn|library|fused (kernel|lstm|rnn|layer|call)|associative_scan|compile|cuda.?graph|"
+        r"reduce-overhead|one (call|kernel)",
         size="light",
     ),
     "written_cross_entropy": Kind(
@@ -237,24 +327,31 @@ KINDS: dict[str, Kind] = {
         "written-out algorithm",
         "cross entropy is written with exp, sum, log and a one-hot product",
         "call cross_entropy",
-        r"cross.entropy|\bloss|log.?softmax|one.hot|softmax",
-        r"cross_entropy|fused|library|compile|nll_loss|log_softmax",
+        r"^(?!.*(log_?softmax|nll_loss|cross_entropy_loss)).*(cross.entropy|\bloss\b(?! of)|softmax)|one.hot|"
+        rf"{WRITTEN}.{{0,80}}(\bloss|cross.entropy|softmax)|(\bloss|cross.entropy|softmax).{{0,80}}{WRITTEN}",
+        r"cross_entropy|fused (loss|cross|linear|kernel|softmax)|\bfuse\b|library|compile|nll_loss|log_softmax",
     ),
     "written_layer_norm": Kind(
         "library",
         "written-out algorithm",
         "layer norm is written with means and elementwise operations",
         "call layer_norm",
-        r"layer.?norm|\bnorm|normali[sz]|elementwise|element-wise|unfused|memory.bound",
-        r"layer_norm|layernorm|fuse|compile|library|rms_norm",
+        rf"(layer.?norm|normali[sz]|\bnorms?\b).{{0,80}}({WRITTEN}|elementwise|element-wise|pointwise|\b(use|call)\b)|"
+        rf"({WRITTEN}|elementwise|element-wise|pointwise).{{0,80}}(layer.?norm|normali[sz]|\bnorms?\b|\bmeans?\b|"
+        r"varianc)|"
+        r"(\bmeans?\b|aten::mean|varianc).{0,60}(elementwise|element-wise|pointwise|unfused|\bsub\b|\bpow\b|"
+        r"squares?\b)",
+        r"(use|call|replac|with|by|nn\.|f\.|functional\.).{0,30}layer_?norm|\bfus(e|ing)\b|fused (kernel|norm|layer)|"
+        r"compile|library|rms_norm",
     ),
     "written_clipping": Kind(
         "library",
         "written-out algorithm",
         "gradients are clipped in a loop over the parameters",
         "call clip_grad_norm_(foreach=True)",
-        r"clip|gradient norm|per.parameter|each parameter|foreach",
-        r"clip_grad_norm|foreach|fused",
+        rf"\bclip|gradient norm|norm of the gradient|{PER_PARAMETER}|"
+        r"between (the )?backward.{0,20} and (the )?optimi[sz]er",
+        r"clip_grad_norm|foreach|multi.tensor|fused (kernel|call|clip)",
         size="light",
     ),
     "written_average": Kind(
@@ -262,8 +359,10 @@ KINDS: dict[str, Kind] = {
         "written-out algorithm",
         "a moving average of the weights is kept in a loop over the parameters",
         "call torch._foreach_lerp_",
-        r"\bema\b|moving average|average|per.parameter|each parameter|lerp|foreach",
-        r"foreach|fused|multi_avg|ema|every|compile",
+        r"\bema\b|(moving|running|exponential) average|average of the (weight|parameter)|"
+        rf"averaged? (weight|parameter)|(?<!foreach_)lerp|{PER_PARAMETER}|"
+        r"after (the )?(\w+[.#])?optimi[sz]er.{0,60}(small|launch|kernels|elementwise)",
+        rf"foreach|multi.tensor|multi_avg|averagedmodel|fused (kernel|call|update|average)|{RARELY}|compile",
         size="light",
     ),
     "written_convolution": Kind(
@@ -271,16 +370,20 @@ KINDS: dict[str, Kind] = {
         "written-out algorithm",
         "a convolution is written as unfold and matmul",
         "call conv1d",
-        r"unfold|im2col|convolution|\bconv|cop(y|ies)",
-        r"conv1d|conv2d|convolution|\bconv|library|cudnn",
+        r"unfold|im2col|\bpatches|(overlapping|sliding).windows?|"
+        rf"conv\w*.{{0,60}}({WRITTEN}|as a (matmul|gemm|linear|product))|{WRITTEN}.{{0,40}}\bconv|"
+        r"cop(y|ies|ied).{0,60}(before|ahead of|for|into|feeds?) (a |the |each )?(matmul|gemm|linear|addmm|product)",
+        r"conv1d|conv2d|(use|call|by|with|nn\.|f\.|as) (a |one |the )?\bconv|cudnn|library",
     ),
     "written_cumsum": Kind(
         "library",
         "written-out algorithm",
         "a running sum is written as a loop over positions",
         "call cumsum",
-        r"cumsum|running sum|prefix|\bscan\b|loop over|one (position|step) at a time",
-        r"cumsum|\bscan\b|library|vectori[sz]|one (call|kernel)|compile|cuda graph",
+        rf"cumsum|(running|cumulative|prefix|partial) sum|\bscan\b|sequential|{LOOP}|"
+        rf"(\bsmall\b|{MANY})\D{{0,30}}(aten::add|\badds\b|additions)|"
+        rf"(aten::add|\badds\b|additions).{{0,30}}{NUMBER} times",
+        r"cumsum|associative_scan|\bscan\b|library|vectori[sz]|one (call|kernel)|compile|cuda.?graph",
         size="light",
     ),
     "written_distances": Kind(
@@ -288,24 +391,28 @@ KINDS: dict[str, Kind] = {
         "written-out algorithm",
         "pairwise distances are computed from all differences",
         "call cdist",
-        r"distance|broadcast|pairwise|difference|elementwise|element-wise|memory.bound|unfused",
-        r"cdist|matmul|gemm|expand|fuse|compile",
+        r"distance|broadcast|pairwise|\bdifferences\b|subtract|aten::sub\b|(large|huge) (intermediate|temporar)|"
+        r"(elementwise|element-wise|pointwise|unfused).{0,60}(\bpow\b|squar|\bsub\b|\[\d+, \d+, \d+\])",
+        r"cdist|(by|with|as|use|through) (a |one )?(matmul|gemm|product)|expand(ing)? the (square|product|norm)|"
+        r"\bfus(e|ing)\b|fused kernel|compile",
     ),
     "growing_cat": Kind(
         "memory",
         "memory",
         "a buffer grows by one block per cat",
         "collect the blocks and call cat once",
-        r"\bcat\b|concatenat|grow|appen",
-        r"preallocat|once|in place|full (length|size)|list|stack|fixed|write into|allocate",
+        r"\bcat\b|catarray|concatenat|\bgrow|\bappend",
+        r"preallocat|allocat\w*.{0,30}(once|in full|up front|beforehand|full)|\bonce\b|in.place|full (length|size)|"
+        r"(in|into) a (python )?list|(one|a single) (torch\.)?cat\b|torch\.stack|write into|"
+        r"fixed (size|buffer|length)",
     ),
     "memory_returned": Kind(
         "memory",
         "memory",
         "the cached memory is returned to the driver several times a step",
         "do not call empty_cache",
-        r"empty_cache|cudafree|cudamalloc|alloc|driver|cached memory",
-        r"empty_cache|caching|allocator|expandable|keep|remove|do not|reuse",
+        r"empty_cache|cudafree|cudamalloc|\balloc|cached memory|memory.{0,40}driver|driver.{0,40}memory",
+        r"empty_cache|caching allocator|(keep|reuse|hold).{0,40}(memory|cache|blocks)|memory_caching",
         size="light",
     ),
     "gradients_in_evaluation": Kind(
@@ -313,48 +420,63 @@ KINDS: dict[str, Kind] = {
         "needless gradients",
         "an evaluation computes gradients that nothing reads",
         "evaluate in inference_mode, without backward",
-        r"gradient|backward|autograd|no_grad|inference_mode|\bgrad\b",
-        r"no_grad|inference_mode|requires_grad|without (gradients|backward)|skip|detach|remove",
+        rf"(gradients?|backward|autograd|\bgrad\b).{{0,80}}{UNREAD}|"
+        rf"{UNREAD}.{{0,80}}(gradient|backward|autograd|\bgrad\b)|no_grad|inference_mode",
+        r"no_grad|inference_mode|requires_grad|without (gradient|backward|autograd)|"
+        r"(skip|remov|drop|leave out).{0,30}backward",
     ),
     "frozen_backbone": Kind(
         "memory",
         "needless gradients",
         "only the head is trained, and the gradients of the whole model are computed",
         "freeze the rest with requires_grad_(False)",
-        r"gradient|backward|frozen|autograd|requires_grad|unused|nothing (reads|uses)|no optimizer",
-        r"requires_grad|no_grad|freeze|frozen|detach|inference_mode|optimizer",
+        rf"(gradients?|backward|autograd|\bgrad\b).{{0,80}}{UNREAD}|"
+        rf"{UNREAD}.{{0,80}}(gradient|backward|autograd|\bgrad\b)|frozen|\bfreez|requires_grad|"
+        r"optimi[sz]er (has|gets|holds|sees|updates) .{0,20}(only|few|not all)",
+        r"requires_grad|no_grad|\bfreez|detach|inference_mode",
     ),
     "two_backwards": Kind(
         "memory",
         "needless gradients",
         "two losses of one forward pass are sent backward one after the other",
         "add the losses and call backward once",
-        r"backward|retain_graph|twice|gradient",
-        r"\bsum|\badd|once|one backward|single|together|combine|retain_graph",
+        r"\b(two|2|second|several|both|repeated) ([\w-]+ )?(backward|calls? of backward)|retain_graph|"
+        r"backward.{0,60}(\btwice\b|\b2 times|two times|second time|again|more than once)|\btwice\b.{0,40}backward",
+        r"\bsum (the|both|all|them|of)|\badd(ed|ing)? (the|both|all|them|up)|\bonce\b|(one|single) (call|backward)|"
+        r"together|combine",
     ),
     "needless_clones": Kind(
         "memory",
         "memory",
         "the features are cloned again and again",
         "use them as they are",
-        r"clone|cop(y|ies)|contiguous|duplicate|memory.bound|elementwise",
-        r"clone|view|in place|without|avoid|remove|contiguous|reuse|expand|fuse",
+        r"clone|duplicat|device.to.device|d2d|dtod|"
+        r"(same|needless|unneeded|unnecessary|redundant).{0,40}cop(y|ies|ied)|"
+        r"cop(y|ies|ied).{0,60}(again|needless|unneeded|unnecessar|redundant|same|unchanged|\d times)",
+        r"(remov|avoid|drop|without|delet|skip|fewer|not).{0,40}(clone|cop(y|ies))|\bviews?\b|in.place|reuse|"
+        r"as (it is|they are)",
     ),
     "needless_checkpointing": Kind(
         "memory",
         "memory",
         "activations are computed a second time in the backward pass, though memory is free",
         "turn checkpointing off",
-        r"checkpoint|recomput|second time|twice|forward.{0,40}(again|in the backward)",
-        r"checkpoint|recomput|turn.{0,20}off|keep|disable|selective|larger|memory",
+        r"checkpoint|recomput|second time|(forward|activation).{0,60}(again|twice|in the backward|once more)|"
+        r"\btwice\b.{0,40}(forward|activation)",
+        r"(turn|switch).{0,40}\boff\b|disabl|selective|"
+        r"(without|remov|drop|no|fewer|stop|less|leave out).{0,30}(checkpoint|recomput)|"
+        r"checkpoint (less|fewer|only|part)|keep.{0,40}(activation|them|memory)|memory (is )?(free|left)|"
+        r"(free|spare|enough) memory",
     ),
     "activations_offloaded": Kind(
         "memory",
         "memory",
         "activations are moved to host memory and back",
         "keep them on the GPU",
-        r"offload|save_on_cpu|host.to.device|device.to.host|h2d|d2h|htod|dtoh|memcpy|pageable|cop(y|ies).{0,50}(host|cpu|gpu|pin)",
-        r"offload|keep|on the gpu|pin|checkpoint|overlap|non_blocking|remove|save_on_cpu|stream",
+        rf"offload|save_on_cpu|{TO_GPU}|{TO_HOST}|cop(y|ies).{{0,40}}(pinned|host memory)",
+        r"(without|remov|drop|stop|disabl|avoid|turn off).{0,40}(offload|save_on_cpu|cop(y|ies)|transfer)|"
+        r"save_on_cpu|\bpin|keep.{0,60}(gpu|device)|checkpoint|overlap|non_blocking|"
+        r"(side|own|another|second|separate) stream|offload less",
         size="light",
     ),
     "one_item_training": Kind(
@@ -362,8 +484,11 @@ KINDS: dict[str, Kind] = {
         "one at a time",
         "the samples of a batch are trained one by one",
         "run them as one batch",
-        r"one (sample|item|by one)|batch(es| size)?( of)? 1\b|(same|each) .{0,40}(again|times)|\bloops?\b|repeat",
-        r"batch|together|at once|vmap|fewer",
+        rf"one (sample|item)\b|batch(es| size)?( is| of)? (1|one)\b|{LOOP}|micro-?batch|gradient accumulation|"
+        r"\b([2-9]|two|three|four|several) (forwards?|backwards?|passes|calls of the model)\b|"
+        r"(forward|model).{0,40}(twice|\b[2-9] times|several times)",
+        r"(larger|bigger|one|whole|full|as a|in a|increase the|single) batch|batched|batch (them|the|together|all)|"
+        r"together|at once|vmap|more (samples|items)",
         size="light",
     ),
     "one_item_evaluation": Kind(
@@ -371,8 +496,11 @@ KINDS: dict[str, Kind] = {
         "one at a time",
         "the samples of a batch are evaluated one by one",
         "run them as one batch",
-        r"one (sample|item|by one)|batch(es| size)?( of)? 1\b|(same|each) .{0,40}(again|times)|\bloops?\b|repeat",
-        r"batch|together|at once|vmap|fewer",
+        rf"one (sample|item)\b|batch(es| size)?( is| of)? (1|one)\b|{LOOP}|micro-?batch|gradient accumulation|"
+        r"\b([2-9]|two|three|four|several) (forwards?|backwards?|passes|calls of the model)\b|"
+        r"(forward|model).{0,40}(twice|\b[2-9] times|several times)",
+        r"(larger|bigger|one|whole|full|as a|in a|increase the|single) batch|batched|batch (them|the|together|all)|"
+        r"together|at once|vmap|more (samples|items)",
         size="light",
     ),
     "embedding_tables": Kind(
@@ -380,8 +508,10 @@ KINDS: dict[str, Kind] = {
         "one at a time",
         "many small embedding tables are read one after the other",
         "put them into one table, with offsets",
-        r"embedding|table|lookup|index_select|gather",
-        r"one table|offset|together|batch|fuse|merge|group|concatenat|stack|embedding_?bag|single",
+        rf"(\bsmall\b|{MANY})\D{{0,40}}(embedding|look-?ups|index_select)|\btables\b|"
+        rf"(embedding|look-?up|index_select)s?.{{0,60}}({MANY}|each|\btables\b|\bsmall\b|\d times)",
+        r"one table|offset|together|batch (the|them)|batched|\bfuse\b|merge|group|concatenat|\bstack\b|"
+        r"embedding_?bag|single (table|look-?up|call|kernel|embedding)|one (look-?up|call|embedding)|at once",
         size="light",
     ),
     "small_matmuls": Kind(
@@ -389,8 +519,11 @@ KINDS: dict[str, Kind] = {
         "one at a time",
         "one small matmul after the other, per group",
         "call bmm once",
-        r"(small|many|\d+).{0,30}(matmul|gemm)|batched|\bloops?\b",
-        r"\bbmm|batch|group|stack|together|at once|vmap|einsum|merge",
+        rf"{MANY}\D{{0,30}}(matmul|gemm|aten::mm|products)|"
+        rf"(matmul|gemm|aten::mm|product)s?.{{0,40}}({NUMBER} times|one (by|after))|"
+        rf"(un|not |could be |instead of )batched|{LOOP}",
+        r"\bbmm|baddbmm|batched|batch (the|them)|(in|as|into) one (batch|call|matmul)|grouped|\bstack\b|together|"
+        r"at once|vmap|einsum|merge",
         size="light",
     ),
     "augmentation_per_item": Kind(
@@ -398,8 +531,9 @@ KINDS: dict[str, Kind] = {
         "one at a time",
         "each sample is augmented by itself",
         "augment the batch at once",
-        r"augment|one (sample|item|by one)|(small|many) kernels|\bloops?\b|repeat",
-        r"batch|vectori[sz]|together|at once|vmap|fuse|compile|fewer",
+        rf"augment|one (sample|item|image)\b|per (sample|item|image)\b|aten::(flip|roll)|\bflips?\b|{LOOP}",
+        r"(?<!larger )(?<!bigger )(?<!larger the )batch|vectori[sz]|together|at once|vmap|\bfuse\b|compile|"
+        r"fewer (launch|kernel)",
         size="light",
     ),
     "metrics_per_class": Kind(
@@ -407,8 +541,10 @@ KINDS: dict[str, Kind] = {
         "one at a time",
         "a metric is counted class by class, and each count read",
         "count all classes with bincount, and read once",
-        r"\bitem\b|sync|metric|class by class|loop|_local_scalar_dense",
-        r"bincount|once|vectori[sz]|keep.{0,30}gpu|collect|fewer|together|without|item|avoid|remove|batch",
+        rf"^(?!.*bincount).*({SYNC}|{WAITS})|metric|class by class|{LOOP}|{MANY}\D{{0,40}}((?<!a)sync|\bitem\b)",
+        r"bincount|\bonce\b|vectori[sz]|(keep|accumulat).{0,40}(gpu|device)|collect|together|"
+        r"(one|single) (read|copy|sync|call)|(fewer|without|avoid|remov|drop).{0,40}(sync|item|read|wait)|"
+        r"batch (the|them)",
         size="light",
     ),
     "few_blocks": Kind(
@@ -416,48 +552,62 @@ KINDS: dict[str, Kind] = {
         "kernel shape",
         "a softmax of a few very long rows runs on as many thread blocks",
         "split the rows",
-        r"few (thread )?blocks|blocks|\bgrid|occup|\bsms?\b|multiprocessor|under.?utili|small grid",
-        r"split|more (blocks|rows|parallel)|reshape|two (stages|passes|steps)|\bsms?\b|parallel|larger|tile|chunk",
+        r"(few|\b\d{1,2}|two|four|eight) (thread |gpu )?blocks|(small|tiny|few).{0,12}\bgrids?\b|"
+        r"\bgrids?\b.{0,20}(small|few|\b\d\b)|(low|poor|small).{0,12}occupancy|occupancy.{0,12}(low|poor|only|small)|"
+        r"(few|idle|empty|unused|only|\b\d of (the )?\d+).{0,30}\bsms?\b|"
+        r"\bsms?\b.{0,40}(idle|empty|unused|few|only|no work)|multiprocessors? .{0,20}(idle|empty|few)|too few|"
+        r"under.?utili|fills? (only )?(a |few|little|part)",
+        r"split|more (thread )?(blocks|rows|parallel)|reshape|two (stages|passes)|in parallel|\btil(e|ing)|chunk",
     ),
     "colliding_atomics": Kind(
         "batching",
         "kernel shape",
         "index_add adds all rows to a few targets, whose atomics collide",
         "multiply by a one-hot matrix",
-        r"atomic|index_add|scatter|collid|contention|same (row|target|address)|index.?(func|put|kernel)",
-        r"one.hot|matmul|segment|sort|reduc|atomic|two (stages|passes|steps)|bincount|privati",
+        r"atomic|index_add|indexfunc|index.?func|collid|collision|contention|conflict|same (row|target|address)|"
+        r"scatter.{0,60}(few|same|\b8\b|eight|serial)|few (rows|targets|addresses)",
+        r"one.hot|(by|with|as|use|through) (a |one )?(matmul|gemm|product)|segment|\bsort|two (stages|passes)|"
+        r"bincount|privati|(fewer|without|avoid|no).{0,20}atomic|"
+        r"(local|partial|hierarchical|first).{0,12}(reduc|\bsum|\badd)|"
+        r"(reduce|sum|add)\w* (first|locally|before|per block|in parts)",
     ),
     "strided_reads": Kind(
         "batching",
         "kernel shape",
         "elementwise operations read a transposed matrix beside a contiguous one",
         "store it contiguously, once",
-        r"strid|contiguous|coalesc|layout|transpos|elementwise|memory.bound|bandwidth",
-        r"contiguous|layout|strid|transpos|coalesc|memory_format",
+        r"strid|(non|not).?contiguous|coalesc|transpos|(mixed|different|bad|wrong|two|memory) layouts?|"
+        r"(low|poor|little).{0,20}bandwidth",
+        r"\.contiguous|(mak|call|stor|keep|copy|lay|us)\w*.{0,40} contiguous|"
+        r"same (layout|memory.format|strides?|order)|(stor|keep|lay|chang|copy)\w*.{0,40}(transpos|layout)|"
+        r"memory_format",
     ),
     "odd_width": Kind(
         "batching",
         "kernel shape",
         "matmuls have an odd width, which tensor cores read badly",
         "pad to a multiple of 8",
-        r"align|multiple of (8|16|64|128)|odd|\bpad|shape|divisible|\bsize|tensor core|gemm|matmul",
-        r"\bpad|multiple|align|round|divisible",
+        r"align|multiples? of|\bodd\b|\bpad|divisible|4,?093|"
+        r"(bad|awkward|unfavou?rable|uneven|unsuit\w+|inefficient|unlucky).{0,20}(shape|size|width|dimension)|"
+        r"\b(without|not|no|miss\w*)\b.{0,30}tensor cores?|(width|shape|size|dimension)s?.{0,40}tensor cores?",
+        r"\bpad|multiples? of|\bround(ed|ing)? (it|them|the|up|to)|divisible by|align(ed|ing)? (to|the|it|them)",
     ),
     "diagonal_matmul": Kind(
         "batching",
         "kernel shape",
         "rows are scaled by a matmul with a diagonal matrix",
         "multiply elementwise",
-        r"diag|gemm|matmul|\bmm\b",
-        r"elementwise|element-wise|diag|broadcast|\bscale|multiply",
+        r"diag|(matmul|gemm|product|matri).{0,60}(\bzeros\b|mostly zero|scal(e|es|ing) (the )?(rows|columns))",
+        r"element-?wise|broadcast|scal(e|ing) (the |each )?rows?|multipl(y|ying) (the |each )?rows?|"
+        r"(without|instead of|no|avoid).{0,30}(matmul|gemm|matrix)",
     ),
     "sort_for_top_k": Kind(
         "batching",
         "kernel shape",
         "all values are sorted to take the largest few",
         "call topk",
-        r"\bsort|radix|argsort",
-        r"top.?k|\bsort|kthvalue|max|partial|select",
+        r"\bsort(s|ing)?\b|argsort|radix.?sort|segmented.?sort|sorts? all|(is|are) sorted",
+        r"top.?k|kthvalue|partial sort|argmax|\bamax|only the (largest|k\b)",
     ),
 }
 """By name, in the order in which they are recorded."""
