@@ -186,6 +186,9 @@ async def test_golden(phase: str, size: tuple[int, int]) -> None:
     compare_golden(f"lesson-{phase}", size, drawn)
 
 
+PUSHED = ("first-look", "table", "idle-gpu")
+"""Cases whose keys each push presses; the long run presses those of all."""
+
 ARROWS = {"↑": "up", "↓": "down", "←": "left", "→": "right", "esc": "escape"}
 
 
@@ -199,7 +202,9 @@ async def press_as_told(pilot: Pilot[None], keys: str) -> None:
         await settled(pilot)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in PUSHED else pytest.mark.long) for name in CASES]
+)
 async def test_the_keys_of_every_question_lead_to_its_evidence(name: str) -> None:
     case = CASES[name]
     async with learning(case.sample, case, (160, 48)) as (app, pilot, lesson):

@@ -215,7 +215,7 @@ class LessonPanel(TextPanel):
             given = f"You expect: {lesson.given}. " if lesson.given else ""
             look = clean(lesson.evidence.fill(question.look))
             lines = wrap_text(f"{given}Look: {look}", width, palette.text)
-            keys_there = (question.keys, "go there   ") if question.keys else ()
+            keys_there = (question.keys, "lead there") if question.keys else ()
             return [*lines, self._hint(*keys_there, "G", "take me there")]
         is_right = lesson.right[lesson.index]
         mark, style = (
