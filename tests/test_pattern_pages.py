@@ -12,7 +12,7 @@ from tests.helpers.command_line import call_main
 from tools import pattern_pages
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 
-MAX_BYTES = 3_000_000
+MAX_BYTES = 4_000_000
 
 
 def test_the_pages_are_as_the_registry_has_them() -> None:

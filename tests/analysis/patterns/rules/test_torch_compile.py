@@ -28,7 +28,22 @@ def compiled_steps(*regions: str, wrapper: float = 5, step_us: float = 500, grap
     return entries
 
 
+def broken(pieces: int, reads: bool = False, kernels: int = 1) -> list[Entry]:
+    """A compiled function of 990 µs in pieces, each inside the one before and 100 µs later: lookup, graph, read."""
+    entries: list[Entry] = [step(1, 0, 1_200)]
+    for k in range(pieces):
+        at = 100.0 * k
+        entries += [cpu("TorchDynamo Cache Lookup", at, 5)]
+        entries += [cpu(f"Torch-Compiled Region: {k}/0", at + 10, 990 - at - k)]
+        entries += [annotation("## Call CompiledFxGraph abc ##", at + 20, 30)]
+        for number in range(kernels):
+            entries += op_with_work("triton_poi", at + 21 + number, at + 55, 10, cost=1)
+        entries += [cpu("aten::is_nonzero", at + 70, 20)] if reads else []
+    return entries
+
+
 CASES: Cases = {
+    "graph-breaks": {FIRED: broken(4), ABSENT: broken(1), CANNOT_TELL: GPU_ONLY},
     "compiled-region": {FIRED: compiled_steps(": 0/0"), ABSENT: healthy(), CANNOT_TELL: GPU_ONLY},
     "cache-lookup": {FIRED: compiled_steps(": 0/0"), ABSENT: healthy(), CANNOT_TELL: GPU_ONLY},
     "aot-prologue": {FIRED: compiled_steps(": 0/0"), ABSENT: healthy(), CANNOT_TELL: GPU_ONLY},
@@ -66,3 +81,20 @@ def test_compile_work_of_a_recompilation_is_the_time_at_stake() -> None:
         annotation("_compile.compile_inner (dynamo_timed)", 1005, 300),
     ]
     assert check_pattern(trace(*entries_in_step), "recompiles").answer.at_stake == 300_000
+
+
+def test_small_pieces_but_the_last_are_at_stake_with_the_time_between() -> None:
+    finding = check_pattern(trace(*broken(4)), "graph-breaks")
+    assert finding.answer.seen == "4 pieces of 1 call, 4 kernels, 0 values read between them"
+    # The function of 990 µs, without the last piece's graph of 30 and kernel of 10.
+    assert finding.answer.at_stake == (990 - 30 - 10) * 1000
+    assert "TORCH_LOGS" in finding.remedy.action
+
+
+def test_the_work_of_large_pieces_is_not_at_stake() -> None:
+    finding = check_pattern(trace(*broken(4, kernels=20)), "graph-breaks")
+    assert finding.answer.at_stake == (990 - 4 * 30 - 4 * 10) * 1000
+
+
+def test_a_read_between_pieces_is_a_branch() -> None:
+    assert "torch.where" in check_pattern(trace(*broken(4, reads=True)), "graph-breaks").remedy.action

@@ -373,25 +373,28 @@ def _select(rank: RankModel, scenario: Scenario) -> tuple[Bool, Bool]:
     elif kind is ScenarioKind.OP:
         pieces, work = select_inside(rank, _find_rows(rank, subject))
     elif kind is ScenarioKind.EVENT:
-        rows = _find_own_rows(rank, scenario.rows or (int(subject),))
+        rows = _find_own_rows(rank, scenario.rows if scenario.rows or scenario.gaps else (int(subject),))
         pieces, work = select_inside(rank, rows)
         work |= np.isin(rank.window.work.event, rows)
-        pieces |= _select_between(rank, np.array(scenario.gaps, np.int64).reshape(-1, 2) - rank.first_row)
+        pieces |= _select_between(rank, np.array(scenario.gaps, np.int64).reshape(-1, 2))
     return pieces, work
 
 
 def _select_between(rank: RankModel, gaps: I64) -> Bool:
     """Select the pieces of CPU time from the end of the first event to the start of the second: bool[p].
 
-    `gaps`: rows of the rank's trace, int64[k, 2], of one thread each; those of other ranks are left out.
+    `gaps`: rows, int64[k, 2], of one thread each; those of other ranks are left out.
     """
     trace, pieces = rank.trace, rank.pieces
     chosen = np.zeros(len(pieces), np.bool_)
+    gaps = gaps - rank.first_row
     first, last = gaps[((gaps >= 0) & (gaps < len(trace))).all(axis=1)].T
     for lane in np.unique(trace.lane[first]).tolist():
         own = trace.lane[first] == lane
         ends = trace.start[first[own]] + trace.duration[first[own]]
         between = union(ends, np.maximum(trace.start[last[own]], ends))
+        if not len(between):
+            continue
         index = np.searchsorted(between.starts, pieces.start, side="right") - 1
         chosen |= (pieces.lane == lane) & (index >= 0) & (pieces.start < between.ends[np.maximum(index, 0)])
     return chosen

@@ -7,17 +7,18 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
-from torchprof_tui.analysis.time.intervals import Intervals, union
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I64, number_distinct, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 
 def find_launched_work(view: ScopeView, rows: I64) -> I64:
-    """Find the GPU work in a scope that was launched inside these events: indexes into `view.work`, int64[k]."""
+    """Find the GPU work in a scope that was launched inside or by these events: indexes into `view.work`, int64[k]."""
     launch = view.work.launch
     linked = np.flatnonzero(launch >= 0)
     calls, back = number_distinct(launch[linked], len(view.trace))
-    inside = outermost_ancestor(view.trace, calls, view.tables.mark_rows(rows))[back] >= 0
+    marked = view.tables.mark_rows(rows)
+    inside = (marked[calls] | (outermost_ancestor(view.trace, calls, marked) >= 0))[back]
     return linked[inside].astype(np.int64)
 
 
@@ -29,17 +30,19 @@ def answer_fault(
     *,
     kept: I64 | None = None,
     gaps: I64 | None = None,
+    beside: Intervals = NO_INTERVALS,
 ) -> Answer:
     """Answer that ops are without need: `rows` int64[k] of CPU events, at any depth.
 
     The time at stake is that of the GPU work launched inside them, and of the events themselves where the GPU is idle:
     the mean of the devices. `kept`: those of `rows` that are left once the fault is mended (one op in place of many).
-    `gaps`: rows, int64[m, 2]: the time of the thread between each two is without need as well.
+    `gaps`: rows, int64[m, 2]: the time of the thread between each two is without need as well. `beside`: further time
+    that the CPU could do without.
     """
     tables, (t0, t1) = view.tables, view.window
     events = view.select_in_scope(tables.event_table(sorted_unique(rows)))
     launched = find_launched_work(view, events.row)
-    host, work = events.intervals.clip(t0, t1), view.work
+    host, work = (events.intervals | beside).clip(t0, t1), view.work
     if gaps is not None:
         first, last = gaps.T
         ends = view.trace.start[first] + view.trace.duration[first]
@@ -54,6 +57,7 @@ def answer_fault(
     if kept is not None:
         gone = events.row[~np.isin(events.row, kept)]
         removed = np.concatenate([gone, work.events.row[find_launched_work(view, gone)]]).astype(np.int64)
+        gaps = gaps if len(removed) else None  # nothing is known to be gone
     at_stake = lost // max(len(tables.devices), 1)
     return Answer.fired(seen, evidence, at_stake, remedy, spans=host, removed=removed, removed_gaps=gaps)
 

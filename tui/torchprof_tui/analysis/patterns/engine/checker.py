@@ -37,6 +37,7 @@ from torchprof_tui.analysis.patterns.rules import (
     communication,
     conversions,
     cpu_lane,
+    debug_leftovers,
     decode_tokens,
     dispatch_chain,
     gpu_kernels,
@@ -46,10 +47,12 @@ from torchprof_tui.analysis.patterns.rules import (
     host_code,
     machine,
     memory,
+    memory_moves,
     multi_gpu,
     npu,
     op_loop,
     optimizer,
+    python_in_step,
     serving,
     table_sums,
     throughput,
@@ -63,7 +66,7 @@ from torchprof_tui.trace.model.trace import Trace
 _RULE_MODULES = (
     *(table_sums, cpu_lane, gpu_lane, torch_compile, dispatch_chain, gpu_kernels, multi_gpu, communication, gpu_waits),
     *(throughput, conversions, warmup, serving, decode_tokens, graphs, optimizer, op_loop, host_code),
-    *(machine, npu, memory, backward_pass),
+    *(machine, npu, memory, backward_pass, debug_leftovers, python_in_step, memory_moves),
 )
 """Importing these modules registers their patterns."""
 
@@ -71,7 +74,8 @@ _ORDER = (
     "overhead-bound", "compute-bound", "hotspot", "call-count", "cost-in-children", "first-step-wide", "dead-window",
     "adaptive-launch", "fixed-launch", "trailing-sync", "hidden-copy", "buffer-request", "one-off-gap",
     "kernel-variance", "gemm-kernel", "copy-before-gemm", "canonical-chain", "matmul-to-mm", "matmul-to-bmm",
-    "addmm-fusion", "compiled-region", "cache-lookup", "aot-prologue", "fxgraph-hash", "compile-tax", "recompiles",
+    "addmm-fusion", "compiled-region", "cache-lookup", "aot-prologue", "fxgraph-hash", "compile-tax",
+    "graph-breaks", "recompiles",
     "metadata-op", "fused-triton", "sdpa-math", "sdpa-fused", "no-tensor-core", "occupancy-misread", "graph-replay",
     "exposed-comm", "straggler", "communication", "sync-in-step", "pageable-copy", "input-starved", "idle-gap",
     "tiny-kernels", "alloc-in-step", "memory-bound-elementwise", "gemm-efficiency", "wave-quantization",
@@ -81,7 +85,9 @@ _ORDER = (
     "gqa-expand-copy", "clock-variation", "fsdp-prefetch", "op-compilation", "ai-cpu-ops", "host-code",
     "cpu-contention", "cpu-work", "memory-growth", "fragmentation", "peak-phase", "activation-memory",
     "temporary-spike", "allocator-retries", "graph-in-inference", "optimizer-states", "duplicate-copies", "kv-cache",
-    "second-backward", "recomputed-forward", "unused-gradients",
+    "second-backward", "recomputed-forward", "unused-gradients", "anomaly-mode", "reads-one-by-one",
+    "repeated-synchronize", "deterministic-algorithms", "python-in-step", "growing-cat",
+    "repeated-clones", "offloaded-activations", "activation-statistics",
 )  # fmt: skip
 """Pattern ids by section, related ones together: in lists and in the cheatsheet."""
 

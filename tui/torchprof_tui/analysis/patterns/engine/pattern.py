@@ -137,7 +137,7 @@ class Answer:
     of the pattern. `spans`: when the time at stake was lost; None: during the evidence. `places`: where the evidence
     leads to, costliest first, for a pattern whose time lies between events or is not their duration; None: the events.
     `removed`: rows, int64[k], that are gone once a fault is mended; None: all of the evidence. `removed_gaps`: rows,
-    int64[k, 2]: from the end of the first to the start of the second the thread's time is gone as well.
+    int64[k, 2]: from the end of the first to the start of the second the thread's time is gone, too.
     """
 
     state: State

@@ -345,3 +345,11 @@ CONTENTION_MIN_CALLS = Threshold("such calls", 8, "calls", "a few slow calls can
 CONTENTION_SHARE = _share(
     "time beyond ten times the median", 0.20, "a fifth of the time is worth another run with fewer threads"
 )
+READS_IN_A_ROW = _times("in a row", 8, "fewer are read now and then, and cost little")
+OWN_TIME_OF_STACK = _ns("own time of an op", 50 * _US, "an op that dispatches and launches takes 5 to 20 µs itself")
+SYNCS_PER_STEP = Threshold("waits a step", 16, "waits", "libraries such as DDP wait for a few events of their own")
+OFFLOADS_PER_STEP = Threshold("copies back a step", 4, "copies", "fewer are inputs that a node needs")
+SMALL_PIECE = Threshold("kernels of a piece", 3, "kernels", "so few could be one, if the pieces were")
+STEP_PAUSE_MIN = _ns("host code in one gap", 1 * _MS, "an op of Python takes tens of µs, a slow one hundreds")
+LOCK_TURN = _ns("a turn of one thread", 5 * _MS, "Python's switch interval: a thread that wants the lock waits as long")
+LOCK_TURNS = Threshold("pauses of one turn", 3, "pauses", "one or two of this length can be chance")

@@ -26,8 +26,8 @@ class BackwardNodes:
 
     `is_leaf` bool[k]: whether a node adds to the gradient of a parameter. `is_repeated` bool[k]: whether the same node
     was evaluated before, of a leaf: whether it belongs to such a pass. `recorded` int64[m]: operators inside nodes that
-    recorded a graph of their own, by row; `recorded_node` int64[m]: the node of each. `forward` int64[f]: the other
-    operators that recorded a graph.
+    ran with gradients enabled, by row; `recorded_node` int64[m]: the node of each. `forward` int64[f]: the operators
+    outside of nodes that made a node, the innermost of each.
     """
 
     table: EventTable
@@ -78,14 +78,21 @@ def _spread_to_leaves(is_repeated: Bool, is_leaf: Bool) -> Bool:
 
 
 def _find_recorded_ops(tables: TraceTables, nodes: EventTable) -> tuple[I64, I64, I64]:
-    """Find the operators that recorded a graph: (rows inside nodes, their nodes, int64[m] each; the other rows)."""
+    """Find the operators that record a graph: (rows inside nodes, their nodes, int64[m] each; those that made nodes).
+
+    An operator has the number that the next node will get: of those with the same number, the last one made it.
+    """
     column = tables.trace.args.get("sequence")
     if column is None or not len(nodes):
         return nodes.row[:0], nodes.row[:0], nodes.row[:0]
     rows = column.events[np.asarray(column.values, dtype=np.int64) >= 0].astype(np.int64)
     rows = rows[tables.is_dispatcher_op[rows]]
     node = find_nearest_ancestor(tables.trace.parent, rows, tables.mark_rows(nodes.row))
-    return rows[node >= 0], node[node >= 0], rows[node < 0]
+    others = rows[node < 0]
+    number = column.values_at(others).astype(np.int64)
+    order = np.lexsort((tables.trace.start[others], number, tables.trace.lane[others]))
+    is_last = np.append(np.diff(number[order]) != 0, True)[: len(order)]
+    return rows[node >= 0], node[node >= 0], others[order[is_last]]
 
 
 @register_pattern(
@@ -305,4 +312,5 @@ def unused_gradients(view: ScopeView) -> Answer:
             "with torch.inference_mode(): loss = model(x)",
         )
     gaps = pair_neighbours(view.trace, found.rows, view.steps.index_at(view.trace.start[found.rows]))
-    return answer_fault(view, found.rows, seen, remedy, gaps=gaps)
+    # Without gradients the forward pass is faster, too: how much is not known.
+    return answer_fault(view, found.rows, seen, remedy, kept=None if found.updated else found.rows, gaps=gaps)

@@ -106,7 +106,7 @@ def _find_growing_shapes(tables: TraceTables, calls: I64) -> tuple[list[int], st
     pairs = dict.fromkeys([(0, len(calls) - 1), (0, 1), (len(calls) - 2, len(calls) - 1)]) if len(calls) > 1 else {}
     is_known = False
     for one, other in pairs:
-        shapes = [_read_shapes(tables, calls[step][:_MAX_CATS_READ]) for step in (one, other)]
+        shapes = [read_tensor_shapes(tables, calls[step][:_MAX_CATS_READ]) for step in (one, other)]
         is_known |= any(shapes[0]) and any(shapes[1])
         places = [place for place, (old, new) in enumerate(zip(*shapes, strict=True)) if _has_grown(old, new)]
         if places:
@@ -116,7 +116,7 @@ def _find_growing_shapes(tables: TraceTables, calls: I64) -> tuple[list[int], st
     return ([], "") if is_known else None
 
 
-def _read_shapes(tables: TraceTables, rows: I64) -> list[list[list[int]]]:
+def read_tensor_shapes(tables: TraceTables, rows: I64) -> list[list[list[int]]]:
     """Read the shapes of the tensors that each call concatenates; [] where they were not recorded."""
     shapes: list[list[list[int]]] = [[] for _ in rows]
     try:

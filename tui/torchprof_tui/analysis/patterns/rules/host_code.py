@@ -119,8 +119,11 @@ def find_collections(tables: TraceTables) -> EventTable:
     return tables.select_on_launch_lanes(tables.event_table(rows))
 
 
-def find_host_pauses(tables: TraceTables) -> HostPauses:
-    """Find the long pauses of all steps of the trace, without input, compilation and the profiler's own work."""
+def find_host_pauses(tables: TraceTables, shortest: int = int(thresholds.PAUSE_MIN.value)) -> HostPauses:
+    """Find the pauses of all steps of the trace, without input, compilation and the profiler's own work.
+
+    `shortest`: ns from which a time without an op is one.
+    """
     steps = tables.steps
     empty = np.zeros(0, dtype=np.int64)
     no_pauses = HostPauses(empty, empty, empty, empty, np.zeros(0, dtype=np.bool_))
@@ -139,9 +142,9 @@ def find_host_pauses(tables: TraceTables) -> HostPauses:
     # Only gaps that are long enough to be a pause are looked at again.
     first, last = int(min(steps.start[0], tables.window[0])), int(steps.end.max())
     gap_start, gap_end = np.append(first, active.ends), np.append(active.starts, last)
-    is_long = gap_end - gap_start >= int(thresholds.PAUSE_MIN.value)
+    is_long = gap_end - gap_start >= shortest
     pauses = union(gap_start[is_long], gap_end[is_long]) & union(steps.start, steps.end)
-    is_long = pauses.ends - pauses.starts >= int(thresholds.PAUSE_MIN.value)
+    is_long = pauses.ends - pauses.starts >= shortest
     if not is_long.any():
         return no_pauses
     start, end = pauses.starts[is_long], pauses.ends[is_long]

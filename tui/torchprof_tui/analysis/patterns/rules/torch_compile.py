@@ -6,12 +6,15 @@ import re
 
 import numpy as np
 
+from torchprof_tui.analysis.dispatch.ancestry import find_outermost_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, find_launched_work
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Section, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.time.intervals import union
+from torchprof_tui.trace.core.arrays import sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 
 COMPILED_REGION_REGEX = r"Torch-Compiled Region"
@@ -231,3 +234,52 @@ def _select_variants(view: ScopeView, regions: EventTable, recompiled_frames: di
 
 def _format_numbers(numbers: set[int]) -> str:
     return ", ".join(map(str, sorted(numbers)[:8])) + (" …" if len(numbers) > 8 else "")
+
+
+_READ_REGEX = r"aten::(item|is_nonzero)$"
+
+
+@register_pattern(
+    "Compiled code runs in pieces: graph breaks",
+    section=Section.COMPILE,
+    meaning="the compiler could not follow the function: Python runs between its pieces, and nothing is fused across",
+    action="find the breaks with TORCH_LOGS=graph_breaks, and compile the function whole (fullgraph=True names them)",
+    code="model = torch.compile(model, fullgraph=True)",
+    decided="Compiled regions inside other ones: what is left of a function after a break is called from its first "
+    "piece. At stake: the time of the outermost of them outside compiled graphs, where the GPU is idle; of pieces that "
+    "launch at most as many kernels as the threshold, all but the last.",
+    thresholds=(thresholds.SMALL_PIECE,),
+    needs=(ScopeView.missing_ops_reason,),
+    is_fault=True,
+)
+def graph_breaks(view: ScopeView) -> Answer:
+    tables, parent = view.tables, view.trace.parent
+    regions = tables.match_names(COMPILED_REGION_REGEX)
+    owners = find_outermost_ancestor(parent, regions.row, tables.mark_rows(regions.row))
+    whole = view.select_in_scope(tables.event_table(sorted_unique(owners[owners >= 0])))
+    is_whole = tables.mark_rows(whole.row)
+    graphs, reads, lookups = (
+        table.select(find_outermost_ancestor(parent, table.row, is_whole) >= 0)
+        for table in map(tables.match_names, (COMPILED_GRAPH_REGEX, _READ_REGEX, CACHE_LOOKUP_REGEX))
+    )
+    if not len(whole) or len(graphs) < 2:
+        return Answer.absent()
+    kernels = len(find_launched_work(view, graphs.row))
+    is_small = kernels <= thresholds.SMALL_PIECE.value * len(graphs)
+    pieces = graphs.row if is_small else graphs.row[:0]
+    last = graphs.row[np.append(np.diff(find_outermost_ancestor(parent, graphs.row, is_whole)) != 0, True)]
+    rows = np.sort(np.concatenate([np.setdiff1d(pieces, last), reads.row, lookups.row]))
+    rows = view.select_in_scope(tables.event_table(rows)).row
+    if not len(rows):
+        return Answer.absent()
+    seen = f"{format_count(len(graphs), 'piece')} of {format_count(len(whole), 'call')}"
+    seen += f", {format_count(kernels, 'kernel')}, {format_count(len(reads), 'value')} read between them"
+    remedy = _SELECT if 2 * len(reads) > len(whole) else None
+    # What one graph takes in place of the pieces is not known, so that no saving is claimed.
+    return answer_fault(view, rows, seen, remedy, kept=rows, beside=whole.intervals - graphs.intervals)
+
+
+_SELECT = Remedy(
+    "the graph breaks where Python branches on a value of the GPU: select with torch.where or torch.cond instead",
+    "x = torch.where(x.sum() > 0, a(x), b(x))  # instead of if x.sum() > 0",
+)

@@ -76,9 +76,9 @@ def find_remedy(trace: Trace, finding: Finding) -> Scenario | None:
     if remedy is not None:
         rows = tuple(_add_launches(trace, events).tolist()) if finding.id in _OWN_LAUNCHES else ()
         return replace(parse_scenario(remedy), text=text, rows=rows)
-    if (finding.id in _GONE_EVENTS or finding.pattern.is_fault) and len(events):
-        gaps = finding.answer.removed_gaps
-        pairs = () if gaps is None else tuple((first, last) for first, last in gaps.tolist())
+    gaps = finding.answer.removed_gaps
+    pairs = () if gaps is None else tuple((first, last) for first, last in gaps.tolist())
+    if (finding.id in _GONE_EVENTS or finding.pattern.is_fault) and (len(events) or pairs):
         rows = tuple(_add_launches(trace, events).tolist())
         return Scenario(text, ScenarioKind.EVENT, factor=0.0, rows=rows, gaps=pairs)
     return None

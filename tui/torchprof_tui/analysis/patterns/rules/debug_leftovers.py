@@ -1,0 +1,328 @@
+"""Patterns of what was switched on to find a fault, and left on: checks, timers, deterministic algorithms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, pair_neighbours
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
+from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.patterns.rules.backward_pass import find_backward_nodes
+from torchprof_tui.analysis.patterns.rules.cpu_lane import find_trailing_sync
+from torchprof_tui.analysis.time.intervals import Intervals, union
+from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
+from torchprof_tui.trace.model.event_kind import Kind
+
+_NODE_REGEX = r"autograd::engine::evaluate_function: "
+_TEST_REGEX = r"aten::(isnan|isinf|isfinite|_is_any_true|_is_all_true|any|all|ne|logical_not|item|is_nonzero)$"
+_NAN_REGEX = r"aten::(isnan|isinf|isfinite)$"
+_READ_REGEX = r"aten::(item|is_nonzero|_local_scalar_dense|equal|allclose|to|_to_copy|copy_|nonzero|masked_select)$"
+_ITEM_REGEX = r"aten::(item|is_nonzero|equal)$"
+
+
+@dataclass(frozen=True, slots=True)
+class OuterOps:
+    """The operators of launching threads that lie in no other one, by lane, then start.
+
+    `part` int64[k]: equal for ops of one lane, step and node of the backward pass. `reads` bool[k]: whether the CPU
+    reads something from the GPU there.
+    """
+
+    table: EventTable
+    part: I64
+    reads: Bool
+
+
+def find_outer_ops(tables: TraceTables) -> OuterOps:
+    """Find the outermost operators of the whole trace; use `TraceTables.compute_once`."""
+    trace, ops = tables.trace, tables.launching_thread_ops
+    ops = ops.select(tables.is_dispatcher_op[ops.row])
+    ops = ops.select(find_nearest_ancestor(trace.parent, ops.row, tables.is_dispatcher_op) < 0)
+    nodes = tables.mark_ops(_NODE_REGEX)
+    node = find_nearest_ancestor(trace.parent, ops.row, nodes)
+    lane, step = trace.lane[ops.row], tables.steps.index_at(ops.start)
+    order = np.lexsort((ops.start, lane))
+    ops, lane, step, node = ops.take(order), lane[order], step[order], node[order]
+    is_other = (lane[1:] != lane[:-1]) | (step[1:] != step[:-1]) | (node[1:] != node[:-1])
+    part = np.concatenate([[0], np.cumsum(is_other)])[: len(ops)].astype(np.int64)
+    return OuterOps(ops, part, np.isin(ops.row, _find_reading_ops(tables)))
+
+
+def _find_reading_ops(tables: TraceTables) -> I64:
+    """Find the outermost operators that copy something to the host: rows, int64[k]."""
+    work = tables.work
+    is_back = np.array(["DtoH" in name or "DeviceToHost" in name for name in tables.trace.names] or [False])
+    chosen = (work.kind == Kind.COPY) & is_back[work.events.name]
+    outer = tables.launching_ops[1][chosen]
+    outer = outer[outer >= 0]
+    return sorted_unique(outer[tables.mark_ops(_READ_REGEX)[outer]]).astype(np.int64)
+
+
+@register_pattern(
+    "Autograd's anomaly mode tests every gradient for NaN",
+    meaning="in this debug mode each node of the backward pass tests what it computed, and the CPU reads the answer; "
+    "each op of the forward pass keeps the stack that called it",
+    action="turn anomaly mode off: it is for finding a NaN, not for training",
+    code="torch.autograd.set_detect_anomaly(False)",
+    decided="Inside at least half of the nodes of the backward pass: a test for NaN, and an op that reads its result. "
+    "At stake: these ops, and the own time of ops of the forward pass above the threshold, in which they keep stacks.",
+    thresholds=(thresholds.OWN_TIME_OF_STACK,),
+    needs=(ScopeView.missing_ops_reason,),
+    is_fault=True,
+)
+def anomaly_mode(view: ScopeView) -> Answer:
+    tables = view.tables
+    nodes = view.match_names(_NODE_REGEX, Kind.OP)
+    if not len(nodes):
+        return Answer.absent()
+    outer = tables.compute_once(find_outer_ops)
+    node = find_nearest_ancestor(view.trace.parent, outer.table.row, tables.mark_rows(nodes.row))
+    is_nan, is_item = (tables.mark_ops(regex)[outer.table.row] & (node >= 0) for regex in (_NAN_REGEX, _ITEM_REGEX))
+    tested = np.intersect1d(node[is_nan], node[is_item])
+    leaves = np.count_nonzero(tables.mark_ops(_NODE_REGEX + r"torch::autograd::AccumulateGrad$")[nodes.row])
+    if not len(tested) or 2 * len(tested) < len(nodes) - leaves:
+        return Answer.absent()
+    chosen = tables.mark_ops(_TEST_REGEX)[outer.table.row] & np.isin(node, tested)
+    rows = outer.table.row[chosen]
+    number = int((is_nan & chosen).sum())
+    seen = f"{format_count(number, 'test')}{view.format_per_step(number)} in {len(tested):,} nodes, read by the CPU"
+    # What the stacks of the nodes themselves cost cannot be told, so that no saving is claimed.
+    return answer_fault(view, rows, seen, kept=rows, beside=_find_stack_time(tables))
+
+
+def _find_stack_time(tables: TraceTables) -> Intervals:
+    """Find when ops of the forward pass kept stacks: their own time, where it is longer than any dispatch."""
+    trace, ops = tables.trace, tables.compute_once(find_backward_nodes).forward
+    ops = ops[trace.self_duration[ops] >= thresholds.OWN_TIME_OF_STACK.value]
+    inside = tables.ops_and_calls.row
+    inside = inside[find_nearest_ancestor(trace.parent, inside, tables.mark_rows(ops)) >= 0]
+    children = inside[~np.isin(inside, ops)]
+    return tables.event_table(ops).intervals - tables.event_table(children).intervals
+
+
+MODEL_OP_REGEX = (
+    r"aten::(linear|matmul|mm|addmm|bmm|baddbmm|einsum|_?conv\w*|\w*attention\w*|scaled_dot_product\w*"
+    r"|(layer|batch|group|instance|rms)_norm|native_\w*norm|_?embedding\w*|(quantized_)?(lstm|gru|rnn\w*)(_cell)?)$"
+)
+_MAX_ROUND = 16
+"""Ops between two reads up to which they belong together."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadChains:
+    """Stretches of ops in which one value after the other is read, without a layer or compiled code in between.
+
+    `first`, `last` int64[k]: the first op of the first round and the last read: indexes into the outermost ops.
+    `around`: of each, the rows between which the thread does nothing else before and after it, int64[0 to 2, 2], where
+    whole tensors are read: code that makes something of them.
+    """
+
+    first: I64
+    last: I64
+    around: list[I64]
+
+
+def find_read_chains(tables: TraceTables) -> ReadChains:
+    """Find the chains of the whole trace; use `TraceTables.compute_once`."""
+    outer = tables.compute_once(find_outer_ops)
+    index = np.flatnonzero(outer.reads)
+    if len(index) < 2:
+        empty = np.empty(0, dtype=np.int64)
+        return ReadChains(empty, empty, [])
+    compiled = tables.select_on_launch_lanes(tables.match_names(r"Torch-Compiled Region", Kind.OP, Kind.ANNOTATION))
+    regions = np.sort(compiled.start)
+    between = np.searchsorted(regions, outer.table.start[index[1:]]) - np.searchsorted(
+        regions, outer.table.start[index[:-1]]
+    )
+    models = np.append(0, np.cumsum(tables.mark_ops(MODEL_OP_REGEX)[outer.table.row]))
+    distance = np.diff(index)
+    joined = (outer.part[index[1:]] == outer.part[index[:-1]]) & (distance <= _MAX_ROUND) & (between == 0)
+    joined &= models[index[1:]] == models[index[:-1]]
+    edges = np.flatnonzero(~joined)
+    begin, end = np.append(0, edges + 1), np.append(edges, len(index) - 1)
+    first, last = index[begin], index[end]
+    # The first round begins as long before its read as the others do.
+    usual = np.where(end > begin, distance[np.minimum(begin, len(distance) - 1)], 1)
+    first = np.maximum(first - usual + 1, 0)
+    first = np.where(outer.part[first] == outer.part[last], first, index[begin])
+    is_long = end - begin + 1 >= thresholds.READS_IN_A_ROW.value
+    first, last = first[is_long], last[is_long]
+    is_item = np.append(0, np.cumsum(tables.mark_ops(_ITEM_REGEX)[outer.table.row]))
+    around = [
+        np.empty((0, 2), np.int64) if is_item[b + 1] > is_item[a] else _pair_ends(tables, outer.table.row, a, b)
+        for a, b in zip(first.tolist(), last.tolist(), strict=True)
+    ]
+    return ReadChains(first, last, around)
+
+
+def _pair_ends(tables: TraceTables, rows: I64, first: int, last: int) -> I64:
+    """Pair a stretch of ops with the op before and the one after it, where they are on its lane: rows, int64[k, 2]."""
+    lane = tables.trace.lane
+    pairs = [(a, b) for a, b in ((first - 1, first), (last, last + 1)) if a >= 0 and b < len(rows)]
+    found = [(rows[a], rows[b]) for a, b in pairs if lane[rows[a]] == lane[rows[b]]]
+    return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+
+def find_read_times(tables: TraceTables) -> Intervals:
+    """Find when results are read one by one, with the code around that makes something of them."""
+    ops, chains = tables.compute_once(find_outer_ops).table, tables.compute_once(find_read_chains)
+    pairs = np.concatenate([np.empty((0, 2), np.int64), *chains.around])
+    ends = tables.trace.start[pairs[:, 0]] + tables.trace.duration[pairs[:, 0]]
+    return union(ops.start[chains.first], ops.end[chains.last]) | union(ends, tables.trace.start[pairs[:, 1]])
+
+
+@register_pattern(
+    "Results are read from the GPU one by one (.item(), .cpu()), with a wait each",
+    meaning="each read waits until the GPU has done everything before it, and the GPU waits for the next launch then",
+    action="keep the results on the GPU, and read them together once; or compute them for all items in one op",
+    code="values = torch.stack(results).tolist()  # once, after the loop",
+    decided="Copies from the GPU to the host, each in an operator of its own, at least as many in a row as the "
+    "threshold, with up to 16 operators between two and no layer or compiled code. Not counted: those of the anomaly "
+    "mode. At stake: the whole loop.",
+    thresholds=(thresholds.READS_IN_A_ROW,),
+    needs=(ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
+    is_fault=True,
+)
+def reads_one_by_one(view: ScopeView) -> Answer:
+    tables = view.tables
+    outer, chains = tables.compute_once(find_outer_ops), tables.compute_once(find_read_chains)
+    inside = view.overlap_mask(outer.table.start[chains.first], outer.table.end[chains.last])
+    parts = [np.arange(chains.first[k], chains.last[k] + 1) for k in np.flatnonzero(inside).tolist()]
+    if not parts:
+        return Answer.absent()
+    chosen = np.concatenate(parts)
+    rows, reads = outer.table.row[chosen], int(outer.reads[chosen].sum())
+    seen = f"{format_count(reads, 'read')}{view.format_per_step(reads)} in {format_count(len(parts), 'loop')}"
+    gaps = pair_neighbours(view.trace, rows, np.repeat(np.arange(len(parts)), [len(part) for part in parts]))
+    around = np.concatenate([chains.around[k] for k in np.flatnonzero(inside).tolist()])
+    remedy = _choose_read_remedy(view, rows)
+    kept = rows if remedy is _SAVE_RARELY else None  # it is saved now and then, and Python beside it is not all known
+    return answer_fault(view, rows, seen, remedy, kept=kept, gaps=np.concatenate([gaps, around]))
+
+
+_SAVE_RARELY = Remedy(
+    "after the optimizer that copies the weights to the host, a checkpoint: save less often, or in the background",
+    "if step % 1000 == 0: torch.save(model.state_dict(), path)",
+)
+
+
+def _choose_read_remedy(view: ScopeView, rows: I64) -> Remedy | None:
+    """Choose by what is read: tests for NaN, whole tensors, or single values; None: the pattern's own."""
+    tables = view.tables
+    if tables.mark_ops(_NAN_REGEX)[rows].any():
+        return Remedy(
+            "test all tensors for NaN at once and read one answer, or test only every hundredth step",
+            "bad = ~torch.stack(torch._foreach_norm(gradients)).isfinite().all()  # read it once",
+        )
+    if not tables.mark_ops(_ITEM_REGEX)[rows].any():
+        start = int(view.trace.start[rows].min())
+        step = int(tables.steps.index_at(np.array([start]))[0])
+        optimizer = tables.match_names(OPTIMIZER_STEP_REGEX)
+        if (tables.steps.index_at(optimizer.start[optimizer.end <= start]) == step).any() and step >= 0:
+            return _SAVE_RARELY
+        return Remedy(
+            "collect them on the GPU and copy them once; copy statistics only every hundredth step",
+            "results = torch.cat(parts).cpu()  # once, after the loop",
+        )
+    return None
+
+
+@register_pattern(
+    "The program synchronises with the GPU again and again",
+    meaning="each torch.cuda.synchronize() waits until the GPU has nothing to do, so that nothing is launched ahead",
+    action="remove these calls; to time parts of a step, use events or the profiler",
+    code="start.record(); …; end.record()  # torch.Event(enable_timing=True), read once after the step",
+    decided="Calls outside any operator that wait for a device, stream or event, at least as many in a step as the "
+    "threshold.",
+    thresholds=(thresholds.SYNCS_PER_STEP,),
+    needs=(ScopeView.missing_calls_reason, ScopeView.missing_work_reason, ScopeView.missing_steps_reason),
+    is_fault=True,
+)
+def repeated_synchronize(view: ScopeView) -> Answer:
+    tables, trace = view.tables, view.trace
+    calls = view.select_in_scope(tables.select_on_launch_lanes(view.gap_finder.sync_calls))
+    parent = trace.parent[calls.row]
+    in_op = (parent >= 0) & (trace.kind[np.maximum(parent, 0)] == Kind.OP)
+    calls = calls.select(~in_op & (calls.row != find_trailing_sync(view)) & (tables.steps.index_at(calls.start) >= 0))
+    seen = f"{format_count(len(calls), 'call')}{view.format_per_step(len(calls))}" if len(calls) else ""
+    if len(calls) < thresholds.SYNCS_PER_STEP.value * max(len(view.steps), 1):
+        return Answer.absent(seen)
+    before, after = _find_neighbours(tables, calls)
+    known = np.flatnonzero((before >= 0) & (after >= 0))
+    gaps = np.concatenate([np.stack([before, calls.row], 1)[known], np.stack([calls.row, after], 1)[known]])
+    return answer_fault(view, calls.row, seen, gaps=gaps, beside=_find_time_to_next_work(view, calls))
+
+
+def _find_neighbours(tables: TraceTables, calls: EventTable) -> tuple[I64, I64]:
+    """Find the outermost operators before and after each call on its thread: rows, int64[k] each, -1 for none."""
+    ops, trace = tables.compute_once(find_outer_ops).table, tables.trace
+    before, after = (np.full(len(calls), -1, dtype=np.int64) for _ in range(2))
+    lane_of_op, lane_of_call = trace.lane[ops.row], trace.lane[calls.row]
+    for lane in sorted_unique(lane_of_call).tolist():
+        own, chosen = np.flatnonzero(lane_of_op == lane), np.flatnonzero(lane_of_call == lane)
+        index = ops.start[own].searchsorted(calls.start[chosen])
+        has_before, has_after = index > 0, index < len(own)
+        before[chosen[has_before]] = ops.row[own[index[has_before] - 1]]
+        after[chosen[has_after]] = ops.row[own[index[has_after]]]
+    return before, after
+
+
+def _find_time_to_next_work(view: ScopeView, calls: EventTable) -> Intervals:
+    """Find when the GPU waits because it had nothing left: from each call to the start of the work launched next."""
+    work = view.work.select(view.work.launch >= 0)
+    launch = view.trace.start[work.launch]
+    order = np.argsort(launch, kind="stable")
+    index = launch[order].searchsorted(calls.end)
+    known = index < len(order)
+    return union(calls.start[known], np.maximum(work.events.start[order[index[known]]], calls.end[known]))
+
+
+_EMPTY_REGEX = r"aten::(empty\w*|new_empty\w*|resize_?|set_)$"
+_ADDING_REGEX = r"aten::(index_add_?|index_copy_?|scatter_?|scatter_add_?|scatter_reduce_?|index_reduce_?|put_)$"
+
+
+@register_pattern(
+    "Deterministic algorithms are used",
+    meaning="with torch.use_deterministic_algorithms, ops that add by index sort their indexes first, and new memory "
+    "is filled before it is used",
+    action="turn deterministic algorithms off where runs need not agree bit by bit",
+    code="torch.use_deterministic_algorithms(False)  # or deterministic.fill_uninitialized_memory = False",
+    decided="Memory that is filled inside the op that allocates it, and ops that add by index through index_put_, "
+    "which sorts. Time at stake: the fills, and the sorting without its last kernel.",
+    needs=(ScopeView.missing_ops_reason,),
+    is_fault=True,
+)
+def deterministic_algorithms(view: ScopeView) -> Answer:
+    tables, trace = view.tables, view.trace
+    fills = tables.match_names(r"aten::fill_$", Kind.OP).row
+    fills = fills[_has_parent(tables, fills, _EMPTY_REGEX)]
+    puts = tables.match_names(r"aten::index_put_?$", Kind.OP).row
+    puts = puts[_has_parent(tables, puts, _ADDING_REGEX)]
+    if not len(fills) and not len(puts):
+        return Answer.absent()
+    calls = tables.ops_and_calls.row
+    inner = find_nearest_ancestor(trace.parent, calls, tables.mark_rows(puts))
+    is_below = (inner >= 0) & ~tables.mark_ops(r"aten::_?index_put\w*$")[calls]
+    below, inner = calls[is_below], inner[is_below]
+    kept = below[np.append(inner[1:] != inner[:-1], True)[: len(below)]]
+    rows = np.concatenate([fills, np.setdiff1d(below, kept)]).astype(np.int64)
+    rows = view.select_in_scope(tables.event_table(sorted_unique(rows))).row
+    if not len(rows):
+        return Answer.absent()
+    seen = f"{format_count(len(fills), 'fill')} of new memory, {format_count(len(puts), 'op')} that sort to add"
+    # Which algorithms the same ops choose otherwise is not known, so that no saving is claimed.
+    return answer_fault(view, rows, seen, kept=rows, beside=tables.event_table(puts).intervals)
+
+
+def _has_parent(tables: TraceTables, rows: I64, regex: str) -> Bool:
+    """Return whether the direct parent's name matches: bool[k]."""
+    parent = tables.trace.parent[rows]
+    found: Bool = (parent >= 0) & tables.mark_ops(regex)[np.maximum(parent, 0)]
+    return found

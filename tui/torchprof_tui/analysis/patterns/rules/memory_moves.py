@@ -1,0 +1,252 @@
+"""Patterns of tensors that are copied or read without need: growing buffers, clones, offloading, statistics."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, outermost_ancestor
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, pair_neighbours
+from torchprof_tui.analysis.patterns.engine.event_tables import transfer_sizes
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, register_pattern
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.patterns.rules.backward_pass import find_backward_nodes
+from torchprof_tui.analysis.patterns.rules.debug_leftovers import MODEL_OP_REGEX, OuterOps, find_outer_ops
+from torchprof_tui.analysis.patterns.rules.decode_tokens import read_tensor_shapes
+from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
+from torchprof_tui.trace.model.event_kind import Kind
+
+
+def find_runs(outer: OuterOps, chosen: I64, distance: int, shortest: int) -> list[I64]:
+    """Find runs of ops of one part that follow each other within a distance: indexes, at least `shortest` in each."""
+    if not len(chosen):
+        return []
+    is_new = (np.diff(chosen) > distance) | (np.diff(outer.part[chosen]) != 0)
+    runs = np.split(chosen, np.flatnonzero(is_new) + 1)
+    return [run for run in runs if len(run) >= shortest]
+
+
+_MAX_CATS_READ = 256
+"""Calls whose shapes are read from the file."""
+
+_MAX_ROUND = 16
+"""Ops between two of a loop."""
+
+
+def _find_growing_cats(tables: TraceTables) -> tuple[list[I64], bool]:
+    """Find chains in which each concatenation extends the result of the one before: (their rows; whether it is known).
+
+    Of many loops some are read; others count if they are as long as one that was.
+    """
+    outer = tables.compute_once(find_outer_ops)
+    is_cat = tables.mark_ops(r"aten::(cat|concat|concatenate)$")[outer.table.row]
+    models = np.cumsum(tables.mark_ops(MODEL_OP_REGEX)[outer.table.row])
+    runs = [
+        part
+        for run in find_runs(outer, np.flatnonzero(is_cat), _MAX_ROUND, int(thresholds.READS_IN_A_ROW.value))
+        for part in np.split(run, np.flatnonzero(np.diff(models[run])) + 1)
+        if len(part) >= thresholds.READS_IN_A_ROW.value
+    ]
+    found: list[I64] = []
+    lengths: set[int] = set()
+    left, is_known = _MAX_CATS_READ, not runs
+    for run in runs:
+        rows = outer.table.row[run]
+        if left < len(rows):
+            found += [rows] if len(rows) in lengths else []
+            continue
+        left -= len(rows)
+        shapes = read_tensor_shapes(tables, rows)
+        is_known |= any(shapes)
+        grows = [_is_result(old, new) for old, new in itertools.pairwise(shapes)]
+        if sum(grows) >= thresholds.READS_IN_A_ROW.value - 1:
+            found.append(rows)
+            lengths.add(len(rows))
+    return found, is_known
+
+
+def _is_result(old: list[list[int]], new: list[list[int]]) -> bool:
+    """Return whether the first tensor of a concatenation has the shape of the result of the one before."""
+    old = [shape for shape in old if np.prod(shape)]
+    if not old or len(new) < 2 or any(len(shape) != len(old[0]) for shape in (*old, new[0])):
+        return False
+    grown = [dim for dim, size in enumerate(new[0]) if size != old[-1][dim]]
+    dims = grown or list(range(len(new[0])))
+    return any(sum(shape[dim] for shape in old) == new[0][dim] for dim in dims) and len(grown) <= 1
+
+
+@register_pattern(
+    "A buffer grows by one concatenation after the other (aten::cat)",
+    meaning="each torch.cat copies all that was collected before: n blocks are copied n / 2 times each",
+    action="collect the blocks in a list and call torch.cat once, or write them into a buffer of the full size",
+    code="result = torch.cat(blocks)  # once, after the loop",
+    decided="Concatenations in a row, with up to 16 operators and no layer between two, at least as many as the "
+    "threshold, each with the result of the one before as its first tensor (from the recorded shapes). At stake: all "
+    "but the last.",
+    thresholds=(thresholds.READS_IN_A_ROW,),
+    needs=(ScopeView.missing_ops_reason,),
+    is_fault=True,
+)
+def growing_cat(view: ScopeView) -> Answer:
+    chains, is_known = view.tables.compute_once(_find_growing_cats)
+    if not is_known:
+        return Answer.cannot_tell("the shapes of the concatenated tensors were not recorded (record_shapes)")
+    if not chains:
+        return Answer.absent()
+    rows, last = np.concatenate(chains), np.array([chain[-1] for chain in chains], dtype=np.int64)
+    rows = view.select_in_scope(view.tables.event_table(np.setdiff1d(rows, last))).row
+    if not len(rows):
+        return Answer.absent()
+    longest = max(len(chain) for chain in chains)
+    seen = f"{format_count(len(chains), 'loop')} of up to {longest:,} concatenations"
+    return answer_fault(view, rows, seen, kept=rows)  # new memory of every size costs more than is seen
+
+
+@register_pattern(
+    "Tensors are cloned one after the other",
+    meaning="each clone copies all of a tensor; one that nothing writes to has the same values",
+    action="use the tensors as they are: a clone is needed only before one of both is written in place",
+    code="y = x  # instead of x.clone()",
+    decided="aten::clone, called by the program itself, at least as many times in a row as the threshold, with views "
+    "alone between two. At stake: the clones, and their nodes in the backward pass.",
+    thresholds=(thresholds.READS_IN_A_ROW,),
+    needs=(ScopeView.missing_ops_reason,),
+    is_fault=True,
+)
+def repeated_clones(view: ScopeView) -> Answer:
+    tables = view.tables
+    outer = tables.compute_once(find_outer_ops)
+    is_view = tables.mark_ops(r"aten::(detach|view|reshape|alias|slice|select|t|transpose|permute)$")[outer.table.row]
+    kept = np.flatnonzero(~is_view)
+    places = np.flatnonzero(tables.is_clone[outer.table.row[kept]])
+    inner = OuterOps(outer.table.take(kept), outer.part[kept], outer.reads[kept])
+    runs = find_runs(inner, places, 1, int(thresholds.READS_IN_A_ROW.value))
+    if not runs:
+        return Answer.absent()
+    rows = inner.table.row[np.concatenate(runs)]
+    clones = view.select_in_scope(tables.event_table(sorted_unique(rows))).row
+    if not len(clones):
+        return Answer.absent()
+    seen = f"{format_count(len(clones), 'clone')}{view.format_per_step(len(clones))}"
+    group = np.repeat(np.arange(len(runs)), [len(run) for run in runs])[np.isin(rows, clones)]
+    gaps = pair_neighbours(view.trace, rows[np.isin(rows, clones)], group)
+    return answer_fault(view, np.concatenate([clones, _find_nodes_of(tables, clones)]), seen, gaps=gaps)
+
+
+def _find_nodes_of(tables: TraceTables, ops: I64) -> I64:
+    """Find the nodes of the backward pass that belong to ops of the forward pass: rows, int64[k]."""
+    column = tables.trace.args.get("sequence")
+    nodes = tables.compute_once(find_backward_nodes).table.row
+    if column is None:
+        return nodes[:0]
+    wanted = column.values_at(ops).astype(np.int64)
+    return nodes[np.isin(column.values_at(nodes).astype(np.int64), wanted[wanted >= 0])]
+
+
+_COPY_REGEX = r"aten::(to|_to_copy|copy_)$"
+
+
+@register_pattern(
+    "Activations are moved to host memory and back (offload)",
+    meaning="the forward pass copies what the backward pass needs to the CPU, and the backward pass copies it back: a "
+    "PCIe link is some fifty times slower than the GPU's memory",
+    action="keep them on the GPU where memory allows, or use activation checkpointing; else pin the host memory",
+    code="with torch.autograd.graph.save_on_cpu(pin_memory=True):  # only around layers that need it",
+    decided="Copies to the GPU inside nodes of the backward pass, at least as many in a step as the threshold, and as "
+    "many copies of the same sizes to the host outside of them.",
+    thresholds=(thresholds.OFFLOADS_PER_STEP,),
+    needs=(ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
+    is_fault=True,
+)
+def offloaded_activations(view: ScopeView) -> Answer:
+    tables, trace = view.tables, view.trace
+    out, back = (_find_copies(tables, word) for word in ("DtoH", "HtoD"))
+    nodes = tables.mark_ops(r"autograd::engine::evaluate_function: ")
+    in_node = [find_nearest_ancestor(trace.parent, calls, nodes) >= 0 for _, calls in (out, back)]
+    (out_work, out_calls), (back_work, back_calls) = (
+        (work[wanted], calls[wanted])
+        for (work, calls), wanted in zip((out, back), (~in_node[0], in_node[1]), strict=True)
+    )
+    sizes = [transfer_sizes(trace, work) for work in (out_work, back_work)]
+    known = np.intersect1d(sizes[0], sizes[1])
+    is_out, is_back = (np.isin(each, known) for each in sizes)
+    out_calls, back_calls = out_calls[is_out], back_calls[is_back]
+    calls = np.concatenate([out_calls, back_calls])
+    copies = outermost_ancestor(trace, calls, tables.mark_ops(_COPY_REGEX))
+    rows = view.select_in_scope(tables.event_table(sorted_unique(copies[copies >= 0]))).row
+    steps = max(len(tables.steps), 1)
+    if min(len(out_calls), len(back_calls)) < thresholds.OFFLOADS_PER_STEP.value * steps or not len(rows):
+        return Answer.absent()
+    moved = sum(int(size[each].sum()) for size, each in zip(sizes, (is_out, is_back), strict=True)) / 1e6
+    each_way = f"{len(out_calls):,} copies to the host and {len(back_calls):,} back"
+    seen = f"{each_way}, {moved:,.3g} MB in all" if known.min(initial=0) >= 0 else each_way
+    return answer_fault(view, rows, seen, kept=rows)  # what the hooks around them cost is not known
+
+
+def _find_copies(tables: TraceTables, word: str) -> tuple[I64, I64]:
+    """Find the copies with this direction in their name: (rows of the work, of the calls), int64[k] each."""
+    work = tables.work
+    named = np.array([word in name for name in tables.trace.names] or [False], dtype=np.bool_)
+    chosen = (work.kind == Kind.COPY) & (work.launch >= 0) & named[work.events.name]
+    return work.events.row[chosen].astype(np.int64), work.launch[chosen].astype(np.int64)
+
+
+_REDUCTION_REGEX = (
+    r"aten::(mean|std|var|std_mean|var_mean|norm|linalg_vector_norm|amax|amin|max|min|sum|aminmax|histc)$"
+)
+_AROUND_REGEX = (
+    r"aten::(detach|to|_to_copy|float|abs|square|stack|cat|item|is_nonzero|isnan|isinf|isfinite|any|all|count_nonzero"
+    r"|flatten|view|reshape|unsqueeze|squeeze|copy_|select|slice)$"
+)
+
+
+@register_pattern(
+    "Statistics of activations are computed again and again (hooks)",
+    meaning="hooks reduce the output of each layer to a mean, a largest value and the like: each reads all of it again",
+    action="remove the hooks, or let them work in every hundredth step only",
+    code="handle.remove()  # or in the hook: if step % 100: return",
+    decided="Operators in a row that only reduce (mean, std, norm, amax, …) and collect the results, at least as many "
+    "such rows in a step as the threshold, each between layers. They begin with detach, or have three reductions or "
+    "more of two kinds.",
+    thresholds=(thresholds.READS_IN_A_ROW,),
+    needs=(ScopeView.missing_ops_reason,),
+    is_fault=True,
+)
+def activation_statistics(view: ScopeView) -> Answer:
+    tables = view.tables
+    outer = tables.compute_once(find_outer_ops)
+    rows, part = outer.table.row, outer.part
+    is_reduction = tables.mark_ops(_REDUCTION_REGEX)[rows]
+    is_inside = is_reduction | tables.mark_ops(_AROUND_REGEX)[rows]
+    edges = np.flatnonzero((is_inside[1:] != is_inside[:-1]) | (part[1:] != part[:-1])) + 1
+    names = outer.table.name.astype(np.int64)
+    begins_detached = tables.mark_ops(r"aten::detach$")[rows]
+    found = [
+        run
+        for run in np.split(np.arange(len(rows)), edges)
+        if len(run) and is_inside[run[0]] and _is_statistic(run, is_reduction, begins_detached, names)
+    ]
+    of_step = np.bincount(part[[run[0] for run in found]], minlength=1) if found else np.zeros(1, np.int64)
+    steps = max(len(tables.steps), 1)
+    if of_step.sum() < thresholds.READS_IN_A_ROW.value * steps:
+        return Answer.absent()
+    chosen = rows[np.concatenate(found)]
+    group = np.repeat(np.arange(len(found)), [len(run) for run in found])
+    inside = view.overlap_mask(outer.table.start[np.concatenate(found)], outer.table.end[np.concatenate(found)])
+    if not inside.any():
+        return Answer.absent()
+    number = len(sorted_unique(group[inside]))
+    seen = f"{format_count(number, 'tensor')}{view.format_per_step(number)} reduced to statistics"
+    return answer_fault(view, chosen[inside], seen, gaps=pair_neighbours(view.trace, chosen[inside], group[inside]))
+
+
+def _is_statistic(run: I64, is_reduction: Bool, is_detach: Bool, names: I64) -> bool:
+    """Return whether the ops of a run are the statistics of a tensor, and no part of a layer."""
+    reductions = run[is_reduction[run]]
+    if not len(reductions):
+        return False
+    after_detach = bool(is_detach[run[run < reductions[0]]].any())
+    return after_detach or (len(reductions) > 2 and len(sorted_unique(names[reductions])) > 1)
