@@ -21,9 +21,12 @@ def answer_attach(answerer: Answerer, asked: AttachQuestion) -> str:
     """List the processes of this host that could be recorded."""
     with Session() as session:
         session.connect()
-        answer = build_attach(session.list_jobs(), (), session.problems)
+        jobs = session.list_jobs()
+        answer = build_attach(jobs, (), session.problems)
     _, command = build_options(partial(AttachOptions, list=True, json=True))
     fields = as_fields(answer)
+    for record, job in zip(fields["jobs"], jobs, strict=True):
+        record["command"] = job.program  # the arguments of a program may hold secrets
     packed = {"command": command, "jobs": pack_records(fields["jobs"]), "unreachable": fields["unreachable"]}
     record = "torchprof-tui attach PID --steps 5 -o trace.json (a person decides)"
     return write_bounded(clean_values({**packed, "record": record}), asked.max_tokens, "ask with a larger max_tokens")

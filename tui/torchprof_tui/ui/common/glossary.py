@@ -23,6 +23,8 @@ annotation | lanes
     A range of time that the code named with record_function, or that PyTorch named.
 aten op | lanes
     A PyTorch operator on the CPU, such as aten::mm; it may call others and launch kernels.
+attach | attach
+    Record a program that is already running, from outside and without a restart of it.
 block | kernel panel (k): launch
     A group of threads that runs on one SM; a kernel starts as a grid of equal groups.
 cold call | cheatsheet (c): cold-call; labels (x)
