@@ -41,11 +41,11 @@ class Recording:
 
 
 RECORDINGS = (
-    Recording("matmul_add_64_cold_eager", "", "matmul_add --size 64"),
-    Recording("matmul_add_64_sched0_active3", "--wait 0 --warmup 0", "matmul_add --size 64"),
-    Recording("matmul_add_64_bmm8", "", "matmul_add --size 64 --batch 8 --warmup 10"),
-    Recording("matmul_add_4096_warm_eager", "", "matmul_add --size 4096 --warmup 10"),
-    Recording("matmul_add_4096_warm_compile", "", "matmul_add --size 4096 --warmup 10 --compile"),
+    Recording("matmul_add_64_cold_eager", "", "matmul_add --size 64 --bias row"),
+    Recording("matmul_add_64_sched0_active3", "--wait 0 --warmup 0", "matmul_add --size 64 --bias row"),
+    Recording("matmul_add_64_bmm8", "", "matmul_add --size 64 --batch 8 --warmup 10 --bias row"),
+    Recording("matmul_add_4096_warm_eager", "", "matmul_add --size 4096 --warmup 10 --bias row"),
+    Recording("matmul_add_4096_warm_compile", "", "matmul_add --size 4096 --warmup 10 --compile --bias row"),
     Recording("linear_eager", "", "linear"),
     Recording("geglu_mlp_eager", "", "mlp"),
     Recording("geglu_mlp_compile", "", "mlp --compile"),
@@ -63,6 +63,14 @@ RECORDINGS = (
     Recording("train_gpt_compile", "", "train_gpt --compile", rehearsed=True),
     Recording("train_gpt_stack_memory", "--with-stack --profile-memory --record-shapes", "train_gpt --item --active 2"),
     Recording("train_gpt_2ranks", "--nproc 2", "train_gpt --late-rank 1 --layers 2 --active 2"),
+    Recording("article_64_cold", "", "matmul_add --size 64"),
+    Recording("article_64_warm", "", "matmul_add --size 64 --warmup 10"),
+    Recording("article_4096_cold", "", "matmul_add --size 4096"),
+    Recording("article_4096_active20", "--wait 0 --warmup 0 --active 20", "matmul_add --size 4096"),
+    Recording("article_4096_compile", "", "matmul_add --size 4096 --warmup 10 --compile"),
+    Recording("article_4096_addmm", "", "matmul_add --size 4096 --warmup 10 --op addmm"),
+    Recording("article_4096_reduce", "", "matmul_add --size 4096 --warmup 10 --mode reduce-overhead"),
+    Recording("article_4096_autotune", "", "matmul_add --size 4096 --warmup 10 --mode max-autotune", rehearsed=True),
     Recording("train_images_cpu", "", "train_images --device cpu"),
     Recording(
         "train_images_cpu_workers", "", "train_images --device cpu --edge 32 --workers 2 --prefetch 4", threads=1

@@ -1,6 +1,7 @@
 """Small real traces that ship with the program, in the order in which they teach.
 
-Recorded by `tools.record_samples`: all on NVIDIA H200 (ORIGIN), except two on a CPU alone (CPU_ORIGIN).
+Recorded by `tools.record_samples`: most on NVIDIA H200 (ORIGIN), two on a CPU alone (CPU_ORIGIN). Those of the
+articles' program, whose bias is a matrix, are from an H100 (ARTICLE_ORIGIN).
 `README.md` beside this file says the same to people who look at the folder.
 """
 
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ORIGIN = "NVIDIA H200, torch 2.11.0+cu130, CUDA 13.0, Python 3.12"
+ARTICLE_ORIGIN = "NVIDIA H100, torch 2.11.0+cu130; a bias of (size, size)"
 CPU_ORIGIN = "CPU only, two cores, torch 2.13.0, Python 3.11"
 
 
@@ -54,7 +56,7 @@ SAMPLES = (
     Sample(
         "matmul_add_4096_warm_compile",
         "the same through torch.compile",
-        "one op where eager had two, and the guards and wrappers around it",
+        "one op and one kernel: a bias of one dimension is added in the GEMM's epilogue (not so: article_4096_compile)",
     ),
     Sample(
         "linear_eager",
@@ -140,6 +142,54 @@ SAMPLES = (
         "train_gpt_2ranks",
         "train_gpt --late-rank 1 on two GPUs: one of them comes late",
         "both ranks as one: rank 0 waits in each step's first collective for rank 1",
+    ),
+    Sample(
+        "article_64_cold",
+        "matmul_add --size 64: x, w and b of (64, 64) in bf16, no calls before the first step",
+        "three steps, the first 2.2 times as wide as the others; the GPU works 2 % of the time",
+        ARTICLE_ORIGIN,
+    ),
+    Sample(
+        "article_64_warm",
+        "the same after ten calls",
+        "the first step is as wide as in article_64_cold: the profiler has just started, warm-up does not help",
+        ARTICLE_ORIGIN,
+    ),
+    Sample(
+        "article_4096_cold",
+        "matmul_add --size 4096, no calls before the first step",
+        "the CPU runs ahead of kernels that take longer than launching them",
+        ARTICLE_ORIGIN,
+    ),
+    Sample(
+        "article_4096_active20",
+        "the same from the very first call, 20 steps: --wait 0 --warmup 0 --active 20",
+        "one wide step among twenty, whose kernels take the same time in each; a gap that the profiler made",
+        ARTICLE_ORIGIN,
+    ),
+    Sample(
+        "article_4096_compile",
+        "matmul_add --size 4096 --warmup 10 --compile",
+        "one aten::addmm, and as many launches as before: it copies b (32 MiB), then the GEMM adds to it",
+        ARTICLE_ORIGIN,
+    ),
+    Sample(
+        "article_4096_addmm",
+        "matmul_add --size 4096 --warmup 10 --op addmm",
+        "the same copy and GEMM without torch.compile: the dispatcher decides it",
+        ARTICLE_ORIGIN,
+    ),
+    Sample(
+        "article_4096_reduce",
+        "matmul_add --size 4096 --warmup 10 --mode reduce-overhead",
+        "a CUDA graph a step, and three copies into its inputs before each replay: slower than the mode default",
+        ARTICLE_ORIGIN,
+    ),
+    Sample(
+        "article_4096_autotune",
+        "matmul_add --size 4096 --warmup 10 --mode max-autotune",
+        "the copy and the GEMM of the mode default",
+        ARTICLE_ORIGIN,
     ),
     Sample(
         "train_images_cpu",

@@ -95,6 +95,15 @@ def test_options_after_a_workload(tmp_path: Path, capfd: pytest.CaptureFixture[s
 
 
 @needs_torch
+def test_the_help_of_a_workload_is_no_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "-o", str(tmp_path / "runs"), "--python", sys.executable, "matmul_add", "--help"]) == 0
+    out, err = capfd.readouterr()
+    assert "--mode {default,reduce-overhead,max-autotune}" in out + err
+    assert "torchprof-tui:" not in err
+    assert not (tmp_path / "runs").exists()
+
+
+@needs_torch
 def test_a_workload(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """What is printed is one document, and what it names opens with the ops that the workload promises."""
     words = ["--active", "2", "-o", str(tmp_path / "runs"), "--python", sys.executable, "--json"]

@@ -31,11 +31,12 @@ class ProfilerConflictWatcher:
         self._recorder, self._yield_to = recorder, yield_to
         self._pid = os.getpid()
         self.script_traces: list[str] = []
+        self._unwritten: Any = None  # the program's profiler that stopped last, if nothing takes its trace
 
     def install(self) -> None:
         """Wrap the functions of torch.profiler that create, start and export. Their results do not change."""
         profile: Any = torch.profiler.profile
-        original_init, original_export = profile.__init__, profile.export_chrome_trace
+        original_init, original_export, original_stop = profile.__init__, profile.export_chrome_trace, profile.stop
         backend: Any = torch.autograd.profiler
 
         @functools.wraps(original_init)
@@ -52,9 +53,32 @@ class ProfilerConflictWatcher:
                 self.script_traces.append(os.path.abspath(os.fspath(path)))
             return result
 
-        profile.__init__, profile.export_chrome_trace = watched_init, watched_export
+        @functools.wraps(original_stop)
+        def watched_stop(instance: Any) -> None:
+            original_stop(instance)
+            if self._is_foreign() and not getattr(instance, OWN_PROFILE_ATTRIBUTE, False):
+                self._unwritten = instance if instance.on_trace_ready is None else None
+
+        profile.__init__, profile.export_chrome_trace, profile.stop = watched_init, watched_export, watched_stop
         for name in ("_prepare_profiler", "_enable_profiler"):  # every torch profiler starts through these
             setattr(backend, name, self._wrap_start(getattr(backend, name)))
+
+    def export_unwritten(self, path: str, table_path: str) -> str:
+        """Write what the program's profiler recorded, if the program wrote no trace itself, and its table.
+
+        Returns the path, "" where nothing was recorded: then torch has nothing to export.
+        """
+        unwritten, self._unwritten = self._unwritten, None
+        if unwritten is None or self.script_traces or os.getpid() != self._pid:
+            return ""
+        try:
+            unwritten.export_chrome_trace(path)  # which adds it to `script_traces`
+            table = unwritten.key_averages().table(sort_by="cpu_time_total", row_limit=100)
+            with open(table_path, "w", encoding="utf-8") as file:
+                file.write(table + "\n")
+        except Exception:  # torch asserts, or raises what it likes, where a schedule never recorded
+            return path if self.script_traces else ""
+        return path
 
     def _wrap_start(self, start: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(start)

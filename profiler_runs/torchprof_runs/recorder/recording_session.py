@@ -60,11 +60,24 @@ def main(argv: list[str]) -> int:
         if options.watch_hang is not None:
             hang_watch.enable_flight_recorder()
         torch = torch_capabilities.load_torch()
+        if target_program.is_workload(options) and {"-h", "--help"} & set(options.command[1:]):
+            return _print_help(options, reporter)  # without a folder of the run: nothing is recorded
         return RecordingSession(options, torch, reporter, rank, environment).run()
     except (UsageError, torch_capabilities.NoTorchError) as error:
         reporter.log(str(error))
         reporter.report_phase("done", exit_status=USAGE_EXIT_STATUS, kept=[])
         return USAGE_EXIT_STATUS
+
+
+def _print_help(options: Options, reporter: Reporter) -> int:
+    """Run a workload that only prints its options. Returns the exit status."""
+    try:
+        target_program.find_program(options, None, None).run()
+    except SystemExit as error:
+        status = exit_status(error.code)
+        reporter.report_phase("done", exit_status=status, kept=[])
+        return status
+    return 0
 
 
 def resolve_workload_steps(options: Options) -> Options:
@@ -95,6 +108,12 @@ def resolve_workload_steps(options: Options) -> Options:
         step=target_program.WORKLOAD_STEP if options.step == "auto" else options.step,
         then=options.then or "finish",
     )
+
+
+ADVICE = (
+    'add prof.export_chrome_trace("trace.json.gz") after its block, or remove the profiler: run records without one'
+)
+"""What to do about a program whose own profiler recorded nothing that can be written."""
 
 
 class RecordingSession:
@@ -393,9 +412,14 @@ class RecordingSession:
     def _report_end(self, end_reason: str, status: int | None) -> None:
         facts = self.manifest.facts
         facts["captures"] = [os.path.relpath(path, self.folder.path) for path in self.graph_captures.files]
+        kept = self.conflict_watcher.export_unwritten(self.folder.trace_path(), self.folder.table_path())
         facts["script_traces"] = self.conflict_watcher.script_traces
-        if facts["script_traces"]:
+        if kept:
+            self.log(f"the program's profiler wrote no trace: what it recorded was written to {kept}")
+        elif facts["script_traces"]:
             self.log("the program wrote its own: " + ", ".join(facts["script_traces"]))
+        elif self.yielded_to_program:
+            self.log(f"the program's profiler left no trace: {ADVICE}")
         elif not facts["kept"] and not (
             self.yielded_to_program or self._data_lost or self.torch_refused or self._declined
         ):
@@ -404,10 +428,10 @@ class RecordingSession:
         self.manifest.set_outcome("ended", end_reason, status)
         command = shlex.join(facts["command"])
         count = len(facts["kept"])
-        self.log(
-            f"{command}: {end_reason}{format_exit_status(status)} after {facts['seconds']:.1f} s; "
-            f"{count or 'no'} trace{'' if count == 1 else 's'} kept in {self.folder.path}"
-        )
+        ended = f"{command}: {end_reason}{format_exit_status(status)} after {facts['seconds']:.1f} s"
+        if count or not facts["script_traces"]:
+            ended += f"; {count or 'no'} trace{'' if count == 1 else 's'} kept in {self.folder.path}"
+        self.log(ended)
         error = self.manifest.write()
         if error is not None:
             self.reporter.log(f"cannot write {self.folder.manifest_path()}: {explain_os_error(error)}")

@@ -1,4 +1,4 @@
-"""torch.add(torch.matmul(x, w), b): two ops with one kernel each.
+"""torch.add(torch.matmul(x, w), b): two ops with one kernel each. The bias b is a matrix, as x and w are.
 
     torchprof-tui run matmul_add --size 64          python -m torchprof_runs.workloads.matmul_add --size 64
 
@@ -6,11 +6,16 @@ What to expect in the trace:
 
 - ``--size 64``: each step is aten::matmul → aten::mm → a launch ⇢ one kernel, then aten::add → a launch ⇢ another.
   The CPU takes tens of µs for either, the GPU two: it idles more than 90 % of the time. This is overhead-bound.
-- The first step is much wider than the others: libraries load, a workspace is made, kernels are chosen. Ten calls
-  ahead (``--warmup 10``) and it is gone.
+- The first recorded step is two to three times as wide as the others, whatever ran before: the profiler has just
+  started. Ten calls ahead (``--warmup 10``) do not change that. They do move what happens once per process (libraries,
+  workspaces, the choice of kernels: up to 70 ms) out of the recording; ``run --wait 0 --warmup 0`` records it.
 - ``--size 4096``: the same ops, but now kernels take longer than launching them, and wait behind each other.
 - ``--batch 8``: three dimensions make aten::matmul call aten::bmm.
-- ``--compile``: a Torch-Compiled Region with its guards (TorchDynamo Cache Lookup) around one aten::addmm.
+- ``--compile``: a Torch-Compiled Region with its guards (TorchDynamo Cache Lookup) around one aten::addmm. One op, and
+  yet no launch less: addmm copies b into the output, and the GEMM adds to it.
+- ``--bias row``: b has one dimension. Then the GEMM of addmm adds it in its epilogue, and no copy is made.
+- ``--op addmm``: torch.addmm(b, x, w), without torch.compile: the same copy and GEMM.
+- ``--mode reduce-overhead``: the compiled step as a CUDA graph, whose inputs are copied before each replay.
 """
 
 from __future__ import annotations
@@ -30,6 +35,13 @@ def matmul_add(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tenso
     return torch.add(torch.matmul(x, w), b)
 
 
+def addmm(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.baddbmm(b, x, w) if x.dim() == 3 else torch.addmm(b, x, w)
+
+
+OPS: dict[str, Function] = {"matmul_add": matmul_add, "addmm": addmm}
+
+
 def step(function: Function, x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Run one step, which is what the profiler counts."""
     with record_function("matmul_add"):
@@ -43,15 +55,25 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=0, help="number of matrices per batch; 0: no batch dimension")
     parser.add_argument("--warmup", type=int, default=0, help="calls before the first step")
     parser.add_argument("--active", type=int, default=3, help="steps to record, after two other steps")
+    parser.add_argument("--bias", default="full", choices=("full", "row"), help="full: of (size, size); row: of (size)")
+    parser.add_argument("--op", default="matmul_add", choices=tuple(OPS), help="two calls, or torch.addmm")
     parser.add_argument("--compile", action="store_true", help="use torch.compile")
+    parser.add_argument(
+        "--mode",
+        choices=("default", "reduce-overhead", "max-autotune"),
+        help="the mode of torch.compile; implies --compile",
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
 
     shape = (args.batch, args.size, args.size) if args.batch else (args.size, args.size)
     dtype = getattr(torch, args.dtype)
     x, w = torch.randn(shape, device=args.device).to(dtype), torch.randn(shape, device=args.device).to(dtype)
-    b = torch.randn(args.size, device=args.device).to(dtype)
-    function: Function = torch.compile(matmul_add) if args.compile else matmul_add
+    bias_shape = (args.size,) if args.bias == "row" else (args.size, args.size)
+    b = torch.randn(bias_shape, device=args.device).to(dtype)
+    function = OPS[args.op]
+    if args.compile or args.mode:
+        function = torch.compile(function, mode=args.mode or "default")
 
     for _ in range(args.warmup):
         function(x, w, b)

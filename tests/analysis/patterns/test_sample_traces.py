@@ -27,4 +27,6 @@ def test_every_sample_has_its_expectation_and_every_expectation_all_patterns() -
     assert all(set(expectation.states) == expected for expectation in SAMPLES.values())
     paths = [sample.path for sample in torchprof_samples.SAMPLES]
     files = [file for path in paths for file in (sorted(path.glob(f"*{TRACE_SUFFIX}")) if path.is_dir() else [path])]
-    assert {str(file.relative_to(FOLDER)).removesuffix(TRACE_SUFFIX) for file in files} == set(SAMPLES)
+    names = {str(file.relative_to(FOLDER)).removesuffix(TRACE_SUFFIX) for file in files}
+    # Those of the articles' program: what each must show is in test_article_samples.py, beside the raw file.
+    assert {name for name in names if not name.startswith("article_")} == set(SAMPLES)

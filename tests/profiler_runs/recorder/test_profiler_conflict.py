@@ -75,3 +75,36 @@ def test_a_profiler_that_is_created_and_never_started(start: Start) -> None:
     assert run.wait() == 0
     assert run.out == "profile\n"
     assert run.manifest["script_profiles_itself"]
+
+
+LISTING = """
+import torch
+from torch.profiler import profile, ProfilerActivity, schedule
+def infer():
+    with profile(activities=[ProfilerActivity.CPU]{options}) as prof:
+        torch.ones(2, 4).tanh()
+    print(len(prof.key_averages()) > 0)
+infer()
+"""
+
+
+def test_a_profiler_whose_trace_nobody_writes_is_kept(start: Start) -> None:
+    """The first listing of most introductions prints a table, and exports nothing."""
+    run = start(LISTING.format(options=""))
+    assert run.wait() == 0, run.err
+    assert run.out == "True\n"
+    (path,) = run.manifest["script_traces"]
+    with gzip.open(path) as file:
+        assert "aten::tanh" in {event.get("name") for event in json.load(file)["traceEvents"]}
+    assert str(run.run_folder) in path
+    assert "aten::tanh" in (run.run_folder / "table.txt").read_text()
+    assert "the program's profiler wrote no trace: what it recorded was written to" in run.err
+    assert "no traces kept" not in run.err
+    assert run.statuses[-1]["kept"] == [path]
+
+
+def test_a_profiler_that_never_recorded_is_told_what_to_add(start: Start) -> None:
+    run = start("import torch\nprof = torch.profiler.profile()\nprint(type(prof).__name__)\n")
+    assert run.wait() == 0
+    assert "the program's profiler left no trace: add prof.export_chrome_trace(" in run.err
+    assert run.manifest["script_traces"] == []

@@ -40,6 +40,7 @@ SMALL_MLP = ("--batch", "2", "--length", "4", "--width", "8", "--hidden", "16", 
     [
         (("matmul_add", "--size", "8"), "matmul_add", {"aten::matmul", "aten::mm", "aten::add"}, {"aten::bmm"}),
         (("matmul_add", "--size", "8", "--batch", "2", "--warmup", "2"), "matmul_add", {"aten::bmm"}, {"aten::mm"}),
+        (("matmul_add", "--size", "8", "--op", "addmm"), "matmul_add", {"aten::addmm"}, {"aten::matmul", "aten::add"}),
         (("linear",), "linear_fwd", {"aten::linear", "aten::addmm", "aten::as_strided"}, {"aten::mm"}),
         (("linear", "--no-bias"), "linear_fwd", {"aten::linear", "aten::mm"}, {"aten::addmm"}),
         (("mlp", *SMALL_MLP), "mlp_fwd", {"aten::gelu", "aten::mul", "aten::mm"}, set()),
@@ -104,6 +105,16 @@ def test_a_backend_that_does_not_run_here(start: Start) -> None:
 
 
 SMALL_GENERATE = ("--layers", "1", "--width", "16", "--heads", "2", "--prompt", "8", "--batch", "2", "--tokens", "2")
+
+
+@pytest.mark.parametrize(("bias", "copies"), [("full", True), ("row", False)])
+def test_the_bias_of_matmul_add(start: Start, bias: str, copies: bool) -> None:
+    """A bias of two dimensions is what addmm copies; the rank is recorded with the shapes."""
+    words = ["matmul_add", "--size", "8", "--bias", bias, "--op", "addmm", "--active", "1", "--device", "cpu"]
+    run = start(words, "--record-shapes")
+    assert run.wait() == 0, run.err
+    (addmm,) = (event for event in run.trace()["traceEvents"] if event["name"] == "aten::addmm")
+    assert addmm["args"]["Input Dims"][0] == ([8, 8] if copies else [8])
 
 
 def test_generate_records_a_prefill_and_then_tokens(start: Start) -> None:

@@ -23,7 +23,7 @@ from textual.suggester import Suggester
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from torchprof_samples import CPU_ORIGIN, ORIGIN, SAMPLES
+from torchprof_samples import SAMPLES
 from torchprof_tui import __version__
 from torchprof_tui.runs.history import read_request
 from torchprof_tui.trace.core.errors import UnreadableFileError
@@ -272,7 +272,7 @@ class StartScreen(GuardedScreen[None]):
             ),
             ("Recent", [self._format_recent_row(trace) for trace in recent[:RECENT_SHOWN]]),
             (f"In this folder, {clean(make_absolute(str(self._folder)))}", self._local_rows(local)),
-            *((f"Samples ({origin})", _list_samples(origin)) for origin in (ORIGIN, CPU_ORIGIN)),
+            *((f"Samples ({origin})", _list_samples(origin)) for origin in dict.fromkeys(s.origin for s in SAMPLES)),
         ]
         self._rows = {}
         options: list[Option | None] = []
