@@ -18,7 +18,7 @@ from torchprof_tui.trace.core.time_format import format_duration
 
 
 @register_pattern(
-    "Host code (Python, files) holds up the launching thread in each step",
+    "Host code outside any op (Python, files) holds up each step",
     meaning="for a while no op runs and nothing is launched: the program computes or writes files in plain Python",
     action="do it less often, with tensors or NumPy instead of loops, or in another process (another thread takes the "
     "interpreter lock)",
