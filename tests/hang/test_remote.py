@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +16,7 @@ import pytest
 
 from tests.helpers import sshd
 from tests.helpers.mcp_sessions import Session
-from tests.helpers.paths import FIXTURES
+from tests.helpers.paths import FIXTURES, ROOT
 from torchprof_hang.command.files import read_evidence
 from torchprof_hang.command.live import collect_stacks
 from torchprof_hang.command.main import explain_hang
@@ -53,11 +56,41 @@ def test_a_missing_folder_on_a_host_is_one_line(host: sshd.Sshd) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_live_over_ssh_finds_only_ranks(host: sshd.Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process has no RANK: nothing is signalled, and the host is named."""
-    monkeypatch.delenv("RANK", raising=False)
-    with pytest.raises(UsageError, match=r"^box: no process there has RANK|^box:pid"):
-        collect_stacks(["box"])
+RANK = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from torchprof_runs.recorder.hang_watch import HangWatch
+HangWatch(sys.argv[2], 5, 8, 600, print).start()
+def wait_for_data():
+    print("started", flush=True)
+    time.sleep(600)
+wait_for_data()
+"""
+
+
+@pytest.mark.parametrize("name", ["localhost", "box"])
+def test_live_stacks_of_a_rank(host: sshd.Sshd, tmp_path: Path, name: str) -> None:
+    """A rank that is watched is asked by its signal; one that is not is left alone, and named."""
+    assert host.port
+    watched = [sys.executable, "-c", RANK, str(ROOT / "profiler_runs"), str(tmp_path)]
+    other = [sys.executable, "-c", "import time; print('started', flush=True); time.sleep(600)"]
+    processes = [
+        subprocess.Popen(command, env={**os.environ, "RANK": rank}, stdout=subprocess.PIPE, text=True)
+        for command, rank in ((watched, "5"), (other, "6"))
+    ]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "started\n"
+        evidence = collect_stacks([name])
+        assert "wait_for_data" in [frame.name for frame in evidence.records[5].stack]
+        if shutil.which("py-spy") is None:
+            assert any(source.endswith("_rank6.txt") for source, _ in evidence.lost)
+        assert [process.poll() for process in processes] == [None, None]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
 
 
 def test_a_folder_of_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
