@@ -13,12 +13,12 @@ from tests.analysis.patterns.rules import test_moe
 from tests.helpers.paths import FIXTURES
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import ADD, GPU_ONLY, check_pattern, op_with_work
+from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import op_loop
 from torchprof_tui.analysis.patterns.rules.op_loop import find_tandem_repeats
-from torchprof_tui.trace.loading.load_in_process import load_trace
 
 CLIPPING = ("aten::linalg_vector_norm", "aten::add", "aten::clamp", "aten::mul_")
 METRIC = ("aten::select", "aten::eq", "aten::item")
