@@ -20,6 +20,7 @@ from tests.helpers.paths import FIXTURES, ROOT
 from torchprof_hang.command.files import read_evidence
 from torchprof_hang.command.live import collect_stacks
 from torchprof_hang.command.main import explain_hang
+from torchprof_tui.cli import main
 from torchprof_tui.commands.common.errors import UsageError
 
 ARCHIVE = FIXTURES / "hang" / "skip_all_reduce.tar.xz"
@@ -45,9 +46,12 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sshd.Sshd]:
         yield server
 
 
-@pytest.mark.parametrize("name", ["run", "run/hang", "run/hang/", "run/hang/*rank_*"])
-def test_a_folder_on_a_host(host: sshd.Sshd, name: str) -> None:
-    assert explain_hang([f"box:{host.home}/{name}"]).sentence == SENTENCE
+@pytest.mark.parametrize("name", ["run", "run/hang/*rank_*"])
+def test_a_folder_on_a_host(host: sshd.Sshd, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    logins = host.logins
+    assert main(["hang", f"box:{host.home}/{name}", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sentence"] == SENTENCE
+    assert host.logins == logins + 1  # one connection for all files
 
 
 def test_a_missing_folder_on_a_host_is_one_line(host: sshd.Sshd) -> None:
