@@ -165,7 +165,7 @@ async def test_the_list_opens_another_sample_and_begins() -> None:
         await pilot.press("q")
         await until(pilot, lambda: not app.screen.query(LessonPanel))
         await pilot.press("G")
-        await until(pilot, lambda: isinstance(app.screen, LearnScreen) and "Which ops launch nothing" in text(app))
+        await until(pilot, lambda: isinstance(app.screen, LearnScreen) and "Cases, 0 of" in text(app))
         learn = app.screen
         assert isinstance(learn, LearnScreen)
         learn._list.highlighted = learn._list.get_option_index("batch")
