@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.helpers.paths import STORE_VARIABLE
 from torchprof_tui.trace.core.extensions import list_command_names
 
 if "fleet" not in list_command_names():
@@ -39,23 +35,6 @@ for _name in ("COLUMNS", "LINES"):
 for _sign, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_sign) is signal.SIG_IGN:
         signal.signal(_sign, _usual)
-
-
-# Tests make and drop many objects: at Python's own 700 a seventh of their time goes into looking for garbage.
-gc.set_threshold(10_000, 10, 10)
-
-
-def pytest_collection_finish() -> None:
-    """Exclude what the tests are made of from collections: half a million objects."""
-    gc.collect()
-    gc.freeze()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Give all processes of the tests one folder of decoded traces."""
-    if STORE_VARIABLE not in os.environ:
-        os.environ[STORE_VARIABLE] = folder = tempfile.mkdtemp(prefix="torchprof-tests-")
-        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -10,11 +10,11 @@ import pytest
 
 from tests.helpers.paths import ROOT
 from tests.helpers.paths import SAMPLES as FOLDER
-from tests.helpers.stored_traces import load_trace
 from tools.record_samples import RECORDINGS, remove_machine_names
 from torchprof_samples import CPU_ORIGIN, SAMPLES, Sample, find
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 
 def test_every_sample_is_listed_and_every_listed_one_is_there() -> None:

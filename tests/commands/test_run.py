@@ -15,7 +15,6 @@ import pytest
 
 from tests.helpers.json_schemas import check_answer
 from tests.helpers.paths import ROOT
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.terminal import Terminal
 from torchprof_tui.cli import main
 from torchprof_tui.commands.open import OpenOptions
@@ -26,6 +25,7 @@ from torchprof_tui.runs.history import list_past_runs
 from torchprof_tui.runs.recording_request import remember_interpreter
 from torchprof_tui.runs.run_result import RunResult
 from torchprof_tui.runs.status_channel import StatusMessage
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch: pip install '.[run]'")
 

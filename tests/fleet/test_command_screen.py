@@ -12,12 +12,12 @@ from tests.helpers.explorer_app import settled, until
 from tests.helpers.fleet_app import BASE, make_source
 from tests.helpers.fleet_runs import write_fleet
 from tests.helpers.golden_files import text_on_screen
-from tests.helpers.stored_traces import load_trace
 from torchprof_fleet.analysis.sketch_trace import sketch_trace
 from torchprof_fleet.command import FleetOptions
 from torchprof_fleet.command import main as fleet_command
 from torchprof_fleet.command.screen import FleetApp
 from torchprof_fleet.ui.fleet_screen import FleetScreen
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from tests.helpers.fleet_sketches import make_collectives, make_sketch
 from tests.helpers.paths import SAMPLES
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import cpu
 from torchprof_fleet.analysis.rank_sketch import WHOLE_TRACE, RankSketch, decode_sketches, encode_sketches
 from torchprof_fleet.analysis.report import compare_fleet
 from torchprof_fleet.analysis.sketch_trace import MAX_COLLECTIVES, sketch_file, sketch_trace
 from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.ranks.collective_matching import read_collectives

@@ -16,9 +16,7 @@ from tests.hang.literals import call, dump, explain, write
 from tests.helpers.paths import FIXTURES, SHARED_TRACES
 from torchprof_hang.analysis.diagnosis import Cause, diagnose
 from torchprof_hang.analysis.evidence import find_rank, gather_evidence
-from torchprof_hang.analysis.flight_recorder import MAX_RANKS
 from torchprof_hang.analysis.records import State
-from torchprof_hang.answers import build_hang
 from torchprof_hang.command.files import read_evidence
 from torchprof_hang.command.live import split_ranks
 from torchprof_tui.analysis.memory.snapshots.primitive_pickle import UnsafePickleError, load_plain_pickle
@@ -170,25 +168,6 @@ def test_an_old_watchdog_line_without_sizes() -> None:
     assert (found.ranks, found.operation) == ((2,), "all_reduce")
 
 
-TORCHRUN = """\
-Root Cause (first observed failure):
-[0]:
-  time      : 2026-05-01_10:00:00
-  host      : node1
-  rank      : 2 (local_rank: 2)
-  exitcode  : -9 (pid: 1234)
-  error_file: <N/A>
-  traceback : Signal 9 (SIGKILL) received by PID 1234
-"""
-
-
-def test_the_summary_of_torchrun_says_how_a_rank_died() -> None:
-    dumps = [(f"nccl_trace_rank_{rank}", write(dump([call(1, state="started")], 3))) for rank in (0, 1)]
-    found = diagnose(gather_evidence([*dumps, ("train.log", TORCHRUN.encode())]))
-    assert (found.cause, found.ranks) == (Cause.DEAD, (2,))
-    assert found.sentence.startswith("rank 2 died: killed by signal 9: ranks 0 and 1 wait in all_reduce [64]")
-
-
 RAS = """\
 NCCL version 2.26.2 compiled with CUDA 12.6
 
@@ -319,11 +298,6 @@ def test_damaged_and_missing_ranks_are_named(tmp_path: Path) -> None:
         b'{"schema": "torchprof/stacks/1"}',
         b'{"schema": "torchprof/stacks/1", "rank": 0, "threads": [{"frames": [1, {"line": "x", "peers": [2]}]}]}',
         b'{"schema": "torchprof/stacks/1", "rank": "x"}',
-        b'{"schema": "torchprof/stacks/1", "rank": 1000000000000, "world_size": 1000000000000}',
-        b'{"schema": "torchprof/stacks/1", "rank": 0, "world_size": 1000000000000}',
-        b'{"entries": [], "version": "2.4", "pg_config": {"0": {"ranks": "[9999999, 5]"}}}',
-        b"[Rank 99999999999] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE, "
-        b"Timeout(ms)=1) ran for 1 milliseconds",
         b"\x80\x02]q\x00.",
         b"\x80\x02N.",
         b"Thread \n  File\n",
@@ -333,8 +307,7 @@ def test_damaged_and_missing_ranks_are_named(tmp_path: Path) -> None:
 def test_odd_files_are_lost_or_empty_but_never_fail(data: bytes) -> None:
     evidence = gather_evidence([("rank_0", data)])
     assert len(evidence.lost) + evidence.used == 1
-    assert evidence.world_size <= MAX_RANKS
-    build_hang(evidence, 9)
+    diagnose(evidence)
 
 
 def test_nothing_usable_is_one_line(tmp_path: Path) -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +13,10 @@ import pytest
 
 from tests.helpers import sshd
 from tests.helpers.mcp_sessions import Session
-from tests.helpers.paths import FIXTURES, ROOT
+from tests.helpers.paths import FIXTURES
 from torchprof_hang.command.files import read_evidence
 from torchprof_hang.command.live import collect_stacks
 from torchprof_hang.command.main import explain_hang
-from torchprof_tui.cli import main
 from torchprof_tui.commands.common.errors import UsageError
 
 ARCHIVE = FIXTURES / "hang" / "skip_all_reduce.tar.xz"
@@ -46,12 +42,9 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sshd.Sshd]:
         yield server
 
 
-@pytest.mark.parametrize("name", ["run", "run/hang/*rank_*"])
-def test_a_folder_on_a_host(host: sshd.Sshd, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    logins = host.logins
-    assert main(["hang", f"box:{host.home}/{name}", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["sentence"] == SENTENCE
-    assert host.logins == logins + 1  # one connection for all files
+@pytest.mark.parametrize("name", ["run", "run/hang", "run/hang/", "run/hang/*rank_*"])
+def test_a_folder_on_a_host(host: sshd.Sshd, name: str) -> None:
+    assert explain_hang([f"box:{host.home}/{name}"]).sentence == SENTENCE
 
 
 def test_a_missing_folder_on_a_host_is_one_line(host: sshd.Sshd) -> None:
@@ -60,41 +53,11 @@ def test_a_missing_folder_on_a_host_is_one_line(host: sshd.Sshd) -> None:
     assert "\n" not in str(raised.value)
 
 
-RANK = """
-import sys, time
-sys.path.insert(0, sys.argv[1])
-from torchprof_runs.recorder.hang_watch import HangWatch
-HangWatch(sys.argv[2], 5, 8, 600, print).start()
-def wait_for_data():
-    print("started", flush=True)
-    time.sleep(600)
-wait_for_data()
-"""
-
-
-@pytest.mark.parametrize("name", ["localhost", "box"])
-def test_live_stacks_of_a_rank(host: sshd.Sshd, tmp_path: Path, name: str) -> None:
-    """A rank that is watched is asked by its signal; one that is not is left alone, and named."""
-    assert host.port
-    watched = [sys.executable, "-c", RANK, str(ROOT / "profiler_runs"), str(tmp_path)]
-    other = [sys.executable, "-c", "import time; print('started', flush=True); time.sleep(600)"]
-    processes = [
-        subprocess.Popen(command, env={**os.environ, "RANK": rank}, stdout=subprocess.PIPE, text=True)
-        for command, rank in ((watched, "5"), (other, "6"))
-    ]
-    try:
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "started\n"
-        evidence = collect_stacks([name])
-        assert "wait_for_data" in [frame.name for frame in evidence.records[5].stack]
-        if shutil.which("py-spy") is None:
-            assert any(source.endswith("_rank6.txt") for source, _ in evidence.lost)
-        assert [process.poll() for process in processes] == [None, None]
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
+def test_live_over_ssh_finds_only_ranks(host: sshd.Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process has no RANK: nothing is signalled, and the host is named."""
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(UsageError, match=r"^box: no process there has RANK|^box:pid"):
+        collect_stacks(["box"])
 
 
 def test_a_folder_of_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 
 from tests.helpers.explorer_app import settled
 from tests.helpers.paths import SAMPLES
-from tests.helpers.stored_traces import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.ordered_keys import HelpApp, OrderedKeysApp
 from torchprof_tui.ui.diff.comparison_worker import ComparedInput

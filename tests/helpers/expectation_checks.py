@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 
 from tests.helpers.expectations import Expectation
-from tests.helpers.stored_traces import load_trace
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, range_scope, step_scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 TRACE_SUFFIX = ".pt.trace.json.gz"
 

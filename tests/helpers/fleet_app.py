@@ -15,12 +15,12 @@ from textual.pilot import Pilot
 from tests.helpers.explorer_app import settled, until
 from tests.helpers.fleet_runs import Faults, write_fleet
 from tests.helpers.paths import SAMPLES
-from tests.helpers.stored_traces import load_trace
 from torchprof_fleet.analysis.fleet import LeftOut
 from torchprof_fleet.analysis.rank_sketch import RankSketch
 from torchprof_fleet.analysis.sketch_trace import sketch_trace
 from torchprof_fleet.ui.fleet_screen import FleetScreen
 from torchprof_fleet.ui.fleet_worker import FleetSource
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.ui.common.ordered_keys import HelpApp, OrderedKeysApp
 
 BASE = SAMPLES / "train_gpt_2ranks" / "rank0.pt.trace.json.gz"

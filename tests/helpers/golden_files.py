@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from textual.screen import Screen
 
 from tests.helpers.paths import SAMPLES, SNAPSHOTS
-from tests.helpers.stored_traces import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 
 SIZES = [(80, 24), (100, 30), (120, 40), (160, 48), (240, 60), (320, 90)]

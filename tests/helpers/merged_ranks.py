@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.paths import find_shared_trace
-from tests.helpers.stored_traces import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.ranks.collective_matching import read_collectives
 from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks

@@ -19,9 +19,6 @@ SHARED_TRACES = ROOT / "../shared/traces"
 KEPT_TRACES = FIXTURES / "traces"
 """Small ones of them, and cuts of others, which are in every checkout."""
 
-STORE_VARIABLE = "TORCHPROF_TESTS_STORE"
-"""Environment variable with the folder of traces that were decoded in this run of the tests."""
-
 _TRACE_SUFFIXES = (".json", ".json.gz")
 _OTHER_SUFFIXES = (".key_averages.json", "execution_details.json", "et.json.gz")
 """Ends of names of other files than traces: the profiler's own table, TensorBoard's details, Chakra's operators."""

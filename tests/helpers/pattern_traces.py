@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from tests.helpers.trace_builder import Entry, cpu, kernel, memcpy, runtime, step
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 
 GEMM = "nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT"
@@ -120,3 +124,10 @@ def graph_replay(kernels: int) -> list[Entry]:
 
 CPU_ONLY = [step(1, 0, 100), cpu("aten::add", 10, 50)]
 GPU_ONLY = [kernel(ADD, 0, 10), kernel(ADD, 20, 10)]
+
+
+def check_saved(folder: Path, name: str, *entries: Entry, header: dict[str, Any] | None = None) -> Finding:
+    """Check a pattern of a trace that is read from a file, so that the args of its events can be read as well."""
+    path = folder / "saved.json"
+    path.write_text(json.dumps({"schemaVersion": 1, **(header or {}), "traceEvents": list(entries)}))
+    return check_pattern(load_trace(str(path)), name)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.helpers.pattern_traces import H200, op_with_work
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 
 

@@ -44,8 +44,6 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("diff", TRACE, f"{FOLDER}/b.json", "--markdown", "--by", "module"),
     ("diff", TRACE, "box:a.json", "--by", "kernel"),
     ("diff", FOLDER, FOLDER, "--steps", "0..1/1..2"),
-    ("hang", FOLDER),
-    ("hang", TRACE, "--json"),
     ("chain", TRACE, "--event", "aten::mm"),
     ("chain", TRACE, "--event", "ampere_sgemm_128x64_nn", "--json"),
     ("critical-path", TRACE),

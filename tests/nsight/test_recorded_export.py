@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.paths import FIXTURES
-from tests.helpers.stored_traces import load_trace
 from torchprof_nsight.extension import UNREAD_TABLE
 from torchprof_tui.analysis.critical_path.critical_path import find_critical_path
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 

@@ -20,8 +20,8 @@ from tests.helpers.command_line import read_json_answer
 from tests.helpers.diff_app import comparison, lines_of
 from tests.helpers.explorer_app import explorer, settled, until
 from tests.helpers.paths import SAMPLES, SHARED_TRACES
-from tests.helpers.stored_traces import load_trace
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
 from torchprof_tui.ui.table.table_screen import TableScreen

@@ -6,12 +6,12 @@ import pytest
 
 from tests.helpers.paths import find_shared_trace
 from tests.helpers.pattern_traces import DTOD, GEMM, op_with_work
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, runtime, step, trace
 from torchprof_tui.analysis.compare.account import COPIES, GPU_CLASS, build_account
 from torchprof_tui.analysis.compare.changed_places import NamedChange, find_places, measure_part_time
 from torchprof_tui.analysis.compare.comparison import Comparison, describe_cause
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 HTOD = "Memcpy HtoD (Pinned -> Device)"
 

@@ -6,12 +6,12 @@ import pytest
 
 from tests.helpers.paths import find_shared_trace
 from tests.helpers.pattern_traces import GEMM, op_with_work
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, runtime, step, trace
 from torchprof_tui.analysis.compare.comparability import list_recording_differences
 from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.analysis.compare.execution import find_execution, find_set_up
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 
 def run_steps(region: str = "", kernel_name: str = GEMM, replays: int = 0) -> SideAnalysis:

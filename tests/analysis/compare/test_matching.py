@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.analysis.compare.sides import side_of
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry, cpu, kernel, runtime
 from torchprof_tui.analysis.compare.matched_rows import RowStatus, match_sides
 from torchprof_tui.analysis.compare.op_tree import Side
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 
 def write_side(path: Path, calls: list[tuple[int, float]]) -> Side:

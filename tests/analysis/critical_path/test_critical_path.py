@@ -228,17 +228,6 @@ def test_a_step_begins_where_the_gpu_work_of_the_step_before_has_ended() -> None
     assert path.sum_off_path(model, 5) == []  # what the step before launched is none of this step's work
 
 
-def test_the_first_event_of_the_trace_is_listed_on_the_path() -> None:
-    """Row 0, in a trace without steps, where the op on the path begins it."""
-    _, path, pieces = follow(
-        cpu("aten::first", 0, 40), runtime("cudaLaunchKernel", 30, 5, 1), kernel("only", 50, 20, 1)
-    )
-    assert ("dispatch", "aten::first", 30) in pieces
-    events, times = path.path_events
-    assert events[0] == 0
-    assert times[0] >= 30_000
-
-
 def test_a_wait_without_a_reason_is_unattributed_and_says_what_to_record() -> None:
     entries = [
         step(1, 0, 30),

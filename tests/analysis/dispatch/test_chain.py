@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.chain_reference import ReferenceChains, assert_chains_equal
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import (
     Entry,
     annotation,
@@ -29,6 +28,7 @@ from tests.helpers.trace_builder import (
 )
 from torchprof_samples import find as sample
 from torchprof_tui.analysis.dispatch.chain import ChainFinder, JoinMethod, find_chain, find_launches
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from tests.helpers.explorer_app import event_of
 from tests.helpers.paths import SAMPLES, SHARED_TRACES
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry, annotation, cpu, flow, kernel, python, runtime, step, trace
 from torchprof_tui.analysis.dispatch.frame_names import parse_frame, parse_recorded_line
 from torchprof_tui.analysis.dispatch.source_line import (
@@ -25,6 +24,7 @@ from torchprof_tui.analysis.dispatch.source_line import (
     find_open_names,
     find_source_line,
 )
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 

@@ -15,7 +15,6 @@ from tests.helpers import trace_builder
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.paths import ROOT, SAMPLES, SHARED_TRACES
 from tests.helpers.rank_traces import late_rank
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import (
     annotation,
     cpu,
@@ -44,6 +43,7 @@ from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core import problems
 from torchprof_tui.trace.core.problems import Problem
 from torchprof_tui.trace.decode.general_decoder import decode_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.source import Source
 from torchprof_tui.ui.explorer.slice_export import format_slice_result

@@ -15,10 +15,10 @@ import pytest
 from tests.helpers.merged_ranks import SHARED_RANK_SETS, load_merged_ranks
 from tests.helpers.paths import SAMPLES, find_shared_trace
 from tests.helpers.rank_traces import late_rank
-from tests.helpers.stored_traces import load_trace
 from torchprof_tui.analysis.export.chrome_file import RANKS_KEY, write_chrome_file
 from torchprof_tui.analysis.time.gpu_time import compute_busy_ns_by_device
 from torchprof_tui.trace.core.atomic_file import OutputError
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.paths import FIXTURES, SAMPLES
-from tests.helpers.stored_traces import load_trace
 from torchprof_tui.analysis.graphs.captured_ops import CapturedOps, build_captured_ops
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 
 GRAPH = SAMPLES / "generate_graph.pt.trace.json.gz"

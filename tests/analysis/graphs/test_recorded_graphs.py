@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tests.helpers.paths import FIXTURES
-from tests.helpers.stored_traces import load_trace
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.graphs.captured_ops import CapturedOps, OpSource, get_captured_ops
 from torchprof_tui.analysis.graphs.node_matching import Doubt
 from torchprof_tui.trace.loading.capture_files import CaptureFiles
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 

@@ -12,12 +12,12 @@ import pytest
 
 from tests.analysis.compare.sides import side_of
 from tests.helpers.paths import FIXTURES
-from tests.helpers.stored_traces import load_trace
 from torchprof_tui.analysis.compare.compared_tree import simplify_label
 from torchprof_tui.analysis.compare.matched_rows import RowStatus, match_sides
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.graphs.captured_nodes import CAPTURED
 from torchprof_tui.analysis.graphs.captured_ops import CapturedChain, OpSource, find_captured_chain, get_captured_ops
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 

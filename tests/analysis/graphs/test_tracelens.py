@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from tests.helpers.paths import SHARED_TRACES
-from tests.helpers.stored_traces import load_trace
 from torchprof_tui.analysis.graphs.captured_nodes import remove_mark
 from torchprof_tui.analysis.graphs.captured_ops import CapturedOps, OpSource, get_captured_ops
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import GroupBy
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 
 GRAPHS = SHARED_TRACES / "graphs"

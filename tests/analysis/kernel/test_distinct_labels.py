@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.paths import SAMPLES
-from tests.helpers.stored_traces import load_trace
 from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 
 MUL = "at::native::BinaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float> >"

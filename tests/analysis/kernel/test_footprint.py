@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from tests.helpers.paths import SHARED_TRACES
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import kernel, memcpy, memset, runtime, trace
 from torchprof_tui.analysis.kernel.footprint import compute_footprint, grid_in_blocks
 from torchprof_tui.analysis.kernel.kernel_summary import find_instances
 from torchprof_tui.analysis.kernel.memory_transfer import measure_transfer
 from torchprof_tui.analysis.kernel.names.model import KernelClass
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from tests.helpers.paths import SHARED_TRACES
-from tests.helpers.stored_traces import load_trace
 from torchprof_tui.analysis.kernel.names.model import KernelClass as K
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.kernel.names.syntax import parse_function
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 
 NAMES: list[tuple[str, K, tuple[str, ...], bool | None, str | None]] = [

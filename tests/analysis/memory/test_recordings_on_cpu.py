@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers.stored_traces import load_trace
 from torchprof_tui.analysis.memory.memory_history import GroupBy, build_memory_history
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 torch = pytest.importorskip("torch")
 

@@ -14,11 +14,11 @@ import pytest
 from tests.helpers.expectation_checks import assert_consistent, fixed_scopes, random_scopes
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.paths import FIXTURES
-from tests.helpers.stored_traces import load_trace
 from tools.fault_programs.registry import FAULTS
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.verdict.rank_checks import MultiRankChecker
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 
 @cache

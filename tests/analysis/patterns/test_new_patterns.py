@@ -13,10 +13,10 @@ from tests.helpers.expectation_checks import assert_consistent, fixed_scopes, ra
 from tests.helpers.expectations import FOLDER
 from tests.helpers.merged_ranks import load_shared_ranks
 from tests.helpers.paths import FIXTURES, SHARED_TRACES
-from tests.helpers.stored_traces import load_trace
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
 from torchprof_tui.analysis.patterns.verdict.rank_checks import MultiRankChecker
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 RECORDED = FIXTURES / "recorded_patterns"
 _LINE = re.compile(r"\| (?P<id>[a-z-]+) \| (?P<trace>\S+) \| (?P<state>fired|absent|cannot tell) \|(?P<numbers>.*)\|")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.paths import SHARED_TRACES
-from tests.helpers.stored_traces import load_trace
 from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 SAID = {
     # 36 DeepEP kernels take 113.4 of 244.1 ms, 96.3 % of it beside compute; 32.6 ms are notify.

@@ -19,9 +19,9 @@ from tests.helpers.expectation_checks import (
 from tests.helpers.expectations import SHARED
 from tests.helpers.paths import SHARED_TRACES, find_shared_trace, mark_long_traces
 from tests.helpers.public_traces import PUBLIC_EXPECTATIONS
-from tests.helpers.stored_traces import load_trace
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS, Checker
 from torchprof_tui.analysis.patterns.engine.pattern import State
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 TRACES = SHARED_TRACES
 SMALL = 500_000

@@ -16,10 +16,10 @@ import pytest
 
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.paths import SAMPLES, SHARED_TRACES, find_shared_trace
-from tests.helpers.stored_traces import load_trace
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.verdict.rank_checks import MultiRankChecker
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 _FOLDER = Path(__file__).parent / "expectations" / "verdicts"
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from tests.helpers.paths import SHARED_TRACES
-from tests.helpers.stored_traces import load_trace
 from torchprof_samples import find
 from torchprof_tui.analysis.serving.report import report_serving
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 _EXECUTE = re.compile(r"execute_(\d+)_context_(\d+)\(sq\d+sk(\d+).*\)_generation_(\d+)\(sq\d+sk(\d+)")
 _STEP = re.compile(r"step\[(PREFILL|EXTEND|DECODE) bs=(\d+)(?: toks=(\d+))?\]")

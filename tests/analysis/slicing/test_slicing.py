@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.helpers.paths import find_shared_traces
-from tests.helpers.stored_traces import load_trace
 from torchprof_tui.analysis.completeness.data_loss import SLICE_KEY as MARK
 from torchprof_tui.analysis.completeness.data_loss import read_slice_metadata
 from torchprof_tui.analysis.dispatch.chain import ChainFinder
@@ -22,6 +21,7 @@ from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.range_statistics import compute_range_statistics
 from torchprof_tui.cli import main
 from torchprof_tui.trace.core.atomic_file import OutputError
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.explorer.slice_export import format_slice_result
 

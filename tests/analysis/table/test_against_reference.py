@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from tests.helpers import table_reference
 from tests.helpers.paths import SHARED_TRACES
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import PID, TID, event, kernel, memset, step, trace
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import ProfilerTable
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 HEADER = {"baseTimeNanoseconds": 1}
 AT = 1000

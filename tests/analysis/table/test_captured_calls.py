@@ -13,12 +13,12 @@ import pytest
 
 from tests.helpers.literal_text import readable_trace
 from tests.helpers.paths import SHARED_TRACES
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, runtime, step, trace
 from torchprof_tui.analysis.graphs.captured_ops import build_captured_ops
 from torchprof_tui.analysis.table.captured_calls import add_captured_calls
 from torchprof_tui.analysis.table.counted_calls import Calls, build_calls
 from torchprof_tui.analysis.table.groups import Profile
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 NEW = {"baseTimeNanoseconds": 1}
 CAPTURE = [

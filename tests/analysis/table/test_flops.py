@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from tests.helpers.paths import SHARED_TRACES
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import cpu, kernel, runtime
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.table.flops import sum_row_flops
@@ -21,6 +20,7 @@ from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.throughput.device_peaks import peak_tflops, short_type
 from torchprof_tui.analysis.throughput.op_formulas import count_flops
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 
 TRACES = SHARED_TRACES

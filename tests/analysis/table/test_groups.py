@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import (
     annotation,
     cpu,
@@ -27,6 +26,7 @@ from torchprof_tui.analysis.search.name_search import BadPattern
 from torchprof_tui.analysis.table.event_scope import NotRecordedError, lane_mask, range_mask, step_mask
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable, TableColumn
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 
 NEW = {"baseTimeNanoseconds": 1}

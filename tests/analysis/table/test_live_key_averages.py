@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.stored_traces import load_trace
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import ProfilerTable
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 torch = pytest.importorskip("torch")
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from tests.helpers.paths import ROOT, SHARED_TRACES
-from tests.helpers.stored_traces import load_trace
 from torchprof_samples import find
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import ProfilerTable
 from torchprof_tui.analysis.table.table_sheet import format_torch_time
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 
 TRACES = SHARED_TRACES

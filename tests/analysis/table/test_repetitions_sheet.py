@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tests.analysis.repetition.test_repetitions import decode
-from tests.helpers.stored_traces import load_trace
 from torchprof_samples import find
 from torchprof_tui.analysis.repetition.repetitions import Difference, find_repetitions
 from torchprof_tui.analysis.table.repetitions_sheet import (
@@ -16,6 +15,7 @@ from torchprof_tui.analysis.table.repetitions_sheet import (
     measure_totals,
 )
 from torchprof_tui.analysis.table.sheets import Sheet
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
 from torchprof_samples import find
 from torchprof_tui.analysis.table.event_scope import range_mask
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.row_detail import RelatedName, build_row_detail, find_row_of_event
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 NEW = {"baseTimeNanoseconds": 1}
 

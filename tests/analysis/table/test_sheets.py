@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.paths import SAMPLES
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import cpu, kernel, memcpy, memory, memset, trace
 from torchprof_samples import find
 from torchprof_tui.analysis.search.name_search import BadPattern
@@ -30,6 +29,7 @@ from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
 from torchprof_tui.analysis.table.sheets import Sheet, explain_empty_sheet, list_tables_with_rows
 from torchprof_tui.analysis.table.table_sheet import NEGATIVE_SELF_TIME, SORT_KEYS, build_table_sheet
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common.name_display import clean
 

@@ -9,11 +9,11 @@ import pytest
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.pattern_traces import ADD, DTOD, GEMM, H200, NCCL, SGEMM, SOFTMAX, healthy, op_with_work
 from tests.helpers.shape_traces import load_entries, op_with_shapes
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import trace
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.throughput.roofline import GpuClassSummary, Limit
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 
 F, H, BIG = "float", "c10::BFloat16", [8192, 8192]

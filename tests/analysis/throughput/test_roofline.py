@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from tests.helpers.paths import SHARED_TRACES, find_shared_traces, is_long
 from tests.helpers.pattern_traces import ADD, GEMM, H200, SGEMM, healthy, op_with_work
 from tests.helpers.shape_traces import load_entries, op_with_shapes
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import trace
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.throughput.device_peaks import DTYPES, find_peaks
 from torchprof_tui.analysis.throughput.op_inputs import MAX_CHUNKS, _choose_chunks
 from torchprof_tui.analysis.throughput.roofline import NO_FILE, NO_SHAPES, Limit, Roofline, attribute_work
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 F, H = "float", "c10::BFloat16"
 BIG, SMALL = [8192, 8192], [64, 64]

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.paths import SHARED_TRACES
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import cpu, gpu_annotation, kernel, memcpy, memset, sync, trace
 from torchprof_tui.analysis.time.gpu_time import (
     compute_busy_by_device,
@@ -23,6 +22,7 @@ from torchprof_tui.analysis.time.gpu_time import (
     list_devices,
 )
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 
 PIECES = st.lists(st.tuples(st.integers(-20, 60), st.integers(0, 15)), max_size=12)

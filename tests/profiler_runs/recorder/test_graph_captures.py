@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.stored_traces import load_trace
 from tests.profiler_runs.conftest import Run, Start
 from torchprof_tui.trace.loading.capture_files import CaptureFiles
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 FAKED = """
 import torch

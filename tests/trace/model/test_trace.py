@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.helpers.paths import SAMPLES
-from tests.helpers.stored_traces import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 
 def test_repr_names_the_file_and_holds_no_columns() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.lane_rows import FAR, Bar, bar_rows, index, slow_cells
 from tests.helpers.paths import SHARED_TRACES
-from tests.helpers.stored_traces import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.row_index import RowIndex
 from torchprof_tui.trace.model.trace import Counter, Trace
 from torchprof_tui.trace.query.cells import cell_edges, compute_cells, compute_counter_cells

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.paths import SAMPLES
-from tests.helpers.stored_traces import load_trace
 from torchprof_tui.trace.json_text.salvage import parse_chosen_entries, parse_chunk
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.query.read_entries import read_entries
 
 SAMPLE = SAMPLES / "train_gpt_stack_memory.pt.trace.json.gz"

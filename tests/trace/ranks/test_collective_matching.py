@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.helpers.collective_reference import joined
 from tests.helpers.merged_ranks import SHARED_RANK_SETS, load_merged_ranks, load_shared_ranks
 from tests.helpers.rank_traces import BASE, Collective, Run, late_rank
-from tests.helpers.stored_traces import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.ranks.collective_matching import (
     load_collectives,

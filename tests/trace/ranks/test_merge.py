@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.merged_ranks import SHARED_RANK_SETS, load_shared_ranks
 from tests.helpers.npu_traces import npu_op, npu_program
 from tests.helpers.rank_traces import late_rank
-from tests.helpers.stored_traces import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace

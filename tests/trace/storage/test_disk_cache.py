@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shutil
@@ -151,14 +150,6 @@ def test_a_cache_that_is_turned_off_is_neither_read_nor_written(trace: Path, hom
     entry.close()
     assert not folder.exists()
     assert sorted(home.iterdir()) == before
-
-
-def test_only_a_draft_in_the_cache_folder_can_be_published(trace: Path) -> None:
-    with contextlib.ExitStack() as drafts:
-        for cache in (True, False):
-            entry = disk_cache.find_or_create_entry(str(trace), cache=cache)
-            drafts.callback(entry.close)
-            assert disk_cache.is_in_cache_folder(entry.folder) is cache
 
 
 def test_without_a_writable_cache_folder_traces_still_open(trace: Path, home: Path) -> None:

@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from tests.helpers.explorer_app import explorer, until
 from tests.helpers.paths import SAMPLES
-from tests.helpers.stored_traces import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.ui.common.status_line import StatusLine
 from torchprof_tui.ui.explorer.slice_export import export_slice, suggest_file_name
 

@@ -11,7 +11,6 @@ from textual.pilot import Pilot
 
 from tests.helpers.explorer_app import press_at_once, settled, until
 from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
-from tests.learn.test_case_file import GOOD, write
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.learn.case_file import Case, list_cases
 from torchprof_tui.learn.lesson import Lesson, Phase
@@ -165,26 +164,12 @@ async def test_the_list_opens_another_sample_and_begins() -> None:
         await pilot.press("q")
         await until(pilot, lambda: not app.screen.query(LessonPanel))
         await pilot.press("G")
-        await until(pilot, lambda: isinstance(app.screen, LearnScreen) and "Cases, 0 of" in text(app))
+        await until(pilot, lambda: isinstance(app.screen, LearnScreen) and "Which ops launch nothing" in text(app))
         learn = app.screen
         assert isinstance(learn, LearnScreen)
         learn._list.highlighted = learn._list.get_option_index("batch")
         await pilot.press("tab", "enter")
         await until(pilot, lambda: "x has a batch of 8 now" in text(app))
-
-
-async def test_the_list_says_what_is_wrong_with_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    cases = tmp_path / "torchprof-tui" / "cases"
-    cases.mkdir(parents=True)
-    write(cases, "title = 1", "broken.toml")
-    write(cases, GOOD, "mine.toml")
-    (tmp_path / "torchprof-tui" / "learn.json").write_text("{", encoding="utf-8")
-    app = TorchprofApp(cache=False, learn=True)
-    async with app.run_test(size=(240, 60)) as pilot:  # the path of the file is long
-        await until(pilot, lambda: "Which step is wide?" in text(app))
-        await until(pilot, lambda: "broken.toml: title is not text" in text(app))
-        assert "learn.json: not JSON" in text(app)
 
 
 @at_every_size

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.helpers.explorer_app import explorer, settled
 from tests.helpers.memory_fixtures import MEMORY
-from tests.helpers.stored_traces import load_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.memory.memory_screen import MemoryScreen
 

@@ -15,9 +15,9 @@ from textual.pilot import Pilot
 from tests.helpers.explorer_app import event_of, explorer, settled, two_steps, until
 from tests.helpers.golden_files import mark_size
 from tests.helpers.paths import SAMPLES
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import annotation, cpu, gpu_annotation, kernel, runtime, step, trace
 from torchprof_tui.analysis.table.groups import Profile, compute_gpu_time_shares
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, RowList, palette_for

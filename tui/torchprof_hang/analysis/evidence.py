@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchprof_hang.analysis.flight_recorder import MAX_RANKS, NoDumpError, read_dump, read_pickle
+from torchprof_hang.analysis.flight_recorder import NoDumpError, read_dump, read_pickle
 from torchprof_hang.analysis.job_text import RasGroup, read_log, read_py_spy_json, read_ras, read_stacks
 from torchprof_hang.analysis.records import RankRecord, State, Thread, read_frames
 from torchprof_tui.analysis.memory.snapshots.primitive_pickle import UnsafePickleError, starts_as_pickle
@@ -34,7 +34,7 @@ class Evidence:
     def world_size(self) -> int:
         known = [*(each.world_size for each in self.records.values()), max(self.records, default=-1) + 1]
         known += [max(ranks) + 1 for each in self.records.values() for ranks in each.members.values()]
-        return min(max(known), MAX_RANKS)
+        return max(known)
 
 
 def gather_evidence(files: Iterable[tuple[str, bytes]]) -> Evidence:
@@ -65,7 +65,7 @@ def find_rank(source: str) -> int | None:
     rank = rank_in_name(source)
     if rank is None and (found := _UNRANKED_NAMES.match(source.rpartition("/")[2].partition(".")[0])):
         rank = int(found[1])
-    return rank if rank is None or rank < MAX_RANKS else None
+    return rank
 
 
 def _read_file(source: str, data: bytes, evidence: Evidence) -> str:
@@ -136,12 +136,9 @@ def _add_threads(source: str, rank: int | None, evidence: Evidence, threads: lis
 
 def _read_own_stacks(content: dict[str, Any], source: str, evidence: Evidence) -> None:
     """Read what the recorder of `run --watch-hang` wrote."""
-    rank = int(content["rank"])
-    if not 0 <= rank < MAX_RANKS:
-        raise NoDumpError(f"rank {rank}")
-    record = evidence.records.setdefault(rank, RankRecord(rank))
+    record = evidence.records.setdefault(int(content["rank"]), RankRecord(int(content["rank"])))
     record.sources.append(source)
-    record.world_size = max(record.world_size, int(content.get("world_size", 0)))
+    record.world_size = max(record.world_size, min(int(content.get("world_size", 0)), 1_000_000))
     record.host, record.pid = str(content.get("host", "")), int(content.get("pid", 0))
     record.dumped, record.reason = int(content.get("time_ns", 0)), str(content.get("reason", ""))
     for name in ("steps", "since_step", "median_step", "resumed_after"):

@@ -17,9 +17,6 @@ from torchprof_hang.analysis.records import Operation, RankRecord, Sizes, State
 from torchprof_tui.analysis.memory.snapshots.primitive_pickle import load_plain_pickle
 
 MAX_ENTRIES = 1_000_000
-MAX_RANKS = 1 << 17
-"""More than a job has: each rank that is missing is named."""
-
 _PEER = re.compile(r"(send|recv)(?:\s+(\d+)\s*(->|<-)\s*(\d+))?")
 _UNEVEN = ("all_to_all", "alltoall")
 """Operations whose ranks may bring different sizes."""
@@ -51,7 +48,7 @@ def read_dump(content: Any, record: RankRecord) -> None:
     record.has_recorder = True
     for name, each in _as_dict(content.get("pg_config")).items():
         ranks = _as_dict(each).get("ranks")
-        found = tuple(each for each in map(int, re.findall(r"\d{1,7}", str(ranks))) if each < MAX_RANKS)
+        found = tuple(int(number) for number in re.findall(r"\d{1,7}", str(ranks)))
         if name and found:
             record.members[str(name)] = found
         record.world_size = max(record.world_size, max(found, default=-1) + 1)

@@ -13,17 +13,17 @@ from typing import Any
 from torchprof_hang.analysis.records import Frame, Operation, RankRecord, State, Thread, read_frames
 
 _TIMEOUT = re.compile(
-    r"\[Rank (\d{1,5})\] Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(\d+), OpType=(\w+)"
+    r"\[Rank (\d+)\] Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(\d+), OpType=(\w+)"
     r"(?:, NumelIn=(\d+))?(?:, NumelOut=(\d+))?[^)]*(?:\(ms\)=\d+)?\) ran for (\d+) milliseconds"
 )
 _PROGRESS = re.compile(
-    r"\[PG (?:ID )?(\d+)(?: PG GUID (\S*?)\((.*?)\)|\s*\((.*?)\))? ?Rank (\d{1,5})\].*?"
+    r"\[PG (?:ID )?(\d+)(?: PG GUID (\S*?)\((.*?)\)|\s*\((.*?)\))? ?Rank (\d+)\].*?"
     r"at work: (\d+), last enqueued NCCL work: (\d+), last completed NCCL work: (\d+)"
 )
-_PREFIX = re.compile(r"\[rank(\d{1,5})\]:")
+_PREFIX = re.compile(r"\[rank(\d+)\]:")
 _SIZES_DIFFER = re.compile(r"op\.preamble\.length <= op\.nbytes\. (\d+) vs (\d+)")
 _SIGNAL = re.compile(r"exitcode\s*:\s*-(\d+) \(pid: (\d+)\)|Signal (\d+) \(\w+\) received by PID (\d+)")
-_LOCAL_RANK = re.compile(r"rank\s*:\s*(\d{1,5}) \(local_rank")
+_LOCAL_RANK = re.compile(r"rank\s*:\s*(\d+) \(local_rank")
 _OPERATIONS = {"ALLREDUCE": "all_reduce", "ALLGATHER": "all_gather", "ALLTOALL": "all_to_all"}
 
 

@@ -9,7 +9,6 @@ import pytest
 from numpy.random import default_rng
 
 from tests.helpers.paths import SAMPLES
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import annotation, cpu, runtime, trace
 from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
@@ -19,6 +18,7 @@ from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, mark_clones, mark_matches
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.trace.core.arrays import I64, argsort_stable, is_in
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 
 NAMES = ["train_gpt_eager", "train_gpt_starved", "multi_stream_overlap", "generate_graph"]

@@ -9,13 +9,13 @@ import pytest
 
 from tests.helpers.merged_ranks import load_merged_ranks, load_shared_ranks
 from tests.helpers.paths import SAMPLES
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, overhead, python, runtime, step, trace
 from torchprof_tui.analysis.dispatch.source_line import SourceLine, SourceLineFinder
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.largest_gaps import MAX_GAPS, LargestGap, select_long_gaps
 from torchprof_tui.analysis.patterns.verdict.rank_checks import MultiRankChecker
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 
 

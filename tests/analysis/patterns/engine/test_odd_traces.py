@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.helpers.pattern_traces import GEMM, H200, check_pattern, op_with_work
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry, cpu, kernel, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import State
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 
 def run(name: str, start: float, duration: float, corr: int, device: int = 0) -> list[Entry]:

@@ -13,7 +13,6 @@ import pytest
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.pattern_traces import healthy, waiting
 from tests.helpers.rank_traces import late_rank
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import cpu, trace
 from torchprof_samples import find
 from torchprof_tui.analysis.completeness.data_loss import find_data_loss
@@ -28,6 +27,7 @@ from torchprof_tui.analysis.slicing.slice_writer import write_slice
 from torchprof_tui.trace.build.build_trace import build_trace
 from torchprof_tui.trace.core.problems import CUT_SHORT, UNREADABLE_ENTRY, Problem
 from torchprof_tui.trace.decode.general_decoder import decode_trace
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.source import Source
 

@@ -11,10 +11,10 @@ import pytest
 
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import ADD, GPU_ONLY, check_pattern
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import backward_pass
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 AUTOGRAD = 200
 EVALUATE = "autograd::engine::evaluate_function: "

@@ -8,11 +8,11 @@ from tests.analysis.patterns.rules import test_attention_layout
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import CPU_ONLY, GEMM, H200, check_pattern, healthy, op_with_work
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry, cpu, trace
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import conversions
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 CASTS, LAYOUT = "autocast-casts", "layout-conversion"
 CAST = (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.helpers.paths import SAMPLES
 from tests.helpers.pattern_traces import check_pattern
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry, cpu, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.cpu_lane import explain_growth
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 
 def steps_of(first_launch: float, first_op: float) -> list[Entry]:

@@ -9,10 +9,10 @@ import pytest
 
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, Cases, case_params, check_case
 from tests.helpers.pattern_traces import GEMM, GPU_ONLY, SHAPE, check_pattern, op_with_work
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 GATHER = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 

@@ -29,10 +29,10 @@ from tests.helpers.pattern_traces import (
     healthy,
     op_with_work,
 )
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry, cpu, event, flow, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import gpu_kernels
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 
 MATH = "aten::_scaled_dot_product_attention_math"

@@ -10,12 +10,12 @@ import pytest
 from tests.analysis.patterns.rules import test_cpu_contention
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import GEMM, NCCL, check_pattern
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import TID, Entry, cpu, event, kernel, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.check_scope import whole_trace_scope
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import machine
 from torchprof_tui.analysis.patterns.verdict.rank_checks import MultiRankChecker
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.ranks.collective_matching import read_collectives
 from torchprof_tui.trace.ranks.merge import OpenedRank, merge_ranks
 

@@ -8,12 +8,12 @@ from tests.helpers.npu_traces import compiled_op, npu_op, npu_program
 from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import CPU_ONLY, GPU_ONLY, check_pattern, healthy
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import trace
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import npu
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 COMPILING, AI_CPU = "op-compilation", "ai-cpu-ops"
 MSTT = SHARED_TRACES / "public" / "xiaobingling93-pixel+Ascend-mstt" / "trace_view.json.gz"

@@ -13,12 +13,12 @@ from tests.analysis.patterns.rules import test_moe
 from tests.helpers.paths import FIXTURES
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import ADD, GPU_ONLY, check_pattern, op_with_work
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import op_loop
 from torchprof_tui.analysis.patterns.rules.op_loop import find_tandem_repeats
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 CLIPPING = ("aten::linalg_vector_norm", "aten::add", "aten::clamp", "aten::mul_")
 METRIC = ("aten::select", "aten::eq", "aten::item")
@@ -74,8 +74,9 @@ def test_its_ops_rounds_place_and_idle_time_are_counted() -> None:
         "1.60 ms, 16 % of the steps: the same 4 ops (aten::linalg_vector_norm → aten::add → aten::clamp → aten::mul_) "
         "run 40 times in a row between backward and Optimizer.step; 1 such loop"
     )
-    assert finding.answer.at_stake == 160 * 10_000 - 1_000 - 160 * 1_000 + 500  # the last kernel ends after the loop
-    assert len(finding.answer.events) == 160
+    host, overlap = 160 * 9_000, 160 * 500  # each kernel starts half a µs before its op ends
+    assert finding.answer.at_stake == host - overlap + 160 * 1_000
+    assert len(finding.answer.events) == 2 * 160  # the ops and their kernels
     assert finding.remedy.code.startswith("norm = torch.nn.utils.clip_grad_norm_(")
 
 

@@ -8,10 +8,10 @@ from tests.analysis.patterns.rules.test_moe import experts
 from tests.analysis.patterns.rules.test_serving import decoding
 from tests.helpers.paths import FIXTURES, SHARED_TRACES
 from tests.helpers.pattern_traces import ADD, H200, SHAPE, check_pattern, op_with_work
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, memcpy, python, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Remedy
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 V100 = {"id": 0, "name": "Tesla V100", "computeMajor": 7, "computeMinor": 0, "numSms": 80, "warpSize": 32}
 LOADER = "enumerate(DataLoader)#_{}DataLoaderIter.__next__"

@@ -11,10 +11,10 @@ from tests.helpers.paths import SHARED_TRACES
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
 from tests.helpers.pattern_traces import ADD, CPU_ONLY, GEMM, H200, SOFTMAX, check_pattern, healthy, op_with_work
 from tests.helpers.shape_traces import load_entries, op_with_shapes
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry, annotation, cpu, trace
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State
 from torchprof_tui.analysis.patterns.rules import throughput
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 ELEMENTWISE, PRODUCTS, WAVES = "memory-bound-elementwise", "gemm-efficiency", "wave-quantization"
 F, H = "float", "c10::BFloat16"

@@ -10,7 +10,6 @@ import pytest
 from tests.helpers.merged_ranks import load_shared_ranks
 from tests.helpers.paths import SAMPLES, find_shared_traces, mark_long_traces
 from tests.helpers.pattern_traces import healthy
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import trace
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope, range_scope
@@ -19,6 +18,7 @@ from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport, ch
 from torchprof_tui.analysis.patterns.verdict.costs import _take_first
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 SMALLEST = thresholds.LISTED_SHARE.value
 

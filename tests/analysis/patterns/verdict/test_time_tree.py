@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from tests.helpers.paths import SAMPLES
 from tests.helpers.pattern_traces import ADD, GEMM, NCCL, op_with_work
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry, cpu, kernel, memcpy, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.tree_model import TimePart, TimeTree
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 US = 1000
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry, annotation, cpu, flow, kernel, python, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime, Verdict
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 GEMM = "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNN"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.helpers.paths import SHARED_TRACES
-from tests.helpers.stored_traces import load_trace
 from torchprof_samples import find
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope, step_scope
 from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
@@ -20,6 +19,7 @@ from torchprof_tui.analysis.patterns.verdict.wins import Wins, find_remedy, pred
 from torchprof_tui.analysis.what_if.forecast import Forecaster
 from torchprof_tui.analysis.what_if.scenario import ScenarioKind, parse_scenario
 from torchprof_tui.analysis.what_if.step_model import build_step_model
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 

@@ -13,10 +13,10 @@ from textual.widgets import Input
 from tests.helpers.explorer_app import event_of, explorer, settled, text_of, two_steps, until
 from tests.helpers.literal_text import readable_trace
 from tests.helpers.paths import FIXTURES, SAMPLES
-from tests.helpers.stored_traces import load_trace
 from tests.helpers.trace_builder import Entry, cpu, kernel, python, runtime, step, trace
 from tests.trace.build.test_graph_dependencies import replay
 from torchprof_tui.trace.loading.capture_files import CaptureFiles
+from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.sources.program_file import ProgramFile, ProgramFileReader
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen

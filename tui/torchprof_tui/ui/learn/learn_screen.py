@@ -150,8 +150,6 @@ class LearnScreen(GuardedScreen[None]):
         self.app.call_from_thread(self._show_cases, found, results, problem)
 
     def _show_cases(self, found: CaseList, results: dict[str, Result], problem: str) -> None:
-        if self.is_left:  # meanwhile
-            return
         self._cases = {case.id: case for case in found.cases}
         done = sum(case.id in results for case in found.cases)
         options: list[Option | None] = []

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
-from torchprof_tui.trace.core.arrays import I64, number_distinct, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, is_in, number_distinct, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 
@@ -69,3 +70,20 @@ def pair_neighbours(trace: Trace, rows: I64, group: I64) -> I64:
     together = (group[1:] == group[:-1]) & (trace.lane[rows[1:]] == trace.lane[rows[:-1]])
     pairs: I64 = np.stack([rows[:-1][together], rows[1:][together]], axis=1)
     return pairs
+
+
+_NODE_REGEX = r"autograd::engine::evaluate_function: "
+
+
+def add_backward_nodes(tables: TraceTables, rows: I64) -> I64:
+    """Add to ops the nodes of the backward pass that belong to them, by sequence number: rows, int64[k]."""
+    column = tables.trace.args.get("sequence")
+    nodes = tables.match_names(_NODE_REGEX).row
+    if column is None or not len(nodes) or not len(rows):
+        return rows
+    recorded = column.events.astype(np.int64)
+    inside = find_nearest_ancestor(tables.trace.parent, recorded, tables.mark_rows(rows)) >= 0
+    inside |= is_in(recorded, sorted_unique(rows))
+    numbers = np.asarray(column.values, dtype=np.int64)[inside & ~is_in(recorded, nodes)]
+    own = column.values_at(nodes).astype(np.int64)
+    return np.concatenate([rows, nodes[is_in(own, sorted_unique(numbers[numbers >= 0]))]])

@@ -45,6 +45,7 @@ from torchprof_tui.analysis.patterns.rules import (
     gpu_waits,
     graphs,
     host_code,
+    kernel_shapes,
     machine,
     memory,
     memory_moves,
@@ -53,11 +54,13 @@ from torchprof_tui.analysis.patterns.rules import (
     op_loop,
     optimizer,
     python_in_step,
+    repeated_inputs,
     serving,
     table_sums,
     throughput,
     torch_compile,
     warmup,
+    written_out,
 )
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
 from torchprof_tui.trace.core.arrays import I64, sorted_unique
@@ -67,6 +70,7 @@ _RULE_MODULES = (
     *(table_sums, cpu_lane, gpu_lane, torch_compile, dispatch_chain, gpu_kernels, multi_gpu, communication, gpu_waits),
     *(throughput, conversions, warmup, serving, decode_tokens, graphs, optimizer, op_loop, host_code),
     *(machine, npu, memory, backward_pass, debug_leftovers, python_in_step, memory_moves),
+    *(written_out, repeated_inputs, kernel_shapes),
 )
 """Importing these modules registers their patterns."""
 
@@ -81,9 +85,11 @@ _ORDER = (
     "tiny-kernels", "alloc-in-step", "memory-bound-elementwise", "gemm-efficiency", "wave-quantization",
     "autocast-casts", "layout-conversion", "cold-call", "not-warmed-up", "profiler-inflation", "serving-phases",
     "decode-without-graphs", "eager-fallback", "graph-padding", "kv-cache-cat", "token-sync", "mixed-batch",
-    "scheduler-bound", "graph-input-copies", "moe-expert-loop", "optimizer-loop", "op-loop", "gc-pause", "slow-host",
-    "gqa-expand-copy", "clock-variation", "fsdp-prefetch", "op-compilation", "ai-cpu-ops", "host-code",
-    "cpu-contention", "cpu-work", "memory-growth", "fragmentation", "peak-phase", "activation-memory",
+    "scheduler-bound", "graph-input-copies", "moe-expert-loop", "optimizer-loop", "op-loop", "written-out",
+    "repeated-mask", "equal-copies", "tensor-from-list", "one-sample-at-a-time",
+    "few-blocks", "odd-matrix-size", "strided-reads", "colliding-atomics", "float64-kernels",
+    "gc-pause", "slow-host", "gqa-expand-copy", "clock-variation", "fsdp-prefetch", "op-compilation", "ai-cpu-ops",
+    "host-code", "cpu-contention", "cpu-work", "memory-growth", "fragmentation", "peak-phase", "activation-memory",
     "temporary-spike", "allocator-retries", "graph-in-inference", "optimizer-states", "duplicate-copies", "kv-cache",
     "second-backward", "recomputed-forward", "unused-gradients", "anomaly-mode", "reads-one-by-one",
     "repeated-synchronize", "deterministic-algorithms", "python-in-step", "growing-cat",

@@ -138,6 +138,7 @@ class Answer:
     leads to, costliest first, for a pattern whose time lies between events or is not their duration; None: the events.
     `removed`: rows, int64[k], that are gone once a fault is mended; None: all of the evidence. `removed_gaps`: rows,
     int64[k, 2]: from the end of the first to the start of the second the thread's time is gone, too.
+    `headline`: what the verdict says in place of the pattern's title, which covers several kinds.
     """
 
     state: State
@@ -150,6 +151,7 @@ class Answer:
     places: EvidencePlaces | None = None
     removed: I64 | None = None
     removed_gaps: I64 | None = None
+    headline: str = ""
 
     @classmethod
     def fired(

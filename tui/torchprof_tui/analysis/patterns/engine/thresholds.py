@@ -277,6 +277,15 @@ EXPERT_LOOP_MIN = Threshold("experts in a loop", 8, "experts", "a few masked bra
 OPTIMIZER_MIN_LAUNCHES = Threshold(
     "launches of one optimizer step", 24, "kernels", "foreach and fused steps launch about a dozen for any model"
 )
+CONSTANT_MIN_COUNT = _times("times in a step", 3, "a mask for each of two stacks (encoder, decoder) is a model's own")
+EQUAL_COPIES_MIN = _times("copies of one size in a step", 4, "a batch has a few parts of equal size")
+SMALL_COPY_BYTES = Threshold(
+    "a copy is small below", 65536, "bytes", "the fixed cost of a copy is then larger than its time on the bus"
+)
+LIST_TENSOR_MIN = _ns("a tensor from a list takes at least", 100 * _US, "a few numbers take some microseconds")
+FEW_BLOCKS_SHARE = _share("blocks below this share of the SMs", 0.25, "three quarters of the GPU have nothing to do")
+LONG_KERNEL = _ns("a kernel takes at least", 50 * _US, "short ones are limited by their launch")
+ROWS_PER_TARGET = _times("rows for each target", 256, "below, few of the threads that run at once share a target")
 OP_LOOP_MIN_ROUNDS = Threshold(
     "rounds in a row", 16, "rounds", "a dozen branches or heads in a list are a model's own; a loop over items has more"
 )

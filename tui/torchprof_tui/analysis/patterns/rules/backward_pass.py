@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, find_outermost_ancestor
-from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, pair_neighbours
+from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, find_launched_work, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
@@ -15,7 +15,6 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.query.read_entries import read_entries
 
 _NODE_REGEX = r"autograd::engine::evaluate_function: "
 _LEAF_REGEX = _NODE_REGEX + r"torch::autograd::AccumulateGrad$"
@@ -167,7 +166,7 @@ _NO_UPDATE_REGEX = r"aten::(zero_|fill_|copy_|detach_|requires_grad_|resize_|set
 _MAX_LIST_LENGTH = 110
 """Tensors that one kernel of a list updates at most: as many as fit into its arguments."""
 
-_MAX_STEPS_READ = 2
+_MAX_STEPS_READ = 3
 """Steps whose updates are read from the file."""
 
 
@@ -175,15 +174,8 @@ def find_fresh_leaves(tables: TraceTables) -> EventTable:
     """Find the nodes that give a gradient to a parameter that has none: the one of the step before was dropped."""
     leaves = tables.match_names(_LEAF_REGEX, Kind.OP)
     others = np.flatnonzero(tables.is_dispatcher_op & ~tables.mark_ops(_KEPT_INSIDE_LEAF)).astype(np.int64)
-    # Inside the node is its function, with its ops: two levels, of which an outermost op is enough.
-    parent = np.asarray(tables.trace.parent)
-    above = parent[others]
-    has_other = np.zeros(len(parent), dtype=np.bool_)
-    for _ in range(2):
-        above = above[above >= 0]
-        has_other[above] = True
-        above = parent[above]
-    return leaves.select(~has_other[leaves.row])
+    owner = find_nearest_ancestor(tables.trace.parent, others, tables.mark_rows(leaves.row))
+    return leaves.select(~np.isin(leaves.row, owner))
 
 
 def _count_updated(view: ScopeView, t0: int, t1: int) -> int | None:
@@ -197,29 +189,24 @@ def _count_updated(view: ScopeView, t0: int, t1: int) -> int | None:
     ops = ops.select(find_nearest_ancestor(tables.trace.parent, ops.row, tables.mark_rows(steps.row)) >= 0)
     is_list = tables.mark_ops(_LIST_REGEX)[ops.row]
     counts: dict[int, int] = {}
-    lengths = _read_list_lengths(tables, ops.row[is_list].astype(np.int64))
-    for row, name in zip(ops.row.tolist(), ops.name.tolist(), strict=True):
-        # Without shapes, and for lists too long to be recorded: as many as its kernels hold.
-        length = lengths.get(row, 1) or _MAX_LIST_LENGTH * int(np.count_nonzero(view.inner_op == row))
+    for row, name, takes_list in zip(ops.row.tolist(), ops.name.tolist(), is_list.tolist(), strict=True):
+        length = _read_list_length(view, row) if takes_list else 1
+        if length is None:
+            length = _MAX_LIST_LENGTH * len(find_launched_work(view, np.array([row], dtype=np.int64)))
         counts[name] = counts.get(name, 0) + length
     if len(steps) and not counts:
         return None
     return max(counts.values(), default=0)
 
 
-def _read_list_lengths(tables: TraceTables, rows: I64) -> dict[int, int]:
-    """Read how many tensors the first list of each op has, by row; 0 where that was not recorded."""
-    lengths = dict.fromkeys(rows.tolist(), 0)
+def _read_list_length(view: ScopeView, row: int) -> int | None:
+    """Read how many tensors the first list of an op has; None without shapes, and for lists too long to be recorded."""
     try:
-        for index, entry in read_entries(tables.trace, rows):
-            args = entry.get("args")
-            shapes = args.get("Input Dims") if isinstance(args, dict) else None
-            first = shapes[0] if isinstance(shapes, list) and shapes else None
-            if isinstance(first, list) and all(isinstance(shape, list) for shape in first):
-                lengths[int(rows[index])] = len(first)
-    except (OSError, LookupError):
-        return dict.fromkeys(lengths, 0)
-    return lengths
+        shapes = view.trace.event(row).read_args().get("Input Dims")
+    except (OSError, LookupError, ValueError):
+        return None
+    first = shapes[0] if isinstance(shapes, list) and shapes else None
+    return len(first) if isinstance(first, list) and first and isinstance(first[0], list) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,13 +224,10 @@ def activation_statistics(view: ScopeView) -> Answer:
     edges = np.flatnonzero((is_inside[1:] != is_inside[:-1]) | (part[1:] != part[:-1])) + 1
     names = outer.table.name.astype(np.int64)
     begins_detached = tables.mark_ops(r"aten::detach$")[rows]
-    bounds = np.concatenate([[0], edges, [len(rows)]]).astype(np.int64)
-    reducing = np.append(0, np.cumsum(is_reduction))
-    runs = np.flatnonzero(reducing[bounds[1:]] > reducing[bounds[:-1]])
     found = [
         run
-        for run in (np.arange(bounds[k], bounds[k + 1]) for k in runs.tolist())
-        if is_inside[run[0]] and _is_statistic(run, is_reduction, begins_detached, names)
+        for run in np.split(np.arange(len(rows)), edges)
+        if len(run) and is_inside[run[0]] and _is_statistic(run, is_reduction, begins_detached, names)
     ]
     of_step = np.bincount(part[[run[0] for run in found]], minlength=1) if found else np.zeros(1, np.int64)
     steps = max(len(tables.steps), 1)

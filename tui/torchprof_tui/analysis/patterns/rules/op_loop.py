@@ -7,12 +7,13 @@ find_tandem_repeats(np.array([7, 1, 2, 1, 2, 1, 2, 9]), min_rounds=3, max_period
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, nearest_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.avoidable_work import add_backward_nodes, answer_fault
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
@@ -93,7 +94,7 @@ _SMALL_OP_REGEX = (
 
 _SCALAR_OPS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal"})
 _COPY_OPS = frozenset({"aten::to", "aten::copy_", "aten::pin_memory", "aten::detach", "aten::detach_"})
-_NORM_OPS = frozenset({"aten::linalg_vector_norm", "aten::norm"})
+_CLIPPING_OPS = frozenset({"aten::linalg_vector_norm", "aten::norm", "aten::clamp"})
 _BACKWARD_REGEX = r"autograd::engine::evaluate_function"
 
 
@@ -247,6 +248,7 @@ def _measure_loops(view: ScopeView) -> _LoopTimes:
         thresholds.SIGNIFICANT_SHARE,
     ),
     needs=(ScopeView.missing_ops_reason,),
+    is_fault=True,
 )
 def op_loop(view: ScopeView) -> Answer:
     times = _measure_loops(view)
@@ -259,16 +261,31 @@ def op_loop(view: ScopeView) -> Answer:
     if not len(events):
         return Answer.absent("the scope lies between two ops of a loop")
     spans = union(loops.start[chosen], loops.end[chosen]).clip(*view.window)
-    at_stake = spans.total if not len(view.tables.work) else int(times.idle[chosen].sum())
     others = len(np.unique(loops.group[chosen])) - 1
     more = f"; with {format_count(others, 'other such loop')}: {format_duration(spans.total)}" if others else ""
-    return Answer.fired(
-        _describe_loop(view, times, runs) + more,
-        events.row,
-        min(at_stake, spans.total),
-        _choose_remedy(view, times, runs),
-        spans,
-    )
+    headline, remedy = _describe_repeated_layer(loops, runs) or ("", _choose_remedy(view, times, runs))
+    if remedy is not None and "clip_grad_norm_" in remedy.code:
+        headline = "gradients are clipped in a loop over the parameters"
+    seen = _describe_loop(view, times, runs) + more
+    if len(view.tables.work):  # with the nodes of the backward pass that belong to the ops
+        rows = add_backward_nodes(view.tables, events.row)
+        return replace(answer_fault(view, rows, seen, remedy), headline=headline)
+    return replace(Answer.fired(seen, events.row, spans.total, remedy, spans), headline=headline)
+
+
+def _describe_repeated_layer(loops: OpLoops, runs: I64) -> tuple[str, Remedy] | None:
+    """Describe a loop of one layer, for which there is a batched call: (what the verdict says, remedy)."""
+    names = set(loops.group_names[int(loops.group[runs[0]])])
+    if names == {"aten::embedding"}:
+        remedy = Remedy(
+            "put the tables into one, and add an offset to the numbers: a single lookup",
+            "y = F.embedding(numbers + offsets, torch.cat(tables))",
+        )
+        return "small embedding tables are read one after the other", remedy
+    if names <= {"aten::matmul", "aten::mm", "aten::mv", "aten::bmm"}:
+        remedy = Remedy("stack the matrices and call bmm once: a batch of products", "y = torch.bmm(stack_a, stack_b)")
+        return "small matmuls run one after the other", remedy
+    return None
 
 
 def _describe_absence(times: _LoopTimes) -> str:
@@ -345,7 +362,7 @@ def _choose_remedy(view: ScopeView, times: _LoopTimes, runs: I64) -> Remedy | No
             "drop the gradients instead of writing zeros into each",
             "optimizer.zero_grad(set_to_none=True)  # the default",
         )
-    if names & _NORM_OPS and _describe_place(view, loops, int(runs[0])) == _BEFORE_OPTIMIZER:
+    if names & _CLIPPING_OPS and _describe_place(view, loops, int(runs[0])) == _BEFORE_OPTIMIZER:
         return Remedy(
             "compute the norm of all gradients at once: clip_grad_norm_ uses torch._foreach_ ops, and returns it",
             "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm, foreach=True)",

@@ -198,7 +198,7 @@ class Evidence:
 
 def diagnose_finding(finding: Finding, cause: str, share: float) -> Diagnosis:
     """Make the diagnosis of a fired pattern that explains this share of the device time."""
-    title = finding.pattern.title[0].lower() + finding.pattern.title[1:]
+    title = finding.answer.headline or finding.pattern.title[0].lower() + finding.pattern.title[1:]
     remedy: Remedy = finding.remedy
     what, said = f"{title} ({format_percent(share)})", finding.answer
     return Diagnosis(cause, share, what, remedy.action, said.seen, said.events, pattern=finding.id)

@@ -24,7 +24,7 @@ from torchprof_tui.analysis.patterns.verdict.cpu_only import build_cpu_time_tree
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, find_pattern
 from torchprof_tui.analysis.patterns.verdict.gpu_work import diagnose_gpu_work
 from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
-from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED, TimeTree
+from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, EXPOSED, TimeTree
 from torchprof_tui.analysis.patterns.verdict.waiting import diagnose_waiting, measure_turn_taking
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.text_enum import TextEnum
@@ -195,7 +195,7 @@ def _choose_diagnosis(evidence: Evidence, regime: Regime) -> Diagnosis:
     """Choose what costs most: a wait with its remedy, or the GPU's own work; the regime decides where it is clear."""
     waiting, work, fault = diagnose_waiting(evidence), diagnose_gpu_work(evidence), evidence.main_fault
     others = [found for found in (waiting, work) if found is not None and _names_one_cause(found)]
-    if fault is not None and all(fault.share >= found.share for found in others):
+    if fault is not None and all(fault.share >= found.share for found in others) and not _is_decoding(evidence, fault):
         return fault
     if waiting is None or regime is Regime.COMPUTE:
         return work
@@ -221,7 +221,16 @@ def _names_one_cause(diagnosis: Diagnosis) -> bool:
     return (bool(diagnosis.pattern) and diagnosis.pattern not in _DESCRIPTIONS) or diagnosis.cause in _SPECIFIC_CAUSES
 
 
-_DESCRIPTIONS = frozenset(["memory-bound-elementwise", "gemm-efficiency", "sync-in-step", "tiny-kernels"])
+def _is_decoding(evidence: Evidence, fault: Diagnosis) -> bool:
+    """Return whether tokens are generated without CUDA graphs, which launch the ops of a fault at once as well."""
+    if fault.pattern == "one-sample-at-a-time" or "decode-without-graphs" not in evidence.fired:
+        return False
+    return fault.cause != COMPUTE
+
+
+_DESCRIPTIONS = frozenset(
+    ["memory-bound-elementwise", "gemm-efficiency", "sync-in-step", "tiny-kernels", "decode-without-graphs"]
+)
 _SPECIFIC_CAUSES = frozenset([IdleCause.INPUT.id, IdleCause.COLD_CALL.id, IdleCause.CPU_COMPUTE.id, EXPOSED])
 
 

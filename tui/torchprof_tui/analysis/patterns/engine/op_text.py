@@ -1,0 +1,97 @@
+"""Write the ops of a thread as text, one letter each, in which regular expressions find what they compute together.
+
+"uspusaqd"    mean sub pow mean sub add sqrt div: a layer norm
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
+from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.trace.core.arrays import I64
+
+_LETTERS = {
+    "M": "matmul bmm baddbmm einsum",
+    "L": "linear addmm mm",
+    "C": "conv1d conv2d conv3d convolution",
+    "E": "embedding",
+    "N": "layer_norm rms_norm group_norm batch_norm",
+    "S": "softmax _softmax",
+    "a": "add add_",
+    "s": "sub sub_ rsub",
+    "m": "mul mul_",
+    "d": "div div_",
+    "p": "pow pow_ square",
+    "u": "mean",
+    "U": "sum",
+    "q": "sqrt sqrt_",
+    "Q": "rsqrt rsqrt_",
+    "e": "exp exp_",
+    "l": "log log_",
+    "g": "sigmoid sigmoid_",
+    "t": "tanh tanh_",
+    "x": "amax max",
+    "h": "one_hot",
+    "n": "neg",
+    "c": "clamp clamp_ clamp_max minimum",
+    "R": "reciprocal",
+    "D": "dropout dropout_",
+    "w": "masked_fill masked_fill_ where",
+    "f": "full ones zeros full_like ones_like zeros_like new_full new_ones new_zeros",
+    "T": "triu triu_ tril tril_",
+    "G": "diag diag_embed diagflat",
+    "O": "sort argsort",
+    "V": "norm linalg_vector_norm",
+    "y": "copy_",
+    "r": "lerp lerp_",
+    "v": "slice",
+}
+_VIEWS = (
+    "view reshape _unsafe_view transpose permute t expand expand_as unsqueeze squeeze flatten unflatten select chunk "
+    "split tensor_split unbind detach detach_ contiguous to type_as alias narrow view_as movedim swapaxes numpy_T"
+)
+"""Ops that compute nothing, or only change the number type: no letter."""
+
+_OTHER, _NO_LETTER = ".", ""
+
+
+@dataclass(frozen=True, slots=True)
+class OpText:
+    """The outermost ops of the launching threads: `ops`, `text` with one letter each, a line per thread and step."""
+
+    ops: EventTable
+    text: str
+
+    def find(self, expression: str) -> Iterator[tuple[int, int]]:
+        """Find the stretches of ops that match: (first, stop) in `ops`."""
+        return (match.span() for match in re.finditer(expression, self.text))
+
+
+def write_op_text(tables: TraceTables) -> OpText:
+    """Write the ops of the whole trace; use `TraceTables.compute_once`."""
+    trace = tables.trace
+    letter_of = {f"aten::{name}": letter for letter, names in _LETTERS.items() for name in names.split()}
+    letter_of |= {f"aten::{name}": _NO_LETTER for name in _VIEWS.split()}
+    letters = np.array([letter_of.get(name, _OTHER) for name in trace.names] or [_OTHER], dtype="<U1")
+    ops = tables.launching_thread_ops
+    ops = ops.select(tables.is_dispatcher_op[ops.row])
+    ops = ops.select(find_nearest_ancestor(trace.parent, ops.row, tables.is_dispatcher_op) < 0)
+    ops = ops.select(letters[ops.name] != _NO_LETTER)
+    part = number_parts(tables, ops)
+    # An op of its own line between parts, so that no stretch crosses their border: its row is the next op's.
+    borders = np.flatnonzero(part[1:] != part[:-1]) + 1
+    text = np.insert(letters[ops.name], borders, "\n")
+    return OpText(ops.take(np.insert(np.arange(len(ops)), borders, borders)), "".join(text.tolist()))
+
+
+def number_parts(tables: TraceTables, ops: EventTable) -> I64:
+    """Number the stretches of ops, by lane and start, that lie on one thread and in one step: int64[k]."""
+    lane, step = np.asarray(tables.trace.lane[ops.row]), tables.steps.index_at(ops.start)
+    changes = (lane[1:] != lane[:-1]) | (step[1:] != step[:-1])
+    return np.concatenate([[0], np.cumsum(changes)])[: len(ops)].astype(np.int64)

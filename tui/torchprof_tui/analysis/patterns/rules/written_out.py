@@ -1,0 +1,196 @@
+"""Patterns of ops that the library has one op for: algorithms written out, constants made again, samples one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from torchprof_tui.analysis.patterns.engine.avoidable_work import add_backward_nodes, answer_fault
+from torchprof_tui.analysis.patterns.engine.op_text import OpText, write_op_text
+from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
+from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
+from torchprof_tui.analysis.throughput.op_inputs import OpInputs, parse_inputs
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """An algorithm by the ops that it is written with, as letters of `op_text`.
+
+    `kept`: letters of the ops that the library's op still does the work of. `fits`: judges the inputs of the first
+    and the last op of a match, where names alone do not prove it; None where they do.
+    """
+
+    name: str
+    expression: str
+    headline: str
+    remedy: Remedy
+    kept: str = ""
+    fits: Callable[[list[OpInputs | None]], bool] | None = None
+
+
+def _is_broadcast_difference(inputs: list[OpInputs | None]) -> bool:
+    """Return whether a difference takes (n, 1, d) from (1, m, d), or the reverse."""
+    first = inputs[0].tensors(2) if inputs[0] is not None else []
+    if len(first) != 2 or len(first[0].sizes) < 3 or len(first[0].sizes) != len(first[1].sizes):
+        return False
+    pairs = [{first[0].sizes[axis], first[1].sizes[axis]} for axis in (-3, -2)]
+    return all(1 in pair and len(pair) == 2 for pair in pairs)
+
+
+def _uses_few(inputs: list[OpInputs | None]) -> bool:
+    """Return whether what is read after a sort is a small part of what was sorted, along its last axis."""
+    found = [each.tensor(0) if each is not None else None for each in inputs]
+    if len(found) < 2 or found[0] is None or found[1] is None or not found[0].sizes or not found[1].elements:
+        return False
+    return found[1].elements * _FEW_OF_SORTED <= found[0].elements
+
+
+_FEW_OF_SORTED = 8
+"""Times as many values as are used are sorted: a selection then reads the values once and orders few."""
+
+_PARAMETER_LOOP = 8
+"""Rounds from which a loop over parameters, positions or time steps is one: each costs as much as one batched op."""
+
+_ALGORITHMS = (
+    Algorithm(
+        "attention",
+        r"M[mdaw]{0,3}SD?M",
+        "attention is written out with matmuls and a softmax",
+        Remedy(
+            "call scaled_dot_product_attention, which keeps the score matrix out of memory",
+            "y = F.scaled_dot_product_attention(q, k, v)",
+        ),
+        kept="M",
+    ),
+    Algorithm(
+        "layer norm",
+        r"us+[pm]?(?:us?)?[pm]?us*a(?:qd|Qm|qRm)|us[pm]us?a(?:qd|Qm|qRm)",
+        "layer norm is written out op by op",
+        Remedy("call layer_norm: one kernel in place of each", "y = F.layer_norm(x, x.shape[-1:], weight, bias)"),
+        kept="u",
+    ),
+    Algorithm(
+        "RMS norm",
+        r"[pm]ua(?:Qm|qd|qRm)",
+        "RMS norm is written out op by op",
+        Remedy("call rms_norm, or compile it: one kernel in place of each", "y = F.rms_norm(x, x.shape[-1:], weight)"),
+        kept="u",
+    ),
+    Algorithm(
+        "cross entropy",
+        r"(?:xs)?eUls[^\n]{0,3}?h?[mn]U|S l?[^\n]{0,2}?hm?U",
+        "cross entropy is written out with exp, sum and log",
+        Remedy("call cross_entropy: one fused log-softmax and loss", "loss = F.cross_entropy(logits, targets)"),
+        kept="e",
+    ),
+    Algorithm(
+        "recurrence",
+        rf"([LM]a?[LM]a?(?=[gtmasd]*[gt])[gtmasd]{{1,20}}|[LM]a?(?=[tmasd]*g)(?=[gmasd]*t)[gtmasd]{{4,20}})"
+        rf"\1{{{_PARAMETER_LOOP - 1},}}",
+        "a recurrence (LSTM, GRU or RNN) is written as a loop over time steps",
+        Remedy("call nn.LSTM, nn.GRU or nn.RNN: cuDNN runs all steps in a few kernels", "y, state = nn.LSTM(n, m)(x)"),
+    ),
+    Algorithm(
+        "running sum",
+        rf"(?<!a)a{{{4 * _PARAMETER_LOOP},}}",
+        "a running sum is a loop of additions",
+        Remedy("call cumsum (or sum): one kernel for all positions", "totals = values.cumsum(0)"),
+    ),
+    Algorithm(
+        "gradient clipping",
+        rf"(?:[pm]Ua|[pm]U|Vpa|Va){{{_PARAMETER_LOOP},}}",
+        "the gradient norm is computed in a loop over the parameters",
+        Remedy(
+            "call clip_grad_norm_, which uses torch._foreach_ ops on all gradients",
+            "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm, foreach=True)",
+        ),
+    ),
+    Algorithm(
+        "moving average",
+        rf"(mmay|ma|sma?y?|mmy?a|r)\1{{{_PARAMETER_LOOP - 1},}}",
+        "a moving average of the weights is a loop over the parameters",
+        Remedy("update all at once with a torch._foreach_ op", "torch._foreach_lerp_(averages, weights, 1 - decay)"),
+    ),
+    Algorithm(
+        "pairwise distances",
+        r"s[pm]Uq?",
+        "pairwise distances are computed from all differences",
+        Remedy("call cdist, which multiplies matrices and writes no differences", "distances = torch.cdist(a, b)"),
+        fits=_is_broadcast_difference,
+    ),
+    Algorithm(
+        "diagonal product",
+        r"GM",
+        "rows are scaled by a matmul with a diagonal matrix",
+        Remedy("multiply elementwise, with broadcasting", "y = scale[:, None] * x  # not torch.diag(scale) @ x"),
+    ),
+    Algorithm(
+        "selection",
+        r"Ov+[^\nOv]",
+        "all values are sorted, and few of them are used",
+        Remedy("call topk, which selects without a full sort", "best = values.topk(k, dim=-1).values"),
+        fits=_uses_few,
+    ),
+)
+
+_MAX_READ = 400
+"""Ops whose inputs are read from the file, at most, to prove what names do not: a tenth of a second."""
+
+
+def read_inputs(view: ScopeView, row: int) -> OpInputs | None:
+    """Read the inputs of one op; None where they were not recorded."""
+    try:
+        return parse_inputs(view.trace.event(row).read_args())
+    except (OSError, LookupError, ValueError):
+        return None
+
+
+def _find_ops(view: ScopeView, text: OpText, algorithm: Algorithm) -> list[tuple[int, int]]:
+    found = list(text.find(algorithm.expression))
+    if algorithm.fits is None or not found:
+        return found
+    proven, known = [], dict[tuple[int, ...], bool]()
+    for first, stop in found[: _MAX_READ // 2]:
+        rows = text.ops.row[first:stop]
+        inputs = [read_inputs(view, int(row)) for row in (rows[0], rows[-1])]
+        key = tuple(hash(str(each.dims)) if each is not None else 0 for each in inputs)
+        if key not in known:
+            known[key] = algorithm.fits(inputs)
+        if known[key]:
+            proven.append((first, stop))
+    return proven
+
+
+@register_pattern(
+    "An algorithm is written out op by op",
+    meaning="several ops compute what the library has one op for: each reads and writes whole tensors, and each is "
+    "dispatched and launched",
+    action="call the library's op, or compile the function",
+    decided="The ops of a thread in their order, without views and casts, match a known sequence: attention, norms, "
+    "cross entropy, a recurrence, a running sum, clipping, a moving average, distances, a product with a diagonal "
+    "matrix, a sort for few values. The costliest is named. Time at stake: these ops, their nodes of the backward "
+    "pass, and the GPU work that they launched.",
+    needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
+    is_fault=True,
+)
+def written_out(view: ScopeView) -> Answer:
+    text = view.tables.compute_once(write_op_text)
+    found: list[tuple[Algorithm, Answer]] = []
+    for algorithm in _ALGORITHMS:
+        stretches = _find_ops(view, text, algorithm)
+        if not stretches:
+            continue
+        index = np.concatenate([np.arange(first, stop) for first, stop in stretches])
+        rows = text.ops.row[index]
+        letters = np.array(list(text.text))[index]
+        kept = rows[np.isin(letters, list(algorithm.kept))] if algorithm.kept else None
+        count = len(stretches)
+        seen = f"{algorithm.name}: {format_count(len(rows), 'op')} in {format_count(count, 'place')}"
+        answer = answer_fault(view, add_backward_nodes(view.tables, rows), seen, algorithm.remedy, kept=kept)
+        found.append((algorithm, answer))
+    if not found:
+        return Answer.absent()
+    algorithm, answer = max(found, key=lambda each: each[1].at_stake)
+    return replace(answer, headline=algorithm.headline) if answer.at_stake else Answer.absent()
