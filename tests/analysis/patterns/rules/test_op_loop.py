@@ -146,7 +146,7 @@ def test_the_verdict_names_it_where_it_explains_most() -> None:
     entries = [step(1, 0, 5_000), cpu(BACKWARD, 1, 90), *loop(CLIPPING, 100), annotation(OPTIMIZER, 4_500, 100)]
     checker = Checker(trace(*entries))
     verdict = checker.decide_verdict(findings=checker.check())
-    assert verdict.first.startswith("the same small ops run in a long loop (")
+    assert verdict.first.startswith("gradients are clipped in a loop over the parameters (")
     assert "100 times in a row between backward and Optimizer.step" in verdict.why
 
 
