@@ -22,10 +22,15 @@ def cold_launch(duration: float = 4000, call: str = "cudaLaunchKernel", busy: fl
     ]
 
 
+def allocation(start: float = 1) -> Entry:
+    """A short allocation, by which a step is seen to do what is done once."""
+    return runtime("cudaMalloc", start, 1, 990)
+
+
 CASES: Cases = {
     "cold-call": {FIRED: cold_launch(), ABSENT: cold_launch(900), CANNOT_TELL: GPU_ONLY},
     "not-warmed-up": {
-        FIRED: steps_of(963, 586, 408, 359),
+        FIRED: [*steps_of(963, 586, 408, 359), allocation()],
         ABSENT: steps_of(400, 390, 410, 405),
         CANNOT_TELL: steps_of(963, 586),
     },
@@ -64,25 +69,35 @@ def test_the_time_of_cold_calls_is_counted_once() -> None:
 
 
 def test_warming_steps_say_their_times_and_what_is_lost() -> None:
-    finding = check_pattern(trace(*steps_of(963, 586, 408, 359)), "not-warmed-up")
+    finding = check_pattern(trace(*steps_of(963, 586, 408, 359), allocation()), "not-warmed-up")
     assert finding.answer.seen == "the first 4 steps get faster: 963.0 µs, 586.0 µs, 408.0 µs, 359.0 µs"
     assert finding.answer.at_stake == (963 + 586 + 408 - 3 * 359) * 1000
 
 
+def test_steps_that_load_nothing_are_warm() -> None:
+    """The same steps without the allocation; and without any runtime call, where it would not have been recorded."""
+    entries = steps_of(963, 586, 408, 359)
+    answer = check_pattern(trace(*entries), "not-warmed-up").answer
+    assert answer.state is ABSENT
+    assert answer.seen == "the first 4 steps get faster, but nothing is loaded, allocated or compiled in them"
+    unknown = [entry for entry in entries if entry["cat"] not in ("cuda_runtime", "cuda_driver")]
+    assert check_pattern(trace(*unknown), "not-warmed-up").state is FIRED
+
+
 def test_only_the_steps_that_get_faster_count() -> None:
-    finding = check_pattern(trace(*steps_of(900, 500, 300, 301, 299, 302)), "not-warmed-up")
+    finding = check_pattern(trace(*steps_of(900, 500, 300, 301, 299, 302), allocation()), "not-warmed-up")
     assert finding.answer.seen.startswith("the first 3 steps get faster")
     assert finding.answer.at_stake == (600 + 200) * 1000
 
 
 def test_the_profilers_own_work_makes_no_step_slow() -> None:
-    entries = [*steps_of(900, 500, 300), overhead("Activity Buffer Request", 10, 500)]
+    entries = [*steps_of(900, 500, 300), allocation(), overhead("Activity Buffer Request", 10, 500)]
     assert check_pattern(trace(*entries), "not-warmed-up").state is ABSENT
 
 
 def test_steps_hidden_behind_the_gpu_need_not_be_fast() -> None:
     behind = [kernel(ADD, 910, 2000, 77), runtime("cudaLaunchKernel", 890, 5, 77)]
-    assert check_pattern(trace(*steps_of(900, 500, 300), *behind), "not-warmed-up").state is ABSENT
+    assert check_pattern(trace(*steps_of(900, 500, 300), allocation(), *behind), "not-warmed-up").state is ABSENT
 
 
 def test_cold_calls_alone_make_a_recording_unrepresentative() -> None:
@@ -114,11 +129,11 @@ def with_prefill(*durations: float) -> list[Entry]:
 @pytest.mark.parametrize("name", ["not-warmed-up", "first-step-wide"])
 def test_a_prefill_is_no_cold_start(name: str) -> None:
     """Only decode steps are compared with each other."""
-    assert check_pattern(trace(*steps_of(900, 250, 200, 190)), name).state is State.FIRED
-    assert check_pattern(trace(*with_prefill(900, 210, 200, 190)), name).state is State.ABSENT
+    assert check_pattern(trace(*steps_of(900, 250, 200, 190), allocation()), name).state is State.FIRED
+    assert check_pattern(trace(*with_prefill(900, 210, 200, 190), allocation()), name).state is State.ABSENT
 
 
 def test_decode_steps_that_get_faster_are_found_behind_a_prefill() -> None:
-    assert check_pattern(trace(*with_prefill(300, 900, 500, 200, 190)), "not-warmed-up").answer.seen.startswith(
-        "the first 3 steps get faster: 900.0 µs, 500.0 µs, 200.0 µs"
-    )
+    assert check_pattern(
+        trace(*with_prefill(300, 900, 500, 200, 190), allocation(302)), "not-warmed-up"
+    ).answer.seen.startswith("the first 3 steps get faster: 900.0 µs, 500.0 µs, 200.0 µs")

@@ -97,9 +97,9 @@ WIDE_STEPS_SHARE = _share(
 )
 MIN_OTHERS = Threshold("others to compare with", 2, "steps", "with only two it is unclear which one is normal")
 DEAD_WINDOW_RATIO = _times(
-    "gap over the others' median", 5, "the time of Python between two ops varies by two or three times, not five"
+    "gap over the others' median", 4, "of 266 later occurrences in real traces 99 % take at most 2.2 times the median"
 )
-DEAD_WINDOW_MIN = _ns("shortest gap", 20 * _US, "entering a range and its first op usually takes up to that long")
+DEAD_WINDOW_MIN = _ns("shortest gap", 10 * _US, "entering a range and its first op takes 4 to 10 µs once it is warm")
 HIDDEN_COPY_SHARE = _share(
     "hidden copies' share of the time", 0.01, "every training step has some; avoiding fewer saves almost nothing"
 )

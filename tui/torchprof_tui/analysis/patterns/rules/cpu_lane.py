@@ -12,6 +12,7 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, StepTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
+from torchprof_tui.analysis.patterns.engine.setup_work import find_setup_work
 from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, mark_clones, mark_operator_like
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
@@ -38,6 +39,13 @@ _MIN_SHARE = 0.5
 _GRAPH_REMEDY = Remedy(
     "the first launch of a CUDA graph prepares it on the GPU: replay each graph once before you measure",
     "graph.replay(); torch.cuda.synchronize()",
+)
+
+
+_FIRST_AFTER_START = Remedy(
+    "leave it out: the first step after the profiler starts is wide even in a warm program, and more warm-up does not "
+    "change that",
+    "schedule=torch.profiler.schedule(wait=1, warmup=1, active=20)  # and compare medians",
 )
 
 
@@ -186,6 +194,8 @@ def first_step_wide(view: ScopeView) -> Answer:
     if _is_hidden(view, steps, excess):
         return Answer.absent(f"step #{steps.number[0]} took longer on the CPU, while the GPU was busy with its work")
     grown, remedy = explain_growth(view.tables, steps, excess)
+    if not grown and view.tables.compute_once(find_setup_work).misses(first):
+        grown, remedy = "nothing is loaded, allocated or compiled in it", _FIRST_AFTER_START
     return Answer.fired(
         f"step #{steps.number[0]} took {format_duration(first_duration)}, {first_duration / median_of_others:.1f}× "
         f"as long as the other {len(steps) - 1}: {others}" + (f"; {grown}" if grown else ""),
@@ -239,6 +249,7 @@ def dead_window(view: ScopeView) -> Answer:
         summary,
         np.sort(windows.row),
         min(int(found.excess[in_scope].sum()), view.covered_time(windows)),
+        spans=windows.intervals,
         places=sort_places(windows.start, windows.end, windows.row, found.excess[in_scope], True),
     )
 

@@ -8,6 +8,7 @@ from torchprof_tui.analysis.dispatch.chain import list_ancestors
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
+from torchprof_tui.analysis.patterns.rules.cpu_lane import device_copy_mask
 from torchprof_tui.trace.core.arrays import I64, find_largest, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -85,9 +86,9 @@ def matmul_to_bmm(view: ScopeView) -> Answer:
 @register_pattern(
     "Bias and product in one op",
     section=Section.DISPATCH,
-    meaning="addmm instead of mm and add: the GEMM adds the bias at its end, which saves one launch and one pass "
-    "over the data",
-    action="nothing: nn.Linear does this already",
+    meaning="addmm instead of mm and add. A bias of one dimension is added by the GEMM at its end (epilogue); one of "
+    "two dimensions is first copied into the output, and the copy takes the place of the add",
+    action="look at what it launches: one GEMM, as for nn.Linear, or a copy and a GEMM",
     decided="aten::addmm without an aten::add among its siblings (if the parent is an annotation or a step: as its "
     "next sibling).",
     fires_on_absence=True,
@@ -109,9 +110,17 @@ def addmm_fusion(view: ScopeView) -> Answer:
     if not len(fused):
         return Answer.absent("every addmm has an add next to it")
     return Answer.fired(
-        f"{format_count(len(fused), 'addmm', 'addmm')}{view.format_per_step(len(fused))} without a separate add",
+        f"{format_count(len(fused), 'addmm', 'addmm')}{view.format_per_step(len(fused))} without a separate add"
+        + _describe_bias_copies(view, fused),
         fused.row,
     )
+
+
+def _describe_bias_copies(view: ScopeView, addmms: EventTable) -> str:
+    """Describe how many of these addmm copy their bias, which is no launch less than mm and add; "" for none."""
+    copies = view.inner_op[device_copy_mask(view)]
+    count = int(np.isin(addmms.row, copies).sum())
+    return f"; {count} of them copy the bias first: no launch less than mm and add" if count else ""
 
 
 def _find_next_siblings(view: ScopeView, events: EventTable) -> I64:

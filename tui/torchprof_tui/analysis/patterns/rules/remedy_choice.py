@@ -209,6 +209,11 @@ _HIDDEN_COPY_REMEDIES = {
         "masked_fill copies its input first: fill in place where the input is not needed again",
         "scores.masked_fill_(mask, float('-inf'))  # in place: no clone",
     ),
+    "aten::addmm": Remedy(
+        "addmm copies a bias of two dimensions into its output: give it one of one dimension, which the GEMM adds "
+        "itself, or add in place where the bias may be overwritten",
+        "y = b.addmm_(x, w)  # instead of torch.addmm(b, x, w)",
+    ),
 }
 
 

@@ -13,6 +13,7 @@ from torchprof_tui.analysis.patterns.engine.host_activity import OP_COMPILATION_
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
+from torchprof_tui.analysis.patterns.engine.setup_work import find_setup_work
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.serving import find_comparable_steps
 from torchprof_tui.trace.core.arrays import F64, I64
@@ -138,7 +139,8 @@ def find_warming_steps(tables: TraceTables) -> WarmingSteps:
     action="record later: skip several steps before the first recorded one",
     code="schedule=torch.profiler.schedule(wait=3, warmup=3, active=5)",
     decided="At least the first three steps, each a tenth or more faster than the one before (without the profiler's "
-    "own work, and only if the CPU works longer on them than the GPU; of a language model's steps those that decode); "
+    "own work, and only if the CPU works longer on them than the GPU; of a language model's steps those that decode), "
+    "if something is loaded, allocated or compiled in them, or runtime calls were not recorded; "
     "or cold calls that take a quarter of the scope.",
     thresholds=(
         thresholds.WARMING_STEP_RATIO,
@@ -155,6 +157,12 @@ def not_warmed_up(view: ScopeView) -> Answer:
     cold_time = cold.intervals.clip(*view.window).total
     is_cold = cold_time >= thresholds.COLD_WINDOW_SHARE.value * max(view.window_length, 1)
     in_scope = view.overlap_mask(steps.start[: warming.count], steps.end[: warming.count])
+    columns = (steps.row, steps.start, steps.end, steps.number)
+    getting_faster = EventTable(*(column[: warming.count] for column in columns))
+    if in_scope.any() and not is_cold and tables.compute_once(find_setup_work).misses(getting_faster):
+        return Answer.absent(
+            f"the first {warming.count} steps get faster, but nothing is loaded, allocated or compiled in them"
+        )
     parts, events, time = [], [], 0
     if in_scope.any():
         rows = steps.row[: warming.count][in_scope]

@@ -1,0 +1,103 @@
+"""What the samples of the articles' program must show, each number compared with the raw file."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+
+from torchprof_samples import find
+from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
+from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
+from torchprof_tui.analysis.patterns.verdict.tree_model import TimePart
+from torchprof_tui.trace.loading.load_in_process import load_trace
+
+COMPILED = ("article_4096_compile", "article_4096_addmm", "article_4096_autotune")
+
+
+@cache
+def checked(name: str) -> tuple[dict[str, Finding], Checker]:
+    checker = Checker(load_trace(str(find(name).path), cache=False))
+    return {finding.id: finding for finding in checker.check()}, checker
+
+
+@cache
+def read_raw(name: str) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = json.loads(gzip.decompress(find(name).path.read_bytes()))["traceEvents"]
+    return events
+
+
+def raw_of(name: str, *categories: str) -> list[dict[str, Any]]:
+    return [event for event in read_raw(name) if event.get("cat") in categories]
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_one_op_makes_no_launch_less(name: str) -> None:
+    launches = [raw_of(each, "kernel", "gpu_memcpy", "gpu_memset") for each in ("article_4096_cold", name)]
+    assert len(launches[0]) == len(launches[1]) == 9
+    copies = [event for event in launches[1] if "DtoD" in event["name"]]
+    assert {event["args"]["bytes"] for event in copies} == {4096 * 4096 * 2}
+    findings, _ = checked(name)
+    assert findings["addmm-fusion"].answer.seen.endswith(
+        "3 of them copy the bias first: no launch less than mm and add"
+    )
+    assert findings["copy-before-gemm"].state is State.FIRED
+    assert "instead of torch.addmm(b, x, w)" in findings["hidden-copy"].remedy.code
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_the_time_of_a_bias_copy_is_one_problem(name: str) -> None:
+    findings, _ = checked(name)
+    copies = [event for event in raw_of(name, "gpu_memcpy") if "DtoD" in event["name"]]
+    assert findings["hidden-copy"].answer.at_stake == pytest.approx(sum(event["dur"] for event in copies) * 1000, abs=5)
+    assert findings["copy-before-gemm"].pattern.severity is Severity.NOTICE
+    assert (findings["copy-before-gemm"].answer.events == findings["hidden-copy"].answer.events).all()
+
+
+def test_a_bias_row_is_added_by_the_gemm() -> None:
+    findings, _ = checked("matmul_add_4096_warm_compile")
+    assert findings["addmm-fusion"].answer.seen == "3 addmm (1 a step) without a separate add"
+    assert findings["copy-before-gemm"].state is State.ABSENT
+
+
+@pytest.mark.parametrize("name", ["article_64_cold", "article_64_warm", "article_4096_cold"])
+def test_the_first_step_is_wide_though_nothing_is_loaded(name: str) -> None:
+    calls = {event["name"] for event in raw_of(name, "cuda_runtime", "cuda_driver")}
+    assert calls <= {"cudaLaunchKernel", "cuLaunchKernelEx", "cudaMemsetAsync", "cudaDeviceSynchronize"}
+    findings, checker = checked(name)
+    assert findings["not-warmed-up"].state is State.ABSENT
+    seen = findings["first-step-wide"].answer.seen
+    assert seen.endswith("; nothing is loaded, allocated or compiled in it")
+    assert "more warm-up does not change that" in findings["first-step-wide"].remedy.action
+    assert "not warmed up" not in checker.decide_verdict(findings=list(findings.values())).first
+
+
+def test_loading_in_the_first_step_is_still_named() -> None:
+    findings, _ = checked("matmul_add_64_sched0_active3")
+    assert findings["not-warmed-up"].state is State.FIRED
+    assert "cudaDeviceGetStreamPriorityRange" in findings["first-step-wide"].answer.seen
+
+
+def list_parts(parts: tuple[TimePart, ...]) -> list[TimePart]:
+    return [inner for part in parts for inner in (part, *list_parts(part.parts))]
+
+
+@pytest.mark.parametrize("name", ["matmul_add_64_sched0_active3", "article_4096_active20", "matmul_add_64_cold_eager"])
+def test_a_dead_window_is_booked_as_long_as_it_is(name: str) -> None:
+    """From the annotation's start to its first op, read from the raw file: never the whole annotation."""
+    findings, checker = checked(name)
+    assert findings["dead-window"].state is State.FIRED
+    windows = findings["dead-window"].answer.spans
+    assert windows is not None
+    marks = [event for event in raw_of(name, "user_annotation") if event["name"] == "matmul_add"]
+    first = min(marks, key=lambda event: float(event["ts"]))
+    start = float(first["ts"])
+    op = min(float(event["ts"]) for event in raw_of(name, "cpu_op", "cuda_runtime") if float(event["ts"]) >= start)
+    assert windows.total == pytest.approx((op - start) * 1000, abs=10)
+    tree = build_time_tree(checker.view(checker.default_scope), list(findings.values()))
+    booked = [part for part in list_parts(tree.parts) if part.id == "dead-window"]
+    assert sum(part.time for part in booked) <= windows.total
