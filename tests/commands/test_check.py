@@ -268,7 +268,7 @@ def test_notes_are_neither_printed_nor_counted(capsys: pytest.CaptureFixture[str
 def test_only_the_problems_if_asked(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = call_main(capsys, "check", SLOW, "--problems")
     assert "overhead-bound · GPU busy 2.4 %" in out
-    assert "● not-warmed-up" in out
+    assert "● first-step-wide" in out
     assert "○" not in out
     assert "notes" not in out
     assert "time of the trace" not in out

@@ -12,7 +12,6 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, StepTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
-from torchprof_tui.analysis.patterns.engine.setup_work import find_setup_work
 from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, mark_clones, mark_operator_like
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Answer,
@@ -23,6 +22,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     sort_places,
 )
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
+from torchprof_tui.analysis.patterns.engine.setup_work import find_setup_work
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CALLS, NO_CPU, NO_LINKS
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_hidden_copy_remedy
@@ -219,8 +219,8 @@ def _is_hidden(view: ScopeView, steps: StepTable, excess: int) -> bool:
 @register_pattern(
     "A range begins without any op",
     section=Section.CPU_LANE,
-    meaning="a cold start inside a range: something was set up before the first op ran",
-    action="warm up first; if it recurs, check the code between the start of the range and its first op",
+    meaning="something was set up inside a range before its first op ran; in the first range, the profiler has just started",
+    action="leave a first range out; if it recurs, check the code between the start of the range and its first op",
     decided="The time from an annotation's start to its first op or runtime call, over the median of its other "
     "occurrences, without the profiler's own work.",
     thresholds=(thresholds.DEAD_WINDOW_RATIO, thresholds.DEAD_WINDOW_MIN, thresholds.MIN_OTHERS),

@@ -157,8 +157,7 @@ def not_warmed_up(view: ScopeView) -> Answer:
     cold_time = cold.intervals.clip(*view.window).total
     is_cold = cold_time >= thresholds.COLD_WINDOW_SHARE.value * max(view.window_length, 1)
     in_scope = view.overlap_mask(steps.start[: warming.count], steps.end[: warming.count])
-    columns = (steps.row, steps.start, steps.end, steps.number)
-    getting_faster = EventTable(*(column[: warming.count] for column in columns))
+    getting_faster = tables.event_table(steps.row[: warming.count])
     if in_scope.any() and not is_cold and tables.compute_once(find_setup_work).misses(getting_faster):
         return Answer.absent(
             f"the first {warming.count} steps get faster, but nothing is loaded, allocated or compiled in them"
