@@ -219,7 +219,8 @@ def _is_hidden(view: ScopeView, steps: StepTable, excess: int) -> bool:
 @register_pattern(
     "A range begins without any op",
     section=Section.CPU_LANE,
-    meaning="something was set up inside a range before its first op ran; in the first range, the profiler has just started",
+    meaning="something was set up inside a range before its first op ran; before the first one the profiler has just "
+    "started",
     action="leave a first range out; if it recurs, check the code between the start of the range and its first op",
     decided="The time from an annotation's start to its first op or runtime call, over the median of its other "
     "occurrences, without the profiler's own work.",
