@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.helpers.pattern_traces import GEMM, op_with_work
-from tests.helpers.trace_builder import Entry, cpu, python, step, trace
+from tests.helpers.trace_builder import Entry, cpu, python, runtime, step, trace
 from torchprof_tui.analysis.compare.comparability import list_recording_differences
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.trace.loading.load_in_process import load_opened_trace
@@ -84,6 +84,7 @@ def test_a_recording_that_is_not_warmed_up_is_named_first() -> None:
         for number, duration in enumerate(durations):
             entries += [step(number, start, duration), *op_with_work("aten::mm", start + 1, start + 20, 5)]
             start += duration
+        entries.append(runtime("cudaMalloc", 100, 5, 990))
         return SideAnalysis(trace(*entries, header={"deviceProperties": [H200]}), "t")
 
     differences = list_recording_differences(steps(900, 910, 905), steps(4000, 2000, 1000, 500))

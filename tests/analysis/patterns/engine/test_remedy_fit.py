@@ -112,9 +112,9 @@ def test_code_gives_the_results_of_what_it_replaces() -> None:
         exec(code, scope)
         return scope
 
-    x, w, b = torch.randn(4, 8), torch.randn(8, 3), torch.randn(3)
-    result = eval(PATTERNS["copy-before-gemm"].code, {"torch": torch, "x": x, "w": w, "b": b})
-    torch.testing.assert_close(result, x @ w + b)
+    x, w, b = torch.randn(4, 8), torch.randn(8, 3), torch.randn(4, 3)
+    expected = torch.addmm(b, x, w)
+    torch.testing.assert_close(shown(PATTERNS["copy-before-gemm"].code, x=x, w=w, b=b)["y"], expected)
 
     torch.manual_seed(0)
     before = torch.randn((3, 5)).to("cpu")
