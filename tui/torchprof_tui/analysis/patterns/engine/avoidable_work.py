@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, outermost_ancestor
+from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
-from torchprof_tui.trace.core.arrays import I64, is_in, number_distinct, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, is_in, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 
 def find_launched_work(view: ScopeView, rows: I64) -> I64:
-    """Find the GPU work in a scope that was launched inside or by these events: indexes into `view.work`, int64[k]."""
-    launch = view.work.launch
+    """Find the GPU work in a scope that was launched inside these events: indexes into `view.work`, int64[k].
+
+    Rows are sorted by lane, then start: an event lies inside the last of them before it that ends later, if any.
+    """
+    trace, launch = view.trace, view.work.launch
     linked = np.flatnonzero(launch >= 0)
-    calls, back = number_distinct(launch[linked], len(view.trace))
-    marked = view.tables.mark_rows(rows)
-    inside = (marked[calls] | (outermost_ancestor(view.trace, calls, marked) >= 0))[back]
+    owners = sorted_unique(rows).astype(np.int64)
+    if not len(owners) or not len(linked):
+        return linked[:0].astype(np.int64)
+    calls = launch[linked].astype(np.int64)
+    span = 2 * max(int(trace.span[1]) - int(trace.span[0]), 1)
+
+    def place(events: I64, time: I64) -> I64:
+        """Put the times of all lanes one after the other, ns."""
+        return np.asarray(trace.lane[events]).astype(np.int64) * span + time - int(trace.span[0])
+
+    starts = np.asarray(trace.start[owners])
+    reach = np.maximum.accumulate(place(owners, starts + np.asarray(trace.duration[owners])))
+    before = owners.searchsorted(calls, side="right") - 1
+    inside = (before >= 0) & (place(calls, np.asarray(trace.start[calls])) < reach[np.maximum(before, 0)])
     return linked[inside].astype(np.int64)
 
 

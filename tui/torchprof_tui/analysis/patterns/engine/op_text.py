@@ -14,7 +14,10 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.throughput.op_inputs import OpInputs, parse_inputs
 from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.query.read_entries import read_entries
 
 _LETTERS = {
     "M": "matmul bmm baddbmm einsum",
@@ -95,3 +98,15 @@ def number_parts(tables: TraceTables, ops: EventTable) -> I64:
     lane, step = np.asarray(tables.trace.lane[ops.row]), tables.steps.index_at(ops.start)
     changes = (lane[1:] != lane[:-1]) | (step[1:] != step[:-1])
     return np.concatenate([[0], np.cumsum(changes)])[: len(ops)].astype(np.int64)
+
+
+def read_inputs(trace: Trace, rows: I64) -> list[OpInputs | None]:
+    """Read the inputs of ops, each chunk of the file once: one for each row, None where they were not recorded."""
+    found: list[OpInputs | None] = [None] * len(rows)
+    try:
+        for index, entry in read_entries(trace, rows):
+            args = entry.get("args")
+            found[index] = parse_inputs(args) if isinstance(args, dict) else None
+    except (OSError, LookupError, ValueError):
+        return [None] * len(rows)
+    return found

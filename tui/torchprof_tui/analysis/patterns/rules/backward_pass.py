@@ -9,10 +9,12 @@ import numpy as np
 from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, find_outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, find_launched_work, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
+from torchprof_tui.analysis.patterns.engine.op_text import read_inputs
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.throughput.op_inputs import OpInputs
 from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -189,8 +191,9 @@ def _count_updated(view: ScopeView, t0: int, t1: int) -> int | None:
     ops = ops.select(find_nearest_ancestor(tables.trace.parent, ops.row, tables.mark_rows(steps.row)) >= 0)
     is_list = tables.mark_ops(_LIST_REGEX)[ops.row]
     counts: dict[int, int] = {}
+    lists = dict(zip(ops.row[is_list].tolist(), read_inputs(tables.trace, ops.row[is_list]), strict=True))
     for row, name, takes_list in zip(ops.row.tolist(), ops.name.tolist(), is_list.tolist(), strict=True):
-        length = _read_list_length(view, row) if takes_list else 1
+        length = _measure_list(lists[row]) if takes_list else 1
         if length is None:
             length = _MAX_LIST_LENGTH * len(find_launched_work(view, np.array([row], dtype=np.int64)))
         counts[name] = counts.get(name, 0) + length
@@ -199,13 +202,9 @@ def _count_updated(view: ScopeView, t0: int, t1: int) -> int | None:
     return max(counts.values(), default=0)
 
 
-def _read_list_length(view: ScopeView, row: int) -> int | None:
-    """Read how many tensors the first list of an op has; None without shapes, and for lists too long to be recorded."""
-    try:
-        shapes = view.trace.event(row).read_args().get("Input Dims")
-    except (OSError, LookupError, ValueError):
-        return None
-    first = shapes[0] if isinstance(shapes, list) and shapes else None
+def _measure_list(inputs: OpInputs | None) -> int | None:
+    """Count the tensors of an op's first list; None without shapes, and for lists too long to be recorded."""
+    first = inputs.dims[0] if inputs is not None and inputs.dims else None
     return len(first) if isinstance(first, list) and first and isinstance(first[0], list) else None
 
 

@@ -12,9 +12,9 @@ from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import launch_shapes
+from torchprof_tui.analysis.patterns.engine.op_text import read_inputs
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
-from torchprof_tui.analysis.patterns.rules.written_out import read_inputs
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs
 from torchprof_tui.trace.core.arrays import I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration
@@ -51,13 +51,12 @@ def _find_by_inputs(view: ScopeView, candidates: Bool, judge: Callable[[OpInputs
         return found, is_known
     numbers, member = np.unique(group[index], return_inverse=True)
     time = np.bincount(member.reshape(-1), weights=view.work_time[index], minlength=len(numbers))
-    for number in np.argsort(-time, kind="stable")[:_MAX_GROUPS].tolist():
-        members = index[member.reshape(-1) == number]
-        inputs = read_inputs(view, int(inner[members[0]]))
-        if inputs is None:
-            continue
-        is_known = True
-        found[members] = judge(inputs)
+    groups = np.argsort(-time, kind="stable")[:_MAX_GROUPS]
+    members = [index[member.reshape(-1) == number] for number in groups.tolist()]
+    ops = inner[np.array([each[0] for each in members])].astype(np.int64)
+    for each, inputs in zip(members, read_inputs(view.trace, ops), strict=True):
+        if inputs is not None:
+            is_known, found[each] = True, judge(inputs)
     return found, is_known
 
 

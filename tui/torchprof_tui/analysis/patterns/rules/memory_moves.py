@@ -224,11 +224,13 @@ def activation_statistics(view: ScopeView) -> Answer:
     edges = np.flatnonzero((is_inside[1:] != is_inside[:-1]) | (part[1:] != part[:-1])) + 1
     names = outer.table.name.astype(np.int64)
     begins_detached = tables.mark_ops(r"aten::detach$")[rows]
-    found = [
-        run
-        for run in np.split(np.arange(len(rows)), edges)
-        if len(run) and is_inside[run[0]] and _is_statistic(run, is_reduction, begins_detached, names)
-    ]
+    number = np.zeros(len(rows), dtype=np.int64)
+    number[edges] = 1
+    number = np.cumsum(number)
+    first, stop = np.concatenate([[0], edges]), np.append(edges, len(rows))
+    reducing = sorted_unique(number[is_reduction])  # the runs with a reduction: a few of many
+    runs = [np.arange(first[run], stop[run]) for run in reducing.tolist()]
+    found = [run for run in runs if _is_statistic(run, is_reduction, begins_detached, names)]
     of_step = np.bincount(part[[run[0] for run in found]], minlength=1) if found else np.zeros(1, np.int64)
     steps = max(len(tables.steps), 1)
     if of_step.sum() < thresholds.READS_IN_A_ROW.value * steps:
@@ -238,8 +240,8 @@ def activation_statistics(view: ScopeView) -> Answer:
     inside = view.overlap_mask(outer.table.start[np.concatenate(found)], outer.table.end[np.concatenate(found)])
     if not inside.any():
         return Answer.absent()
-    number = len(sorted_unique(group[inside]))
-    seen = f"{format_count(number, 'tensor')}{view.format_per_step(number)} reduced to statistics"
+    count = len(sorted_unique(group[inside]))
+    seen = f"{format_count(count, 'tensor')}{view.format_per_step(count)} reduced to statistics"
     return answer_fault(view, chosen[inside], seen, gaps=pair_neighbours(view.trace, chosen[inside], group[inside]))
 
 

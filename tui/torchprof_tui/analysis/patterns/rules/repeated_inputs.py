@@ -11,10 +11,9 @@ from torchprof_tui.analysis.memory.findings.memory_finding import format_size
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.avoidable_work import add_backward_nodes, answer_fault
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, transfer_sizes
-from torchprof_tui.analysis.patterns.engine.op_text import write_op_text
+from torchprof_tui.analysis.patterns.engine.op_text import read_inputs, write_op_text
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
-from torchprof_tui.analysis.patterns.rules.written_out import read_inputs
 from torchprof_tui.trace.core.arrays import I64, is_in
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -225,11 +224,11 @@ def _read_batches(view: ScopeView, rounds: I64) -> bool | None:
     if not len(layer):
         return False
     shapes = []
-    for row in rounds[:, int(layer[0])].tolist():
-        inputs = read_inputs(view, int(row))
+    rows = rounds[:, int(layer[0])]
+    is_table = view.tables.name(int(rows[0])) == "aten::embedding"
+    for inputs in read_inputs(view.trace, rows):
         if inputs is None:
             return None
-        is_table = view.tables.name(int(row)) == "aten::embedding"
         dims = inputs.dims[1 if is_table and len(inputs.dims) > 1 else 0] if inputs.dims else None
         if not isinstance(dims, list) or len(dims) < 2 or not all(isinstance(size, int) for size in dims):
             return False

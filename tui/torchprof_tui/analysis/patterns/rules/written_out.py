@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine.avoidable_work import add_backward_nodes, answer_fault
-from torchprof_tui.analysis.patterns.engine.op_text import OpText, write_op_text
+from torchprof_tui.analysis.patterns.engine.op_text import OpText, read_inputs, write_op_text
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
-from torchprof_tui.analysis.throughput.op_inputs import OpInputs, parse_inputs
+from torchprof_tui.analysis.throughput.op_inputs import OpInputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,28 +139,14 @@ _MAX_READ = 400
 """Ops whose inputs are read from the file, at most, to prove what names do not: a tenth of a second."""
 
 
-def read_inputs(view: ScopeView, row: int) -> OpInputs | None:
-    """Read the inputs of one op; None where they were not recorded."""
-    try:
-        return parse_inputs(view.trace.event(row).read_args())
-    except (OSError, LookupError, ValueError):
-        return None
-
-
 def _find_ops(view: ScopeView, text: OpText, algorithm: Algorithm) -> list[tuple[int, int]]:
     found = list(text.find(algorithm.expression))
     if algorithm.fits is None or not found:
         return found
-    proven, known = [], dict[tuple[int, ...], bool]()
-    for first, stop in found[: _MAX_READ // 2]:
-        rows = text.ops.row[first:stop]
-        inputs = [read_inputs(view, int(row)) for row in (rows[0], rows[-1])]
-        key = tuple(hash(str(each.dims)) if each is not None else 0 for each in inputs)
-        if key not in known:
-            known[key] = algorithm.fits(inputs)
-        if known[key]:
-            proven.append((first, stop))
-    return proven
+    found = found[: _MAX_READ // 2]
+    rows = text.ops.row[np.array([(first, stop - 1) for first, stop in found], dtype=np.int64)]
+    inputs = read_inputs(view.trace, rows.ravel())
+    return [each for k, each in enumerate(found) if algorithm.fits(inputs[2 * k : 2 * k + 2])]
 
 
 @register_pattern(
