@@ -106,7 +106,7 @@ async def test_the_form_opens_from_the_start_screen_and_escape_returns() -> None
         assert isinstance(app.screen, StartScreen)
         await until(pilot, lambda: app.screen.query_one(OptionList).highlighted is not None)
         assert app.screen.query_one(OptionList).highlighted_option.id != RECORD_SPEC  # enter opens a trace
-        await pilot.press("home", "enter")
+        await pilot.press("home", "down", "enter")  # below "Learn"
         await until(pilot, lambda: isinstance(app.screen, RecordScreen))
         await pilot.pause()
         assert [any(name in line for line in options(app)) for name in WORKLOADS] == [True] * len(WORKLOADS)
@@ -203,7 +203,7 @@ async def test_a_run_ends_on_the_lanes_and_r_runs_it_again(alone: Path) -> None:
             pilot, lambda: isinstance(app.screen, StartScreen) and app.screen.query_one(OptionList).option_count > 3
         )
         rows = [str(option.prompt).split()[0] for option in app.screen.query_one(OptionList).options if option.id]
-        assert rows[1:3] == ["script-1", "script-0"]
+        assert rows[2:4] == ["script-1", "script-0"]
         await pilot.press("down", "enter")
         await until(pilot, lambda: app.screen.TITLE == "explorer" and "script-0" in app._current_opener.spec)
     words = json.loads((first / "words.json").read_text())

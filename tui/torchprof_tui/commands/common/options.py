@@ -95,9 +95,10 @@ class Argument:
         flag = self.format_flag(name)
         told: dict[str, Any] = {"help": self.help or None}
         if self.kind is bool:
-            parser.add_argument(flag, action="store_true", **told)
+            parser.add_argument(flag, action="store_true", default=self.default, **told)
             if self.off_flag is not None:
-                parser.add_argument(self.off_flag[0], action="store_false", dest=name, help=self.off_flag[1])
+                off, line = self.off_flag
+                parser.add_argument(off, action="store_false", dest=name, default=self.default, help=line)
             return
         told |= {"metavar": self.metavar, "choices": self.choices}
         if self.is_positional:

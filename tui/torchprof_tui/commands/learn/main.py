@@ -33,6 +33,8 @@ def run(options: LearnOptions) -> int:
     name = options.case[0] if options.case else ""
     if len(options.case) > 1:
         raise UsageError(f"one case or one trace at a time, not {len(options.case)}")
+    if options.case and not name:
+        raise UsageError("the name of the case or the trace is empty")
     if options.text and not name:
         raise UsageError("--text needs a case or a trace; --list lists the cases")
     if options.list or (not name and open_command.find_terminal_problem()):

@@ -187,7 +187,7 @@ def find_read_times(tables: TraceTables) -> Intervals:
     "threshold, with up to 16 operators between two and no layer or compiled code. Not counted: those of the anomaly "
     "mode. At stake: the whole loop.",
     thresholds=(thresholds.READS_IN_A_ROW,),
-    needs=(ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
+    needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
     is_fault=True,
 )
 def reads_one_by_one(view: ScopeView) -> Answer:

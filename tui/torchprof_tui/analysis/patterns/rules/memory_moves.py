@@ -158,7 +158,7 @@ _COPY_REGEX = r"aten::(to|_to_copy|copy_)$"
     decided="Copies to the GPU inside nodes of the backward pass, at least as many in a step as the threshold, and as "
     "many copies of the same sizes to the host outside of them.",
     thresholds=(thresholds.OFFLOADS_PER_STEP,),
-    needs=(ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
+    needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
     is_fault=True,
 )
 def offloaded_activations(view: ScopeView) -> Answer:
