@@ -270,7 +270,7 @@ def _explain_part(a: SideAnalysis, b: SideAnalysis, part: PartChange) -> ChangeC
     places = find_places(a, b, part)
     lines = places.lines
     line = found.line if found is not None else None
-    if line is not None and line.file is None and lines:
+    if found is not None and found.pattern.is_fault and line is not None and line.file is None and lines:
         line = None  # an event stands for the line of all evidence; those that changed say more
     if line is None and not lines and side.verdict.cause == _strip_prefix(part.id):
         line = side.verdict.line
