@@ -71,6 +71,11 @@ RECORDINGS = (
     Recording("article_4096_addmm", "", "matmul_add --size 4096 --warmup 10 --op addmm"),
     Recording("article_4096_reduce", "", "matmul_add --size 4096 --warmup 10 --mode reduce-overhead"),
     Recording("article_4096_autotune", "", "matmul_add --size 4096 --warmup 10 --mode max-autotune", rehearsed=True),
+    Recording("infer_resnet", "", "infer_resnet"),
+    Recording("infer_resnet_one_image", "", "infer_resnet --batch 1"),
+    Recording("infer_resnet_features", "", "infer_resnet --keep-features"),
+    Recording("infer_resnet_empty_cache", "", "infer_resnet --empty-cache"),
+    Recording("streams_pageable", "", "streams --pageable"),
     Recording("train_images_cpu", "", "train_images --device cpu"),
     Recording(
         "train_images_cpu_workers", "", "train_images --device cpu --edge 32 --workers 2 --prefetch 4", threads=1

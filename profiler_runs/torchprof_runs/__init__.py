@@ -33,8 +33,8 @@ This package needs only torch and imports nothing of the viewer, so it runs unde
 =====================  ================================================================================
 
 `workloads/` holds the built-in programs (`matmul_add`, `linear`, `mlp`, `attention`, `train_gpt`, `recompiles`,
-`streams`, `graph_replay`, `generate`, `train_images`). Each is a script on its own and says in its docstring what to
-expect in its trace.
+`streams`, `graph_replay`, `generate`, `train_images`, `infer_resnet`). Each is a script on its own and says in its
+docstring what to expect in its trace.
 """
 
 from __future__ import annotations

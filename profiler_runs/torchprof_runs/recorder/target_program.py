@@ -29,6 +29,7 @@ WORKLOADS = (
     "graph_replay",
     "generate",
     "train_images",
+    "infer_resnet",
 )
 _WORKLOADS_FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "workloads")
 WORKLOAD_STEP = "__main__:step"  # a step of a workload is one call of its function `step`

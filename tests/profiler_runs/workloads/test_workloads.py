@@ -29,6 +29,7 @@ NAMES = (
     "graph_replay",
     "generate",
     "train_images",
+    "infer_resnet",
 )
 WITH_GPU = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0")}
 SMALL_GPT = ("--layers", "1", "--width", "16", "--heads", "2", "--length", "8", "--batch", "2", "--dtype", "float32")
@@ -64,6 +65,12 @@ SMALL_MLP = ("--batch", "2", "--length", "4", "--width", "8", "--hidden", "16", 
             "backward",
             {"forward", "Optimizer.step#SGD.step", "aten::_upsample_bilinear2d_aa"},
             set(),
+        ),
+        (
+            ("infer_resnet", "--batch", "1", "--edge", "32", "--blocks", "1", "--dtype", "float32"),
+            "classify",
+            {"aten::conv2d", "aten::batch_norm", "aten::relu", "aten::linear"},
+            {"aten::clone"},
         ),
         (("graph_replay", "--eager", "--layers", "2", "--width", "8"), "replay", {"aten::gelu"}, set()),
     ],

@@ -36,6 +36,7 @@ WORKLOADS = (
     "graph_replay",
     "generate",
     "train_images",
+    "infer_resnet",
 )
 """The built-in workloads, from simple to complex."""
 
