@@ -67,7 +67,7 @@ def run_rank(name: str) -> None:
     def gpu_busy(step: int) -> None:
         if step == BAD and rank == 1:
             for _ in range(30):
-                torch.cuda._sleep(1 << 31)  # about a second each
+                torch.cuda._sleep(1 << 31)  # type: ignore[no-untyped-call]  # about a second
         dist.all_reduce(grads)  # line: gpu_busy
 
     class Samples(Dataset[torch.Tensor]):
@@ -153,10 +153,10 @@ def provoke(name: str, folder: Path) -> str:
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": dump,
         "TORCH_FR_DUMP_TEMP_FILE": dump,
     }
-    ranks = []
+    processes = []
     for rank in range(2):
         with open(folder / f"log_rank_{rank}.txt", "wb") as log:
-            ranks.append(
+            processes.append(
                 subprocess.Popen(
                     [sys.executable, __file__, "--rank", name],
                     env={**shared, "RANK": str(rank)},
@@ -166,13 +166,13 @@ def provoke(name: str, folder: Path) -> str:
                 )
             )
     until = time.monotonic() + LIMIT_SECONDS
-    while time.monotonic() < until and any(rank.poll() is None for rank in ranks):
+    while time.monotonic() < until and any(process.poll() is None for process in processes):
         time.sleep(0.2)
-    for rank in ranks:
-        if rank.poll() is None:
-            os.killpg(rank.pid, signal.SIGKILL)
-        rank.wait()
-    return f"{name}: {[rank.returncode for rank in ranks]} {sorted(path.name for path in folder.iterdir())}"
+    for process in processes:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return f"{name}: {[process.returncode for process in processes]} {sorted(path.name for path in folder.iterdir())}"
 
 
 def main() -> None:
