@@ -91,11 +91,20 @@ def test_the_network_is_named_only_where_all_have_come() -> None:
             ("completed", "started"),
             "rank 0 completed all_reduce [64] at train.py:10, #4 of the default group, rank 1 did not",
         ),
-        (("scheduled", "scheduled"), "none started it"),
+        (("scheduled", "scheduled"), "a GPU busy with what came before"),
     ):
-        found = explain(*([*steps(1), call(4, state=state)] for state in states))
+        untimed = [{**each, "time_discovered_started_ns": None} for each in steps(1)]  # as NCCL writes them by default
+        found = explain(*([*untimed, call(4, state=state)] for state in states))
         assert found.cause is Cause.NETWORK
         assert words in found.sentence
+
+
+def test_a_busy_gpu_is_named_where_starts_are_recorded() -> None:
+    before = call(3, state="completed", time_discovered_started_ns=7)
+    found = explain([before, call(4, state="started")], [before, call(4, state="scheduled")])
+    assert (found.cause, found.ranks, found.waiting) == (Cause.GPU, (1,), (0,))
+    found = explain(*([before, call(4, state="scheduled")] for _ in range(2)))
+    assert (found.cause, found.ranks, found.waiting) == (Cause.GPU, (0, 1), ())
 
 
 def test_a_finished_job_does_not_hang() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers.paths import FIXTURES
 from tools.hang_faults.__main__ import provoke
-from tools.hang_faults.registry import FAULTS, find_lines
+from tools.hang_faults.registry import FAULTS, NCCL_FAULTS, NCCL_PROGRAM, find_lines
 from torchprof_hang.analysis.diagnosis import diagnose
 from torchprof_hang.analysis.evidence import gather_evidence
 from torchprof_hang.answers import Hang, build_hang
@@ -50,6 +50,19 @@ def test_the_fault_is_named(name: str) -> None:
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fixture_names_no_path_of_the_machine_that_recorded_it(name: str) -> None:
     for _, data in _list_files(FIXTURES / "hang" / f"{name}.tar.xz"):
+        assert not re.search(rb"/(?:work|root|home)/", data)
+
+
+@pytest.mark.parametrize("name", NCCL_FAULTS)
+def test_the_watchdogs_dumps_of_nccl_name_the_fault(name: str) -> None:
+    fault, hang = NCCL_FAULTS[name], explain(FIXTURES / "hang_nccl" / f"{name}.tar.xz")
+    assert (hang.ranks, hang.cause) == ([] if fault.rank is None else [fault.rank], fault.cause), hang.sentence
+    assert hang.operation == fault.operation
+    lines = find_lines(name, NCCL_PROGRAM)
+    if lines and fault.cause != "rank behind":  # whose line is in no dump
+        assert any(f"nccl_program.py:{line}" in f"{hang.place} {hang.sentence}" for line in lines), hang.sentence
+    assert hang.waited_us is None or 10e6 <= hang.waited_us <= 12e6  # the watchdog waits for 10 s
+    for _, data in _list_files(FIXTURES / "hang_nccl" / f"{name}.tar.xz"):
         assert not re.search(rb"/(?:work|root|home)/", data)
 
 

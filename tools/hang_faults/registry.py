@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAM = Path(__file__).with_name("program.py")
+NCCL_PROGRAM = Path(__file__).with_name("nccl_program.py")
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,22 @@ FAULTS = {
 }
 
 
-def find_lines(name: str) -> list[int]:
+NCCL_FAULTS = {
+    "skip_all_reduce": Fault(2, 1, "skipped", "all_reduce [1048576]"),
+    "order_swapped": Fault(2, 1, "wrong order", "broadcast [10]"),
+    "rank_killed": Fault(2, 1, "dead rank", "all_reduce [1048576]"),
+    "slow_compute": Fault(2, 1, "rank behind", "all_reduce [1048576]"),
+    "gpu_busy": Fault(2, None, "network", "all_reduce [1048576]"),
+    "loader_stuck": Fault(2, 0, "rank behind", "all_reduce [1048576]"),
+    "send_missing": Fault(2, 0, "point-to-point", "recv"),
+    "coalesced_skip": Fault(2, 0, "wrong order", "broadcast [10]"),
+}
+"""Of `nccl_program.py`, with the watchdog's dumps and logs alone: they hold no stacks, and not when a kernel started.
+So a rank that computes, or waits for its data, is behind, and a busy GPU looks like the network. Other sizes and other
+dtypes did not hang over NVLink."""
+
+
+def find_lines(name: str, program: Path = PROGRAM) -> list[int]:
     """Find the lines of the program that may be named for a fault."""
-    lines = PROGRAM.read_text(encoding="utf-8").splitlines()
+    lines = program.read_text(encoding="utf-8").splitlines()
     return [number for number, line in enumerate(lines, 1) if line.endswith(f"# line: {name}")]

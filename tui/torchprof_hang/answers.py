@@ -76,7 +76,7 @@ class Hang(Answer, frozen=True, kw_only=True, tag="torchprof-tui/hang/1"):
     number: Annotated[int | None, about("of the operation in its group; null: none", "")]
     place: Annotated[str, about("file:line of the fault; empty: not recorded")]
     since_ns: Annotated[int | None, about("when the first of the others called it, on the Unix clock; null: unknown")]
-    waited_us: Annotated[float | None, about("from then to the last dump; null: unknown")]
+    waited_us: Annotated[float | None, about("from then to the last dump, or as the watchdog says; null: unknown")]
     before: Annotated[str, about("the rank before the hang, by the traces of --trace; empty: not asked")]
     stack: Annotated[list[HangFrame], about("of the rank at fault, innermost first; []: not recorded")]
     world_size: Annotated[int, about("ranks of the job, as far as they are known", "")]
@@ -106,7 +106,7 @@ def build_hang(evidence: Evidence, limit: int, before: str = "") -> Hang:
         number=found.number or None,
         place=found.place,
         since_ns=found.since or None,
-        waited_us=found.waited / 1000 if found.since else None,
+        waited_us=found.waited / 1000 if found.waited else None,
         before=before,
         stack=build_frames(found.frames),
         world_size=evidence.world_size,
@@ -156,7 +156,8 @@ def list_facts(hang: Hang) -> list[str]:
     facts = []
     if hang.since_ns is not None:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(hang.since_ns / 1e9))
-        facts.append(f"since {since} UTC, {format_duration((hang.waited_us or 0) * 1000)} before the last dump")
+        waited = "" if hang.waited_us is None else f", for {format_duration(hang.waited_us * 1000)} when it was dumped"
+        facts.append(f"since {since} UTC{waited}")
     if hang.before:
         facts.append(clean(hang.before))
     return [*facts, hang.action]

@@ -28,6 +28,7 @@ class Cause(Enum):
     LOADER = "data loader"
     P2P = "point-to-point"
     NETWORK = "network"
+    GPU = "busy GPU"
     BEHIND = "rank behind"
     NONE = "no hang"
 
@@ -45,6 +46,7 @@ ACTIONS = {
     Cause.LOADER: "look at that rank's data: the storage, the workers of the loader, a sample that takes for ever",
     Cause.P2P: "pair each send with a receive of the same peer, in the same order on both sides",
     Cause.NETWORK: "test the links between these hosts (nccl-tests), NCCL_SOCKET_IFNAME, and the firewall",
+    Cause.GPU: "look at what that GPU runs before it: a long kernel, or a collective of another group (record a trace)",
     Cause.BEHIND: "take the stacks of that rank (hang --live, py-spy dump) to see what it does",
     Cause.NONE: "nothing waits in these files: take the dumps while the job hangs",
 }
@@ -55,7 +57,7 @@ class Diagnosis:
     """The cause. `ranks`: at fault, () for the network; `waiting`: those that wait. Times in ns, 0: unknown.
 
     `operation`, `group`, `number`: what is waited for, or done wrongly; `place`: file:line of the fault. `frames`: of
-    the rank at fault. `since`: when the others began to wait; `waited`: how long, until the dump.
+    the rank at fault. `since`: when the others began to wait; `waited`: how long, until the dump; 0: unknown.
     """
 
     cause: Cause
@@ -301,14 +303,23 @@ class _Diagnoser:
                 continue
             at, all_ranks = f"{wait.call.shown}, {wait.at}", format_ranks(row)
             done = [rank for rank in sorted(row) if rank not in pending]
-            if all(each.state is State.SCHEDULED for each in row.values()):
-                text = f"{all_ranks} called {at}, and none started it: the GPUs are busy with what came before"
+            started = tuple(rank for rank in pending if row[rank].state is State.STARTED)
+            late = tuple(rank for rank in pending if rank not in started)
+            cause, ranks, waiting = Cause.NETWORK, pending[:0], pending
+            if late and (started or any(self._records[rank].knows_starts for rank in late)):
+                cause, ranks, waiting = Cause.GPU, late, started
+                text = f"{format_ranks(late)} called {at}, and did not start it: busy with what came before on the GPU"
+                text += f"; {format_ranks(started)} wait{_s(started)} in it" if started else ""
             elif done:
                 text = f"{format_ranks(done)} completed {at}, {format_ranks(pending)} did not: the network, or a GPU"
+            elif late:
+                text = (
+                    f"{all_ranks} called {at}, and none completed it: the network, or a GPU busy with what came before"
+                )
             else:
                 text = f"{all_ranks} all started {at}, and none completed it: the network"
             frames = wait.call.operation.frames
-            return _build(Cause.NETWORK, text, (), pending, wait.call, wait.group, wait.number, frames=frames)
+            return _build(cause, text, ranks, waiting, wait.call, wait.group, wait.number, frames=frames)
         return None
 
     def _find_stuck(self) -> Diagnosis | None:
@@ -391,9 +402,11 @@ class _Diagnoser:
         times = [each.operations[-1].created for each in records if each.operations and each.operations[-1].created]
         if not times:
             return found
-        ends = [each.dumped for each in self._records.values()]
-        ends += [each.operations[-1].created for each in self._records.values() if each.operations]
-        return replace(found, since=min(times), waited=max(max(ends) - min(times), 0))
+        ends = [each.dumped for each in self._records.values() if each.dumped]
+        if ends:
+            return replace(found, since=min(times), waited=max(max(ends) - min(times), 0))
+        watched = max((each.since_step or 0 for each in records), default=0)  # of the watchdog's line in a log
+        return replace(found, since=min(times), waited=round(watched * 1e9))
 
 
 def _build(

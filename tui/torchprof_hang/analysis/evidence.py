@@ -117,7 +117,7 @@ def _add_dump(source: str, rank: int | None, evidence: Evidence, read: Any) -> s
 
 def _merge(known: RankRecord, dump: RankRecord) -> None:
     """Add a flight recorder to what is known of a rank; it counts more than lines of a log."""
-    known.has_recorder, known.operations = True, dump.operations
+    known.has_recorder, known.operations, known.knows_starts = True, dump.operations, dump.knows_starts
     known.members |= dump.members
     known.labels |= dump.labels
     known.world_size = max(known.world_size, dump.world_size)

@@ -56,6 +56,9 @@ def read_dump(content: Any, record: RankRecord) -> None:
     entries.sort(
         key=lambda each: (_as_int(each.get("record_id", each.get("id"))), _as_int(each.get("time_created_ns")))
     )
+    record.knows_starts = any(
+        each.get("state") == "started" or each.get("time_discovered_started_ns") for each in entries
+    )
     operations = [_read_entry(each, record) for each in entries]
     record.operations = _join_coalesced(operations)
 

@@ -99,7 +99,7 @@ class RankRecord:
 
     `operations`: in the order of the program. `members`: ranks of the groups that its dump lists. `labels`: what the
     groups are for. `error`: type and message of the exception or signal that ended it. `resumed_frames`: of the first
-    dump after which the rank went on.
+    dump after which the rank went on. `knows_starts`: NCCL's recorder does so with TORCH_NCCL_ENABLE_TIMING=1.
     """
 
     rank: int
@@ -109,6 +109,7 @@ class RankRecord:
     labels: dict[str, str] = field(default_factory=dict)
     threads: list[Thread] = field(default_factory=list)
     has_recorder: bool = False
+    knows_starts: bool = False
     world_size: int = 0
     host: str = ""
     pid: int = 0
