@@ -1,7 +1,7 @@
 """Small real traces that ship with the program, in the order in which they teach.
 
 Recorded by `tools.record_samples`: most on NVIDIA H200 (ORIGIN), two on a CPU alone (CPU_ORIGIN). Those of the
-articles' program, whose bias is a matrix, are from an H100 (ARTICLE_ORIGIN).
+articles' program, whose bias is a matrix, are from an H100 (ARTICLE_ORIGIN), and so are five more (H100_ORIGIN).
 `README.md` beside this file says the same to people who look at the folder.
 """
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 ORIGIN = "NVIDIA H200, torch 2.11.0+cu130, CUDA 13.0, Python 3.12"
 ARTICLE_ORIGIN = "NVIDIA H100, torch 2.11.0+cu130; a bias of (size, size)"
+H100_ORIGIN = "NVIDIA H100, torch 2.11.0+cu130, CUDA 13.0, Python 3.12"
 CPU_ORIGIN = "CPU only, two cores, torch 2.13.0, Python 3.11"
 
 
@@ -190,6 +191,36 @@ SAMPLES = (
         "matmul_add --size 4096 --warmup 10 --mode max-autotune",
         "the copy and the GEMM of the mode default",
         ARTICLE_ORIGIN,
+    ),
+    Sample(
+        "infer_resnet",
+        "infer_resnet: a ResNet-18 classifies 64 images a step in bf16",
+        "the table (t): aten::cudnn_convolution is the hotspot, batch norm and ReLU follow",
+        H100_ORIGIN,
+    ),
+    Sample(
+        "infer_resnet_one_image",
+        "the same with --batch 1",
+        "as many kernels, of 1.6 µs in the median: the GPU waits 87 % of the time for the CPU to launch them",
+        H100_ORIGIN,
+    ),
+    Sample(
+        "infer_resnet_features",
+        "infer_resnet --keep-features: each block's output is copied with .cpu()",
+        "eight copies a step into memory that is not pinned take more than half of the time, and the CPU waits in each",
+        H100_ORIGIN,
+    ),
+    Sample(
+        "infer_resnet_empty_cache",
+        "infer_resnet --empty-cache: torch.cuda.empty_cache() after each step",
+        "cudaFree and cudaMalloc in each step, and longer steps (torchprof-tui diff with infer_resnet)",
+        H100_ORIGIN,
+    ),
+    Sample(
+        "streams_pageable",
+        "streams --pageable: multi_stream_overlap with a batch in memory that is not pinned",
+        "the copy takes nearly all of a step, at 8 GB/s, and the matmuls wait behind it",
+        H100_ORIGIN,
     ),
     Sample(
         "train_images_cpu",

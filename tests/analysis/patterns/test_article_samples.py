@@ -1,4 +1,4 @@
-"""What the samples of the articles' program must show, each number compared with the raw file."""
+"""What the samples from an H100 must show (the articles' program, infer_resnet), compared with the raw file."""
 
 from __future__ import annotations
 
@@ -101,3 +101,42 @@ def test_a_dead_window_is_booked_as_long_as_it_is(name: str) -> None:
     tree = build_time_tree(checker.view(checker.default_scope), list(findings.values()))
     booked = [part for part in list_parts(tree.parts) if part.id == "dead-window"]
     assert sum(part.time for part in booked) <= windows.total
+
+
+def test_a_resnet_is_named_by_its_convolutions() -> None:
+    findings, _ = checked("infer_resnet")
+    assert len([event for event in raw_of("infer_resnet", "cpu_op") if event["name"] == "aten::conv2d"]) == 3 * 20
+    assert findings["hotspot"].state is State.FIRED
+    assert "aten::cudnn_convolution" in findings["hotspot"].answer.seen
+    assert findings["alloc-in-step"].state is findings["pageable-copy"].state is State.ABSENT
+
+
+def test_one_image_is_limited_by_launches() -> None:
+    kernels = raw_of("infer_resnet_one_image", "kernel")
+    durations = sorted(event["dur"] for event in kernels)
+    assert durations[len(durations) // 2] < 2
+    findings, _ = checked("infer_resnet_one_image")
+    assert findings["overhead-bound"].state is State.FIRED
+    assert len(raw_of("infer_resnet", "kernel")) == pytest.approx(len(kernels), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "count"), [("infer_resnet_features", "DtoH", 24), ("streams_pageable", "HtoD", 3)]
+)
+def test_copies_of_pageable_memory_cost_their_time(name: str, kind: str, count: int) -> None:
+    copies = [event for event in raw_of(name, "gpu_memcpy") if kind in event["name"] and "Pageable" in event["name"]]
+    assert len(copies) == count
+    finding = checked(name)[0]["pageable-copy"]
+    assert finding.state is State.FIRED
+    calls = [
+        event for event in raw_of(name, "cuda_runtime") if event["name"] in ("cudaMemcpyAsync", "cudaStreamSynchronize")
+    ]
+    of_copies, of_calls = (sum(event["dur"] * 1000 for event in each) for each in (copies, calls))
+    assert of_copies * 0.99 <= finding.answer.at_stake <= of_calls * 1.01  # the CPU is held up in each call
+
+
+def test_an_emptied_cache_is_named_by_its_calls() -> None:
+    calls = [event["name"] for event in raw_of("infer_resnet_empty_cache", "cuda_runtime")]
+    assert min(calls.count("cudaMalloc"), calls.count("cudaFree")) >= 3
+    assert "cudaMalloc" not in [event["name"] for event in raw_of("infer_resnet", "cuda_runtime")]
+    assert checked("infer_resnet_empty_cache")[0]["alloc-in-step"].state is State.FIRED
