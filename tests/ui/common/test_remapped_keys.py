@@ -64,14 +64,14 @@ async def test_a_remapped_key_works_and_is_shown_everywhere() -> None:
 
 
 async def test_a_key_of_the_lanes_is_explained_by_its_new_name() -> None:
-    app = start_app(configure({"time.go-to": "E"}))
+    app = start_app(configure({"time.go-to": "O"}))
     async with app.run_test(size=(120, 40)) as pilot:
         await app.lanes_ready.wait()
         await pilot.press("T")
         await until(pilot, lambda: isinstance(app.screen, TreeScreen))
-        await pilot.press("E")
+        await pilot.press("O")
         await pilot.pause()
-        assert [each.message for each in app._notifications] == ["E (go to) works only on the lanes"]
+        assert [each.message for each in app._notifications] == ["O (go to) works only on the lanes"]
 
 
 @pytest.mark.parametrize("problems", [1, 4])

@@ -23,7 +23,7 @@ async def test_a_number_shows_the_largest_gap_and_n_the_next_smaller(size: tuple
     shown = trace(*uneven_gaps())
     async with explorer(shown, size) as (screen, pilot):
         await go_to(screen, pilot, "host-code")
-        assert "3 gaps, the longest first" in screen._panel_controller.cheatsheet_panel.text()
+        assert "the longest of 3 gaps" in screen._panel_controller.cheatsheet_panel.text()
         for number, (key, start, end) in enumerate((("", 250, 850), ("n", 950, 1250), ("n", 50, 150)), start=1):
             if key:
                 await pilot.press(key)

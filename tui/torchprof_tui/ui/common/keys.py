@@ -153,6 +153,8 @@ P                panels.what-if        what_if              what if: predict, wh
 v                panels.scope          scope(1)             scope: scope of the cheatsheet: the screen, the selection,
     the whole trace; n N keep their list
 V                panels.scope-back     scope(-1)            scope back: the previous scope
+E                panels.rule           rule                 rule: show or hide how the finding under the cursor was
+    found: its rule and its limits
 x                panels.labels         labels               labels: show or hide labels: why the GPU was idle, kernel
     classes, the profiler's own events
 !                panels.doctor         panel('doctor')      doctor: show or hide the trace doctor: data lost,

@@ -27,15 +27,14 @@ _LESS = 0.9
 """Of its cost: what a fix saves is said where it is less than that. Else both are the same number."""
 
 
-def describe_cost(finding: Finding, base: CostBase, with_label: bool = False) -> str:
+def describe_cost(finding: Finding, base: CostBase) -> str:
     """Describe what a finding costs and its fix saves: "up to 27.1 ms, 81 %; a fix saves at most 64 %".
 
-    `with_label`: say what it is a share of. "" where it costs nothing.
+    "" where it costs nothing.
     """
     if not finding.cost:
         return ""
-    share = f"{format_share(finding.share)}{f' of {base.label}' if with_label else ''}"
-    text = f"up to {format_duration(finding.share * base.unit)}, {share}"
+    text = f"up to {format_duration(finding.share * base.unit)}, {format_share(finding.share)}"
     return f"{text}; {saving}" if (saving := describe_saving(finding)) else text
 
 

@@ -389,6 +389,10 @@ class ExplorerScreen(GuardedScreen[None]):
         self.details_open = True
         self._run_move(partial(self._panel_controller.cheatsheet_panel.go_to_finding, number))
 
+    def action_rule(self) -> None:
+        self.details_open = True
+        self._run_move(self._panel_controller.cheatsheet_panel.toggle_rule)
+
     def _run_fold(self, lanes: tuple[int, ...]) -> None:
         """Fold or unfold lanes, and share out the screen again where ranks were opened or closed."""
         before = self.view_state.lane_view.are_ranks_folded

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.style import Style
 
 from torchprof_tui.analysis.patterns.engine.pattern import (
@@ -17,14 +18,13 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     State,
     describe_code_line,
     find_code_location,
-    label_code_line,
 )
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import describe_group, group_undecidable
 from torchprof_tui.analysis.patterns.verdict.tree_model import select_tree_lines
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.event_styles import Palette
-from torchprof_tui.ui.common.labels import describe_cost
+from torchprof_tui.ui.common.labels import describe_saving
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import Lines, TextRun, hang_text, wrap_text
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 PROBLEM_SIGN, NOTE_SIGN, ARTEFACT_SIGN = "●", "○", "·"
-ID_CELLS, STAKE_CELLS, ROW_LABEL_CELLS = 26, 16, 11
+ID_CELLS, STAKE_CELLS, ROW_LABEL_CELLS = 26, 16, 9
 MIN_TEXT_CELLS = 20
 """Minimum width of the text after an entry's id and cost; in less it is left out."""
 
@@ -71,7 +71,8 @@ def format_verdict(verdict: Verdict, width: int, height: int, palette: Palette, 
     """
     lines = wrap_text(clean(verdict.text), width, palette.accent) if with_text else []
     if height >= WHY_MIN_HEIGHT:
-        for detail in (verdict.why, describe_code_line(verdict)):
+        line = describe_code_line(verdict)
+        for detail in (verdict.why, f"{'at' if find_code_location(verdict) else 'in'} {line}" if line else ""):
             if detail:
                 lines += wrap_text(clean(detail), width, palette.muted, "  ")
     if verdict.tree is not None and height >= TREE_MIN_HEIGHT:
@@ -97,8 +98,13 @@ def format_tree(tree: TimeTree, max_lines: int, width: int, palette: Palette) ->
     return lines
 
 
-def format_entry(finding: Finding, width: int, current: bool, palette: Palette, base: CostBase) -> Lines:
-    """Format a fired pattern: on one line, in full for the current entry. `base`: what costs are shares of."""
+def format_entry(
+    finding: Finding, width: int, current: bool, palette: Palette, base: CostBase, shows_rule: bool = False
+) -> Lines:
+    """Format a fired pattern: on one line; the current entry with what was measured, why, what to do, where to go.
+
+    `base`: what costs are shares of. `shows_rule`: also how the current entry was found.
+    """
     pattern, answer = finding.pattern, finding.answer
     seen = clean(answer.seen)
     sign, style = choose_sign(finding, palette)
@@ -114,38 +120,67 @@ def format_entry(finding: Finding, width: int, current: bool, palette: Palette, 
         return [[*head, (truncate(seen, text_width), palette.text)]]
     title = truncate(clean(pattern.title), text_width)
     lines: Lines = [head if text_width < MIN_TEXT_CELLS else [*head, (title, palette.text)]]
-    rows = [
-        ("measured", seen),
-        ("costs", describe_cost(finding, base, with_label=True)),
-        ("why", pattern.meaning),
-        ("do", finding.remedy.action),
-        (label_code_line(finding), _format_line(finding)),
-        ("code", finding.remedy.code),
-        ("rule", pattern.decided),
-    ]
-    rows += [("threshold" if not k else "", threshold.text) for k, threshold in enumerate(pattern.thresholds)]
-    if len(answer.events):
-        rows.append(("evidence", f"{_count_evidence(finding)}: enter, then n N"))
-    for label, text in rows:
-        if text:
-            name, cells = f"  {truncate(label, ROW_LABEL_CELLS - 1)}", ROW_LABEL_CELLS + 2
-            lines += hang_text(name, cells, clean(text), max(width - cells, 10), palette)
+    rows = [("measured", seen), ("why", pattern.meaning), ("do", _format_action(finding)), ("", finding.remedy.code)]
+    room = max(width - ROW_LABEL_CELLS - 2, 10)
+    lines += _format_rows(rows, room, palette) + _format_way(finding, room, shows_rule, palette)
+    if shows_rule:
+        limits = [("limit" if not k else "", threshold.text) for k, threshold in enumerate(pattern.thresholds)]
+        lines += _format_rows([("rule", pattern.decided), *limits], room, palette)
     return lines
 
 
-def _count_evidence(finding: Finding) -> str:
-    """Count the places that n N go through: "8 gaps, the longest first", "11 events, marked on the lanes"."""
-    places, count = finding.answer.places, len(finding.answer.events)
+def _format_rows(rows: list[tuple[str, str]], room: int, palette: Palette) -> Lines:
+    """Format labels, each with its text wrapped to `room` cells beside it; rows without a text are left out."""
+    return [
+        line
+        for label, text in rows
+        if text
+        for line in hang_text(f"  {label}", ROW_LABEL_CELLS + 2, clean(text), room, palette)
+    ]
+
+
+def _format_way(finding: Finding, room: int, shows_rule: bool, palette: Palette) -> Lines:
+    """Format where the keys lead from an entry, each key with its text on one line."""
+    lines: Lines = []
+    used = room + 1
+    for key, text in list_ways(finding, shows_rule):
+        text = truncate(clean(text), max(room - len(key) - 1, 1))
+        cells = cell_len(key) + 1 + cell_len(text)
+        if used + 3 + cells > room:
+            label = "" if lines else "  go to"
+            lines.append([(f"{label:<{ROW_LABEL_CELLS + 2}}", palette.muted)])
+            used = 0
+        else:
+            lines[-1].append(("   ", palette.text))
+            used += 3
+        lines[-1] += [(key, palette.heading), (f" {text}", palette.text)]
+        used += cells
+    return lines
+
+
+def list_ways(finding: Finding, shows_rule: bool = False) -> list[tuple[str, str]]:
+    """List where the keys lead from an entry: its evidence, its line of code, how it was found."""
+    count, noun, first = _count_evidence(finding)
+    ways = [("enter", f"{first} of {count:,} {noun}s" if count > 1 else f"the {noun}")] if count else []
+    if count > 1:
+        ways.append(("n N", "the others"))
+    if line := describe_code_line(finding):
+        ways.append(("L" if find_code_location(finding) else "in", line))
+    return [*ways, ("E", "hide the rule" if shows_rule else "its rule")]
+
+
+def _count_evidence(finding: Finding) -> tuple[int, str, str]:
+    """Count the places that enter and n N go through: how many, what they are, which is the first."""
+    places = finding.answer.places
     if places is not None and places.are_gaps:
-        return f"{len(places):,} gap{'s, the longest first' if len(places) != 1 else ''}"
-    order = ", the costliest first" if finding.is_problem else ""
-    return f"{count:,} events, marked on the lanes{order}" if count != 1 else "1 event, marked on the lanes"
+        return len(places), "gap", "the longest"
+    return len(finding.answer.events), "event", "the costliest" if finding.is_problem else "the first"
 
 
-def _format_line(finding: Finding) -> str:
-    """Format the line of a finding, with the key that opens it where its file is known."""
-    text = describe_code_line(finding)
-    return f"{text} (L opens it)" if find_code_location(finding) else text
+def _format_action(finding: Finding) -> str:
+    """Format what to do, with what it saves where that is less than the finding costs."""
+    action, saving = finding.remedy.action, describe_saving(finding)
+    return f"{action} ({saving})" if saving else action
 
 
 def choose_sign(finding: Finding, palette: Palette) -> tuple[str, Style]:
@@ -234,6 +269,7 @@ class CheatsheetPanel(Panel):
         self._evidence = EvidenceCursor()
         self._reveals_cursor = True  # in the next frame
         self._is_verdict_above = False
+        self._shows_rule = False
         self._lines_by_id: dict[str, tuple[int, int]] = {}
 
     def on_verdict_decided(self, message: VerdictDecided) -> None:
@@ -335,6 +371,14 @@ class CheatsheetPanel(Panel):
         self.context.show_panel(self.NAME)
         return self._scopes.cycle_mode(direction)
 
+    def toggle_rule(self) -> str:
+        """Handle E: show or hide how the finding under the cursor was found."""
+        self._shows_rule = not self._shows_rule
+        self.context.show_panel(self.NAME)
+        self._reveals_cursor = True
+        self.refresh_content(top=False)
+        return "" if self.finding is not None else "no pattern was found here"
+
     def find_source_line(self) -> SourceTarget:
         rank, finding = self._scopes.rank, self.finding
         if finding is None or not finding.is_problem:
@@ -395,9 +439,20 @@ class CheatsheetPanel(Panel):
         ]
         with_text = not (self._is_verdict_above and checked.scope.is_whole_trace)
         lines += format_verdict(checked.verdict, width, self.size.height, palette, with_text)
-        for finding in self._fired_findings():
+        fired = self._fired_findings()
+        if any(finding.cost for finding in fired):
+            lines.append(
+                [
+                    (
+                        truncate(f"findings, and what each costs at most of {checked.base.describe()}", width),
+                        palette.muted,
+                    )
+                ]
+            )
+        for finding in fired:
             first = len(lines)
-            lines += format_entry(finding, width, finding.id == self._cursor_id, palette, checked.base)
+            is_current = finding.id == self._cursor_id
+            lines += format_entry(finding, width, is_current, palette, checked.base, self._shows_rule)
             self._lines_by_id[finding.id] = (first, len(lines) - 1)
         for reason, ids in group_undecidable(checked.findings):
             lines += wrap_text(f"? {clean(describe_group(reason, ids))}", width, palette.muted, "  ")
