@@ -47,7 +47,7 @@ def test_a_kind_is_described(name: str) -> None:
 def test_the_halves_are_disjoint_and_have_an_adapter_each() -> None:
     assert not set(BUILDING) & set(HELD_OUT)
     assert {model for half in HALVES.values() for model in half} == set(MODELS)
-    assert len(MODELS) == 5
+    assert len(MODELS) == 8
     builders = public_functions(ROOT / "tools/fault_bench/models.py")
     assert builders == {f"build_{model}" for model in (*MODELS, TEST_MODEL)}
 

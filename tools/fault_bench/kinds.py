@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-BUILDING = ("convnext", "gpt_neox")
+BUILDING = ("convnext", "gpt_neox", "whisper", "r2plus1d", "gatv2")
 """Models whose traces may be read while rules are written."""
 
-HELD_OUT = ("whisper", "r2plus1d", "gatv2")
+HELD_OUT = ("swin_v2", "t5", "edge_conv")
 """Models whose traces are judged once the rules are done."""
 
 HALVES = {"building": BUILDING, "held-out": HELD_OUT}

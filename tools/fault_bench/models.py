@@ -75,6 +75,31 @@ def build_r2plus1d(size: Size) -> Task:
     return ImageTask(model, torch.randn(size.choose(8, 2, 2), 3, size.choose(8, 4, 2), pixels, pixels))
 
 
+class WindowTask(Task):
+    """Images whose feature maps come with the channels last: (batch, height, width, channels)."""
+
+    def features(self, inputs: Tensor) -> Tensor:
+        return self.model(inputs).flatten(1, 2)
+
+
+def build_swin_v2(size: Size) -> Task:
+    """Build a Swin Transformer V2 of torchvision of three blocks, without its classifier."""
+    from torchvision.models.swin_transformer import PatchMergingV2, SwinTransformer, SwinTransformerBlockV2
+
+    pixels = size.choose(256, 64, 32)
+    depths = [2] if size.name == "tiny" else [2, 1]
+    model = SwinTransformer(
+        patch_size=[4, 4],
+        embed_dim=size.choose(192, 64, 32),
+        depths=depths,
+        num_heads=[2 << stage for stage in range(len(depths))],
+        window_size=[8, 8] if size.name == "busy" else [4, 4],
+        block=SwinTransformerBlockV2,
+        downsample_layer=PatchMergingV2,
+    )
+    return WindowTask(nn.Sequential(model.features, model.norm), torch.randn(size.choose(16, 2, 2), 3, pixels, pixels))
+
+
 class TokenTask(Task):
     """Tokens, int64[batch, length]."""
 
@@ -134,6 +159,37 @@ def build_whisper(size: Size) -> Task:
     return SpeechTask(WhisperModel(config), torch.randn(batch, 80, 2 * positions), tokens=tokens)
 
 
+class TranslationTask(Task):
+    """Tokens of the encoder, int64[batch, positions], and of the decoder, int64[batch, length]."""
+
+    tokens: Tensor
+
+    def features(self, inputs: Tensor) -> Tensor:
+        tokens = self.tokens[: len(inputs)]
+        return self.model(input_ids=inputs, decoder_input_ids=tokens, use_cache=False).last_hidden_state
+
+
+def build_t5(size: Size) -> Task:
+    """Build a T5 of transformers: encoder and decoder of two layers of width 1,024 where it is busy."""
+    from transformers import T5Config, T5Model
+
+    width, batch = size.choose(1024, 256, 32), size.choose(32, 2, 2)
+    config = T5Config(
+        vocab_size=8192,
+        d_model=width,
+        d_kv=min(64, width // 2),
+        d_ff=4 * width,
+        num_layers=size.choose(2, 2, 1),
+        num_heads=max(2, width // 64),
+        feed_forward_proj="gated-gelu",
+        pad_token_id=0,
+        eos_token_id=1,
+        decoder_start_token_id=0,
+    )
+    tokens = torch.randint(2, 8192, (batch, size.choose(256, 32, 8)))
+    return TranslationTask(T5Model(config), torch.randint(2, 8192, (batch, size.choose(512, 64, 16))), tokens=tokens)
+
+
 class Attention(nn.Module):
     """Graph attention (GATv2) written with gather and scatter, used where torch_geometric is missing."""
 
@@ -183,6 +239,37 @@ def build_gatv2(size: Size) -> Task:
     return GraphTask(nn.Sequential(*stack), torch.randn(batch, nodes, width), edges=edges)
 
 
+class EdgePooling(nn.Module):
+    """Edge convolution written with gather and scatter, used where torch_geometric is missing."""
+
+    def __init__(self, edge_net: nn.Module) -> None:
+        super().__init__()
+        self.edge_net = edge_net
+
+    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
+        source, target = edges
+        message = self.edge_net(torch.cat([x[target], x[source] - x[target]], -1))
+        index = target[:, None].expand_as(message)
+        pooled = message.new_zeros(len(x), message.shape[-1])
+        return pooled.scatter_reduce(0, index, message, "amax", include_self=False)
+
+
+def build_edge_conv(size: Size) -> Task:
+    """Build layers of edge convolution of torch_geometric: a small network per edge, and the maximum per node."""
+    width, nodes, batch = size.choose(256, 96, 32), size.choose(256, 64, 16), size.choose(32, 4, 2)
+    try:
+        from torch_geometric.nn import EdgeConv
+    except ImportError:
+        EdgeConv = EdgePooling  # noqa: N806 - stands in for the class
+    nets = [
+        nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, width))
+        for _ in range(size.choose(4, 5, 2))
+    ]
+    edges = torch.randint(nodes, (2, 16 * nodes))
+    layers = nn.Sequential(*(EdgeConv(net) for net in nets))
+    return GraphTask(layers, torch.randn(batch, nodes, width), edges=edges)
+
+
 class PlainTask(Task):
     """Vectors, float32[batch, length, width]: needs torch alone, for the test."""
 
@@ -203,5 +290,8 @@ BUILDERS: dict[str, Callable[[Size], Task]] = {
     "whisper": build_whisper,
     "r2plus1d": build_r2plus1d,
     "gatv2": build_gatv2,
+    "swin_v2": build_swin_v2,
+    "t5": build_t5,
+    "edge_conv": build_edge_conv,
     "plain": build_plain,
 }
