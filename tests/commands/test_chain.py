@@ -227,3 +227,10 @@ def test_edges_of_a_replayed_graph_are_listed_as_such(capsys: pytest.CaptureFixt
     assert "graph edge: waits for b, c" in told(capsys, path, "--event", "d")
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": replay(0, 1, [])}))
     assert answer(capsys, path, "--event", "b")["graph_edges"] is None
+
+
+def test_a_copy_inside_a_gpu_is_not_more_than_all_of_the_peak(capsys: pytest.CaptureFixture[str]) -> None:
+    text = told(capsys, "sample:article_4096_compile", "--event", "Memcpy DtoD (Device -> Device)")
+    assert "32.0 MiB in 19.1 µs: 1,753 GB/s" in text
+    assert "read and written 3,507 GB/s, more than 3,352 GB/s (device memory): a part stayed in a cache" in text
+    assert "105 %" not in text

@@ -182,6 +182,8 @@ async def test_details_say_everything() -> None:
         for part in (
             "aten::add",
             "op: a PyTorch operator on the CPU",
+            "the dispatcher calls it from Python",
+            "a few microseconds of the CPU",
             "30.0 µs · 25 % of step #1 · self 25.0 µs (83 %)",
             "work: 50.0 µs after its start, 33 % of it",
             "2nd of its 2 children",

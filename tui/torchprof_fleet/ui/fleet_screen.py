@@ -36,7 +36,7 @@ from torchprof_fleet.ui.fleet_map import (
 from torchprof_fleet.ui.fleet_worker import FleetCompared, FleetSketcher, FleetSource, SketchProgress
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.child_screen import MAX_VIEWS, ChildScreen, cycle
-from torchprof_tui.ui.common.glossary import Guide
+from torchprof_tui.ui.common.guides import Guide
 from torchprof_tui.ui.common.keys import parse_hints, parse_keys
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.painted_widget import RowList, RowPicked, TextRun

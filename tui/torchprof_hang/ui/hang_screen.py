@@ -12,7 +12,7 @@ from torchprof_hang.analysis.evidence import Evidence
 from torchprof_hang.analysis.records import Frame, Operation, State
 from torchprof_hang.answers import DISAGREEING, Hang, list_facts
 from torchprof_tui.ui.common.child_screen import ListScreen
-from torchprof_tui.ui.common.glossary import Guide
+from torchprof_tui.ui.common.guides import Guide
 from torchprof_tui.ui.common.keys import parse_hints, parse_keys
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.painted_widget import (

@@ -1,10 +1,10 @@
-"""Test the lane labels of overhead and kernel classes."""
+"""Test the lane labels of kernel classes."""
 
 from __future__ import annotations
 
 from tests.helpers.pattern_traces import GEMM
 from tests.helpers.trace_builder import cpu, kernel, memcpy, overhead, trace
-from torchprof_tui.analysis.patterns.engine.lane_labels import describe_overhead, kernel_class_label
+from torchprof_tui.analysis.patterns.engine.lane_labels import kernel_class_label
 
 
 def test_events_say_what_they_are() -> None:
@@ -19,5 +19,3 @@ def test_events_say_what_they_are() -> None:
         "Memcpy DtoD (Device -> Device)": "memory",
         "Lazy Function Loading": "",
     }
-    assert "first launch" in describe_overhead("Lazy Function Loading")
-    assert describe_overhead("Something New") == ""

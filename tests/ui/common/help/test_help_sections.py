@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from torchprof_tui.ui.common.event_styles import ColorSupport, ThemeColors, build_palette
-from torchprof_tui.ui.common.glossary import GUIDES
+from torchprof_tui.ui.common.guides import GUIDES
 from torchprof_tui.ui.common.help_screen import (
     HelpEntry,
     HelpSection,

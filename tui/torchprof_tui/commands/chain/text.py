@@ -21,9 +21,9 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.navigation import find_graph_neighbours
-from torchprof_tui.ui.common.labels import describe_kind
+from torchprof_tui.ui.common.labels import describe_kind, describe_share_of_peak
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
-from torchprof_tui.ui.common.number_format import format_share, format_value
+from torchprof_tui.ui.common.number_format import format_bandwidth, format_share, format_value
 
 MAX_LISTED_WORK = 8
 """Pieces of GPU work listed if the event launched several."""
@@ -274,11 +274,10 @@ def _transfer_lines(found: Transfer) -> list[Text]:
     title = Text("Transfer", style="bold").append(f" {between}" if found.source else f", a fill of the {between}")
     lines = []
     if found.bytes is not None:
-        rate = f": {found.bandwidth:,.2f} GB/s" if found.bandwidth is not None else ""
+        rate = f": {format_bandwidth(found.bandwidth)}" if found.bandwidth is not None else ""
         lines.append(f"{format_value(found.bytes, 'bytes')} in {format_duration(found.duration)}{rate}")
-    if found.share_of_peak is not None and found.peak_bandwidth is not None:
-        peak = f"{found.peak_bandwidth:,.4g} GB/s, the peak of {found.peak_source}"
-        lines.append(f"{format_share(found.share_of_peak)} of {peak}")
+    if comparison := describe_share_of_peak(found):
+        lines.append(comparison)
     if found.pinned is False:
         lines.append(_PAGEABLE)
     return [title, *map(Text, lines)]

@@ -14,13 +14,14 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widgets import Input
 
+from torchprof_tui.analysis.words.dictionary import Word, find_kind_word, find_word, load_words, to_phrase
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import KeyHelp, group_by_section
 from torchprof_tui.ui.common.cell_text import truncate
-from torchprof_tui.ui.common.event_styles import KIND_DESCRIPTIONS, Palette
-from torchprof_tui.ui.common.glossary import GLOSSARY, GUIDES, Guide, find_word
+from torchprof_tui.ui.common.event_styles import KIND_NAMES, Palette
 from torchprof_tui.ui.common.guarded_screen import GuardedModalScreen
+from torchprof_tui.ui.common.guides import GUIDES, Guide
 from torchprof_tui.ui.common.painted_widget import (
     Lines,
     PaintedWidget,
@@ -44,7 +45,7 @@ LANE_SYMBOLS = (
     ("▾ ▸ ▴", "a lane or rank unfolded, folded; a lane pinned"),
 )
 
-KINDS_SHOWN = tuple(kind for kind in KIND_DESCRIPTIONS if Kind.STEP <= kind <= Kind.OVERHEAD)
+KINDS_SHOWN = tuple(kind for kind in KIND_NAMES if Kind.STEP <= kind <= Kind.OVERHEAD)
 
 
 TWO_COLUMN_WIDTH = 110
@@ -67,33 +68,49 @@ class HelpEntry:
 
 @dataclass(frozen=True, slots=True)
 class HelpSection:
-    """Entries under a title. `is_keys`: the labels are keys."""
+    """Entries under a title. `is_keys`: the labels are keys. `is_from_words`: they are on the page of words, too."""
 
     title: str
     entries: tuple[HelpEntry, ...]
     is_keys: bool = False
+    is_from_words: bool = False
 
 
 def list_guide_sections(guide: Guide) -> list[HelpSection]:
     """List the lines of a guide, then its words."""
     sections = [HelpSection(guide.title, tuple(HelpEntry(label, text) for label, text in guide.lines))]
     words = tuple(HelpEntry(term, find_word(term).sentence) for term in guide.terms)
-    return [*sections, HelpSection(GUIDE_WORDS_TITLE, words)] if words else sections
+    return [*sections, HelpSection(GUIDE_WORDS_TITLE, words, is_from_words=True)] if words else sections
 
 
 def list_lane_sections() -> list[HelpSection]:
     """List the symbols on the lanes and the kinds of events by colour."""
     symbols = tuple(HelpEntry(symbol, meaning) for symbol, meaning in LANE_SYMBOLS)
-    kinds = tuple(
-        HelpEntry(f" {name} ", description, kind=kind)
-        for kind, (name, description) in ((kind, KIND_DESCRIPTIONS[kind]) for kind in KINDS_SHOWN)
-    )
+    kinds = tuple(HelpEntry(f" {KIND_NAMES[kind]} ", find_kind_word(kind).sentence, kind=kind) for kind in KINDS_SHOWN)
     return [HelpSection("How to read the lanes", symbols), HelpSection("Colours", kinds)]
 
 
 def list_word_sections() -> list[HelpSection]:
-    """List the glossary."""
-    return [HelpSection("Words", tuple(HelpEntry(*word) for word in GLOSSARY))]
+    """List the dictionary."""
+    return [HelpSection("Words", tuple(map(_describe_word, load_words())))]
+
+
+def list_event_sections(word: Word) -> list[HelpSection]:
+    """List what the word of the selected event says, fact by fact."""
+    facts = (("is", word.sentence), ("why", word.why), ("costs", word.costs), ("where", _list_places(word)))
+    entries = tuple(HelpEntry(label, text) for label, text in facts if text)
+    return [HelpSection(f"The selected event: {word.term}", entries, is_from_words=True)]
+
+
+def _describe_word(word: Word) -> HelpEntry:
+    """Format a word as one entry: its facts in one paragraph, then its other names and where it is shown."""
+    facts = [word.sentence, word.why, f"Costs: {to_phrase(word.costs)}." if word.costs else ""]
+    return HelpEntry(", ".join((word.term, *word.also)), " ".join(filter(None, facts)), _list_places(word))
+
+
+def _list_places(word: Word) -> str:
+    patterns = f"cheatsheet (c): {', '.join(word.patterns)}" if word.patterns else ""
+    return "; ".join(filter(None, (word.where, patterns)))
 
 
 def filter_sections(sections: Sequence[HelpSection], query: str) -> list[HelpSection]:
@@ -113,7 +130,7 @@ def _matches(entry: HelpEntry, query: str) -> bool:
     if len(query) == 1:
         return query in entry.label.split() or query == entry.label
     folded = query.casefold()
-    return folded in entry.label.casefold() or folded in entry.text.casefold()
+    return any(folded in text.casefold() for text in (entry.label, entry.text, entry.where))
 
 
 def format_sections(sections: Sequence[HelpSection], width: int, palette: Palette) -> Lines:
@@ -250,8 +267,8 @@ class HelpText(TextPanel):
     def content(self, width: int) -> Lines:
         if not self._query:
             return format_sections(self._pages[self._page], width, self.palette)
-        # The words of a panel's guide stand in the glossary as well: list an entry once.
-        sections = [section for page in self._pages.values() for section in page if section.title != GUIDE_WORDS_TITLE]
+        # Words beside a guide or an event stand on the page of all words, too: list an entry once.
+        sections = [section for page in self._pages.values() for section in page if not section.is_from_words]
         matching = filter_sections(sections, self._query)
         if not matching:
             return wrap_text(f"no match for {self._query!r}: esc shows everything", width, self.palette.warning)
@@ -261,7 +278,8 @@ class HelpText(TextPanel):
 class HelpScreen(GuardedModalScreen[None]):
     """Help over the current screen. `keys`: its keys by section.
 
-    `guide`: of the panel or screen, shown before the keys for a panel. `has_lanes`: show the lanes' legend.
+    `guide`: of the panel or screen, shown before the keys for a panel. `has_lanes`: show the lanes' legend. `word`: of
+    the selected event, shown first.
     """
 
     CSS_PATH = "help_screen.tcss"
@@ -275,9 +293,11 @@ class HelpScreen(GuardedModalScreen[None]):
         palette: Palette,
         guide: Guide | None = None,
         has_lanes: bool = False,
+        word: Word | None = None,
     ) -> None:
         super().__init__()
-        guide_sections = [] if guide is None else list_guide_sections(guide)
+        guide_sections = [] if word is None else list_event_sections(word)
+        guide_sections += [] if guide is None else list_guide_sections(guide)
         key_sections = [
             HelpSection(title, tuple(HelpEntry(key.keys, key.description) for key in group), is_keys=True)
             for title, group in keys.items()
@@ -295,11 +315,15 @@ class HelpScreen(GuardedModalScreen[None]):
 
     @classmethod
     def for_screen(cls, screen: Screen[object]) -> HelpScreen:
-        """Create the help of a screen, whose `help_topic` is a guide, or the name of one: a panel's or its own."""
+        """Create the help of a screen, whose `help_topic` is a guide, or the name of one: a panel's or its own.
+
+        `help_word`: the word that explains what is selected.
+        """
         keys = group_by_section(screen.active_bindings.values())
         topic = getattr(screen, "help_topic", "")
         guide = topic if isinstance(topic, Guide) else GUIDES.get(topic)
-        return cls(keys, palette_for(screen.app), guide, has_lanes=screen.TITLE == "explorer")
+        word = getattr(screen, "help_word", None)
+        return cls(keys, palette_for(screen.app), guide, has_lanes=screen.TITLE == "explorer", word=word)
 
     def compose(self) -> ComposeResult:
         with Vertical(id="help") as box:

@@ -9,10 +9,11 @@ from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.trace.specs.address import is_url, parse_ssh_path
 from torchprof_tui.ui.common.name_display import clean
-from torchprof_tui.ui.common.number_format import format_share
+from torchprof_tui.ui.common.number_format import format_bandwidth, format_share
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.source_line import SourceLine
+    from torchprof_tui.analysis.kernel.memory_transfer import Transfer
     from torchprof_tui.analysis.patterns.engine.pattern import Finding
     from torchprof_tui.analysis.patterns.verdict.costs import CostBase
 
@@ -75,3 +76,19 @@ def _host_name(label: str) -> str:
     except TraceError:  # what the names of several ranks have in common need not be a name
         return ""
     return "" if ssh_path is None else ssh_path.host_name
+
+
+def describe_share_of_peak(transfer: Transfer) -> str:
+    """Compare the bandwidth of a copy or fill with its peak, "" where that is unknown.
+
+    The memory both reads and writes the bytes of a copy inside a device. More than its peak is a part in a cache.
+    """
+    peak, share = transfer.peak_bandwidth, transfer.share_of_peak
+    if peak is None or share is None:
+        return ""
+    is_inside = transfer.source == transfer.target == "device"
+    text = f"read and written {format_bandwidth(share * peak)}, " if is_inside else ""
+    if share <= 1:
+        return f"{text}{format_share(share)} of {format_bandwidth(peak)} ({transfer.peak_source})"
+    reason = ": a part stayed in a cache" if transfer.peak_source == "device memory" else ""
+    return f"{text}more than {format_bandwidth(peak)} ({transfer.peak_source}){reason}"

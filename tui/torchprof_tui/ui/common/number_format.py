@@ -42,6 +42,11 @@ def format_share(share: float) -> str:
     return f"{percent:.1f} %" if 0 < percent < 9.95 else f"{percent:.0f} %"
 
 
+def format_bandwidth(rate: float) -> str:
+    """Format GB/s (10^9 bytes per second): "7.37 GB/s", "1,754 GB/s"."""
+    return f"{rate:,.0f} GB/s" if rate >= 999.5 else f"{rate:.3g} GB/s"
+
+
 def format_ordinal(number: int) -> str:
     """Format an ordinal: 1st, 2nd, 3rd, 4th …"""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")

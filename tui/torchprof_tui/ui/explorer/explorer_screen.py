@@ -22,6 +22,7 @@ from torchprof_tui.analysis.doctor.read_problems import summarize_losses
 from torchprof_tui.analysis.repetition.step_list import are_repetitions, find_kept_repetitions
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.analysis.time.gpu_time import compute_busy_by_device
+from torchprof_tui.analysis.words.dictionary import Word, find_event_word
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common import keys
@@ -60,6 +61,9 @@ STAGE_SECONDS = 0.2
 class LoadingCancelled(Message):
     """The rest of a trace, whose beginning is on screen, is not to be loaded."""
 
+
+EVENT_PANELS = frozenset({"details", "chain", "kernel"})
+"""Panels about the selected event."""
 
 CANCEL_HINT = "nothing to clear; esc again stops loading this trace"
 
@@ -264,6 +268,14 @@ class ExplorerScreen(GuardedScreen[None]):
         """The panel that has the keys: the help begins with its guide. "" where it is hidden or only lists keys."""
         shows_keys = self._dock.active_name == "details" and self.view_state.selected < 0
         return self._dock.active_name if self.details_open and not shows_keys else ""
+
+    @property
+    def help_word(self) -> Word | None:
+        """The word of the selected event, with which the help begins unless another panel is open; else None."""
+        if self.view_state.selected < 0 or (self.details_open and self._dock.active_name not in EVENT_PANELS):
+            return None
+        event = self.trace.event(self.view_state.selected)
+        return find_event_word(event.kind, event.name)
 
     # -- keys ----------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.cells import cell_len
 
-from torchprof_tui.analysis.patterns.engine.lane_labels import describe_overhead
+from torchprof_tui.analysis.words.dictionary import find_named_word, to_phrase
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
@@ -135,8 +135,10 @@ class EventNotes:
         self._trace = trace
         self._notes_by_event = dict(notes_by_event)
         rows = np.flatnonzero(np.asarray(trace.kind) == Kind.OVERHEAD)
-        notes = {name: describe_overhead(trace.names[name]) for name in np.unique(trace.name[rows]).tolist()}
-        self._notes_by_name = {name: text for name, text in notes.items() if text}
+        words = {
+            name: find_named_word(Kind.OVERHEAD, trace.names[name]) for name in np.unique(trace.name[rows]).tolist()
+        }
+        self._notes_by_name = {name: to_phrase(word.sentence) for name, word in words.items() if word is not None}
         rows = rows[np.isin(trace.name[rows], list(self._notes_by_name))]
         self._events = np.unique(np.append(rows, np.array(list(self._notes_by_event), dtype=np.int64)))
         self._start = np.asarray(trace.start[self._events])

@@ -11,15 +11,15 @@ import numpy as np
 from rich.cells import cell_len
 
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
-from torchprof_tui.analysis.patterns.engine.lane_labels import describe_overhead
 from torchprof_tui.analysis.repetition.step_list import REPETITION, are_repetitions
 from torchprof_tui.analysis.time.intervals import Intervals
+from torchprof_tui.analysis.words.dictionary import Word, find_event_word, to_phrase
 from torchprof_tui.trace.core.arrays import I32
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.trace import Event, Step, Trace
 from torchprof_tui.trace.query.navigation import GraphNeighbours, find_graph_neighbours
-from torchprof_tui.ui.common.event_styles import KIND_DESCRIPTIONS, Palette
+from torchprof_tui.ui.common.event_styles import KIND_NAMES, Palette
 from torchprof_tui.ui.common.keys import MAX_NUMBER_KEYS
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_ordinal, format_share, format_value
@@ -259,11 +259,13 @@ class DetailsPanel(Panel):
         if self._event < 0:
             return self._format_overview(width) if len(self._trace) else []
         event = self._trace.event(self._event)
+        word = find_event_word(event.kind, event.name)
+        head, says_what = self._format_head(event, word, width)
         if width < TWO_COLUMNS_MIN_WIDTH:
-            return self._format_head(event, width) + self._format_facts(event, width) + self._format_args(width)
+            return [head, *self._format_facts(event, word, says_what, width), *self._format_args(width)]
         left = min(max(width * 11 // 20, 60), 100)
-        columns = join_columns(self._format_facts(event, left - 3), self._format_args(width - left), left, palette.text)
-        return self._format_head(event, width) + columns
+        facts = self._format_facts(event, word, says_what, left - 3)
+        return [head, *join_columns(facts, self._format_args(width - left), left, palette.text)]
 
     def _format_overview(self, width: int) -> Lines:
         """Format the top findings, or the steps where the cheatsheet is shown beside this panel."""
@@ -273,24 +275,26 @@ class DetailsPanel(Panel):
         steps, busy = self._steps
         return format_steps(steps, busy, width, height, self.palette, self._has_gpu)
 
-    def _format_head(self, event: Event, width: int) -> Lines:
-        """Format the name as on the lanes, with the kind of the event and, where it fits, a sentence on it."""
+    def _format_head(self, event: Event, word: Word, width: int) -> tuple[list[TextRun], bool]:
+        """Format the name as on the lanes, the kind of the event and, where it fits, what it is; return whether so."""
         palette = self.palette
-        word, sentence = KIND_DESCRIPTIONS[event.kind]
-        name = truncate(shorten_event_name(event) or "(no name)", width - 4 - len(word))
-        used = cell_len(name) + len(word) + 4
-        rest = f": {sentence}" if used + len(sentence) + 2 <= width else ""
-        return [
-            [
-                ("▌ ", palette.ink(event.kind)),
-                (name, palette.strong),
-                (f"  {word}", palette.ink(event.kind)),
-                (rest, palette.muted),
-            ]
+        kind = KIND_NAMES[event.kind]
+        name = truncate(shorten_event_name(event) or "(no name)", width - 4 - len(kind))
+        rest = f": {to_phrase(word.sentence)}"
+        fits = cell_len(name) + len(kind) + 4 + len(rest) <= width
+        runs = [
+            ("▌ ", palette.ink(event.kind)),
+            (name, palette.strong),
+            (f"  {kind}", palette.ink(event.kind)),
+            (rest if fits else "", palette.muted),
         ]
+        return runs, fits
 
-    def _format_facts(self, event: Event, width: int) -> Lines:
-        """Format time and share, cause, next keys (in a panel of few lines), place, and the full name last."""
+    def _format_facts(self, event: Event, word: Word, says_what: bool, width: int) -> Lines:
+        """Format time and share, cause, next keys (in a panel of few lines), word, place, and the full name last.
+
+        `says_what`: whether the line above says what the event is.
+        """
         pairs = [("time", self._describe_time(event))]
         link = self._describe_link(event)
         if link:
@@ -312,11 +316,7 @@ class DetailsPanel(Panel):
         pairs += [*position[first:], ("lane", lane)]
         if self._event_context is not None:
             pairs += _describe_same_name(self._event_context.same_name)
-        meaning = describe_overhead(event.name)
-        if not meaning and event.kind in GPU_WORK:
-            meaning = decode_kernel_name(event.name).summary
-        if meaning:
-            pairs.insert(keys_index, ("is", meaning))
+        pairs[keys_index:keys_index] = _explain(event, word, says_what)
         if shorten_event_name(event) != clean(event.name):
             pairs.append(("name", event.name))
         return self._format_pairs(pairs, width)
@@ -363,6 +363,14 @@ class DetailsPanel(Panel):
             label = f"{clean(key)[:longest].ljust(longest)}  "
             lines += hang_text(label, longest + 2, clean(value), width - longest - 2, palette)
         return lines
+
+
+def _explain(event: Event, word: Word, says_what: bool) -> list[tuple[str, str]]:
+    """List what the event is (of a kernel: what its name says), why it is there, and what it usually costs."""
+    meaning = decode_kernel_name(event.name).summary if event.kind in GPU_WORK else ""
+    if not meaning and not says_what:
+        meaning = to_phrase(word.sentence)
+    return [("is", meaning)] * bool(meaning) + [("why", to_phrase(word.why)), ("costs", to_phrase(word.costs))]
 
 
 def _next_keys(kind: Kind, has_link: bool) -> str:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.event_styles import Palette
+from torchprof_tui.ui.common.labels import describe_share_of_peak
 from torchprof_tui.ui.common.name_display import clean
-from torchprof_tui.ui.common.number_format import format_share, format_value
+from torchprof_tui.ui.common.number_format import format_bandwidth, format_share, format_value
 from torchprof_tui.ui.common.painted_widget import Lines, TextRun, hang_text, wrap_text
 from torchprof_tui.ui.common.text_charts import build_strip_chart
 from torchprof_tui.ui.explorer.panels.panel import Panel, format_title
@@ -158,12 +159,8 @@ def _format_transfer(transfer: Transfer, palette: Palette, width: int) -> Lines:
         )
     lines = _format_row("moves", " · ".join(parts) or "not recorded", palette, width)
     if transfer.bandwidth is not None:
-        text = f"{transfer.bandwidth:.3g} GB/s"
-        if transfer.peak_bandwidth and transfer.share_of_peak is not None:
-            text += (
-                f", {format_share(transfer.share_of_peak)} of {transfer.peak_bandwidth:g} GB/s ({transfer.peak_source})"
-            )
-        lines += _format_row("speed", text, palette, width)
+        speed = (format_bandwidth(transfer.bandwidth), describe_share_of_peak(transfer))
+        lines += _format_row("speed", ", ".join(filter(None, speed)), palette, width)
     return lines
 
 

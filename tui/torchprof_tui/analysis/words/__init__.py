@@ -1,0 +1,1 @@
+"""The dictionary: what the words of the program and the events of a trace mean."""
