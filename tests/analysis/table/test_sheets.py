@@ -281,7 +281,8 @@ def test_export() -> None:
     assert "\x1b" not in text
     head, rule, first, *_ = text.splitlines()
     assert head.count("|") == rule.count("|") == first.replace("\\|", "").count("|")
-    assert text.endswith("Self CPU time total: 2.500us  \nSelf GPU time total: 0.250us\n")
+    totals = "Self CPU time total: 2.500us  \nSelf GPU time total: 0.250us"
+    assert text.endswith(f"{totals}  \n{sheet.reading}\n")
 
 
 ON_CPU = [cpu("aten::add", 0, 20)]

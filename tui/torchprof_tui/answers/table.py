@@ -341,7 +341,7 @@ def build_table(
         row_count=len(sheet),
         cannot_tell=reason or None,
         rows=msgspec.convert(to_records(sheet, order), get_type_hints(kind)["rows"]),
-        totals=build_totals(sheet.sums, list(sheet.totals)),
+        totals=build_totals(sheet.sums, [*sheet.totals, *([sheet.reading] if sheet.reading else [])]),
         **more,
     )
     attach(table, sheet=sheet, order=order)

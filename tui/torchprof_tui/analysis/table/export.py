@@ -67,7 +67,11 @@ def to_markdown(sheet: Sheet, order: Iterable[int], clean: CleanText) -> str:
     lines = [titles, alignments]
     lines += [[_markdown_cell(sheet, field, row, clean) for field in sheet.fields] for row in rows]
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    notes = (*sheet.totals, *([format_spans_note(sheet)] if has_spans else []))
+    notes = (
+        *sheet.totals,
+        *([sheet.reading] if sheet.reading else []),
+        *([format_spans_note(sheet)] if has_spans else []),
+    )
     return "\n".join([text, "", *(f"{note}  " for note in notes)]).rstrip() + "\n"
 
 

@@ -158,7 +158,8 @@ class Field:
 class Sheet:
     """k rows. `columns` by key: text as lists, numbers as int64 or float64 [k]; NaN is unknown.
 
-    `members_of(row)` are events (rows of the trace). `totals`: the lines of the footer; `sums`: their numbers.
+    `members_of(row)` are events (rows of the trace). `totals`: the lines of the footer; `sums`: their numbers;
+    `reading`: what they say, in a sentence.
     `gpu_mask` bool[k] marks the rows of GPU work, whose names can be decoded, None for sheets without such rows.
     `span_mask` bool[k] marks annotations: spans that contain the work of other rows, listed after it; None for sheets
     without them.
@@ -173,6 +174,7 @@ class Sheet:
     sums: SheetTotals | None = None
     gpu_mask: Bool | None = None
     span_mask: Bool | None = None
+    reading: str = ""
 
     def __len__(self) -> int:
         return len(self.first) - 1

@@ -13,6 +13,7 @@ from torchprof_tui.analysis.table.flops import RowFlops, sum_row_flops
 from torchprof_tui.analysis.table.groups import Profile, add_serving_columns
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.table.sheets import CALLS_FIELD, NAME_FIELD, CallTotals, Field, Sheet, Unit, ratio
+from torchprof_tui.analysis.table.table_reading import describe_balance
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration
@@ -109,6 +110,7 @@ def build_table_sheet(table: ProfilerTable, calls: Calls, flops: RowFlops | None
             *([NEGATIVE_SELF_TIME] if (table.self_cpu < 0).any() else []),
             *([NESTED_CALLS] if _has_share_above_one(table, span_mask) else []),
         ),
+        reading=describe_balance(table),
         gpu_mask=table.on_gpu & ~table.annotation if table.per_name else None,
         span_mask=span_mask if table.per_name else None,
     )

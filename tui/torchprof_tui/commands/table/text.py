@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit, format_spans_note
+from torchprof_tui.analysis.table.table_reading import describe_row
 from torchprof_tui.commands.common.tables import create_console
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean, truncate
@@ -59,7 +60,13 @@ def print_sheet(sheet: Sheet, work: Sequence[int], spans: Sequence[int], limit: 
     omitted = len(work) + len(spans) - len(rows)
     if omitted:
         console.print(Text(f"and {omitted:,} more rows (--limit 0 shows all)", style="dim"))
-    for total in (*sheet.totals, *([format_spans_note(sheet)] if shown_spans else [])):
+    if rows and (reading := describe_row(sheet, rows[0])):
+        console.print(Text(f"{clean(sheet.displays[rows[0]])}: {reading}"))
+    for total in (
+        *sheet.totals,
+        *([sheet.reading] if sheet.reading else []),
+        *([format_spans_note(sheet)] if shown_spans else []),
+    ):
         console.print(total)
 
 

@@ -30,12 +30,14 @@ class RowPanel(TextPanel):
         self._display = ""
         self._detail: RowDetail | None = None
         self._instance_index = 0
+        self._reading = ""
 
-    def set_detail(self, name: str, detail: RowDetail | None, display: str = "") -> None:
+    def set_detail(self, name: str, detail: RowDetail | None, display: str = "", reading: str = "") -> None:
         """Show a row's detail, None while it is computed, and select its longest instance.
 
-        `display`: the short name of the row, where it differs from its recorded `name`.
+        `display`: the short name of the row, where it differs from its recorded `name`. `reading`: what is notable.
         """
+        self._reading = reading
         self._row_name, self._display, self._detail = name, "" if display == name else display, detail
         self._instance_index = int(detail.duration.argmax()) if detail is not None and len(detail.duration) else 0
         self.refresh_content()
@@ -72,6 +74,8 @@ class RowPanel(TextPanel):
             f" · p5 {format_duration(stats.p5)} · p95 {format_duration(stats.p95)}"
             f" · max {format_duration(stats.longest)}"
         )
+        if self._reading:
+            title += wrap_text(self._reading, width, palette.strong)
         lines = title + wrap_text(text, width, palette.text) + self._format_instances(detail, width)
         if detail.message_lines:
             for message in detail.message_lines:

@@ -12,6 +12,7 @@ from torchprof_tui.analysis.table.groups import Profile, compute_gpu_time_shares
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.row_detail import find_row_of_event
 from torchprof_tui.analysis.table.sheets import format_spans_note
+from torchprof_tui.analysis.table.table_reading import describe_row
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, ListScreen, cycle
 from torchprof_tui.ui.common.painted_widget import COPY_WIDTH, HeaderPicked, RowList, RowPicked, TextRun
@@ -79,10 +80,20 @@ class TableScreen(ListScreen):
         self.rows = RowList(self._format_row, self._format_header, id="rows")
         self._panel = RowPanel(id="row-panel")
         self._charts = TimeShareCharts(id="charts")
+        self._reading = StatusLine(id="table-reading")
         self._summary = StatusLine(id="table-summary")
 
     def compose(self) -> ComposeResult:
-        yield from (self._tabs, self.rows, self._panel, self._charts, self._summary, self._status, self._prompt)
+        yield from (
+            self._tabs,
+            self.rows,
+            self._panel,
+            self._charts,
+            self._reading,
+            self._summary,
+            self._status,
+            self._prompt,
+        )
 
     def on_mount(self) -> None:
         self._show_tab()
@@ -157,6 +168,8 @@ class TableScreen(ListScreen):
         scope = self._scopes[self._scope].label if self._tab != ARRIVALS_TAB else "all ranks"
         group_by = self._group_by if self._tab == TABS[0] else GroupBy.NAME
         self._summary.show_message(format_summary(listing, group_by, scope, totals))
+        self._reading.show_message(self._built_sheet.sheet.reading)
+        self._reading.display = bool(self._built_sheet.sheet.reading)
         self.handle_cursor_move()
         return problem
 
@@ -201,7 +214,9 @@ class TableScreen(ListScreen):
 
     def on_row_read(self, message: RowRead) -> None:
         if message.row == self._cursor_row and self._built_sheet is not None:
-            self._panel.set_detail(message.row_name, message.detail, self._built_sheet.sheet.displays[message.row])
+            sheet = self._built_sheet.sheet
+            reading = describe_row(sheet, message.row)
+            self._panel.set_detail(message.row_name, message.detail, sheet.displays[message.row], reading)
 
     # -- keys ----------------------------------------------------------------------------------------------
 
