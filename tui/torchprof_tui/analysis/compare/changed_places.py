@@ -18,7 +18,6 @@ import numpy as np
 from torchprof_tui.analysis.compare.account import CPU, GPU_CLASS, IDLE, PartChange
 from torchprof_tui.analysis.compare.op_tree import count_occurrences, group_keys
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
-from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.dispatch.frame_names import ANNOTATION, SourceLine, build_annotation_line
 from torchprof_tui.analysis.dispatch.source_line import MAX_ARG_READS
 from torchprof_tui.analysis.kernel.names.model import KernelClass
@@ -259,7 +258,7 @@ def _measure_idle_ops(side: SideAnalysis, cause: IdleCause) -> dict[str | None, 
         found = view.select_in_scope(view.tables.launching_thread_ops)
         is_op = np.zeros(len(view.trace), dtype=np.bool_)
         is_op[found.row] = True
-        ops = found.select(find_nearest_ancestor(view.trace.parent, found.row, is_op) < 0)
+        ops = found.select(view.tables.innermost_ancestor(found.row, is_op) < 0)
     else:
         return {}
     time = np.zeros(len(ops), dtype=np.int64)

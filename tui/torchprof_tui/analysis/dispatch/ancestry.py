@@ -233,6 +233,30 @@ def outermost_ancestor(trace: Trace, rows: I64 | I32, mask: Bool) -> I64:
     return find_outermost_ancestor(trace.parent, rows, mask)
 
 
+def place_ends(trace: Trace) -> I64:
+    """Put the ends of the events of all lanes one after the other, ns: int64[n], for `mark_covered`."""
+    begin, end = trace.span
+    lane = np.asarray(trace.lane).astype(np.int64)
+    return (
+        lane * (2 * max(int(end) - int(begin), 1)) + np.asarray(trace.start) + np.asarray(trace.duration) - int(begin)
+    )
+
+
+def mark_covered(ends: I64, rows: Array, mask: Bool) -> Bool:
+    """Return which rows end within an earlier event of their lane that has `mask`: bool[k].
+
+    All that have such an ancestor are among them: rows are sorted by lane, then start, and no event ends after its
+    parent. Those that have none would climb to the top. `ends`: see `place_ends`.
+    """
+    owners = np.flatnonzero(mask)
+    if not len(owners):
+        return np.zeros(len(rows), dtype=np.bool_)
+    reach = np.maximum.accumulate(ends[owners])
+    before = np.cumsum(mask, dtype=np.int32)[rows] - mask[rows] - 1
+    covered: Bool = (before >= 0) & (ends[rows] <= reach[np.maximum(before, 0)])
+    return covered
+
+
 def mark_with_ancestors(trace: Trace, rows: I64 | I32) -> Bool:
     """Mark these events and all their ancestors: bool[n]."""
     chosen = np.zeros(len(trace), dtype=np.bool_)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
@@ -35,6 +34,15 @@ def find_launched_work(view: ScopeView, rows: I64) -> I64:
     before = owners.searchsorted(calls, side="right") - 1
     inside = (before >= 0) & (place(calls, np.asarray(trace.start[calls])) < reach[np.maximum(before, 0)])
     return linked[inside].astype(np.int64)
+
+
+def count_launched_work(view: ScopeView, rows: I64) -> I64:
+    """Count the GPU work in a scope that was launched inside each of these events, which hold no other: int64[k]."""
+    order = np.argsort(rows)
+    calls = view.work.launch[find_launched_work(view, rows)]
+    counts = np.zeros(len(rows), dtype=np.int64)
+    counts[order] = np.bincount(rows[order].searchsorted(calls, side="right") - 1, minlength=len(rows))
+    return counts
 
 
 def answer_fault(
@@ -96,7 +104,7 @@ def add_backward_nodes(tables: TraceTables, rows: I64) -> I64:
     if column is None or not len(nodes) or not len(rows):
         return rows
     recorded = column.events.astype(np.int64)
-    inside = find_nearest_ancestor(tables.trace.parent, recorded, tables.mark_rows(rows)) >= 0
+    inside = tables.innermost_ancestor(recorded, tables.mark_rows(rows)) >= 0
     inside |= is_in(recorded, sorted_unique(rows))
     numbers = np.asarray(column.values, dtype=np.int64)[inside & ~is_in(recorded, nodes)]
     own = column.values_at(nodes).astype(np.int64)

@@ -231,9 +231,14 @@ class NameIndex:
 
     def mark(self, pattern: str, marked: Bool) -> None:
         """Mark the events whose name matches the pattern at its start, in a column of the trace: bool[n]."""
+        if self._find_names(pattern):
+            marked[self.match(pattern).row] = True
+
+    def flag_names(self, pattern: str) -> Bool:
+        """Flag the names of the trace that events of the table have, and that match the pattern: bool[names]."""
         is_chosen = np.zeros(len(self._names), dtype=np.bool_)
         is_chosen[[self._present[index] for index in self._find_names(pattern)]] = True
-        marked[self._table.row] = is_chosen[self._table.name]
+        return is_chosen
 
     def match(self, pattern: str) -> EventTable:
         """Select the events whose name matches the pattern at its start."""

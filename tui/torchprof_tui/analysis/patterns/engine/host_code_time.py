@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.dispatch.frame_names import (
     MODULE_CALL_PREFIX,
     AnnotationOrigin,
@@ -202,7 +201,7 @@ def _find_owners(view: ScopeView, main: MainThread, host: Intervals, time: int) 
     np.subtract.at(own, np.searchsorted(rows, parent[is_child]), covered[is_child])
     own = np.maximum(own, 0)
     is_own = _user_mask(view, rows)
-    nearest = find_nearest_ancestor(view.trace.parent, rows, view.tables.mark_rows(rows[is_own]))
+    nearest = view.tables.innermost_ancestor(rows, view.tables.mark_rows(rows[is_own]))
     owner = np.where(is_own | (nearest < 0), rows, nearest).astype(np.int64)
     own[np.isin(owner, np.concatenate([view.tables.steps.row, view.tables.match_names(DATA_LOADER_REGEX).row]))] = 0
     name = np.asarray(trace.name[rows])
@@ -286,7 +285,7 @@ def _build_owner(
     callees: tuple[tuple[str, int], ...] = ()
     if rows is not None and own is not None:
         mask = view.tables.mark_rows(events)
-        is_below = (find_nearest_ancestor(trace.parent, rows, mask) >= 0) & ~mask[rows]
+        is_below = (view.tables.innermost_ancestor(rows, mask) >= 0) & ~mask[rows]
         is_below &= np.asarray(trace.kind[rows]) != Kind.STEP  # a step is no place in the program
         by_name = np.bincount(np.asarray(trace.name[rows])[is_below], weights=own[is_below], minlength=1)
         largest = np.argsort(-by_name, kind="stable")[:_MAX_CALLEES].tolist()

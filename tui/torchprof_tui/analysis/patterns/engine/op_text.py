@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs, parse_inputs
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, U8
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query.read_entries import read_entries
 
@@ -61,15 +60,19 @@ _VIEWS = (
 )
 """Ops that compute nothing, or only change the number type: no letter."""
 
-_OTHER, _NO_LETTER = ".", ""
+_OTHER, _NO_LETTER = ".", " "
 
 
 @dataclass(frozen=True, slots=True)
 class OpText:
-    """The outermost ops of the launching threads: `ops`, `text` with one letter each, a line per thread and step."""
+    """The outermost ops of the launching threads: `ops`, `text` with one letter each, a line per thread and step.
+
+    `letters` uint8[k]: the same letters as ASCII codes.
+    """
 
     ops: EventTable
     text: str
+    letters: U8
 
     def find(self, expression: str) -> Iterator[tuple[int, int]]:
         """Find the stretches of ops that match: (first, stop) in `ops`."""
@@ -81,16 +84,14 @@ def write_op_text(tables: TraceTables) -> OpText:
     trace = tables.trace
     letter_of = {f"aten::{name}": letter for letter, names in _LETTERS.items() for name in names.split()}
     letter_of |= {f"aten::{name}": _NO_LETTER for name in _VIEWS.split()}
-    letters = np.array([letter_of.get(name, _OTHER) for name in trace.names] or [_OTHER], dtype="<U1")
-    ops = tables.launching_thread_ops
-    ops = ops.select(tables.is_dispatcher_op[ops.row])
-    ops = ops.select(find_nearest_ancestor(trace.parent, ops.row, tables.is_dispatcher_op) < 0)
-    ops = ops.select(letters[ops.name] != _NO_LETTER)
+    letters = np.array([ord(letter_of.get(name, _OTHER)) for name in trace.names] or [ord(_OTHER)], dtype=np.uint8)
+    ops = tables.outermost_ops
+    ops = ops.select(letters[ops.name] != ord(_NO_LETTER))
     part = number_parts(tables, ops)
     # An op of its own line between parts, so that no stretch crosses their border: its row is the next op's.
     borders = np.flatnonzero(part[1:] != part[:-1]) + 1
-    text = np.insert(letters[ops.name], borders, "\n")
-    return OpText(ops.take(np.insert(np.arange(len(ops)), borders, borders)), "".join(text.tolist()))
+    text = np.insert(letters[ops.name], borders, ord("\n"))
+    return OpText(ops.take(np.insert(np.arange(len(ops)), borders, borders)), text.tobytes().decode("ascii"), text)
 
 
 def number_parts(tables: TraceTables, ops: EventTable) -> I64:

@@ -16,7 +16,14 @@ import numpy as np
 from torchprof_tui.analysis.collectives.communication_records import CommunicationRecords, read_communication
 from torchprof_tui.analysis.collectives.communication_waiting import Arrivals, Waits, estimate_waits
 from torchprof_tui.analysis.completeness.data_loss import DataLoss, find_data_loss, read_slice_metadata
-from torchprof_tui.analysis.dispatch.ancestry import mark_with_ancestors, nearest_ancestor, outermost_ancestor
+from torchprof_tui.analysis.dispatch.ancestry import (
+    find_nearest_ancestor,
+    mark_covered,
+    mark_with_ancestors,
+    nearest_ancestor,
+    outermost_ancestor,
+    place_ends,
+)
 from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
 from torchprof_tui.analysis.kernel.footprint import find_device
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
@@ -284,6 +291,13 @@ class TraceTables:
         return self.select_on_launch_lanes(self.ops)
 
     @cached_property
+    def outermost_ops(self) -> EventTable:
+        """The dispatcher's operators of the threads that launched GPU work that lie in no other one."""
+        ops = self.launching_thread_ops
+        ops = ops.select(self.is_dispatcher_op[ops.row])
+        return ops.select(self.innermost_ancestor(ops.row, self.is_dispatcher_op) < 0)
+
+    @cached_property
     def launching_thread_calls(self) -> EventTable:
         """The runtime calls of the threads that launched GPU work."""
         return self.select_on_launch_lanes(self.calls)
@@ -304,6 +318,25 @@ class TraceTables:
         mask = np.zeros(len(self.trace), dtype=np.bool_)
         self._name_indices[Kind.OP].mark(pattern, mask)
         return mask
+
+    def match_rows(self, rows: I64 | I32, pattern: str) -> Bool:
+        """Return which of these ops have a name that matches the pattern at its start: bool[k]."""
+        key = ("names", pattern)
+        if key not in self._computed:
+            self._computed[key] = self._name_indices[Kind.OP].flag_names(pattern)
+        return cast("Bool", self._computed[key])[self.trace.name[rows]]
+
+    @cached_property
+    def _end_places(self) -> I64:
+        return place_ends(self.trace)
+
+    def innermost_ancestor(self, rows: I64 | I32, mask: Bool) -> I64:
+        """Return the innermost proper ancestor of each row for which `mask` bool[n] holds, -1 for none: int64[k]."""
+        found = np.full(len(rows), -1, dtype=np.int64)
+        covered = np.flatnonzero(mark_covered(self._end_places, rows, mask))
+        if len(covered):
+            found[covered] = find_nearest_ancestor(self.trace.parent, rows[covered], mask)
+        return found
 
     @cached_property
     def is_dispatcher_op(self) -> Bool:

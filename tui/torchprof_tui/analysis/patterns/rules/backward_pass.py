@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, find_outermost_ancestor
-from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, find_launched_work, pair_neighbours
+from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
+from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, count_launched_work, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.op_text import read_inputs
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
@@ -89,7 +89,7 @@ def _find_recorded_ops(tables: TraceTables, nodes: EventTable) -> tuple[I64, I64
         return nodes.row[:0], nodes.row[:0], nodes.row[:0]
     rows = column.events[np.asarray(column.values, dtype=np.int64) >= 0].astype(np.int64)
     rows = rows[tables.is_dispatcher_op[rows]]
-    node = find_nearest_ancestor(tables.trace.parent, rows, tables.mark_rows(nodes.row))
+    node = tables.innermost_ancestor(rows, tables.mark_rows(nodes.row))
     others = rows[node < 0]
     number = column.values_at(others).astype(np.int64)
     order = np.lexsort((tables.trace.start[others], number, tables.trace.lane[others]))
@@ -140,19 +140,19 @@ _FORWARD_OP_REGEX = (
 def recomputed_forward(view: ScopeView) -> Answer:
     tables = view.tables
     nodes = tables.compute_once(find_backward_nodes)
-    is_forward = tables.mark_ops(_FORWARD_OP_REGEX)[nodes.recorded]
+    is_forward = tables.match_rows(nodes.recorded, _FORWARD_OP_REGEX)
     if not is_forward.any():
         return Answer.absent()
     owners = sorted_unique(nodes.recorded_node[is_forward])
     ops = nodes.recorded[np.isin(nodes.recorded_node, owners)]
-    outermost = find_outermost_ancestor(tables.trace.parent, ops, tables.is_dispatcher_op)
+    outermost = outermost_ancestor(tables.trace, ops, tables.is_dispatcher_op)
     rows = view.select_in_scope(tables.event_table(sorted_unique(np.where(outermost >= 0, outermost, ops)))).row
     if not len(rows):
         return Answer.absent()
     seen = f"{format_count(len(rows), 'op')}{view.format_per_step(len(rows))} of the forward pass run again"
-    gaps = pair_neighbours(view.trace, rows, find_nearest_ancestor(view.trace.parent, rows, tables.mark_rows(owners)))
+    gaps = pair_neighbours(view.trace, rows, view.tables.innermost_ancestor(rows, tables.mark_rows(owners)))
     # Hooks (use_reentrant=False) also slow down every node that asks for what it saved: what they cost is not known.
-    is_hook = ~tables.mark_ops(_NODE_REGEX + r".*Checkpoint\w*Backward")[owners].any()
+    is_hook = ~tables.match_rows(owners, _NODE_REGEX + r".*Checkpoint\w*Backward").any()
     return answer_fault(view, rows, seen, kept=rows if is_hook else None, gaps=gaps)
 
 
@@ -175,9 +175,16 @@ _MAX_STEPS_READ = 3
 def find_fresh_leaves(tables: TraceTables) -> EventTable:
     """Find the nodes that give a gradient to a parameter that has none: the one of the step before was dropped."""
     leaves = tables.match_names(_LEAF_REGEX, Kind.OP)
-    others = np.flatnonzero(tables.is_dispatcher_op & ~tables.mark_ops(_KEPT_INSIDE_LEAF)).astype(np.int64)
-    owner = find_nearest_ancestor(tables.trace.parent, others, tables.mark_rows(leaves.row))
-    return leaves.select(~np.isin(leaves.row, owner))
+    if not len(leaves):
+        return leaves
+    ops = tables.ops.row
+    others = ops[tables.is_dispatcher_op[ops] & ~tables.match_rows(ops, _KEPT_INSIDE_LEAF)]
+    following = others.searchsorted(leaves.row)  # the first one inside, where there is any: rows are in order
+    known = np.flatnonzero(following < len(others))
+    owner = tables.innermost_ancestor(others[following[known]], tables.mark_rows(leaves.row))
+    is_adding = np.zeros(len(leaves), dtype=np.bool_)
+    is_adding[known] = owner == leaves.row[known]
+    return leaves.select(~is_adding)
 
 
 def _count_updated(view: ScopeView, t0: int, t1: int) -> int | None:
@@ -188,14 +195,15 @@ def _count_updated(view: ScopeView, t0: int, t1: int) -> int | None:
     is_update = tables.mark_ops(_UPDATE_REGEX) & ~tables.mark_ops(_NO_UPDATE_REGEX)
     ops = tables.launching_thread_ops
     ops = ops.select(is_update[ops.row] & (ops.start >= t0) & (ops.start < t1))
-    ops = ops.select(find_nearest_ancestor(tables.trace.parent, ops.row, tables.mark_rows(steps.row)) >= 0)
-    is_list = tables.mark_ops(_LIST_REGEX)[ops.row]
+    ops = ops.select(tables.innermost_ancestor(ops.row, tables.mark_rows(steps.row)) >= 0)
+    is_list = tables.match_rows(ops.row, _LIST_REGEX)
     counts: dict[int, int] = {}
     lists = dict(zip(ops.row[is_list].tolist(), read_inputs(tables.trace, ops.row[is_list]), strict=True))
+    launched = dict(zip(lists, count_launched_work(view, ops.row[is_list]).tolist(), strict=True)) if lists else {}
     for row, name, takes_list in zip(ops.row.tolist(), ops.name.tolist(), is_list.tolist(), strict=True):
         length = _measure_list(lists[row]) if takes_list else 1
         if length is None:
-            length = _MAX_LIST_LENGTH * len(find_launched_work(view, np.array([row], dtype=np.int64)))
+            length = _MAX_LIST_LENGTH * launched[row]
         counts[name] = counts.get(name, 0) + length
     if len(steps) and not counts:
         return None

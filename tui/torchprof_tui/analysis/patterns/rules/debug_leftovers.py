@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
@@ -42,11 +41,9 @@ class OuterOps:
 
 def find_outer_ops(tables: TraceTables) -> OuterOps:
     """Find the outermost operators of the whole trace; use `TraceTables.compute_once`."""
-    trace, ops = tables.trace, tables.launching_thread_ops
-    ops = ops.select(tables.is_dispatcher_op[ops.row])
-    ops = ops.select(find_nearest_ancestor(trace.parent, ops.row, tables.is_dispatcher_op) < 0)
+    trace, ops = tables.trace, tables.outermost_ops
     nodes = tables.mark_ops(_NODE_REGEX)
-    node = find_nearest_ancestor(trace.parent, ops.row, nodes)
+    node = tables.innermost_ancestor(ops.row, nodes)
     lane, step = trace.lane[ops.row], tables.steps.index_at(ops.start)
     order = np.lexsort((ops.start, lane))
     ops, lane, step, node = ops.take(order), lane[order], step[order], node[order]
@@ -62,7 +59,7 @@ def _find_reading_ops(tables: TraceTables) -> I64:
     chosen = (work.kind == Kind.COPY) & is_back[work.events.name]
     outer = tables.launching_ops[1][chosen]
     outer = outer[outer >= 0]
-    return sorted_unique(outer[tables.mark_ops(_READ_REGEX)[outer]]).astype(np.int64)
+    return sorted_unique(outer[tables.match_rows(outer, _READ_REGEX)]).astype(np.int64)
 
 
 @register_pattern(
@@ -83,13 +80,13 @@ def anomaly_mode(view: ScopeView) -> Answer:
     if not len(nodes):
         return Answer.absent()
     outer = tables.compute_once(find_outer_ops)
-    node = find_nearest_ancestor(view.trace.parent, outer.table.row, tables.mark_rows(nodes.row))
-    is_nan, is_item = (tables.mark_ops(regex)[outer.table.row] & (node >= 0) for regex in (_NAN_REGEX, _ITEM_REGEX))
+    node = view.tables.innermost_ancestor(outer.table.row, tables.mark_rows(nodes.row))
+    is_nan, is_item = (tables.match_rows(outer.table.row, regex) & (node >= 0) for regex in (_NAN_REGEX, _ITEM_REGEX))
     tested = np.intersect1d(node[is_nan], node[is_item])
-    leaves = np.count_nonzero(tables.mark_ops(_NODE_REGEX + r"torch::autograd::AccumulateGrad$")[nodes.row])
+    leaves = np.count_nonzero(tables.match_rows(nodes.row, _NODE_REGEX + r"torch::autograd::AccumulateGrad$"))
     if not len(tested) or 2 * len(tested) < len(nodes) - leaves:
         return Answer.absent()
-    chosen = tables.mark_ops(_TEST_REGEX)[outer.table.row] & np.isin(node, tested)
+    chosen = tables.match_rows(outer.table.row, _TEST_REGEX) & np.isin(node, tested)
     rows = outer.table.row[chosen]
     number = int((is_nan & chosen).sum())
     seen = f"{format_count(number, 'test')}{view.format_per_step(number)} in {len(tested):,} nodes, read by the CPU"
@@ -102,7 +99,7 @@ def _find_stack_time(tables: TraceTables) -> Intervals:
     trace, ops = tables.trace, tables.compute_once(find_backward_nodes).forward
     ops = ops[trace.self_duration[ops] >= thresholds.OWN_TIME_OF_STACK.value]
     inside = tables.ops_and_calls.row
-    inside = inside[find_nearest_ancestor(trace.parent, inside, tables.mark_rows(ops)) >= 0]
+    inside = inside[tables.innermost_ancestor(inside, tables.mark_rows(ops)) >= 0]
     children = inside[~np.isin(inside, ops)]
     return tables.event_table(ops).intervals - tables.event_table(children).intervals
 
@@ -141,7 +138,7 @@ def find_read_chains(tables: TraceTables) -> ReadChains:
     between = np.searchsorted(regions, outer.table.start[index[1:]]) - np.searchsorted(
         regions, outer.table.start[index[:-1]]
     )
-    models = np.append(0, np.cumsum(tables.mark_ops(MODEL_OP_REGEX)[outer.table.row]))
+    models = np.append(0, np.cumsum(tables.match_rows(outer.table.row, MODEL_OP_REGEX)))
     distance = np.diff(index)
     joined = (outer.part[index[1:]] == outer.part[index[:-1]]) & (distance <= _MAX_ROUND) & (between == 0)
     joined &= models[index[1:]] == models[index[:-1]]
@@ -154,7 +151,7 @@ def find_read_chains(tables: TraceTables) -> ReadChains:
     first = np.where(outer.part[first] == outer.part[last], first, index[begin])
     is_long = end - begin + 1 >= thresholds.READS_IN_A_ROW.value
     first, last = first[is_long], last[is_long]
-    is_item = np.append(0, np.cumsum(tables.mark_ops(_ITEM_REGEX)[outer.table.row]))
+    is_item = np.append(0, np.cumsum(tables.match_rows(outer.table.row, _ITEM_REGEX)))
     around = [
         np.empty((0, 2), np.int64) if is_item[b + 1] > is_item[a] else _pair_ends(tables, outer.table.row, a, b)
         for a, b in zip(first.tolist(), last.tolist(), strict=True)
@@ -216,12 +213,12 @@ _SAVE_RARELY = Remedy(
 def _choose_read_remedy(view: ScopeView, rows: I64) -> Remedy | None:
     """Choose by what is read: tests for NaN, whole tensors, or single values; None: the pattern's own."""
     tables = view.tables
-    if tables.mark_ops(_NAN_REGEX)[rows].any():
+    if tables.match_rows(rows, _NAN_REGEX).any():
         return Remedy(
             "test all tensors for NaN at once and read one answer, or test only every hundredth step",
             "bad = ~torch.stack(torch._foreach_norm(gradients)).isfinite().all()  # read it once",
         )
-    if not tables.mark_ops(_ITEM_REGEX)[rows].any():
+    if not tables.match_rows(rows, _ITEM_REGEX).any():
         start = int(view.trace.start[rows].min())
         step = int(tables.steps.index_at(np.array([start]))[0])
         optimizer = tables.match_names(OPTIMIZER_STEP_REGEX)
@@ -300,7 +297,7 @@ _ADDING_REGEX = r"aten::(index_add_?|index_copy_?|scatter_?|scatter_add_?|scatte
     is_fault=True,
 )
 def deterministic_algorithms(view: ScopeView) -> Answer:
-    tables, trace = view.tables, view.trace
+    tables = view.tables
     fills = tables.match_names(r"aten::fill_$", Kind.OP).row
     fills = fills[_has_parent(tables, fills, _EMPTY_REGEX)]
     puts = tables.match_names(r"aten::index_put_?$", Kind.OP).row
@@ -308,8 +305,8 @@ def deterministic_algorithms(view: ScopeView) -> Answer:
     if not len(fills) and not len(puts):
         return Answer.absent()
     calls = tables.ops_and_calls.row
-    inner = find_nearest_ancestor(trace.parent, calls, tables.mark_rows(puts))
-    is_below = (inner >= 0) & ~tables.mark_ops(r"aten::_?index_put\w*$")[calls]
+    inner = tables.innermost_ancestor(calls, tables.mark_rows(puts))
+    is_below = (inner >= 0) & ~tables.match_rows(calls, r"aten::_?index_put\w*$")
     below, inner = calls[is_below], inner[is_below]
     kept = below[np.append(inner[1:] != inner[:-1], True)[: len(below)]]
     rows = np.concatenate([fills, np.setdiff1d(below, kept)]).astype(np.int64)

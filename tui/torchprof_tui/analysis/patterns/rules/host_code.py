@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
@@ -25,7 +24,7 @@ from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU, NO_GPU
-from torchprof_tui.analysis.time.intervals import NO_INTERVALS, union
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
 from torchprof_tui.trace.core.arrays import I64, Bool, find_largest, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -129,16 +128,7 @@ def find_host_pauses(tables: TraceTables, shortest: int = int(thresholds.PAUSE_M
     no_pauses = HostPauses(empty, empty, empty, empty, np.zeros(0, dtype=np.bool_))
     if not len(steps):
         return no_pauses
-    explained = [
-        tables.launching_thread_ops,
-        tables.launching_thread_calls,
-        tables.overhead,
-        tables.match_names(COMPILE_WORK_REGEX),
-        tables.match_names(DATA_LOADER_REGEX),
-        tables.work.events,
-    ]
-    sets = [table.intervals for table in explained]  # far fewer than the events: ops contain others
-    active = union(np.concatenate([times.starts for times in sets]), np.concatenate([times.ends for times in sets]))
+    active = tables.compute_once(_find_active_times)
     # Only gaps that are long enough to be a pause are looked at again.
     first, last = int(min(steps.start[0], tables.window[0])), int(steps.end.max())
     gap_start, gap_end = np.append(first, active.ends), np.append(active.starts, last)
@@ -149,20 +139,34 @@ def find_host_pauses(tables: TraceTables, shortest: int = int(thresholds.PAUSE_M
         return no_pauses
     start, end = pauses.starts[is_long], pauses.ends[is_long]
     step = steps.index_at(start)
-    outermost = np.sort(_find_outermost_starts(tables))
+    outermost = tables.compute_once(_find_outermost_starts)
     position = outermost.searchsorted(start) - outermost.searchsorted(steps.start[np.maximum(step, 0)])
     _, back, count = np.unique(position, return_inverse=True, return_counts=True)
     is_irregular = count[back.reshape(-1)] < thresholds.PAUSE_STEPS_SHARE.value * len(steps)
     return HostPauses(start, end, step, position, is_irregular)
 
 
+def _find_active_times(tables: TraceTables) -> Intervals:
+    """Find when an op or a call ran on a launching thread, the GPU worked, or something else explains a pause."""
+    explained = [
+        tables.launching_thread_ops,
+        tables.launching_thread_calls,
+        tables.overhead,
+        tables.match_names(COMPILE_WORK_REGEX),
+        tables.match_names(DATA_LOADER_REGEX),
+        tables.work.events,
+    ]
+    sets = [table.intervals for table in explained]  # far fewer than the events: ops contain others
+    return union(np.concatenate([times.starts for times in sets]), np.concatenate([times.ends for times in sets]))
+
+
 def _find_outermost_starts(tables: TraceTables) -> I64:
-    """Return the starts of the ops of launching threads that lie in no other op."""
+    """Return the starts of the ops of launching threads that lie in no other op, sorted."""
     trace = tables.trace
     ops = tables.launching_thread_ops
     parent = np.asarray(trace.parent[ops.row])
     nested = (parent >= 0) & (trace.kind[np.maximum(parent, 0)] == Kind.OP)
-    starts: I64 = ops.start[~nested]
+    starts: I64 = np.sort(ops.start[~nested])
     return starts
 
 
@@ -288,7 +292,7 @@ class CpuWork:
 def measure_cpu_work(view: ScopeView) -> CpuWork:
     """Measure the ops that compute on the CPU; computed once for a view through `compute_once`."""
     found = view.select_in_scope(view.gap_finder.cpu_ops)
-    parent = find_nearest_ancestor(view.trace.parent, found.row, view.tables.mark_rows(found.row))
+    parent = view.tables.innermost_ancestor(found.row, view.tables.mark_rows(found.row))
     ops = found.select(parent < 0)
     idle = int(view.gaps.time[:, IdleCause.CPU_COMPUTE].sum())
     if not len(ops):

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, outermost_ancestor
+from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.event_tables import transfer_sizes
@@ -42,8 +42,8 @@ def _find_growing_cats(tables: TraceTables) -> tuple[list[I64], bool]:
     Of many loops some are read; others count if they are as long as one that was.
     """
     outer = tables.compute_once(find_outer_ops)
-    is_cat = tables.mark_ops(r"aten::(cat|concat|concatenate)$")[outer.table.row]
-    models = np.cumsum(tables.mark_ops(MODEL_OP_REGEX)[outer.table.row])
+    is_cat = tables.match_rows(outer.table.row, r"aten::(cat|concat|concatenate)$")
+    models = np.cumsum(tables.match_rows(outer.table.row, MODEL_OP_REGEX))
     runs = [
         part
         for run in find_runs(outer, np.flatnonzero(is_cat), _MAX_ROUND, int(thresholds.READS_IN_A_ROW.value))
@@ -119,7 +119,7 @@ def growing_cat(view: ScopeView) -> Answer:
 def repeated_clones(view: ScopeView) -> Answer:
     tables = view.tables
     outer = tables.compute_once(find_outer_ops)
-    is_view = tables.mark_ops(r"aten::(detach|view|reshape|alias|slice|select|t|transpose|permute)$")[outer.table.row]
+    is_view = tables.match_rows(outer.table.row, r"aten::(detach|view|reshape|alias|slice|select|t|transpose|permute)$")
     kept = np.flatnonzero(~is_view)
     places = np.flatnonzero(tables.is_clone[outer.table.row[kept]])
     inner = OuterOps(outer.table.take(kept), outer.part[kept], outer.reads[kept])
@@ -165,7 +165,7 @@ def offloaded_activations(view: ScopeView) -> Answer:
     tables, trace = view.tables, view.trace
     out, back = (_find_copies(tables, word) for word in ("DtoH", "HtoD"))
     nodes = tables.mark_ops(r"autograd::engine::evaluate_function: ")
-    in_node = [find_nearest_ancestor(trace.parent, calls, nodes) >= 0 for _, calls in (out, back)]
+    in_node = [tables.innermost_ancestor(calls, nodes) >= 0 for _, calls in (out, back)]
     (out_work, out_calls), (back_work, back_calls) = (
         (work[wanted], calls[wanted])
         for (work, calls), wanted in zip((out, back), (~in_node[0], in_node[1]), strict=True)
@@ -219,16 +219,21 @@ def activation_statistics(view: ScopeView) -> Answer:
     tables = view.tables
     outer = tables.compute_once(find_outer_ops)
     rows, part = outer.table.row, outer.part
-    is_reduction = tables.mark_ops(_REDUCTION_REGEX)[rows]
-    is_inside = is_reduction | tables.mark_ops(_AROUND_REGEX)[rows]
+    is_reduction = tables.match_rows(rows, _REDUCTION_REGEX)
+    is_inside = is_reduction | tables.match_rows(rows, _AROUND_REGEX)
     edges = np.flatnonzero((is_inside[1:] != is_inside[:-1]) | (part[1:] != part[:-1])) + 1
     names = outer.table.name.astype(np.int64)
-    begins_detached = tables.mark_ops(r"aten::detach$")[rows]
+    begins_detached = tables.match_rows(rows, r"aten::detach$")
     number = np.zeros(len(rows), dtype=np.int64)
     number[edges] = 1
     number = np.cumsum(number)
     first, stop = np.concatenate([[0], edges]), np.append(edges, len(rows))
-    reducing = sorted_unique(number[is_reduction])  # the runs with a reduction: a few of many
+    size = len(edges) + 1
+    reductions, detached = (
+        np.bincount(number[is_reduction], minlength=size),
+        np.bincount(number[begins_detached], minlength=size),
+    )
+    reducing = np.flatnonzero((reductions > 2) | ((reductions > 0) & (detached > 0)))  # a few of many
     runs = [np.arange(first[run], stop[run]) for run in reducing.tolist()]
     found = [run for run in runs if _is_statistic(run, is_reduction, begins_detached, names)]
     of_step = np.bincount(part[[run[0] for run in found]], minlength=1) if found else np.zeros(1, np.int64)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor, nearest_ancestor
+from torchprof_tui.analysis.dispatch.ancestry import nearest_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.avoidable_work import add_backward_nodes, answer_fault
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
@@ -137,7 +137,7 @@ def find_op_loops(tables: TraceTables) -> OpLoops:
     trace, is_operator = tables.trace, np.asarray(tables.trace.kind) == Kind.OP
     is_operator &= np.array(["::" in name for name in trace.names] or [False], dtype=np.bool_)[trace.name]
     ops = tables.launching_thread_ops
-    ops = ops.select(is_operator[ops.row] & (find_nearest_ancestor(trace.parent, ops.row, is_operator) < 0))
+    ops = ops.select(is_operator[ops.row] & (tables.innermost_ancestor(ops.row, is_operator) < 0))
     repeats = _find_repeats(tables, ops)
     names = [
         tuple(trace.names[name] for name in ops.name[first : first + period].tolist())
@@ -150,10 +150,10 @@ def find_op_loops(tables: TraceTables) -> OpLoops:
 
 def _find_repeats(tables: TraceTables, ops: EventTable) -> TandemRepeats:
     """Find the repeats with ops of layers, which are long, then those without in what is left."""
-    is_candidate = tables.mark_ops(_OP_REGEX)[ops.row] & ~_has_owner(tables, ops)
+    is_candidate = tables.match_rows(ops.row, _OP_REGEX) & ~_has_owner(tables, ops)
     numbers = _number_by_name_and_step(tables, ops, is_candidate)
     with_layers = find_tandem_repeats(numbers, int(thresholds.OP_LOOP_LAYER_MIN_ROUNDS.value), _MAX_PERIOD)
-    numbers = _number_by_name_and_step(tables, ops, is_candidate & tables.mark_ops(_SMALL_OP_REGEX)[ops.row])
+    numbers = _number_by_name_and_step(tables, ops, is_candidate & tables.match_rows(ops.row, _SMALL_OP_REGEX))
     for start, stop in zip(with_layers.start.tolist(), with_layers.stop.tolist(), strict=True):
         numbers[start:stop] = -1 - np.arange(start, stop)
     small = find_tandem_repeats(numbers, int(thresholds.OP_LOOP_MIN_ROUNDS.value), _MAX_PERIOD)
@@ -175,7 +175,7 @@ def _has_owner(tables: TraceTables, ops: EventTable) -> Bool:
     is_owner = tables.mark_rows(np.concatenate([tables.match_names(regex).row for regex in regexes]))
     if not is_owner.any():
         return np.zeros(len(ops), dtype=np.bool_)
-    has_owner: Bool = find_nearest_ancestor(tables.trace.parent, ops.row, is_owner) >= 0
+    has_owner: Bool = tables.innermost_ancestor(ops.row, is_owner) >= 0
     return has_owner
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.memory.findings.memory_finding import format_size
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.avoidable_work import add_backward_nodes, answer_fault
@@ -106,11 +105,10 @@ def equal_copies(view: ScopeView) -> Answer:
 def tensor_from_list(view: ScopeView) -> Answer:
     tables, trace = view.tables, view.trace
     ends = view.match_names(_LIST_REGEX, Kind.OP)
-    ops = tables.launching_thread_ops
-    ends = ends.select(is_in(ends.row, ops.row))
+    ends = ends.select(is_in(ends.row, tables.launching_thread_ops.row))
     if not len(ends):
         return Answer.absent()
-    starts = _find_list_starts(view, ops, ends)
+    starts = _find_list_starts(view, ends)
     pairs = np.stack([starts[starts >= 0], ends.row[starts >= 0]], axis=1)
     length = np.asarray(trace.start[pairs[:, 1]]) - np.asarray(trace.start[pairs[:, 0]])
     pairs = pairs[length >= thresholds.LIST_TENSOR_MIN.value]
@@ -121,13 +119,12 @@ def tensor_from_list(view: ScopeView) -> Answer:
     return answer_fault(view, np.unique(pairs.ravel()), seen, gaps=pairs)
 
 
-def _find_list_starts(view: ScopeView, ops: EventTable, ends: EventTable) -> I64:
+def _find_list_starts(view: ScopeView, ends: EventTable) -> I64:
     """Find the op that torch.tensor() begins with for each that it ends with: int64[k], -1 for none.
 
     It allocates on the CPU (aten::empty), fills it in Python, and may copy (aten::to) before aten::lift_fresh.
     """
-    trace = view.trace
-    outer = ops.select(find_nearest_ancestor(trace.parent, ops.row, view.tables.is_dispatcher_op) < 0)
+    trace, outer = view.trace, view.tables.outermost_ops
     empty = outer.row[is_in(outer.row, view.tables.match_names(r"aten::empty$", Kind.OP).row)]
     copies = outer.row[is_in(outer.row, view.tables.match_names(_TO_REGEX, Kind.OP).row)]
     position = outer.row.searchsorted(ends.row)
@@ -189,10 +186,10 @@ def _find_rounds(names: I64) -> tuple[int, int, int] | None:
     The repeat covers most of the step, and its round is no repeat itself: layers repeat inside a model.
     """
     size = len(names)
-    _, number, count = np.unique(names, return_inverse=True, return_counts=True)
-    rare = [name for name in np.argsort(count, kind="stable").tolist() if 2 <= count[name] <= size // _MIN_ROUND]
-    for name in rare[:_MAX_RARE]:
-        period = int(np.median(np.diff(np.flatnonzero(number.reshape(-1) == name))))
+    count = np.bincount(names)
+    rare = np.flatnonzero((count >= 2) & (count <= size // _MIN_ROUND))
+    for name in rare[np.argsort(count[rare], kind="stable")][:_MAX_RARE].tolist():
+        period = int(np.median(np.diff(np.flatnonzero(names == name))))
         if not _MIN_ROUND <= period <= size // 2:
             continue
         same = names[:-period] == names[period:]

@@ -170,8 +170,7 @@ def written_out(view: ScopeView) -> Answer:
             continue
         index = np.concatenate([np.arange(first, stop) for first, stop in stretches])
         rows = text.ops.row[index]
-        letters = np.array(list(text.text))[index]
-        kept = rows[np.isin(letters, list(algorithm.kept))] if algorithm.kept else None
+        kept = rows[np.isin(text.letters[index], list(map(ord, algorithm.kept)))] if algorithm.kept else None
         count = len(stretches)
         seen = f"{algorithm.name}: {format_count(len(rows), 'op')} in {format_count(count, 'place')}"
         answer = answer_fault(view, add_backward_nodes(view.tables, rows), seen, algorithm.remedy, kept=kept)

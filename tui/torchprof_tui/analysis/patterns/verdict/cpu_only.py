@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import find_nearest_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.host_activity import COMMUNICATION_REGEX, DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.host_code_time import find_host_code
@@ -169,7 +168,7 @@ def _divide_ops(view: ScopeView, rows: I64, op_time: Intervals) -> tuple[TimePar
     # Self time inside the op time: what the op covers, less what its child ops cover.
     covered = op_time.measure_before(end) - op_time.measure_before(start)
     # A Python frame may lie between two ops.
-    parent = find_nearest_ancestor(trace.parent, rows, view.tables.mark_rows(rows))
+    parent = view.tables.innermost_ancestor(rows, view.tables.mark_rows(rows))
     is_child = parent >= 0
     self_time = covered.copy()
     np.subtract.at(self_time, np.searchsorted(rows, parent[is_child]), covered[is_child])
