@@ -56,8 +56,7 @@ TOPICS: dict[str, tuple[str, str]] = {
         "tests/trace/build --ignore=tests/trace/build/test_threads.py",
     ),
     "idle time": (
-        "analysis/patterns/engine/gpu_idle_causes.py analysis/patterns/engine/host_activity.py "
-        "analysis/time/intervals.py",
+        "analysis/patterns/engine/gpu_gaps.py analysis/patterns/engine/host_activity.py analysis/time/intervals.py",
         "tests/analysis/patterns/engine tests/analysis/time tests/analysis/patterns/verdict",
     ),
     "diff": ("analysis/compare/account.py analysis/compare/ste*.py", "tests/analysis/compare"),
@@ -69,8 +68,8 @@ TOPICS: dict[str, tuple[str, str]] = {
     "clocks": ("trace/ranks/*.py", "tests/trace/ranks"),
     "cache": ("trace/core/column_file.py trace/storage/*.py", "tests/trace/core/test_checksum.py tests/trace/storage"),
     "redaction": (
-        "analysis/completeness/private_metadata.py trace/core/printable.py",
-        "tests/analysis/completeness tests/trace/core/test_printable.py tests/analysis/slicing",
+        "analysis/privacy/private_metadata.py trace/core/printable.py",
+        "tests/analysis/privacy tests/trace/core/test_printable.py tests/analysis/slicing",
     ),
     "keys": (
         "ui/common/debounced_worker.py ui/common/*keys.py ui/common/bindings.py ui/common/child_screen.py",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.trace_builder import kernel, runtime, trace
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
+from torchprof_tui.analysis.patterns.engine.gpu_gaps import Gaps
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.query.viewport import Viewport

@@ -13,7 +13,7 @@ from torchprof_tui.analysis.doctor.examination import diagnose_trace
 from torchprof_tui.analysis.doctor.read_problems import Section
 from torchprof_tui.analysis.graphs.captured_ops import DOUBT_TEXT, REASON_TEXT, OpSource, get_captured_ops
 from torchprof_tui.analysis.patterns.engine.check_scope import default_scope
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder
+from torchprof_tui.analysis.patterns.engine.gpu_gaps import GapFinder
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import format_missing_reason

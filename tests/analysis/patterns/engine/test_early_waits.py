@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.trace_builder import cpu, kernel, runtime, trace
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder
+from torchprof_tui.analysis.patterns.engine.gpu_gaps import GapFinder
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 

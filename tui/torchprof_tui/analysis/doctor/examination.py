@@ -13,15 +13,15 @@ import numpy as np
 import orjson
 
 from torchprof_tui.analysis.completeness.data_loss import find_data_loss, read_slice_metadata
-from torchprof_tui.analysis.completeness.private_metadata import (
-    PrivateKind,
-    PrivateValue,
-    find_private_values,
-)
 from torchprof_tui.analysis.doctor.oddities import find_oddities, find_rule_violations
 from torchprof_tui.analysis.doctor.read_problems import Diagnosis, Remark, Section, find_read_problems
 from torchprof_tui.analysis.graphs.captured_ops import REASON_TEXT, get_captured_ops
 from torchprof_tui.analysis.graphs.replay_join import Reason
+from torchprof_tui.analysis.privacy.private_metadata import (
+    PrivateKind,
+    PrivateValue,
+    find_private_values,
+)
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.errors import TraceChangedError
 from torchprof_tui.trace.core.problems import excerpt

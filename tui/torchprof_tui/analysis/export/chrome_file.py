@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 import orjson
 
-from torchprof_tui.analysis.completeness.private_metadata import PrivateValue
+from torchprof_tui.analysis.privacy.private_metadata import PrivateValue
 from torchprof_tui.analysis.slicing.document_writer import (
     get_text_index,
     map_entries_to_events,

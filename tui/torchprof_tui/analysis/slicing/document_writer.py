@@ -15,7 +15,7 @@ from typing import IO, Any
 import numpy as np
 import orjson
 
-from torchprof_tui.analysis.completeness.private_metadata import (
+from torchprof_tui.analysis.privacy.private_metadata import (
     PrivateValue,
     find_private_values,
     list_unknown_keys,

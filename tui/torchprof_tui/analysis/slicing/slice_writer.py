@@ -20,8 +20,8 @@ from typing import cast
 import numpy as np
 
 from torchprof_tui.analysis.completeness.data_loss import SLICE_KEY, build_slice_metadata, list_losses
-from torchprof_tui.analysis.completeness.private_metadata import PrivateValue
 from torchprof_tui.analysis.dispatch.ancestry import include_ancestors
+from torchprof_tui.analysis.privacy.private_metadata import PrivateValue
 from torchprof_tui.analysis.slicing.document_writer import (
     FlowEntries,
     ProgressCallback,

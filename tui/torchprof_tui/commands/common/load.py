@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TextIO
 
 from torchprof_tui.analysis.completeness.data_loss import list_losses
-from torchprof_tui.analysis.completeness.private_metadata import PrivateValue, describe_private_values
 from torchprof_tui.analysis.doctor.read_problems import summarize_problem
+from torchprof_tui.analysis.privacy.private_metadata import PrivateValue, describe_private_values
 from torchprof_tui.commands.common.cut_file_guard import guard_mapped_files
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.program.phase_log import note_phase

@@ -6,7 +6,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchprof_tui.analysis.completeness.private_metadata import PrivateValue
 from torchprof_tui.analysis.export.chrome_file import write_chrome_file
 from torchprof_tui.analysis.export.event_columns import (
     EventColumns,
@@ -24,6 +23,7 @@ from torchprof_tui.analysis.flame.flame_tree import (
     iterate_folded_lines,
 )
 from torchprof_tui.analysis.flame.fold import fold_trace
+from torchprof_tui.analysis.privacy.private_metadata import PrivateValue
 from torchprof_tui.analysis.slicing.slice_writer import check_not_source
 from torchprof_tui.analysis.table.event_scope import range_mask, step_mask
 from torchprof_tui.answers.files import Export

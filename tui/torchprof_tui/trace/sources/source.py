@@ -19,11 +19,11 @@ from typing import Protocol
 
 from torchprof_tui.trace.core.errors import ConnectionLostError, TraceError
 from torchprof_tui.trace.core.problems import CUT_CONNECTION, CUT_SHORT, DAMAGED_COMPRESSION, Problem, ProblemTally
+from torchprof_tui.trace.sources.damaged_stream import ReplayBuffer
 from torchprof_tui.trace.sources.decompress import (
     MAGIC_BYTES,
     DamagedStreamError,
     Decompressor,
-    ReplayBuffer,
     detect_compression,
 )
 from torchprof_tui.trace.specs.address import TRACE_SUFFIXES, is_key_averages_file, is_url, parse_ssh_path

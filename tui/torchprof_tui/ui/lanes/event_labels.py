@@ -23,7 +23,7 @@ from torchprof_tui.trace.query.viewport import Viewport
 from torchprof_tui.ui.common.name_display import clean, truncate
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
+    from torchprof_tui.analysis.patterns.engine.gpu_gaps import Gaps
 
 
 MIN_LABEL_CELLS = 6

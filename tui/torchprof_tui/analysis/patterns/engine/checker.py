@@ -18,7 +18,7 @@ import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import check_scope, largest_gaps
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps
+from torchprof_tui.analysis.patterns.engine.gpu_gaps import GapFinder, Gaps
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.pattern import (
     Finding,

@@ -1,4 +1,4 @@
-"""The causes for which a GPU is idle, and the shares of its time; `gpu_idle_causes` finds them in a trace."""
+"""The causes for which a GPU is idle, and the shares of its time; `gpu_gaps` finds them in a trace."""
 
 from __future__ import annotations
 

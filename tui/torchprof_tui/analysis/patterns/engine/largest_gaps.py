@@ -9,7 +9,7 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.source_line import SourceLine
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
+from torchprof_tui.analysis.patterns.engine.gpu_gaps import Gaps
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView

@@ -16,7 +16,7 @@ from torchprof_tui.analysis.patterns.engine.event_tables import (
     as_slice,
     transfer_sizes,
 )
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder, Gaps
+from torchprof_tui.analysis.patterns.engine.gpu_gaps import GapFinder, Gaps
 from torchprof_tui.analysis.patterns.engine.idle_causes import DeviceTimeShares, IdleCause
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import (

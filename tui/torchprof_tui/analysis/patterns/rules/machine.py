@@ -9,7 +9,7 @@ import numpy as np
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import GapFinder
+from torchprof_tui.analysis.patterns.engine.gpu_gaps import GapFinder
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, find_event_places, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables

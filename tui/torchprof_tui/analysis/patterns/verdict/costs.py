@@ -20,6 +20,7 @@ from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.main_thread import find_main_thread, find_main_window
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Finding, Pattern, Remedy, Section, Severity
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.patterns.verdict.launching import LAUNCHING
 from torchprof_tui.analysis.patterns.verdict.time_tree import Claims, divide_compute, find_spans, list_copy_intervals
 from torchprof_tui.analysis.patterns.verdict.tree_model import COPIES, EXPOSED, GENERAL_PATTERN_IDS
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
@@ -187,7 +188,6 @@ _CAUSES = {
 """What is said of a cause of lost time that no pattern is about: its title and its meaning."""
 
 _IDLE_CAUSES = {cause.id: cause for cause in IdleCause}
-_LAUNCHING = (IdleCause.DISPATCH, IdleCause.LAUNCH, IdleCause.HOST)
 
 
 def _build_cause(view: ScopeView, verdict: Verdict, base: CostBase) -> Finding | None:
@@ -199,7 +199,7 @@ def _build_cause(view: ScopeView, verdict: Verdict, base: CostBase) -> Finding |
         times = list(path[1 if verdict.cause == COPIES else 2].values())
     else:
         cause = _IDLE_CAUSES[verdict.cause]
-        wanted = _LAUNCHING if cause is IdleCause.DISPATCH else (cause,)
+        wanted = LAUNCHING if cause is IdleCause.DISPATCH else (cause,)
         times = [view.gap_finder.find_cause_intervals(each, device) for device in path[0] for each in wanted]
     spans = reduce(or_, times, NO_INTERVALS).clip(*view.window)
     title, meaning = _CAUSES[verdict.cause]

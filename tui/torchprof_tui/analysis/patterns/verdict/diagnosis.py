@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
+from torchprof_tui.analysis.patterns.engine.gpu_gaps import Gaps
 from torchprof_tui.analysis.patterns.engine.idle_causes import DeviceTimeShares, IdleCause
 from torchprof_tui.analysis.patterns.engine.largest_gaps import describe_launch_place
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy, Severity

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from torchprof_tui.analysis.collectives.communication_waiting import Arrivals
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker, check_view
-from torchprof_tui.analysis.patterns.engine.gpu_idle_causes import Gaps
+from torchprof_tui.analysis.patterns.engine.gpu_gaps import Gaps
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.verdict.costs import CostBase, find_base, price_findings

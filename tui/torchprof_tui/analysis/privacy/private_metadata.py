@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from torchprof_tui.analysis.completeness.data_loss import SLICE_KEY
-from torchprof_tui.analysis.completeness.secret_shapes import (
+from torchprof_tui.analysis.privacy.secret_shapes import (
     SecretName,
     has_known_form,
     has_secret,

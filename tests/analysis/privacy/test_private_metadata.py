@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchprof_tui.analysis.completeness.private_metadata import (
+from torchprof_tui.analysis.privacy.private_metadata import (
     PrivateKind,
     describe_private_values,
     find_private_values,
