@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Literal
 
 from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.trace.model.event_kind import Kind
 
+Fact = Literal["is", "why", "costs"]
 _FACTS = ("is", "why", "costs", "where", "also", "patterns")
 _OTHER = "other "
 
@@ -32,6 +34,9 @@ class Word:
     where: str
     also: tuple[str, ...]
     patterns: tuple[str, ...]
+
+    def get_fact(self, fact: Fact) -> str:
+        return {"is": self.sentence, "why": self.why, "costs": self.costs}[fact]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,11 @@ def find_kind_word(kind: Kind) -> Word:
 def _match(kind: Kind, name: str) -> list[_Matcher]:
     subject = _find_subject(kind, name)
     return [matcher for matcher in _load()[1] if matcher.kind == kind and re.fullmatch(matcher.regex, subject, re.S)]
+
+
+def explain(term: str, *facts: Fact) -> str:
+    """Return facts of a word as the phrase that a pattern or a panel shows: its sentences without the last period."""
+    return to_phrase(" ".join(find_word(term).get_fact(fact) for fact in facts))
 
 
 def to_phrase(sentence: str) -> str:

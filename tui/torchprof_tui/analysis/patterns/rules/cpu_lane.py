@@ -28,6 +28,7 @@ from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CALLS,
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_hidden_copy_remedy
 from torchprof_tui.analysis.patterns.rules.serving import find_comparable_steps
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
+from torchprof_tui.analysis.words.dictionary import explain
 from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, is_in
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -219,8 +220,7 @@ def _is_hidden(view: ScopeView, steps: StepTable, excess: int) -> bool:
 @register_pattern(
     "A range begins without any op",
     section=Section.CPU_LANE,
-    meaning="something was set up inside a range before its first op ran; before the first one the profiler has just "
-    "started",
+    meaning=explain("dead window", "why"),
     action="leave a first range out; if it recurs, check the code between the start of the range and its first op",
     decided="The time from an annotation's start to its first op or runtime call, over the median of its other "
     "occurrences, without the profiler's own work.",
@@ -285,7 +285,7 @@ def _missing_launches_reason(view: ScopeView) -> str:
 @register_pattern(
     "The library chose the launch size for this GPU",
     section=Section.CPU_LANE,
-    meaning="the library asked how many blocks fit on an SM before it launched the kernel",
+    meaning=explain("occupancy query", "is", "why"),
     action="nothing: this is normal for GEMMs, convolutions and reductions; the query takes about a microsecond",
     decided="A runtime call that queries the occupancy (cudaOccupancy…, hipOccupancy…) before a launch in the same op.",
     needs=(_missing_launches_reason,),

@@ -9,6 +9,7 @@ from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.rules.cpu_lane import device_copy_mask
+from torchprof_tui.analysis.words.dictionary import explain
 from torchprof_tui.trace.core.arrays import I64, find_largest, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -62,7 +63,7 @@ def _check_child_call(view: ScopeView, parent: str, child: str) -> Answer:
 @register_pattern(
     "matmul of two matrices",
     section=Section.DISPATCH,
-    meaning="both arguments have two dimensions: one plain GEMM",
+    meaning=explain("mm", "why"),
     action="nothing: this is the shortest path to a kernel",
     decided="aten::mm directly below aten::matmul.",
     severity=Severity.NOTICE,
@@ -74,7 +75,7 @@ def matmul_to_mm(view: ScopeView) -> Answer:
 @register_pattern(
     "matmul of batches",
     section=Section.DISPATCH,
-    meaning="three dimensions or more: one batched GEMM, after some views",
+    meaning=explain("bmm", "why"),
     action="nothing; if one argument has no batch, fold the batch into the rows to get a larger plain GEMM",
     decided="aten::bmm directly below aten::matmul.",
     severity=Severity.NOTICE,
@@ -86,8 +87,7 @@ def matmul_to_bmm(view: ScopeView) -> Answer:
 @register_pattern(
     "Bias and product in one op",
     section=Section.DISPATCH,
-    meaning="addmm instead of mm and add. A bias of one dimension is added by the GEMM at its end (epilogue); one of "
-    "two dimensions is first copied into the output, and the copy takes the place of the add",
+    meaning=explain("addmm", "is", "why"),
     action="look at what it launches: one GEMM, as for nn.Linear, or a copy and a GEMM",
     decided="aten::addmm without an aten::add among its siblings (if the parent is an annotation or a step: as its "
     "next sibling).",

@@ -16,6 +16,7 @@ from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_anc
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS
+from torchprof_tui.analysis.words.dictionary import explain
 from torchprof_tui.trace.core.arrays import sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -34,7 +35,7 @@ _MAX_KERNELS_READ = 12
 
 @register_pattern(
     "Ops that launch nothing",
-    meaning="views change only shape and stride on the CPU; no data moves and no kernel runs",
+    meaning=explain("metadata op", "is", "costs"),
     action="nothing: they are cheap, but not free; compiled code avoids them",
     decided="View operators (aten::t, view, transpose, as_strided …) that launch no GPU work.",
     fires_on_absence=True,
@@ -63,7 +64,7 @@ def metadata_op(view: ScopeView) -> Answer:
 
 @register_pattern(
     "Kernels that Inductor fused",
-    meaning="several ops in one kernel: their intermediate results are not written to memory",
+    meaning=explain("Triton kernel", "is", "why"),
     action="nothing: the kernel's name lists the fused ops",
     decided="Kernels whose decoded name is Inductor's (triton_poi_fused_…, triton_red_…, triton_per_…).",
     needs=(ScopeView.missing_gpu_reason,),
@@ -270,7 +271,7 @@ def occupancy_misread(view: ScopeView) -> Answer:
 
 @register_pattern(
     "A CUDA graph was replayed",
-    meaning="one launch starts many kernels without the cost of single launches, and the ops inside are not recorded",
+    meaning=explain("cudaGraphLaunch", "is", "why"),
     action="nothing: to see the ops, name a trace of the capture or of a run without the graph with --capture",
     decided="One runtime call whose correlation links it to at least two pieces of GPU work; copies and commands of "
     "MTIA's queue, which the device splits, do not count.",

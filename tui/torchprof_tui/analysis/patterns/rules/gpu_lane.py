@@ -12,6 +12,7 @@ from torchprof_tui.analysis.patterns.engine.repeated_steps import find_one_off_g
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.rules.cpu_lane import device_copy_mask
+from torchprof_tui.analysis.words.dictionary import explain
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -20,7 +21,7 @@ from torchprof_tui.trace.model.event_kind import Kind
 @register_pattern(
     "The profiler allocated buffers",
     section=Section.GPU_LANE,
-    meaning="memory for the profiler's own records; it delays the first GPU work",
+    meaning=explain("Activity Buffer Request", "is", "costs"),
     action="nothing: with warm-up steps in the schedule it happens before the recording",
     code="schedule=torch.profiler.schedule(wait=1, warmup=1, active=3)",
     decided="Overhead events called Activity Buffer Request. Shown with them: the time from the first launch in the "
@@ -188,8 +189,7 @@ def _relative_spread(durations: I64) -> float:
 @register_pattern(
     "A matrix product",
     section=Section.GPU_LANE,
-    meaning="the computation of a matmul; the kernel's name gives architecture, data type, tile size and use of "
-    "tensor cores",
+    meaning=explain("GEMM", "is", "why"),
     action="read the decoded name: data type and tensor cores decide most of its speed",
     decided="Kernels with the decoded name of a GEMM.",
     needs=(ScopeView.missing_gpu_reason,),

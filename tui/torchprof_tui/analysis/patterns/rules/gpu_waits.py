@@ -30,6 +30,7 @@ from torchprof_tui.analysis.patterns.rules import remedy_choice
 from torchprof_tui.analysis.patterns.rules.cpu_lane import find_trailing_sync
 from torchprof_tui.analysis.patterns.rules.optimizer import find_looping_steps
 from torchprof_tui.analysis.time.intervals import Intervals, union
+from torchprof_tui.analysis.words.dictionary import explain
 from torchprof_tui.trace.core.arrays import I64, is_in, number_distinct, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -81,7 +82,7 @@ def sync_in_step(view: ScopeView) -> Answer:
 
 @register_pattern(
     "Copies from memory that is not pinned",
-    meaning="such copies go through a staging buffer: they are slower, and the CPU waits for them",
+    meaning=explain("pageable memory", "is", "costs"),
     action="pin the memory and copy without blocking",
     code="DataLoader(…, pin_memory=True); x = x.to(device, non_blocking=True)",
     decided="Copies between host and device with Pageable in their name, larger than the limit. Shown with them: "

@@ -16,6 +16,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU, NO_LINKS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_call_count_remedy, choose_cpu_remedy
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
+from torchprof_tui.analysis.words.dictionary import explain
 from torchprof_tui.trace.core.arrays import I64, Bool, find_largest
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -143,7 +144,7 @@ def compute_bound(view: ScopeView) -> Answer:
 @register_pattern(
     "One kernel or op takes most of the GPU's time",
     section=Section.TABLE,
-    meaning="it takes the largest share of the GPU's time, so making it faster saves most",
+    meaning=explain("hotspot", "is", "why"),
     action="start there: change its shapes or precision, or use a fused or tuned replacement",
     decided="GPU time summed by kernel name in the scope, then by the innermost operator that launched it; the first "
     "one has at least the share of the limit.",

@@ -14,6 +14,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Secti
 from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.time.intervals import union
+from torchprof_tui.analysis.words.dictionary import explain
 from torchprof_tui.trace.core.arrays import sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 
@@ -30,8 +31,7 @@ _GRAPH_HASH = re.compile(r"## Call CompiledFxGraph (\S+) ##")
 @register_pattern(
     "Compiled code",
     section=Section.COMPILE,
-    meaning="code that torch.compile compiled; of K/M, K is the number of the function and M how often it was "
-    "recompiled",
+    meaning=explain("Torch-Compiled Region", "is", "why"),
     action="nothing: ops inside show what was not captured",
     decided="Events called Torch-Compiled Region, with K/M since torch 2.6.",
     needs=(ScopeView.missing_ops_reason,),
@@ -70,8 +70,7 @@ def _check_total_time(view: ScopeView, name: str, noun: str) -> Answer:
 @register_pattern(
     "Guards are checked on every call",
     section=Section.COMPILE,
-    meaning="in each call Dynamo searches for compiled code whose guards are true: a small cost unless there is "
-    "little work",
+    meaning=explain("TorchDynamo Cache Lookup", "is", "costs"),
     action="compile fewer and larger regions, and avoid graph breaks",
     decided="Events called TorchDynamo Cache Lookup; their time is summed.",
     severity=Severity.NOTICE,
@@ -83,7 +82,7 @@ def cache_lookup(view: ScopeView) -> Answer:
 @register_pattern(
     "AOTAutograd's wrapper",
     section=Section.COMPILE,
-    meaning="it prepares the arguments of every compiled call, also in inference",
+    meaning=explain("AOT prologue", "is", "why"),
     action="nothing: every compiled call has it",
     decided="Events called AOTDispatcher Runtime Wrapper Prologue; their time is summed.",
     severity=Severity.NOTICE,
@@ -95,7 +94,7 @@ def aot_prologue(view: ScopeView) -> Answer:
 @register_pattern(
     "The compiled graph that ran",
     section=Section.COMPILE,
-    meaning="the same hash in each step means that the compiled code is reused",
+    meaning=explain("CompiledFxGraph", "why"),
     action="the generated code is in Inductor's cache folder, under this hash",
     code="TORCH_LOGS=output_code python train.py",
     decided="The hashes in ## Call CompiledFxGraph <hash> ##, by step.",
