@@ -46,7 +46,11 @@ def main() -> int:
         version = "{}.{}".format(*sys.version_info)
         sys.stderr.write(f"torchprof: {sys.executable} is Python {version}; recording needs 3.10 or newer\n")
         return 2
-    session = importlib.import_module(".recorder.recording_session", _load_package())
+    try:
+        session = importlib.import_module(".recorder.recording_session", _load_package())
+    except KeyboardInterrupt:
+        sys.stderr.write("torchprof: interrupted before the program began; nothing was recorded\n")
+        return 130
     status: int = session.main(sys.argv[1:])
     return status
 

@@ -47,7 +47,7 @@ def test_the_options_are_those_of_the_harness() -> None:
         )
     parser = harness_options._build_parser()
     harness_flags = {flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")}
-    assert harness_flags - {"--help", "--output"} == set(parsed)
+    assert harness_flags - {"--help", "--output", "--keep-going"} == set(parsed)
     assert [option.values for option in OPTIONS if option.flag == "--then"] == [("stop", "finish")]
 
 

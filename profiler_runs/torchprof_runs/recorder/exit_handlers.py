@@ -55,6 +55,7 @@ class ExitHandlers:
         self._signal_mask = threading.local()  # the signals that were blocked before a fork
         self.is_saving = False  # the final save has begun, so the main thread runs Python
         self.interrupted = False  # Ctrl-C was pressed once: the next one abandons a save
+        self._is_saving_block = True  # signals are held for a save
         self._is_skippable = False  # what is being written is not needed: the first Ctrl-C abandons it
 
     def install(self) -> None:
@@ -69,8 +70,8 @@ class ExitHandlers:
         )
 
     @contextlib.contextmanager
-    def hold_signals(self) -> Iterator[None]:
-        """Deliver signals only at the end of the block. A second Ctrl-C raises SaveAbandoned at once."""
+    def hold_signals(self, saves: bool = True) -> Iterator[None]:
+        """Deliver signals only at the end of the block. If it `saves`, a second Ctrl-C raises SaveAbandoned at once."""
         if self._depth or threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -78,6 +79,7 @@ class ExitHandlers:
         # Signals that the process ignores (Ctrl-C in a background job) stay ignored.
         handlers = {signum: handler for signum, handler in handlers.items() if handler != signal.SIG_IGN}
         self._depth += 1
+        self._is_saving_block = saves
         for signum in handlers:
             signal.signal(signum, self._defer_signal)
         try:
@@ -131,7 +133,7 @@ class ExitHandlers:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def _defer_signal(self, signum: int, frame: FrameType | None) -> None:
-        if signum == signal.SIGINT:
+        if signum == signal.SIGINT and self._is_saving_block:
             if self.interrupted or self._is_skippable:
                 raise SaveAbandoned
             self.interrupted = True

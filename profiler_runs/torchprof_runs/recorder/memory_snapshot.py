@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from . import torch_capabilities
 from .atomic_files import explain_os_error, remove_on_exit
 
 MAX_ENTRIES = 1_000_000
@@ -17,13 +18,17 @@ class MemorySnapshot:
 
     def __init__(self, torch: Any, path: str, log: Callable[[str], None]) -> None:
         self._torch, self._path, self._log = torch, path, log
-        self._is_recording = False
+        self._is_recording = self._is_explained = False
 
     def start(self) -> None:
         """Record from the moment on which the program uses a GPU.
 
         torch initializes CUDA when it is first used, and a program that forks before must not find it initialized.
         """
+        if not torch_capabilities.is_gpu_present(self._torch):
+            self._log(f"no memory snapshot: {torch_capabilities.explain_missing_allocator(self._torch)}")
+            self._is_explained = True
+            return
         try:
             self._torch.cuda._lazy_call(self._begin)
         except Exception as error:
@@ -40,7 +45,7 @@ class MemorySnapshot:
     def save(self) -> str | None:
         """Write the snapshot. Returns the name of the file, None where there is none, which is logged."""
         if not self._is_recording:
-            if not self._torch.cuda.is_initialized():
+            if not self._is_explained and not self._torch.cuda.is_initialized():
                 self._log("no memory snapshot: the program used no GPU")
             return None
         self._is_recording = False

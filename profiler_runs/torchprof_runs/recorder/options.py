@@ -156,6 +156,13 @@ def _build_parser() -> argparse.ArgumentParser:
         choices=("stop", "finish"),
         help="after the recording: stop the program (default) or let it finish",
     )
+    parser.add_argument(
+        "--keep-going",
+        dest="then",
+        action="store_const",
+        const="finish",
+        help="let the program run on after the recording: --then finish",
+    )
     what = parser.add_argument_group("record more than ops and kernels; each option slows the program")
     what.add_argument("--record-shapes", action="store_true", help="the shapes of each op's inputs")
     what.add_argument("--profile-memory", action="store_true", help="allocations and frees")

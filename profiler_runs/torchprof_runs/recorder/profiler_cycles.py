@@ -67,14 +67,15 @@ class Recorder:
     """Record what a plan says.
 
     A torch profiler belongs to the thread that started it, so only that thread may call `step` or `close`.
-    `hold_signals()` is entered around everything that a signal must not interrupt.
+    `hold_signals()` is entered around everything that a signal must not interrupt, with `saves=False` if nothing is
+    written in it.
     """
 
     def __init__(
         self,
         flags: ProfilerFlags,
         callbacks: RecorderCallbacks,
-        hold_signals: Callable[[], AbstractContextManager[None]],
+        hold_signals: Callable[..., AbstractContextManager[None]],
     ) -> None:
         self._flags, self._callbacks, self._hold_signals = flags, callbacks, hold_signals
         self._plan: RecordingPlan | None = None
@@ -146,7 +147,7 @@ class Recorder:
         self._callbacks.report_phase(plan.phase(self.step_number))
         if target_state != self._state:
             try:
-                with self._hold_signals():
+                with self._hold_signals(saves=False):
                     self._advance_state(target_state)
             except Exception as error:  # the user's program continues without a recording
                 self._abort_recording(error)

@@ -41,6 +41,15 @@ class WholeRunMode:
         """Begin recording, or the wait for it; called when the program starts."""
         self.session.recorder.begin(WholeRunPlan())
 
+    def describe_extent(self) -> str:
+        """Describe what is recorded before the program is ended; "" where it is recorded to its own end."""
+        return ""
+
+    @property
+    def step_count(self) -> int:
+        """Number of steps that the program has taken."""
+        return 0
+
     def cancel(self) -> None:
         """Prevent recordings that have not begun from beginning."""
 
@@ -79,6 +88,15 @@ class TimeWindowMode(WholeRunMode):
         if self._window.after:
             self.session.reporter.report_phase("waiting", **self.progress_fields())
         self._window.start()
+
+    @property
+    def step_count(self) -> int:
+        return self._optimizer_steps.step_count
+
+    def describe_extent(self) -> str:
+        if self._window.duration is None:
+            return ""
+        return f"{self._window.duration:g} s from {self._window.after:g} s on"
 
     def cancel(self) -> None:
         self._window.cancel()
@@ -157,6 +175,22 @@ class StepsMode(WholeRunMode):
             session.torch.cuda._lazy_call(lambda: session.main_thread.call(self._record_whole_run))
         else:
             self._record_whole_run()
+
+    def describe_extent(self) -> str:
+        plan = self.plan
+        if not plan.repeat:
+            return ""
+        first = plan.wait + plan.warmup
+        last = first + plan.active - 1
+        extent = f"steps {first} to {last}" if last > first else f"step {first}"
+        if plan.repeat > 1:
+            cycles = f"{plan.repeat - 1} more cycle{'' if plan.repeat == 2 else 's'}"
+            extent += f" and {cycles} up to step {plan.cycle_length * plan.repeat - 1}"
+        return f"{extent} of its optimizer if it has one" if self._undecided else extent
+
+    @property
+    def step_count(self) -> int:
+        return self._step_counter.step_count
 
     def abandon(self) -> None:
         if self._undecided:

@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import os
 import shlex
+import signal
 import sys
 import threading
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from . import (
     torch_capabilities,
 )
 from .atomic_files import explain_os_error
-from .exit_handlers import ExitHandlers, SaveAbandoned, StopRun, end_with_parent
+from .exit_handlers import ExitHandlers, SaveAbandoned, StopRun, end_by_signal, end_with_parent
 from .manifest import Manifest
 from .options import DEFAULT_ACTIVE, Options, UsageError, parse_options
 from .program_outcome import exit_status, format_exit_status, print_exception
@@ -62,11 +63,29 @@ def main(argv: list[str]) -> int:
         torch = torch_capabilities.load_torch()
         if target_program.is_workload(options) and {"-h", "--help"} & set(options.command[1:]):
             return _print_help(options, reporter)  # without a folder of the run: nothing is recorded
-        return RecordingSession(options, torch, reporter, rank, environment).run()
+        session = RecordingSession(options, torch, reporter, rank, environment)
+    except KeyboardInterrupt:
+        return _report_interrupt(reporter)
     except (UsageError, torch_capabilities.NoTorchError) as error:
-        reporter.log(str(error))
-        reporter.report_phase("done", exit_status=USAGE_EXIT_STATUS, kept=[])
-        return USAGE_EXIT_STATUS
+        return _report_usage_error(reporter, error)
+    try:
+        return session.run()
+    except UsageError as error:
+        return _report_usage_error(reporter, error)
+
+
+def _report_interrupt(reporter: Reporter) -> int:
+    """Report that Ctrl-C came while torch was loading, and end as Python does."""
+    reporter.log("interrupted before the program began; nothing was recorded")
+    reporter.report_phase("done", exit_status=-signal.SIGINT, kept=[])
+    end_by_signal(signal.SIGINT)
+    return 128 + signal.SIGINT
+
+
+def _report_usage_error(reporter: Reporter, error: Exception) -> int:
+    reporter.log(str(error))
+    reporter.report_phase("done", exit_status=USAGE_EXIT_STATUS, kept=[])
+    return USAGE_EXIT_STATUS
 
 
 def _print_help(options: Options, reporter: Reporter) -> int:
@@ -128,7 +147,15 @@ class RecordingSession:
         environment: Mapping[str, str],
     ) -> None:
         # deferred: these modules import torch, which load_torch() has checked by now.
-        from . import graph_captures, profiler_conflict, recording_modes, size_estimate, size_preflight, trace_export
+        from . import (
+            child_processes,
+            graph_captures,
+            profiler_conflict,
+            recording_modes,
+            size_estimate,
+            size_preflight,
+            trace_export,
+        )
 
         requested_options = options
         self.options = options = resolve_workload_steps(options) if target_program.is_workload(options) else options
@@ -139,6 +166,8 @@ class RecordingSession:
         self._recorded = False
         self._data_lost = False  # a cycle was recorded and could not be saved; this has been logged
         self.torch_refused = False  # torch raised an error when asked to record; this has been logged
+        self._program_began = self._interrupted_early = False
+        self._found_no_op = False  # a whole run was recorded, and torch did nothing in it: its trace is removed
         self._declined = False  # the user was asked, and wants no recording; this has been logged
         self._stop_count = 0
         self.yielded_to_program = False  # the program uses torch.profiler itself
@@ -169,6 +198,7 @@ class RecordingSession:
             else None
         )
         self.hang_watch = self._create_hang_watch()
+        self.children = child_processes.ChildProcessCounter()
         self.conflict_watcher = profiler_conflict.ProfilerConflictWatcher(self.recorder, self._yield_profiler)
         limit = None if options.max_memory is None else options.max_memory * 1_000_000
         self.graph_captures = graph_captures.GraphCaptureRecorder(self, run_folder.CaptureFolder(self.folder))
@@ -226,12 +256,15 @@ class RecordingSession:
         atexit.register(self.finish, "finished", 0)
         self.mode.install()
         self.graph_captures.install()
+        self.children.install()
         if self.snapshot is not None:
             self.snapshot.start()
         if self.hang_watch is not None:
             self.hang_watch.start()
         try:
+            self._announce_end()
             self.mode.start()
+            self._program_began = True
             self.program.run()
         except StopRun:
             return self._finish_stopped()
@@ -240,8 +273,7 @@ class RecordingSession:
             raise
         except KeyboardInterrupt as error:
             self.exit_handlers.interrupted = True
-            print_exception(error)
-            self.finish("interrupted", -2)
+            self._finish_interrupted(error)
             sys.excepthook = lambda *_: None  # it was printed; Python ends by the signal when it is raised again
             raise
         except BaseException as error:
@@ -252,6 +284,32 @@ class RecordingSession:
         if not _has_other_threads():  # otherwise Python joins them first, and the exit handler saves after that
             self.finish("finished", 0)
         return 0
+
+    @property
+    def ends_program(self) -> bool:
+        """Whether the program is ended when all that was requested is recorded."""
+        # A watched job runs on: it hangs after the recording, if at all.
+        return (self.options.then or ("stop" if self.hang_watch is None else "finish")) == "stop"
+
+    def _announce_end(self) -> None:
+        """Log before the program starts that it is ended after the recording, and how to let it run on."""
+        extent = self.mode.describe_extent()
+        if extent and self.ends_program and (self.rank is None or self.rank.rank == 0):
+            self.reporter.log(f"records {extent}, then ends the program (--keep-going lets it run on)")
+
+    def _finish_interrupted(self, error: KeyboardInterrupt) -> None:
+        """Save what was recorded, and show the program's traceback unless it was interrupted before there was any."""
+        if self.mode.step_count:
+            print_exception(error)  # first: the save may take long
+            self.finish("interrupted", -2)
+            return
+        self._interrupted_early = True
+        if not self._program_began:
+            with self.exit_handlers.hold_signals(saves=False):
+                self.recorder.discard()
+        self.finish("interrupted", -2)
+        if self.manifest.facts["kept"] or self.manifest.facts["script_traces"]:
+            print_exception(error)
 
     def _finish_stopped(self) -> int:
         self.finish("stopped", 0)
@@ -307,13 +365,12 @@ class RecordingSession:
         if self._finished or self.yielded_to_program:
             return
         is_first_call, self._recorded = not self._recorded, True
-        # A watched job runs on: it hangs after the recording, if at all.
-        if (self.options.then or ("stop" if self.hang_watch is None else "finish")) == "finish":
+        if not self.ends_program:
             self.reporter.report_phase("running on")
             if is_first_call:  # before, its profiler would be in the way of this one
                 self.main_thread.call(lambda: (attached.install(), None)[1])
         elif is_first_call:
-            self.log("recording complete: stopping the program (--then finish lets it continue)")
+            self.log("recording complete: stopping the program (--keep-going lets it run on)")
             self._stop_program()
         elif threading.current_thread() is threading.main_thread():
             self._stop_program()  # the program caught the first StopRun
@@ -338,6 +395,12 @@ class RecordingSession:
         except SaveAbandoned:
             self._data_lost = True
             self.log(f"stopped without saving cycle {cycle.number}")
+            return
+        if saved is not None and not cycle.counts_steps and not self.options.is_timed and saved.counts.is_empty:
+            self._found_no_op = True
+            for path in (saved.trace, saved.table, saved.averages):
+                if path is not None:
+                    os.unlink(path)
             return
         if saved is None:
             self._data_lost = True
@@ -409,21 +472,27 @@ class RecordingSession:
                 self.manifest.facts["memory_snapshot"] = self.snapshot.save()
             self._report_end(end_reason, status)
 
+    @property
+    def _explained_no_trace(self) -> bool:
+        """Whether a line has already said why nothing is kept."""
+        return self.yielded_to_program or self._data_lost or self.torch_refused or self._declined
+
     def _report_end(self, end_reason: str, status: int | None) -> None:
         facts = self.manifest.facts
         facts["captures"] = [os.path.relpath(path, self.folder.path) for path in self.graph_captures.files]
         kept = self.conflict_watcher.export_unwritten(self.folder.trace_path(), self.folder.table_path())
         facts["script_traces"] = self.conflict_watcher.script_traces
+        for line in self.children.describe():
+            self.log(line)
         if kept:
             self.log(f"the program's profiler wrote no trace: what it recorded was written to {kept}")
         elif facts["script_traces"]:
             self.log("the program wrote its own: " + ", ".join(facts["script_traces"]))
         elif self.yielded_to_program:
             self.log(f"the program's profiler left no trace: {ADVICE}")
-        elif not facts["kept"] and not (
-            self.yielded_to_program or self._data_lost or self.torch_refused or self._declined
-        ):
-            self.log(f"nothing was recorded: {self.mode.explain_no_trace()}")
+        elif not (facts["kept"] or self._interrupted_early or self._explained_no_trace):
+            reason = "torch did nothing in this process" if self._found_no_op else self.mode.explain_no_trace()
+            self.log(f"nothing was recorded: {reason}")
         facts["environment"] = torch_capabilities.describe_environment(self.torch)
         self.manifest.set_outcome("ended", end_reason, status)
         command = shlex.join(facts["command"])
@@ -431,6 +500,9 @@ class RecordingSession:
         ended = f"{command}: {end_reason}{format_exit_status(status)} after {facts['seconds']:.1f} s"
         if count or not facts["script_traces"]:
             ended += f"; {count or 'no'} trace{'' if count == 1 else 's'} kept in {self.folder.path}"
+        if self._interrupted_early and not count:
+            moment = "the first step" if self._program_began else "the program began"
+            ended = f"{command}: interrupted before {moment}; nothing was recorded"
         self.log(ended)
         error = self.manifest.write()
         if error is not None:

@@ -144,6 +144,12 @@ def choose_threads(torch: Any, profile_memory: bool) -> dict[str, Any]:
         return {}
 
 
+def explain_missing_allocator(torch: Any) -> str:
+    """Explain why a program here cannot have a history of the CUDA allocator, and what shows its memory instead."""
+    reason = "no GPU is visible here" if _has_gpu_build(torch) else f"torch {torch.__version__} is a CPU build"
+    return f"it is the history of the CUDA allocator, and {reason}; --profile-memory records memory on the CPU"
+
+
 def explain_missing_gpu(torch: Any, gpu_events: int, launches: int) -> str | None:
     """Explain in one line why a trace shows no GPU work, or less than it could; None if all is as expected."""
     if gpu_events:

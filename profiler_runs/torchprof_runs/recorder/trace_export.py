@@ -47,6 +47,11 @@ class TraceCounts:
     launches: int = 0
     bytes: int = 0
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether torch did nothing: its profiler writes one event about itself."""
+        return self.events <= 1 and not self.gpu_events
+
 
 @dataclass
 class SavedTrace:

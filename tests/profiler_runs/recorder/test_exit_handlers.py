@@ -383,3 +383,23 @@ libc.pthread_mutex_lock(mutex)  # deadlock
     assert run.wait() == -signal.SIGKILL
     assert "hangs in native code" in run.err
     assert run.manifest["state"] == "running"
+
+
+def test_an_interrupt_before_the_first_step_ends_in_one_line(start: Start) -> None:
+    run = start("import time\nprint('ready', flush=True)\ntime.sleep(100)")
+    run.wait_for("ready")
+    run.kill(signal.SIGINT)
+    assert run.wait() == -signal.SIGINT
+    assert "Traceback" not in run.err
+    assert run.err.splitlines()[-1].endswith("interrupted before the first step; nothing was recorded")
+    assert "nothing was recorded:" not in run.err
+    assert run.manifest["kept"] == []
+
+
+def test_an_interrupted_program_without_steps_keeps_its_ops(start: Start) -> None:
+    run = start("import time, torch\ntorch.ones(2).sin()\nprint('ready', flush=True)\ntime.sleep(100)")
+    run.wait_for("ready")
+    run.kill(signal.SIGINT)
+    assert run.wait() == -signal.SIGINT
+    assert "KeyboardInterrupt" in run.err
+    assert "aten::sin" in run.names()

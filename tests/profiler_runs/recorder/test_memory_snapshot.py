@@ -6,6 +6,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from torchprof_runs.recorder import torch_capabilities
 from torchprof_runs.recorder.memory_snapshot import MAX_ENTRIES, MemorySnapshot
 
 
@@ -40,10 +43,16 @@ class FakeCuda:
             raise self.fail
 
 
-def create(tmp_path: Path, cuda: FakeCuda) -> tuple[MemorySnapshot, list[str], Path]:
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_capabilities, "is_gpu_present", lambda torch: torch.version.cuda is not None)
+
+
+def create(tmp_path: Path, cuda: FakeCuda, build: str | None = "13.0") -> tuple[MemorySnapshot, list[str], Path]:
     lines: list[str] = []
     path = tmp_path / "memory_snapshot.pickle"
-    snapshot = MemorySnapshot(SimpleNamespace(cuda=cuda), str(path), lines.append)
+    torch = SimpleNamespace(cuda=cuda, __version__="2.13.0+cpu", version=SimpleNamespace(cuda=build, hip=None))
+    snapshot = MemorySnapshot(torch, str(path), lines.append)
     snapshot.start()
     return snapshot, lines, path
 
@@ -82,3 +91,15 @@ def test_a_failed_write_leaves_no_file(tmp_path: Path) -> None:
     assert snapshot.save() is None
     assert list(tmp_path.iterdir()) == []
     assert lines == ["no memory snapshot: the disk is full: free some space, or name another one with -o"]
+
+
+def test_a_cpu_build_is_named_before_the_program_runs(tmp_path: Path) -> None:
+    cuda = FakeCuda()
+    snapshot, lines, _ = create(tmp_path, cuda, build=None)
+    assert lines == [
+        "no memory snapshot: it is the history of the CUDA allocator, and torch 2.13.0+cpu is a CPU build; "
+        "--profile-memory records memory on the CPU"
+    ]
+    assert cuda.queue == []
+    assert snapshot.save() is None
+    assert len(lines) == 1

@@ -95,3 +95,21 @@ print("end")
     assert "torch refused to record: RuntimeError: not here" in run.err
     assert "recording complete" not in run.err
     assert "before --after" not in run.err
+
+
+def test_the_end_of_the_program_is_announced_before_it_starts(start: Start) -> None:
+    endings = {
+        (): "records steps 3 to 5 of its optimizer if it has one, then ends the program (--keep-going lets it run on)",
+        ("--step", "optimizer", "--wait", "0", "--warmup", "0", "--active", "1"): "records step 0, then ends",
+        ("--step", "optimizer", "--repeat", "2"): "records steps 3 to 5 and 1 more cycle up to step 11, then ends",
+        ("--after", "0.2", "--for", "0.1"): "records 0.1 s from 0.2 s on, then ends the program",
+        ("--keep-going",): "",
+        ("--repeat", "0"): "",
+        ("--step", "none"): "",
+    }
+    for options, line in endings.items():
+        run = start(train(14, "import time; time.sleep(0.05)"), *options)
+        assert run.wait() == 0, run.err
+        first = run.err.splitlines()[0]
+        assert line in first if line else "then ends" not in run.err, (options, run.err)
+        assert ("end\n" in run.out) == (not line), (options, run.out)

@@ -87,6 +87,14 @@ def _add_recording_flags(parser: argparse.ArgumentParser, taken: Collection[str]
             section.add_argument(each.flag, action="store_true", **shown)
         elif each.kind == "choice":
             section.add_argument(each.flag, choices=each.values, **shown)
+            if each.flag == "--then":
+                section.add_argument(
+                    "--keep-going",
+                    dest="then",
+                    action="store_const",
+                    const="finish",
+                    help="let the program run on after the recorded steps: --then finish",
+                )
         else:
             kind = {"count": int, "seconds": float, "text": str}[each.kind]
             section.add_argument(each.flag, type=kind, metavar=each.metavar, **shown)
