@@ -13,7 +13,15 @@ from tests.helpers.account_reference import divide_steps
 from tests.helpers.paths import SAMPLES, SHARED_TRACES, find_shared_traces
 from tests.helpers.pattern_traces import ADD, GEMM, op_with_work
 from tests.helpers.trace_builder import Entry, cpu, step, trace
-from torchprof_tui.analysis.compare.account import Account, PartChange, build_account, divide_evenly
+from torchprof_tui.analysis.compare.account import (
+    CAUSE,
+    CLASS,
+    Account,
+    PartChange,
+    build_account,
+    divide_evenly,
+    group_account,
+)
 from torchprof_tui.analysis.compare.comparison import require_torch_trace
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.compare.step_selection import ComparisonError
@@ -130,6 +138,15 @@ def test_several_devices_are_averaged() -> None:
     account = check_account(SideAnalysis(steps(300), "a"), SideAnalysis(steps(501), "b"))
     changes = {part.id: part.delta for part in account.parts}
     assert changes["gpu:gemm"] == 100_500
+
+
+@pytest.mark.parametrize("by", [CLASS, CAUSE])
+def test_groups_have_all_of_both_sides(by: str) -> None:
+    account = build_account(analyse_sample("geglu_mlp_eager"), analyse_sample("geglu_mlp_compile"))
+    groups = group_account(account, by)
+    assert 1 < len(groups) < len(account.parts)
+    assert sum(group.a for group in groups) == account.a
+    assert sum(group.b for group in groups) == account.b
 
 
 @pytest.mark.parametrize(

@@ -408,6 +408,7 @@ def test_slack_of_work_off_the_path() -> None:
     (off_path,) = path.sum_off_path(model, 5)
     assert model.names[off_path.name] == "short"
     assert off_path.slack == 56_000  # until 72 µs, when "long" ends
+    assert (off_path.count, off_path.time) == (1, 10_000)
 
 
 @pytest.mark.parametrize(

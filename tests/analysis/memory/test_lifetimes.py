@@ -136,6 +136,21 @@ def test_ranks_share_no_addresses_though_their_processes_have_one_number() -> No
     assert not matched.is_held.any()
 
 
+def test_each_device_of_each_process_has_addresses_of_its_own() -> None:
+    shown = trace(
+        cpu("a", 0, 90),
+        cpu("b", 0, 90, thread=200),
+        *(
+            memory(5 - place, 512, 512, device=place % 2, address=7, thread=(100, 200)[place // 2])
+            for place in range(4)
+        ),
+    )
+    assert shown.memory is not None
+    lanes = [dataclasses.replace(lane, rank=number) for number, lane in enumerate(shown.lanes)]
+    ranks = dataclasses.replace(shown, lanes=lanes)
+    assert [part.tolist() for part in split_by_device(ranks, shown.memory)] == [[3], [2], [1], [0]]
+
+
 def test_the_first_record_may_begin_or_end_a_lifetime() -> None:
     for size, since, until in ((512, 1000, None), (-512, None, 1000)):
         history = build_memory_history(trace(cpu("a", 0, 90), memory(1, size, 512 + size, device=0, address=7)))

@@ -14,6 +14,7 @@ import pytest
 import torchprof_tui as tt
 from tests.helpers.memory_fixtures import MEMORY, open_trace
 from tests.helpers.paths import SAMPLES, SHARED_TRACES
+from tests.helpers.trace_builder import cpu, memory, python, trace
 from torchprof_tui.analysis.memory.memory_history import GroupBy, MemoryHistory, build_memory_history
 
 TRACES = [
@@ -44,6 +45,16 @@ def open_history(path: Path) -> MemoryHistory:
     history = build_memory_history(open_trace(path)._model)
     assert history is not None
     return history
+
+
+def test_memory_is_grouped_by_the_line_of_the_first_frame_of_a_trace() -> None:
+    shown = trace(python("train.py(3): main", 0, 90), cpu("aten::empty", 1, 9), memory(2, 512, 512, device=0))
+    assert shown.names[0] == "train.py(3): main"
+    history = build_memory_history(shown)
+    assert history is not None
+    device = history.devices[0]
+    groups = device.group_state(device.find_peak(), GroupBy.LINE)
+    assert [(group.label, group.bytes) for group in groups] == [("train.py:3 main", 512)]
 
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name.split(".")[0])

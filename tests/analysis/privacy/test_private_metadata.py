@@ -107,6 +107,7 @@ KUBERNETES = [{"name": "PATH", "value": "/bin"}, {"name": "API", "valueFrom": {"
         ({"note": json.dumps(json.dumps({"api_key": VALUE}))}, "note"),
         ({"note": f"environ({ {**ENVIRONMENT, 'A': VALUE} })"}, "note"),
         ({"note": f"declare -x HOME=/\ndeclare -x PATH=/bin\ndeclare -x USER=me\nA={VALUE}"}, "note"),
+        ({"note": f"HOME=/\nPATH=/bin\nUSER={VALUE}"}, "note"),  # no variable beside the least that tell
         ({"env": {"path": "/bin", "a": VALUE}}, "env"),
         ({"x": {"path": "/bin", "home": "/", "user": "me", "shell": "sh", "a": VALUE}}, "x"),
         *(({name: VALUE}, name) for name in ("DB_PASS", "PGPASSWORD", "SLACK_TOKEN", "VAULT_TOKEN", "REDIS_AUTH")),
@@ -160,6 +161,11 @@ def test_a_key_that_is_a_secret_is_not_shown() -> None:
 def test_hostile_text_is_searched_in_linear_time(piece: str) -> None:
     text = piece * ((1 << 18) // len(piece))  # minutes, where the time is quadratic
     find_private_values({"x": text, "env": text})
+
+
+def test_an_environment_that_is_a_list_in_a_text_is_counted() -> None:
+    (found,) = find_private_values({"note": " " + json.dumps([["HOME", "/"], ["PATH", "/bin"], ["USER", VALUE]])})
+    assert str(found) == "note (3 environment variables)"
 
 
 def test_only_private_values_are_removed() -> None:

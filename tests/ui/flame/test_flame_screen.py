@@ -132,6 +132,8 @@ async def test_a_search_marks_frames_and_sums_them_once() -> None:
         await press(pilot, "slash", *"/(/", "enter")
         assert flame._prompt.is_open
         assert "not a regular expression" in lines(flame)[-1]
+        await press(pilot, "escape", "n")  # escape ends the search before it, too
+        assert "no search yet" in lines(flame)[-1]
 
 
 async def test_a_search_before_the_graph_is_read() -> None:
