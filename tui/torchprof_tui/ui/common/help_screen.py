@@ -139,7 +139,7 @@ def format_sections(sections: Sequence[HelpSection], width: int, palette: Palett
         return _join_blocks([_format_section(section, width, palette) for section in sections])
     column = (width - COLUMN_GAP) // 2
     if len(sections) == 1:
-        sections = _halve(sections[0])
+        sections = _halve(sections[0], column, palette)
     blocks = [_format_section(section, column, palette) for section in sections]
     split = _find_split([len(block) for block in blocks])
     left, right = _join_blocks(blocks[:split]), _join_blocks(blocks[split:])
@@ -157,11 +157,14 @@ def _place_beside(left: Lines, right: Lines, offset: int, palette: Palette) -> L
     return lines
 
 
-def _halve(section: HelpSection) -> list[HelpSection]:
-    """Divide a section in the middle, for two columns."""
-    middle = (len(section.entries) + 1) // 2
-    if middle < 2:
+def _halve(section: HelpSection, width: int, palette: Palette) -> list[HelpSection]:
+    """Divide a section for two columns that have about the same height."""
+    if len(section.entries) < 3:
         return [section]
+    indent = _measure_indent(section, width)
+    middle = _find_split(
+        [len(_format_entry(entry, section.is_keys, indent, width, palette)) for entry in section.entries]
+    )
     first, second = section.entries[:middle], section.entries[middle:]
     return [replace(section, entries=first), replace(section, title=f"{section.title}, continued", entries=second)]
 
@@ -179,9 +182,13 @@ def _join_blocks(blocks: Sequence[Lines]) -> Lines:
     return lines
 
 
-def _format_section(section: HelpSection, width: int, palette: Palette) -> Lines:
+def _measure_indent(section: HelpSection, width: int) -> int:
     longest = max((cell_len(entry.label) for entry in section.entries), default=0)
-    indent = min(longest, max(width // MAX_LABEL_SHARE, 8)) + 2
+    return min(longest, max(width // MAX_LABEL_SHARE, 8)) + 2
+
+
+def _format_section(section: HelpSection, width: int, palette: Palette) -> Lines:
+    indent = _measure_indent(section, width)
     lines: Lines = [[(truncate(section.title, width), palette.heading)]]
     for entry in section.entries:
         lines += _format_entry(entry, section.is_keys, indent, width, palette)
