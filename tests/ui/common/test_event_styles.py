@@ -8,9 +8,11 @@ import pytest
 from rich.color import ColorSystem
 from rich.style import Style
 
+from tests.helpers.contrast import contrast
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common.event_styles import (
-    ANSI_FILL,
+    ANSI_DARK_FILL,
+    ANSI_LIGHT_FILL,
     DARK_FILL,
     LIGHT_FILL,
     CellForm,
@@ -27,19 +29,6 @@ DARK = build_palette(ThemeColors(), ColorSupport.MANY)
 LIGHT = build_palette(ThemeColors(False, "#ffffff", "#1c1c1c", "#005faf"), ColorSupport.MANY)
 
 
-def luminance(color: tuple[int, int, int]) -> float:
-    """Relative luminance as WCAG 2 defines it."""
-    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in (part / 255 for part in color)]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(style: Style) -> float:
-    assert style.color is not None
-    assert style.bgcolor is not None
-    darker, lighter = sorted(luminance(tuple(color.get_truecolor())) for color in (style.color, style.bgcolor))
-    return (lighter + 0.05) / (darker + 0.05)
-
-
 @pytest.mark.parametrize("palette", [DARK, LIGHT], ids=["dark", "light"])
 @pytest.mark.parametrize("kind", list(Kind))
 def test_text_in_bars_can_be_read(palette: Palette, kind: Kind) -> None:
@@ -50,7 +39,7 @@ def test_text_in_bars_can_be_read(palette: Palette, kind: Kind) -> None:
 
 @pytest.mark.parametrize("fills", [DARK_FILL, LIGHT_FILL], ids=["dark", "light"])
 def test_fills_survive_256_colours_and_differ(fills: dict[Kind, str]) -> None:
-    assert set(fills) == set(Kind) == set(ANSI_FILL)
+    assert set(fills) == set(Kind) == set(ANSI_DARK_FILL) == set(ANSI_LIGHT_FILL)
     assert len(set(fills.values())) == len(fills)
     for fill in fills.values():
         color = Style(bgcolor=fill).bgcolor
@@ -58,11 +47,12 @@ def test_fills_survive_256_colours_and_differ(fills: dict[Kind, str]) -> None:
         assert color.downgrade(ColorSystem.EIGHT_BIT).get_truecolor() == color.get_truecolor()
 
 
-def test_the_kinds_of_one_lane_differ_in_16_colours() -> None:
+@pytest.mark.parametrize("fills", [ANSI_DARK_FILL, ANSI_LIGHT_FILL], ids=["dark", "light"])
+def test_the_kinds_of_one_lane_differ_in_16_colours(fills: dict[Kind, str]) -> None:
     thread = (Kind.STEP, Kind.ANNOTATION, Kind.PYTHON, Kind.OP, Kind.RUNTIME)
     stream = (Kind.KERNEL, Kind.COPY, Kind.MEMSET, Kind.COLLECTIVE)
     for lane in (thread, stream):
-        assert all(ANSI_FILL[first] != ANSI_FILL[second] for first, second in itertools.combinations(lane, 2))
+        assert all(fills[first] != fills[second] for first, second in itertools.combinations(lane, 2))
 
 
 def test_no_color_sends_no_colour() -> None:

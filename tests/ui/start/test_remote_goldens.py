@@ -52,9 +52,9 @@ async def test_a_remote_folder(size: tuple[int, int]) -> None:
         assert "\x1b" not in text
         rows = [str(option.prompt) for option in app.screen.query_one(OptionList).options]
         assert [row.split()[0] for row in rows[1:4]] == [
-            "ddp/rank*.pt.trace.json.gz",
-            "tb/worker*.1700000009000.pt.trace…",
-            "tb/worker*.1700000000000.pt.trace…",
+            "ddp/rank*",
+            "tb/worker*.1700000009000",
+            "tb/worker*.1700000000000",
         ]
 
 

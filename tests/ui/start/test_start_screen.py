@@ -114,7 +114,7 @@ async def test_traces_in_the_folder_are_found(alone: Path) -> None:
     (alone / "config.json").write_text(json.dumps({"lr": 0.1}))
     app = TorchprofApp()
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: any("mine.pt.trace.json.gz" in line for line in options(app)))
+        await until(pilot, lambda: any("  mine  " in line for line in options(app)))
         assert not any("config.json" in line for line in options(app))
 
 

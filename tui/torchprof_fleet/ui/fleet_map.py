@@ -16,7 +16,7 @@ from textual.strip import Strip
 from torchprof_fleet.analysis.heat_map import LIMITS, MISSING, Measure
 from torchprof_tui.trace.core.arrays import F64, I8, I64
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.ui.common.event_styles import ColorSupport, Palette, blend
+from torchprof_tui.ui.common.event_styles import BAR_INK, PROBLEM_INK, ColorSupport, Palette, blend
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import PaintedWidget, TextRun, build_strip
@@ -82,11 +82,10 @@ def format_legend(measure: Measure, step_time: float) -> str:
 
 def build_level_styles(palette: Palette) -> tuple[Style, ...]:
     """Build the style of each level; the shade is the sign that counts, the colour helps."""
-    if palette.color_support is not ColorSupport.MANY or palette.warning.color is None:
+    if palette.color_support is not ColorSupport.MANY:
         return (palette.muted, palette.text, palette.strong, palette.warning, palette.warning)
-    hot, cold = palette.warning.color.get_truecolor().hex, palette.theme.accent
+    hot, cold = (inks[not palette.theme.dark] for inks in (PROBLEM_INK, BAR_INK))
     background = palette.theme.background
-    hot = hot if hot.startswith("#") else f"#{hot}"
     return (palette.muted, *(Style(color=blend(hot, cold, share), bgcolor=background) for share in (0.1, 0.4, 0.7, 1)))
 
 
@@ -189,7 +188,7 @@ class FleetMap(PaintedWidget):
         room = gutter - 4
         label, note = clean(content.labels[row]), clean(content.notes[row])
         text = truncate(f"{label} {note}".rstrip(), room).ljust(room)
-        runs: list[TextRun] = [(marks, palette.accent), (f"{text} ", palette.active if is_current else palette.text)]
+        runs: list[TextRun] = [(marks, palette.cursor), (f"{text} ", palette.active if is_current else palette.text)]
         runs.append(("│", palette.line))
         cell = CELL_WIDTHS[self.zoom]
         for step in range(self._left, min(self._left + self.page_steps, len(content.steps))):

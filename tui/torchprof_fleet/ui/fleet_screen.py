@@ -372,7 +372,7 @@ class FleetScreen(ChildScreen):
         text = truncate(row.text, max(width - 2, 0))
         strong = row.is_first and self.which is FleetList.FINDINGS
         style = palette.active if selected else palette.strong if strong else palette.text
-        return [("▶ " if selected else "  ", palette.accent), (text, style)]
+        return [("▶ " if selected else "  ", palette.cursor), (text, style)]
 
     def _has_report(self) -> bool:
         """Return whether there are ranks; say so where there are none."""

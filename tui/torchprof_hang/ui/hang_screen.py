@@ -211,7 +211,7 @@ class HangScreen(ListScreen):
             style = palette.text if state in (State.SCHEDULED, State.STARTED) else style
             word = WORDS[state]
             if selected and column == self.column:
-                word, style = f"[{word}]", palette.accent
+                word, style = f"[{word}]", palette.cursor
             runs.append((word.ljust(CELL), style))
         return runs
 

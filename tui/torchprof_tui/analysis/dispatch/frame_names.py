@@ -72,7 +72,7 @@ _TORCH = compile_later(
     r"multiprocessing|nested|onnx|package|quantization|sparse|special|testing|signal|fft|linalg|accelerator|types|"
     r"quasirandom|return_types|torch_version|version)"
     r"|triton[/\\](runtime|compiler|backends|knobs|language|tools|testing|autotuner)"
-    r"|functorch[/\\]|torchgen[/\\]|torchprof_runs[/\\](?!workloads[/\\]))"
+    r"|functorch[/\\]|torchgen[/\\]|torchprof_runs[/\\](?!workloads[/\\])|profiler_runs[/\\](harness|session|target|stepping)\.py)"
 )
 """Folders of torch, Triton, and this project's recorder, wherever they are installed or checked out."""
 

@@ -61,33 +61,45 @@ def style_index(kind: Any, cell_form: Any, emphasis: Any = Emphasis.NORMAL) -> A
 
 
 _FILLS = {
-    Kind.OTHER: ("#87afaf", "#005f87", "blue"),
-    Kind.STEP: ("#d7d7af", "#585858", "white"),
-    Kind.ANNOTATION: ("#d7af5f", "#875f00", "yellow"),
-    Kind.PYTHON: ("#87875f", "#875f87", "bright_black"),
-    Kind.OP: ("#5fafd7", "#005faf", "cyan"),
-    Kind.RUNTIME: ("#af87d7", "#5f00af", "magenta"),
-    Kind.KERNEL: ("#87d75f", "#008700", "green"),
-    Kind.COPY: ("#ff875f", "#af5f00", "bright_red"),
-    Kind.MEMSET: ("#ffaf87", "#875f5f", "bright_yellow"),
-    Kind.COLLECTIVE: ("#ff5faf", "#af005f", "bright_magenta"),
-    Kind.SYNC: ("#8787af", "#5f5f87", "bright_blue"),
-    Kind.GPU_ANNOTATION: ("#afaf5f", "#5f5f00", "bright_green"),
-    Kind.OVERHEAD: ("#d75f5f", "#af0000", "red"),
-    Kind.PROFILER: ("#8a8a8a", "#5f5faf", "bright_black"),
-    Kind.ASYNC: ("#5fd7af", "#005f5f", "bright_cyan"),
-    Kind.INSTANT: ("#afd7ff", "#000087", "bright_white"),
-    Kind.MEMORY: ("#5fafaf", "#5f0087", "blue"),
+    Kind.OTHER: ("#87afaf", "#005f87", "blue", "blue"),
+    Kind.STEP: ("#d7d7af", "#585858", "white", "bright_blue"),
+    Kind.ANNOTATION: ("#d7af5f", "#875f00", "bright_yellow", "bright_magenta"),
+    Kind.PYTHON: ("#87875f", "#875f87", "blue", "blue"),
+    Kind.OP: ("#5fafd7", "#005faf", "cyan", "cyan"),
+    Kind.RUNTIME: ("#af87d7", "#5f00af", "magenta", "magenta"),
+    Kind.KERNEL: ("#87d75f", "#008700", "green", "green"),
+    Kind.COPY: ("#ff875f", "#af5f5f", "bright_red", "bright_red"),
+    Kind.MEMSET: ("#ffaf87", "#875f5f", "bright_cyan", "red"),
+    Kind.COLLECTIVE: ("#ff5faf", "#af005f", "bright_magenta", "bright_magenta"),
+    Kind.SYNC: ("#8787af", "#5f5f87", "bright_blue", "bright_blue"),
+    Kind.GPU_ANNOTATION: ("#afaf5f", "#5f5f00", "bright_green", "bright_magenta"),
+    Kind.OVERHEAD: ("#af8787", "#444444", "blue", "blue"),
+    Kind.PROFILER: ("#8a8a8a", "#5f5faf", "blue", "blue"),
+    Kind.ASYNC: ("#5fd7af", "#005f5f", "bright_cyan", "cyan"),
+    Kind.INSTANT: ("#afd7ff", "#000087", "bright_white", "bright_blue"),
+    Kind.MEMORY: ("#5fafaf", "#5f0087", "blue", "blue"),
 }
-"""Fills of each kind: of the dark theme, under black text; of the light one, under white text; of sixteen colours."""
+"""Fills of each kind: of the dark theme, under black text; of the light one, under white text; of sixteen colours in
+both. Red is for problems alone, so no kind has it, and yellow is left out: terminals show it as brown or as bright."""
 
-DARK_FILL, LIGHT_FILL, ANSI_FILL = ({kind: fills[theme] for kind, fills in _FILLS.items()} for theme in range(3))
+DARK_FILL, LIGHT_FILL, ANSI_DARK_FILL, ANSI_LIGHT_FILL = (
+    {kind: fills[theme] for kind, fills in _FILLS.items()} for theme in range(4)
+)
 
 DARK_DIMMED, LIGHT_DIMMED = ("#9e9e9e", "#303030", "#585858"), ("#585858", "#dadada", "#b2b2b2")
 """Greys of what is off the critical path: text in bars, fill of bars, blocks and shades."""
 
-_ANSI_DARK = frozenset({"blue", "bright_black", "red"})
+_ANSI_DARK = frozenset({"blue", "bright_blue", "magenta", "red"})
 """Fills that need white text; the others need black."""
+
+_ANSI_INK = {"blue": "bright_blue"}
+"""What is drawn on a black page in place of a fill that is too dark there."""
+
+BAR_INK, GOOD_INK, PROBLEM_INK = ("#87afd7", "#005f87"), ("#87d75f", "#008700"), ("#ff5f5f", "#af0000")
+"""Of the dark and of the light theme: bars of amounts, what is right, what is a problem."""
+
+MUTED_SHARE = 0.65
+"""Of the foreground in muted text: readable on both themes (4.5:1, WCAG AA)."""
 
 _CUBE_LEVELS = (0, 95, 135, 175, 215, 255)
 _GREY_STEP = 30  # three steps of the grey ramp
@@ -124,14 +136,17 @@ class Palette:
     muted: Style
     strong: Style
     heading: Style
-    accent: Style
+    key: Style  # keys that can be pressed, in the theme's accent: it means the keyboard and nothing else
+    cursor: Style  # the accent again: where the keys act
+    focused: Style  # the title of what the arrow keys act on
+    bar: Style  # amounts and shares
+    good: Style
     line: Style
-    active: Style  # the current lane's label, the current panel's tab
+    active: Style  # the current row
     viewport: Style  # the part of the overview that is on screen
     bands: tuple[Style, Style]  # steps on the ruler, alternating
     marked: Style  # a marked range on the ruler
-    warning: Style
-    key: Style
+    warning: Style  # a problem: nothing else is red
 
     def fill(self, kind: int) -> Style:
         """Return the style of text on the kind's fill, for legends."""
@@ -167,7 +182,7 @@ def _index_styles(kind: Kind, *by_form: Sequence[Style]) -> dict[int, Style]:
 
 
 def _build_rgb_palette(theme: ThemeColors) -> Palette:
-    fills = DARK_FILL if theme.dark else LIGHT_FILL
+    fills, is_light = (DARK_FILL, 0) if theme.dark else (LIGHT_FILL, 1)
     bar_text, selected_fill = ("#000000", "#ffffff") if theme.dark else ("#ffffff", "#000000")
     lighten_steps = 1 if theme.dark else -1
     matched_bar = Style(color="#000000", bgcolor="#ffff5f" if theme.dark else "#ffd700", underline=True)
@@ -195,7 +210,7 @@ def _build_rgb_palette(theme: ThemeColors) -> Palette:
             for ground in (background, marked_background)
         )
         cells |= _index_styles(kind, bars, *shades)
-    muted = Style(color=blend(theme.foreground, background, 0.6), bgcolor=background)
+    muted = Style(color=blend(theme.foreground, background, MUTED_SHARE), bgcolor=background)
     text = Style(color=theme.foreground, bgcolor=background)
     cells[BLANK] = muted
     cells[BLANK_MARKED] = Style(color=theme.foreground, bgcolor=marked_background)
@@ -207,34 +222,44 @@ def _build_rgb_palette(theme: ThemeColors) -> Palette:
         text=text,
         muted=muted,
         strong=text + Style(bold=True),
-        heading=Style(color=theme.accent, bgcolor=background, bold=True),
-        accent=Style(color=theme.accent, bgcolor=background),
+        heading=text + Style(bold=True),
+        key=Style(color=theme.accent, bgcolor=background, bold=True),
+        cursor=Style(color=theme.accent, bgcolor=background),
+        focused=Style(color=background, bgcolor=theme.accent, bold=True),
+        bar=Style(color=BAR_INK[is_light], bgcolor=background),
+        good=Style(color=GOOD_INK[is_light], bgcolor=background),
         line=cells[GRID],
         active=Style(color=theme.foreground, bgcolor=marked_background, bold=True),
-        viewport=Style(color=theme.foreground, bgcolor=blend(theme.accent, background, 0.45)),
+        viewport=Style(color=theme.foreground, bgcolor=blend(theme.foreground, background, 0.35)),
         bands=(
             Style(color=theme.foreground, bgcolor=blend(theme.foreground, background, 0.18)),
             Style(color=theme.foreground, bgcolor=blend(theme.foreground, background, 0.30)),
         ),
         marked=matched_bar + Style(underline=False),
-        warning=Style(color=fills[Kind.OVERHEAD], bgcolor=background, bold=True),
-        key=Style(color=theme.accent, bgcolor=background, bold=True),
+        warning=Style(color=PROBLEM_INK[is_light], bgcolor=background, bold=True),
     )
 
 
 def _build_ansi_palette(theme: ThemeColors) -> Palette:
-    """Build the palette of sixteen named colours, whose appearance the user's terminal theme decides."""
-    background, foreground = ("black", "white") if theme.dark else ("white", "black")
+    """Build the palette of sixteen named colours, whose appearance the user's terminal theme decides.
+
+    Text has 4.5:1 with xterm's colours and with VGA's. Grey, `bright_black`, has not: only lines are grey.
+    """
+    background, foreground, muted = (
+        ("black", "bright_white", "white") if theme.dark else ("bright_white", "black", "black")
+    )
+    fills = ANSI_DARK_FILL if theme.dark else ANSI_LIGHT_FILL
+    accent, bar_ink, good = ("bright_yellow", "cyan", "bright_green") if theme.dark else ("magenta", "blue", "blue")
     blank = Style(color=foreground, bgcolor=background)
+    inverse = Style(color="black", bgcolor="white") if theme.dark else Style(color="bright_white", bgcolor="black")
+    selected = Style(color=background, bgcolor=foreground, bold=True)
+    dimmed = Style(color="bright_black", bgcolor=background)
     cells: dict[int, Style] = {}
     for kind in Kind:
-        fill = ANSI_FILL[kind]
-        bar_text = "white" if fill in _ANSI_DARK else "black"
-        bar = Style(color=bar_text, bgcolor=fill)
-        selected = Style(color=background, bgcolor="bright_white" if theme.dark else "black", bold=True)
-        dimmed = Style(color="bright_black", bgcolor=background)
-        shade = Style(color=foreground if fill == background else fill, bgcolor=background)
-        strong, matched = Style(bold=True, underline=True), Style(color="bright_yellow", underline=True)
+        fill = fills[kind]
+        bar = Style(color="bright_white" if fill in _ANSI_DARK else "black", bgcolor=fill)
+        shade = Style(color=_ANSI_INK.get(fill, fill) if theme.dark else fill, bgcolor=background)
+        strong, matched = Style(bold=True, underline=True), Style(color=accent, underline=True)
         matched_bar = Style(color="black", bgcolor="bright_yellow", underline=True)
         bars = (bar, bar + strong, matched_bar, selected, dimmed, bar + Style(bold=True))
         shades = (shade, shade + strong, shade + matched, selected, dimmed, shade)
@@ -246,17 +271,20 @@ def _build_ansi_palette(theme: ThemeColors) -> Palette:
         color_support=ColorSupport.ANSI,
         cells=tuple(cells[index] for index in range(GRID + 1)),
         text=blank,
-        muted=cells[GRID],
+        muted=Style(color=muted, bgcolor=background),
         strong=blank + Style(bold=True),
-        heading=Style(color="cyan" if theme.dark else "blue", bgcolor=background, bold=True),
-        accent=Style(color="cyan" if theme.dark else "blue", bgcolor=background),
+        heading=blank + Style(bold=True),
+        key=Style(color=accent, bgcolor=background, bold=True),
+        cursor=Style(color=accent, bgcolor=background),
+        focused=Style(color=background, bgcolor=accent, bold=True),
+        bar=Style(color=bar_ink, bgcolor=background),
+        good=Style(color=good, bgcolor=background),
         line=cells[GRID],
-        active=Style(color=background, bgcolor=foreground, bold=True),
+        active=inverse,
         viewport=Style(color="black", bgcolor="cyan"),
-        bands=(Style(color=background, bgcolor=foreground), Style(color=background, bgcolor=foreground)),
+        bands=(inverse, inverse),
         marked=Style(color="black", bgcolor="bright_yellow"),
-        warning=Style(color="red", bgcolor=background, bold=True),
-        key=Style(color="cyan" if theme.dark else "blue", bgcolor=background, bold=True),
+        warning=Style(color="bright_red" if theme.dark else "red", bgcolor=background, bold=True),
     )
 
 
@@ -279,14 +307,17 @@ def _build_plain_palette(theme: ThemeColors) -> Palette:
         muted=blank,
         strong=bold,
         heading=bold,
-        accent=bold,
+        key=bold,
+        cursor=bold,
+        focused=bar + bold,
+        bar=blank,
+        good=bold,
         line=blank,
         active=bar,
         viewport=bar,
         bands=(bar, bar),
         marked=bar,
         warning=bold,
-        key=bold,
     )
 
 

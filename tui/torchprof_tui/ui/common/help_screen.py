@@ -278,7 +278,7 @@ class HelpText(TextPanel):
         sections = [section for page in self._pages.values() for section in page if not section.is_from_words]
         matching = filter_sections(sections, self._query)
         if not matching:
-            return wrap_text(f"no match for {self._query!r}: esc shows everything", width, self.palette.warning)
+            return wrap_text(f"no match for {self._query!r}: esc shows everything", width, self.palette.strong)
         return format_sections(matching, width, self.palette)
 
 

@@ -59,6 +59,7 @@ class DisplayNames:
     def __init__(self, names: list[str]) -> None:
         self._names = names
         self._cache: dict[int, tuple[str, str]] = {}
+        self._short_only: set[int] = set()  # Python's names, which stand beside each other in one form
 
     def __getitem__(self, index: int) -> tuple[str, str]:
         """Return (the full name, the short name), both cleaned."""
@@ -66,12 +67,19 @@ class DisplayNames:
         if names is None:
             full_name = clean(self._names[index])
             names = self._cache[index] = (full_name, shorten(full_name))
+            if _FRAME.match(full_name) or full_name.startswith("<built-in "):
+                self._short_only.add(index)
         return names
 
     def fit_name(self, index: int, width: int) -> str:
-        """Return the full name if it fits into `width` cells, otherwise the short name cut to that width."""
+        """Return the full name if it fits into `width` cells, otherwise the short name cut to that width.
+
+        A Python frame or function has its short name everywhere.
+        """
         full_name, short_name = self[index]
-        return full_name if cell_len(full_name) <= width else truncate(short_name, width)
+        if index not in self._short_only and cell_len(full_name) <= width:
+            return full_name
+        return truncate(short_name, width)
 
     def fit_name_with_class(self, index: int, width: int) -> str:
         """Fit a kernel's class and name into `width` cells.

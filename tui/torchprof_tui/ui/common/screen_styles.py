@@ -16,33 +16,33 @@ from textual.theme import Theme
 DARK = Theme(
     name="torchprof-dark",
     dark=True,
-    primary="#5fafd7",
+    primary="#87afd7",
     secondary="#87af87",
     accent="#ffaf5f",
-    warning="#ffaf5f",
+    warning="#ffd787",
     error="#ff5f5f",
     success="#87d787",
     foreground="#dadada",
     background="#121212",
     surface="#1c1c1c",
     panel="#262626",
-    variables={"block-cursor-background": "#005f87", "block-cursor-foreground": "#ffffff"},
+    variables={"block-cursor-background": "#3a3a3a", "block-cursor-foreground": "#ffffff", "scrollbar": "#4e4e4e"},
 )
 
 LIGHT = Theme(
     name="torchprof-light",
     dark=False,
-    primary="#005faf",
+    primary="#005f87",
     secondary="#5f875f",
     accent="#af5f00",
-    warning="#af5f00",
+    warning="#5f5f00",
     error="#af0000",
     success="#008700",
     foreground="#1c1c1c",
     background="#ffffff",
     surface="#eeeeee",
     panel="#e4e4e4",
-    variables={"block-cursor-background": "#afd7ff", "block-cursor-foreground": "#000000"},
+    variables={"block-cursor-background": "#d0d0d0", "block-cursor-foreground": "#000000", "scrollbar": "#a8a8a8"},
 )
 
 THEMES = {"dark": DARK, "light": LIGHT}
@@ -51,6 +51,9 @@ THEMES = {"dark": DARK, "light": LIGHT}
 
 class ScreenStylesApp(App[None]):
     """Parse only the new style sheet of a screen. Widgets of other screens keep their style until theirs changes."""
+
+    CSS = "Input > .input--placeholder, Input > .input--suggestion { color: $text-muted; }"
+    """Textual's own are too weak to be read (2.7:1)."""
 
     def _load_screen_css(self, screen: Screen[Any]) -> None:
         if screen.CSS or self.css_monitor is not None:

@@ -183,7 +183,7 @@ class LessonPanel(TextPanel):
         lesson = driver.lesson
         if lesson is None:
             text = driver.problem or "computing the numbers of this trace …"
-            style = palette.warning if driver.problem else palette.muted
+            style = palette.strong if driver.problem else palette.muted
             return [*wrap_text(text, width, style), self._hint()]
         case = lesson.case
         if lesson.phase is Phase.DONE:
@@ -209,7 +209,7 @@ class LessonPanel(TextPanel):
                     *lines,
                     self._hint(f"1-{len(question.choices)}", "what you expect", "G", "show me"),
                 ]
-            lines.append([(" your number: ", palette.text), (f"{lesson.typed}_", palette.accent)])
+            lines.append([(" your number: ", palette.text), (f"{lesson.typed}_", palette.cursor)])
             return [*lines, self._hint("0-9 .", "type it", "enter", "that is it", "G", "show me")]
         if lesson.phase is Phase.LOOK:
             given = f"You expect: {lesson.given}. " if lesson.given else ""
@@ -219,7 +219,7 @@ class LessonPanel(TextPanel):
             return [*lines, self._hint(*keys_there, "G", "take me there")]
         is_right = lesson.right[lesson.index]
         mark, style = (
-            ("✓", palette.accent) if is_right else ("✗", palette.warning) if lesson.given else ("·", palette.muted)
+            ("✓", palette.good) if is_right else ("✗", palette.warning) if lesson.given else ("·", palette.muted)
         )
         lines = wrap_text(f"{mark} {clean(lesson.describe_answer())}", width, style)
         lines += wrap_text(clean(lesson.evidence.fill(question.tell)), width, palette.text)
@@ -230,7 +230,7 @@ class LessonPanel(TextPanel):
             pairs = (*pairs, "q", "leave")
         runs: list[TextRun] = []
         for key, label in zip(pairs[::2], pairs[1::2], strict=True):
-            runs += [(f"{'   ' if runs else ''}{key} ", self.palette.accent), (label, self.palette.muted)]
+            runs += [(f"{'   ' if runs else ''}{key} ", self.palette.key), (label, self.palette.muted)]
         return runs
 
     # -- keys ----------------------------------------------------------------------------------------------

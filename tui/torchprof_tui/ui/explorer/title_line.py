@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
+from rich.style import Style
 from textual.strip import Strip
 
 from torchprof_tui.analysis.time.intervals import Intervals
@@ -81,10 +82,10 @@ class TitleLine(PaintedWidget):
         gap = width - cell_len(name) - cell_len(sign) - cell_len(descriptions) - cell_len(busy) - 1
         runs: list[TextRun] = [
             (name, palette.strong),
-            (sign, palette.warning),
+            (sign, palette.strong),
             (descriptions, palette.text),
             (" " * gap, palette.text),
-            (busy, palette.accent),
+            (busy, palette.strong),
         ]
         return build_strip(runs, width, palette.text)
 
@@ -175,8 +176,13 @@ class VerdictLine(PaintedWidget):
             text = truncate(" ".join(lines[y:]), width - 2)
         regime = "" if verdict.busy is None or y else f"{self._rank_prefix}{verdict.regime.value}"
         rest_style = palette.muted if verdict.busy is None else palette.text
-        runs: list[TextRun] = [(" ", palette.text), (regime, palette.warning), (text[len(regime) :], rest_style)]
+        runs: list[TextRun] = [(" ", palette.text), (regime, self._regime_style()), (text[len(regime) :], rest_style)]
         return build_strip(runs, width, palette.text)
+
+    def _regime_style(self) -> Style:
+        """Return the style of the regime: red only where it is a problem."""
+        is_problem = self._verdict is not None and self._verdict.is_problem
+        return self.palette.warning if is_problem else self.palette.strong
 
     @property
     def shows_all(self) -> bool:

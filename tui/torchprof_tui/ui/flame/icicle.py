@@ -11,15 +11,25 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
+from torchprof_tui.analysis.dispatch.frame_names import MODULE_CALL_PREFIX, FrameOrigin, parse_frame
 from torchprof_tui.analysis.flame.flame_tree import FlameTree
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.trace.model.event_kind import GPU_WORK
+from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.ui.common.event_styles import CellForm, Emphasis, style_index
 from torchprof_tui.ui.common.name_display import DisplayNames, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import Lines, PaintedWidget, TextRun, build_strip, wrap_text
 from torchprof_tui.ui.flame.frame_search import FrameMatches
 from torchprof_tui.ui.flame.icicle_layout import Box, IcicleLayout, Zoom, lay_out
+
+FRAME_KINDS = {
+    FrameOrigin.USER: Kind.ANNOTATION,
+    FrameOrigin.LIBRARY: Kind.PYTHON,
+    FrameOrigin.INTERNAL: Kind.PROFILER,
+}
+"""Kinds in whose colours Python frames are painted: nearly all frames of a stack are of one kind."""
+
+LEGEND = (("your code", Kind.ANNOTATION), ("packages", Kind.PYTHON), ("torch, Python", Kind.PROFILER))
 
 REST_MARK = "░"
 """Fills the rest: frames that are too narrow to draw."""
@@ -50,6 +60,7 @@ class Icicle(PaintedWidget):
         self._names = DisplayNames([])
         self._labels: dict[int, str] = {}  # of GPU work, by name
         self._boxes = IcicleLayout(self.zoom)
+        self._frame_kinds: dict[int, int] = {}  # of Python frames, by name
         self._node = 0  # the node of the cursor, or the first one of its rest
         self._depth = 0
         self._index = 0
@@ -62,6 +73,7 @@ class Icicle(PaintedWidget):
         """Show another tree, or a text where there is none, with the cursor on the root."""
         self.flame, self._labels, self.empty_text = tree, labels, empty_text
         self._names = DisplayNames([] if tree is None else tree.names)
+        self._frame_kinds = {}
         self.matches, self._top = None, 0
         self.show_zoom(Zoom(), 0)
 
@@ -224,7 +236,21 @@ class Icicle(PaintedWidget):
         if box.merged and emphasis is Emphasis.NORMAL:
             return self.palette.muted
         form = CellForm.SHADE if box.merged or box.above_zoom else CellForm.BAR
-        return self.palette.cells[int(style_index(int(self.flame.kind[box.node]), form, emphasis))]
+        return self.palette.cells[int(style_index(self._choose_kind(box.node), form, emphasis))]
+
+    def _choose_kind(self, node: int) -> int:
+        """Choose the kind whose colour a node has: of a Python frame by who wrote its code."""
+        assert self.flame is not None
+        kind, name = int(self.flame.kind[node]), int(self.flame.name[node])
+        if kind != Kind.PYTHON:
+            return kind
+        if name not in self._frame_kinds:
+            text = self.flame.names[name]
+            frame = parse_frame(text)
+            is_module = text.startswith(MODULE_CALL_PREFIX)
+            origin = frame.origin if frame is not None else FrameOrigin.INTERNAL
+            self._frame_kinds[name] = Kind.GPU_ANNOTATION if is_module else FRAME_KINDS[origin]
+        return self._frame_kinds[name]
 
     # -- the mouse -----------------------------------------------------------------------------------------
 
@@ -249,19 +275,29 @@ class FrameLines(PaintedWidget):
         super().__init__(id=id)
         self._frame_name = ("", "")  # full, short
         self._numbers = ""
+        self._has_legend = False
 
     def show_box(self, tree: FlameTree | None, box: Box | None, name: tuple[str, str]) -> None:
         """Show a box, whose node has the names (full, short)."""
         lines = (("", ""), "") if tree is None or box is None else (_name_box(box, name), describe_box(tree, box))
-        if lines != (self._frame_name, self._numbers):
-            self._frame_name, self._numbers = lines
+        has_legend = tree is not None and bool((tree.kind == Kind.PYTHON).any())
+        if (*lines, has_legend) != (self._frame_name, self._numbers, self._has_legend):
+            (self._frame_name, self._numbers), self._has_legend = lines, has_legend
             self.repaint()
 
     def paint(self, y: int, width: int) -> Strip:
         full, short = self._frame_name
         text = (full if cell_len(full) <= width - 2 else short) if y == 0 else self._numbers
-        style = self.palette.strong if y == 0 else self.palette.text
-        return build_strip([(" ", self.palette.text), (truncate(text, width - 2), style)], width, self.palette.text)
+        palette = self.palette
+        text = truncate(text, width - 2)
+        runs: list[TextRun] = [(" ", palette.text), (text, palette.strong if y == 0 else palette.text)]
+        legend = "".join(f"▌{label}  " for label, _ in LEGEND)
+        gap = width - 1 - cell_len(text) - cell_len(legend)
+        if y and self._has_legend and gap >= 2:
+            runs.append((" " * gap, palette.text))
+            for label, kind in LEGEND:
+                runs += [("▌", palette.ink(kind)), (f"{label}  ", palette.muted)]
+        return build_strip(runs, width, palette.text)
 
 
 def describe_box(tree: FlameTree, box: Box) -> str:

@@ -111,8 +111,8 @@ class Gutter(PaintedWidget):
         """Format the first cell of a line: the mark of evidence, or of the current lane."""
         palette = self.palette
         if line.lane in self._flagged and line.is_first:
-            return FLAGGED_GLYPH, palette.warning if self._flags_problem else palette.accent
-        return CURRENT_GLYPH if line.lane == self._current_lane else " ", palette.accent
+            return FLAGGED_GLYPH, palette.warning if self._flags_problem else palette.strong
+        return CURRENT_GLYPH if line.lane == self._current_lane else " ", palette.cursor
 
     def paint(self, y: int, width: int) -> Strip:
         palette = self.palette

@@ -159,7 +159,7 @@ class Ruler(TimeWheel):
             character = cells[self._cursor_column][0]
             # On a label the cursor only restyles the cell, so that the label stays legible.
             cells[self._cursor_column] = (
-                (CURSOR, self.palette.key) if character in "─┬ " else (character, self.palette.active)
+                (CURSOR, self.palette.cursor) if character in "─┬ " else (character, self.palette.active)
             )
         return cells
 

@@ -92,7 +92,7 @@ class GuessText(TextPanel):
         term = truncate(clean(row.term), 17)
         numbers = f"{expected:>9}{row.actual_count:>9,}{format_duration(row.time) if row.actual_count else '':>11}  "
         return [
-            (" ✓ " if row.is_correct else " ✗ ", palette.accent if row.is_correct else palette.warning),
+            (" ✓ " if row.is_correct else " ✗ ", palette.good if row.is_correct else palette.warning),
             (term + " " * (18 - cell_len(term)), palette.strong),
             (numbers, palette.text),
             (truncate(clean(name), max(width - 50, 8)), palette.muted),

@@ -62,7 +62,7 @@ class LifetimeRows:
         """Build a row: its text, and its lifetime as a bar on the time axis."""
         text = self.format_text(lifetime, gutter_width - 3)
         runs: list[TextRun] = [
-            ("▶" if selected else " ", palette.accent),
+            ("▶" if selected else " ", palette.cursor),
             (f"{text} ", palette.active if selected else palette.text),
             ("│", palette.line),
         ]

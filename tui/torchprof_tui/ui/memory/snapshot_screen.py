@@ -179,7 +179,7 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
         assert self.read is not None
         palette = self.rows.palette
         text = format_cells(self.read.rows[index].cells, width - 1, _WIDTHS)
-        return [("▶" if selected else " ", palette.accent), (text, palette.active if selected else palette.text)]
+        return [("▶" if selected else " ", palette.cursor), (text, palette.active if selected else palette.text)]
 
     def action_move(self, rows: int) -> None:
         if self._get_device() is None:

@@ -41,6 +41,7 @@ from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_age
+from torchprof_tui.ui.common.status_line import style_hints
 from torchprof_tui.ui.record.foreign_request import describe_foreign_request, find_form_problem
 from torchprof_tui.ui.record.run_options import RunOptions
 
@@ -325,7 +326,7 @@ class RecordScreen(GuardedScreen[None]):
         hints = KEY_HINTS[focused or "run-list"]
         while len(hints) > 1 and len("   ".join(hints)) > self.size.width - 2:
             hints = hints[:-1]
-        self.query_one("#run-keys", Static).update("   ".join(hints))
+        self.query_one("#run-keys", Static).update(style_hints("   ".join(hints)))
         option = self.query_one(RunOptions).current_option
         if focused == "run-options" and option is not None:
             values = option.metavar or " or ".join(option.values)

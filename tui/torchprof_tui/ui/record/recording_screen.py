@@ -23,6 +23,7 @@ from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean
+from torchprof_tui.ui.common.status_line import style_hints
 from torchprof_tui.ui.record.console_view import ConsoleView
 
 POLL_SECONDS = 0.05
@@ -93,7 +94,7 @@ class RecordingScreen(GuardedScreen[None]):
         yield ConsoleView(id="running-output")
         yield Static(id="running-question")
         yield Static(id="running-end")
-        yield Static(LIVE_KEY_HINTS, id="running-keys")
+        yield Static(style_hints(LIVE_KEY_HINTS), id="running-keys")
 
     def on_console_view_resized(self, message: ConsoleView.Resized) -> None:
         if self._timer is None and not self._start_error:
@@ -191,7 +192,7 @@ class RecordingScreen(GuardedScreen[None]):
         self.add_class("ended")
         self.set_class(self.result is None or not self.result.traces or self.result.exit_status != 0, "failed")
         self.query_one("#running-end", Static).update(Content(clean(text)))
-        self.query_one("#running-keys", Static).update(keys)
+        self.query_one("#running-keys", Static).update(style_hints(keys))
 
     def action_show_trace(self) -> None:
         if self.result is not None and self.result.traces:

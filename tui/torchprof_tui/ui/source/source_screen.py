@@ -127,7 +127,7 @@ class SourceText(PaintedWidget):
         return [
             (
                 f"{'▶' if is_target else ' '}{index + 1:>{number_cells}} ",
-                palette.accent if is_target else palette.muted,
+                palette.cursor if is_target else palette.muted,
             ),
             (" ", palette.text),
             (shown, palette.active if is_target else palette.text),

@@ -34,6 +34,7 @@ from torchprof_tui.trace.loading.progress import (
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
+from torchprof_tui.ui.common.status_line import style_hints
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -224,7 +225,7 @@ class LoadingScreen(GuardedScreen[None]):
         self.query_one("#loading-ranks", Static).display = bool(rank_bars)
         self._update_text("#loading-ranks", rank_bars)
         self._update_text("#loading-numbers", format_counters(progress, time.monotonic() - self._started_at))
-        self._update_text("#loading-keys", Content("esc cancel   q quit"))
+        self._update_text("#loading-keys", style_hints("esc cancel   q quit"))
 
     def _update_text(self, selector: str, line: Content) -> None:
         """Update a line; lay the screen out again only where the number of lines changes.
@@ -245,7 +246,7 @@ class LoadingScreen(GuardedScreen[None]):
         hint = EXPORT_HINT if NOT_A_TRACE in line else ""  # it is no help where the file could not be reached
         self.query_one("#loading-numbers", Static).update(Content(hint))
         self.query_one("#loading-keys", Static).update(
-            f"{'r try again   ' if self._can_retry else ''}o open another   esc back   q quit"
+            style_hints(f"{'r try again   ' if self._can_retry else ''}o open another   esc back   q quit")
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 import time
 from collections.abc import Iterable
@@ -35,6 +36,7 @@ from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.cell_text import truncate
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.number_format import format_age, format_file_size
+from torchprof_tui.ui.common.status_line import style_hints
 from torchprof_tui.ui.start.recent_traces import LocalTrace, RecentTrace, find_traces, list_recent_traces
 
 MAX_ENTRIES = 5_000
@@ -148,7 +150,11 @@ REMOTE_SHOWN = 200
 RUNS_SHOWN = 4
 """Runs listed of this folder; with the traces and the samples they fit on a page."""
 
-NAME_CELLS = 34
+NAME_CELLS, NAME_SHARE = 34, 0.4
+"""Cells that names take at most on a narrow screen, and their share of a wide one."""
+
+_TRACE_SUFFIX = re.compile(r"\.pt\.trace\.json(\.\w+)?$")
+"""Of nearly every trace: it says nothing, and takes the room in which names differ."""
 
 RECORD_HINT = "runs it under torch.profiler, shows what it prints, then opens the trace"
 
@@ -240,7 +246,7 @@ class StartScreen(GuardedScreen[None]):
         self._show_rows([], [])
         back_key, leave = ("   esc back", "back") if self._can_go_back else ("", "quit")
         self.query_one("#start-keys", Static).update(
-            f"↑ ↓ choose   enter open   o type a path   R record   g guide   ? help{back_key}   q {leave}"
+            style_hints(f"↑ ↓ choose   enter open   o type a path   R record   g guide   ? help{back_key}   q {leave}")
         )
         self._search_traces()
 
@@ -275,6 +281,8 @@ class StartScreen(GuardedScreen[None]):
             *((f"Samples ({origin})", _list_samples(origin)) for origin in dict.fromkeys(s.origin for s in SAMPLES)),
         ]
         self._rows = {}
+        names = [len(_shorten_name(row)) for _, rows in sections for row in rows]
+        cells = min(max(names, default=0), max(NAME_CELLS, int(option_list.size.width * NAME_SHARE)))
         options: list[Option | None] = []
         for title, listed in sections:
             # A trace may be in a remote folder and among the recent ones, but ids must be unique: list it once.
@@ -283,7 +291,7 @@ class StartScreen(GuardedScreen[None]):
             if rows:
                 options += [None] if options else []
                 options.append(Option(Content.styled(title, "bold"), disabled=True))
-                options += [Option(_format_row(row), id=row.key) for row in rows]
+                options += [Option(_format_row(row, cells), id=row.key) for row in rows]
         with self.app.batch_update():
             option_list.clear_options()
             option_list.add_options(options)
@@ -310,7 +318,11 @@ class StartScreen(GuardedScreen[None]):
         return [(f"{clean(folder)}{omitted}", rows)]
 
     def _local_rows(self, local: list[LocalTrace]) -> list[TraceRow]:
-        traces = [ListedTrace(str(trace.path), trace.size, trace.modified) for trace in local]
+        traces = [
+            ListedTrace(str(trace.path), trace.size, trace.modified)
+            for trace in local
+            if trace.path.absolute().parent != _SAMPLES_FOLDER  # listed as samples
+        ]
         rows = [_format_run_row(run, f"{self._folder}/") for run in group_runs(traces)[:RUNS_SHOWN]]
         for trace in traces[:LOCAL_SHOWN]:
             # Long paths are cut at their end, where the file names differ: so the name comes first and the folder last.
@@ -324,7 +336,8 @@ class StartScreen(GuardedScreen[None]):
     def _format_recent_row(self, trace: RecentTrace) -> TraceRow:
         size = f"{format_file_size(trace.size):>9}  " if trace.size is not None else " " * 11
         name = name_trace(Path(trace.spec)) if trace.size is not None else trace.spec
-        summary = f"{size}opened {format_age(time.time() - trace.opened_at)}  {self._commands.get(trace.spec, '')}"
+        origin = self._commands.get(trace.spec) or _describe_folder(trace)
+        summary = f"{size}opened {format_age(time.time() - trace.opened_at)}  {origin}"
         return TraceRow(trace.spec, name, summary.rstrip(), trace.spec)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
@@ -410,6 +423,17 @@ def _format_size_and_age(trace: ListedTrace | RankRun) -> str:
     return f"{size:>9}{age}"
 
 
+def _describe_folder(trace: RecentTrace) -> str:
+    """Describe where a local trace is, for names that occur in several folders; a remote spec names its own."""
+    if trace.size is None:
+        return ""
+    folder = Path(trace.spec).absolute().parent
+    return "sample" if folder == _SAMPLES_FOLDER else f"{folder}/".replace(f"{Path.home()}/", "~/", 1)
+
+
+_SAMPLES_FOLDER = SAMPLES[0].path.absolute().parent
+
+
 def _list_samples(origin: str) -> list[TraceRow]:
     return [TraceRow(f"sample:{s.name}", s.name, s.ran, s.look) for s in SAMPLES if s.origin == origin]
 
@@ -425,9 +449,13 @@ def _format_run_row(run: RankRun, folder: str) -> TraceRow:
     return TraceRow(spec, _relative_name(run.name, folder), summary, hint, tuple(other_specs))
 
 
-def _format_row(row: TraceRow) -> Content:
-    name = truncate(clean(row.name), NAME_CELLS)
-    return Content.assemble("  ", name, " " * (NAME_CELLS - len(name) + 2), (clean(row.summary), "$text-muted"))
+def _shorten_name(row: TraceRow) -> str:
+    return _TRACE_SUFFIX.sub("", clean(row.name))
+
+
+def _format_row(row: TraceRow, cells: int) -> Content:
+    name = truncate(_shorten_name(row), cells)
+    return Content.assemble("  ", name, " " * (cells - len(name) + 2), (clean(row.summary), "$text-muted"))
 
 
 def name_trace(path: Path) -> str:

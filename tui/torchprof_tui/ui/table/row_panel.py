@@ -105,7 +105,7 @@ class RowPanel(TextPanel):
         label = f"▲ instance {index + 1:,}: {format_duration(duration)} at {format_time(start)}"
         indent = min(cell, max(width - len(label) - 30, 0))
         return [
-            [(chart[:cell], palette.accent), (chart[cell], palette.active), (chart[cell + 1 :], palette.accent)],
+            [(chart[:cell], palette.bar), (chart[cell], palette.active), (chart[cell + 1 :], palette.bar)],
             [(" " * indent + label, palette.text), ("  , . others · enter: on the lanes", palette.muted)],
         ]
 

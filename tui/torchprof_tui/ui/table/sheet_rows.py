@@ -132,7 +132,7 @@ def format_section(title: str, width: int, palette: Palette) -> list[TextRun]:
 
 def format_row(sheet: Sheet, row: int, layout: ColumnLayout, palette: Palette, selected: bool) -> list[TextRun]:
     """Format one row. Text from the trace is cleaned here."""
-    runs: list[TextRun] = [("▶ " if selected else "  ", palette.accent)]
+    runs: list[TextRun] = [("▶ " if selected else "  ", palette.cursor)]
     name_style = palette.active if selected else palette.text
     for column, (field, cells) in enumerate(zip(layout.fields, layout.cells, strict=True)):
         style = name_style if column == 0 else palette.text

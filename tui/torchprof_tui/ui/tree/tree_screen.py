@@ -158,7 +158,7 @@ class TreeScreen(ListScreen):
         label = self._format_label(node, name_cells - len(indent) - len(arrow) - 5)
         text = f"{fold_sign} {arrow}{label}"
         return [
-            ("▶" if selected else " ", palette.accent),
+            ("▶" if selected else " ", palette.cursor),
             (indent, palette.muted),
             ("▌", palette.ink(kind) if not is_root else palette.heading),
             (text, palette.active if selected else palette.heading if is_root else palette.text),

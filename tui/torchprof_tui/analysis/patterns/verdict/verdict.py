@@ -74,6 +74,11 @@ class Verdict:
     events: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @property
+    def is_problem(self) -> bool:
+        """Whether the regime is one in which the GPU waits."""
+        return self.regime in (Regime.OVERHEAD, Regime.INPUT, Regime.COMMUNICATION)
+
+    @property
     def text(self) -> str:
         """The whole verdict on one line."""
         if self.busy is None:

@@ -196,7 +196,7 @@ class ChainPanel(Panel):
     def _format_waits(self, width: int) -> Lines:
         """Format the delays of the GPU work, and what the critical path says of the selected event."""
         note = f"selected: {self._path_note}" if self._path_note else ""
-        return self._format_delays(width) + (wrap_text(note, width, self.palette.accent) if note else [])
+        return self._format_delays(width) + (wrap_text(note, width, self.palette.strong) if note else [])
 
     def _format_delays(self, width: int) -> Lines:
         """Format the launch latency and queue delay of the GPU work, or why they are unknown."""
@@ -204,7 +204,7 @@ class ChainPanel(Panel):
         if chain is None:
             return []
         if chain.note:
-            return wrap_text(chain.note, width, palette.warning)
+            return wrap_text(chain.note, width, palette.strong)
         if chain.launch_latency is None or chain.queue_delay is None:
             return []
         latency, delay = chain.launch_latency, chain.queue_delay
@@ -307,5 +307,5 @@ class ChainPanel(Panel):
             run
             for label, event in pairs
             if event >= 0
-            for run in wrap_text(f"{label} {clean(self._trace.event(event).name)}", width, self.palette.accent)
+            for run in wrap_text(f"{label} {clean(self._trace.event(event).name)}", width, self.palette.text)
         ]

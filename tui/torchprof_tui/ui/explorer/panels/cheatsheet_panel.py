@@ -20,8 +20,9 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     find_code_location,
 )
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import describe_group, group_undecidable
-from torchprof_tui.analysis.patterns.verdict.tree_model import select_tree_lines
+from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES, EXPOSED, TreeLine, select_tree_lines
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.event_styles import Palette
 from torchprof_tui.ui.common.labels import describe_saving
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 
 PROBLEM_SIGN, NOTE_SIGN, ARTEFACT_SIGN = "●", "○", "·"
+IN_EVENT = "in"
+"""Stands for the key where the code behind a finding is known only by an event around it."""
+
 ID_CELLS, STAKE_CELLS, ROW_LABEL_CELLS = 26, 16, 9
 MIN_TEXT_CELLS = 20
 """Minimum width of the text after an entry's id and cost; in less it is left out."""
@@ -69,7 +73,7 @@ def format_verdict(verdict: Verdict, width: int, height: int, palette: Palette, 
 
     `with_text`: with its sentence, which stands above the lanes too.
     """
-    lines = wrap_text(clean(verdict.text), width, palette.accent) if with_text else []
+    lines = wrap_text(clean(verdict.text), width, palette.strong) if with_text else []
     if height >= WHY_MIN_HEIGHT:
         line = describe_code_line(verdict)
         for detail in (verdict.why, f"{'at' if find_code_location(verdict) else 'in'} {line}" if line else ""):
@@ -91,11 +95,23 @@ def format_tree(tree: TimeTree, max_lines: int, width: int, palette: Palette) ->
         label_width = width - len(numbers) - _BAR_CELLS - 1
         runs: list[TextRun] = [(numbers, palette.text)]
         if label_width >= MIN_TEXT_CELLS:
-            runs.append((f"{bar:<{_BAR_CELLS}} ", palette.accent if line.depth == 0 else palette.muted))
+            runs.append((f"{bar:<{_BAR_CELLS}} ", _choose_bar_style(line, palette)))
         else:
             label_width = width - len(numbers)
         lines.append([*runs, (truncate(label, label_width), palette.text)])
     return lines
+
+
+def _choose_bar_style(line: TreeLine, palette: Palette) -> Style:
+    """Choose the colour of a bar of the time tree: that of the kind of work, or none for what lies inside another."""
+    if line.depth:
+        return palette.muted
+    kind = _BAR_KINDS.get(line.id)
+    return palette.bar if kind is None else palette.ink(kind)
+
+
+_BAR_KINDS = {COMPUTE: Kind.KERNEL, COPIES: Kind.COPY, EXPOSED: Kind.COLLECTIVE}
+"""What the GPU does has the colour that it has on the lanes; what it waits for has that of all amounts."""
 
 
 def format_entry(
@@ -153,7 +169,7 @@ def _format_way(finding: Finding, room: int, shows_rule: bool, palette: Palette)
         else:
             lines[-1].append(("   ", palette.text))
             used += 3
-        lines[-1] += [(key, palette.heading), (f" {text}", palette.text)]
+        lines[-1] += [(key, palette.key if key != IN_EVENT else palette.muted), (f" {text}", palette.text)]
         used += cells
     return lines
 
@@ -165,7 +181,7 @@ def list_ways(finding: Finding, shows_rule: bool = False) -> list[tuple[str, str
     if count > 1:
         ways.append(("n N", "the others"))
     if line := describe_code_line(finding):
-        ways.append(("L" if find_code_location(finding) else "in", line))
+        ways.append(("L" if find_code_location(finding) else IN_EVENT, line))
     return [*ways, ("E", "hide the rule" if shows_rule else "its rule")]
 
 
@@ -189,7 +205,7 @@ def choose_sign(finding: Finding, palette: Palette) -> tuple[str, Style]:
         return PROBLEM_SIGN, palette.warning
     if finding.pattern.severity is Severity.ARTEFACT:
         return ARTEFACT_SIGN, palette.muted
-    return NOTE_SIGN, palette.accent
+    return NOTE_SIGN, palette.text
 
 
 def format_stake(finding: Finding, base: CostBase) -> str:

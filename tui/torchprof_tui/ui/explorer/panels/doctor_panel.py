@@ -132,4 +132,4 @@ class DoctorPanel(Panel):
 
 
 def _section_style(section: Section, palette: Palette) -> Style:
-    return palette.warning if section is Section.LOST else palette.accent if section is Section.ODD else palette.text
+    return palette.warning if section is Section.LOST else palette.strong if section is Section.ODD else palette.text

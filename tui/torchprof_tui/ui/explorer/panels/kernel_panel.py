@@ -109,7 +109,7 @@ def _format_occupancy(footprint: Footprint, palette: Palette, width: int) -> Lin
         lines.append(
             [
                 (f"{'occupancy':<{LABEL_CELLS}}", palette.muted),
-                (_draw_bar(theory.fraction), palette.accent),
+                (_draw_bar(theory.fraction), palette.bar),
                 (f" {_format_percent(theory.fraction)}", palette.strong),
                 (f"  {blocks}, {active} per SM", palette.text),
             ]
@@ -121,7 +121,7 @@ def _format_occupancy(footprint: Footprint, palette: Palette, width: int) -> Lin
         sign = "◀" if name in theory.limited_by else " "
         runs: list[TextRun] = [
             (f"  {_RESOURCE_LABELS.get(name, name):<14}", palette.muted),
-            (_draw_bar(limit / largest), palette.accent if name in theory.limited_by else palette.muted),
+            (_draw_bar(limit / largest), palette.bar if name in theory.limited_by else palette.muted),
             (f" {limit:>3} block{' fits' if limit == 1 else 's fit'} {sign}", palette.text),
         ]
         lines.append(runs)
@@ -183,9 +183,9 @@ def _format_instances(instances: KernelInstances, palette: Palette, width: int) 
     lines.append(
         [
             (f"{'in time':<{LABEL_CELLS}}", palette.muted),
-            (glyphs[:column], palette.accent),
+            (glyphs[:column], palette.bar),
             (glyphs[column], palette.active),
-            (glyphs[column + 1 :], palette.accent),
+            (glyphs[column + 1 :], palette.bar),
         ]
     )
     pointer = f"{' ' * column}▲ this one, {format_duration(int(instances.duration[index]))}"

@@ -159,7 +159,7 @@ def format_captured(captured: CapturedChain | str | None, palette: Palette, widt
     if captured is None:
         return []
     if isinstance(captured, str):
-        return wrap_text(f"captured op unknown: {captured}", width, palette.warning)
+        return wrap_text(f"captured op unknown: {captured}", width, palette.muted)
     lines = wrap_text(f"from the capture: {describe_captured(captured)}", width, palette.heading)
     hidden = len(captured.hops) - MAX_HOPS
     if hidden > 0:
@@ -167,7 +167,7 @@ def format_captured(captured: CapturedChain | str | None, palette: Palette, widt
     for depth, hop in enumerate(captured.hops[-MAX_HOPS:]):
         lines.append(_format_hop(hop, depth, palette, width))
     if captured.doubt:
-        lines += wrap_text(captured.doubt, width, palette.warning)
+        lines += wrap_text(captured.doubt, width, palette.strong)
     return lines
 
 

@@ -123,7 +123,7 @@ class RangePanel(Panel):
             filled = round(lane_time.share * BAR_CELLS)
             runs: list[TextRun] = [
                 (label.ljust(label_width + 1), palette.text),
-                ("█" * filled + "░" * (BAR_CELLS - filled), palette.accent),
+                ("█" * filled + "░" * (BAR_CELLS - filled), palette.bar),
                 (f" {format_share(lane_time.share):>7} {lane_time.events:>7,}", palette.text),
             ]
             lines.append(runs)

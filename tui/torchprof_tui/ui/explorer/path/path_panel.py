@@ -412,7 +412,7 @@ class PathPanel(Panel):
         if path.advice:
             lines += wrap_text(f"to see more, {clean(path.advice)}", width, palette.strong, "  ")
         if self._selection:
-            lines += wrap_text(f"▶ selected: {self._selection}", width, palette.accent, "  ")
+            lines += wrap_text(f"▶ selected: {self._selection}", width, palette.strong, "  ")
         return lines
 
     def _format_forecast(self, width: int) -> Lines:
@@ -421,7 +421,7 @@ class PathPanel(Panel):
         if forecast is None:
             return []
         step = forecast.forecast.step or "the whole recording"
-        lines = wrap_text(f"what if, {clean(step)}: {forecast.describe()}", width, palette.accent, "  ")
+        lines = wrap_text(f"what if, {clean(step)}: {forecast.describe()}", width, palette.strong, "  ")
         alone = "  alone " if len(forecast.each) > 1 else "  "
         lines += [[(truncate(f"{alone}{text}", width), palette.text)] for text in forecast.list_scenarios()]
         return [*lines, [("  P changes the scenarios; an empty list ends it", palette.muted)]]
@@ -439,13 +439,13 @@ class PathPanel(Panel):
             current = index == self._cursor
             lines.append(
                 [
-                    ("▶ " if current else "  ", palette.key),
+                    ("▶ " if current else "  ", palette.cursor),
                     (numbers, palette.active if current else palette.text),
                     (
                         label + " " * max(24 - cell_len(label), 1) * bool(bar),
                         palette.active if current else palette.text,
                     ),
-                    (bar, palette.accent),
+                    (bar, palette.bar),
                 ]
             )
         return lines
@@ -461,7 +461,7 @@ class PathPanel(Panel):
             numbers = f"{format_duration(segment.end - segment.start):>9} {format_duration(segment.start):>10}  "
             text = truncate(self.describe_segment(segment), width - 2 - len(numbers))
             style = palette.active if current else palette.text
-            row: list[TextRun] = [("▶ " if current else "  ", palette.key), (numbers, style), (text, style)]
+            row: list[TextRun] = [("▶ " if current else "  ", palette.cursor), (numbers, style), (text, style)]
             lines.append(row)
         return lines
 
