@@ -39,11 +39,13 @@ def test_json_is_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("column", ["calls", "self_cpu", "cpu_us", "gpu_avg", "self_cuda_time_total", "count"])
 def test_sorted_and_cut(column: str, capsys: pytest.CaptureFixture[str]) -> None:
     key = {"self_cpu": "self_cpu_us", "gpu_avg": "gpu_avg_us", "self_cuda_time_total": "self_gpu_us", "count": "calls"}
-    values = [row[key.get(column, column)] for row in read_table_rows(capsys, STACKED, "--sort", column)]
+    rows = read_table_rows(capsys, STACKED, "--sort", column)
+    values = [row[key.get(column, column)] for row in rows]
     assert values == sorted(values, reverse=True)
     assert len(values) > 100
     cut = read_table_rows(capsys, STACKED, "--sort", column, "--limit", "3")
-    assert [row[key.get(column, column)] for row in cut] == values[:3]
+    # As on the screen, which lists annotations apart: they contain the work of other rows.
+    assert cut == [row for row in rows if not row["annotation"]][:3]
 
 
 def test_by_and_step(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.options import (
+    ROWS,
     TIME_RANGE_HELP,
     AnyRank,
     KeepMetadata,
@@ -76,6 +77,13 @@ class ExportOptions(TraceOptions):
     )
     step: int | None = option(
         "only the work that ProfilerStep#N did and launched", "N", exclusive="scope", section=_STACKS, default=None
+    )
+    limit: int | None = option(
+        "only the N stacks with most self time, longest first (--folded; default: all, in the order of the tree)",
+        "N",
+        number=ROWS,
+        section=_STACKS,
+        default=None,
     )
     json: bool = option("print what was written as JSON", default=False)
 

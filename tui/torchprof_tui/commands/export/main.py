@@ -39,7 +39,7 @@ from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.number_format import format_file_size
 
-FLAME_OPTIONS = ("by", "time", "range", "step")
+FLAME_OPTIONS = ("by", "time", "range", "step", "limit")
 
 
 def run(options: ExportOptions) -> int:
@@ -132,8 +132,12 @@ def format_stacks(trace: Trace, name: str, options: ExportOptions) -> tuple[str,
     """Format folded stacks, or the document of speedscope; also return how many there are. Raises UsageError."""
     tree = fold_chosen(trace, options)
     if name == "speedscope":
+        if options.limit:
+            raise UsageError("--limit works only with --folded")
         return format_speedscope(tree, clean(Path(trace.label).name)), int((tree.value_ns > 0).sum())
     lines = [*iterate_folded_lines(tree)]
+    if options.limit:
+        lines = sorted(lines, key=lambda line: -int(line.rpartition(" ")[2]))[: options.limit]
     return "".join(lines), len(lines)
 
 

@@ -188,23 +188,27 @@ class Answerer:
             has_gpu = self._traces.open(asked.trace).trace.links.gpu_events
             sort = "self_gpu" if has_gpu else "gpu" if asked.by == "class" else "self_cpu"
         by = asked.by if asked.of == "calls" or asked.by != "name" else None
-        limit = asked.limit if asked.name is None and asked.of != "calls" else None
+        filters = asked.name or None
         make = partial(
-            TableOptions, of=asked.of, by=by, step=asked.step, rank=asked.rank, sort=sort, limit=limit, json=True
-        )
+            TableOptions, of=asked.of, by=by, step=asked.step, rank=asked.rank, sort=sort, filter=filters,
+            limit=asked.limit, json=True,
+        )  # fmt: skip
         opened, table, command = self._ask(asked.trace, make, ask_table)
         rows = table["rows"]
-        answer = {"command": command, **_without(table, "schema", "rows")}
-        if asked.name is not None:
-            rows = [row for row in rows if asked.name.lower() in row["name"].lower()]
-            answer["rows_of_that_name"] = len(rows)
-        if asked.sort is None:  # annotations contain the work of other rows
-            rows = sorted(rows, key=lambda row: bool(row.get("annotation")))
-        rows = rows[: asked.limit]
         if asked.of != "arrivals":
             rows = list_rows_with_events(opened, asked.rank, rows)
-        answer |= pack_records(rows)
+        answer = {"command": command, **_without(table, "schema", "rows"), **pack_records(rows)}
         return _write(answer, asked, "ask with name=TEXT, a smaller limit, or a larger max_tokens")
+
+    @_tool(
+        "What repeats in the order of the kernels, without any marks in the trace: tokens, iterations, layers; their "
+        "count, time and regularity."
+    )
+    def repetitions(self, asked: asks.RepetitionsQuestion) -> str:
+        make = partial(TableOptions, of="repetitions", rank=asked.rank, limit=asked.limit, json=True)
+        _, table, command = self._ask(asked.trace, make, ask_table)
+        answer = {"command": command, **_without(table, "schema", "rows"), **pack_records(table["rows"])}
+        return _write(answer, asked, _FEWER_ROWS)
 
     @_tool("The way of one event from the step over ops and the launch to its kernel: delays, source line, occupancy.")
     def chain(self, asked: asks.ChainQuestion) -> str:
@@ -287,9 +291,9 @@ class Answerer:
     @_tool("The stacks, modules or ops with the most self GPU or CPU time.")
     def flame(self, asked: asks.FlameQuestion) -> str:
         scope = partial(ExportOptions, format="folded", by=asked.by, time=asked.time)
-        make = partial(scope, range=asked.range, step=asked.step, rank=asked.rank)
+        make = partial(scope, range=asked.range, step=asked.step, rank=asked.rank, limit=asked.limit)
         _, fields, command = self._ask(asked.trace, make, ask_flame)
-        outer, stacks = split_common_frames(fields["stacks"][: asked.limit])
+        outer, stacks = split_common_frames(fields["stacks"])
         answer = {"command": command, **_without(fields, "stacks"), "outer_frames": outer, **pack_records(stacks)}
         return _write(answer, asked, "ask with by=op or module, a range or a step, or a larger max_tokens")
 
@@ -347,7 +351,22 @@ def build_options(make: partial[AnyOptions]) -> tuple[AnyOptions, str]:
             words.append(flag)
         else:
             words += [f"{flag}={each}" for each in (value if argument.is_list else [value])]
-    return options, clean(f"{PROGRAM} {options.get_command()} {shlex.join(words)}")
+    return options, " ".join([PROGRAM, options.get_command(), *map(_quote, words)])
+
+
+def _quote(word: str) -> str:
+    """Quote a word for a shell; control characters, which no answer may hold, by their numbers (bash, zsh, ksh)."""
+    if clean(word) == word:
+        return shlex.quote(word)
+    kept = "".join(
+        char if clean(char) == char and char not in "'\\" else "".join(f"\\x{byte:02x}" for byte in _encode(char))
+        for char in word
+    )
+    return f"$'{kept}'"
+
+
+def _encode(char: str) -> bytes:
+    return char.encode("utf-8", "surrogatepass")
 
 
 def _pack_lists(command: str, fields: Fields, names: Sequence[str]) -> Fields:
@@ -357,7 +376,8 @@ def _pack_lists(command: str, fields: Fields, names: Sequence[str]) -> Fields:
 
 
 def _write(answer: Fields, asked: asks.Question, more: str) -> str:
-    return write_bounded(clean_values(answer), asked.max_tokens, more)
+    full_names = getattr(asked, "full_names", True)
+    return write_bounded(clean_values(answer, full_names), asked.max_tokens, more)
 
 
 def _select(fields: Fields, names: Sequence[str]) -> Fields:
@@ -494,7 +514,7 @@ def ask_flame(asked: OpenTrace, options: ExportOptions) -> Fields:
     tree = fold_chosen(trace, options)
     nodes = np.flatnonzero(tree.value_ns[1:]) + 1
     lines = [line.rstrip("\n") for line in iterate_folded_lines(tree)]
-    order = np.argsort(-tree.value_ns[nodes], kind="stable").tolist()
+    order = np.argsort(-tree.value_ns[nodes], kind="stable")[: options.limit].tolist()
     rows = tree.first_event[nodes].tolist()
     first = 0 if rank is None else rank.first
     return {

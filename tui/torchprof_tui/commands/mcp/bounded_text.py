@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.mcp.questions import CHARACTERS_PER_TOKEN
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.ui.common.name_display import shorten
 
 KEPT_LONGEST = frozenset(("cannot_tell", "partial"))
 """Lists that are cut only after all others."""
@@ -20,15 +22,65 @@ UNCUT = frozenset(("command", "commands", "cut", "more", "columns"))
 SHORTEST_TEXT = 48
 
 
-def clean_values(value: Any) -> Any:
-    """Replace control characters in all texts of an answer, and its keys."""
+def clean_values(value: Any, full_names: bool = False) -> Any:
+    """Prepare an answer: no control characters in texts and keys, numbers of four digits, short names of kernels.
+
+    Integers stay, and times of events: they identify something.
+    """
     if isinstance(value, str):
-        return clean(value)
+        return clean(value) if full_names else shorten_name(clean(value))
+    if isinstance(value, float):
+        return round_number(value)
     if isinstance(value, dict):
-        return {clean(str(key)): clean_values(each) for key, each in value.items()}
+        return _clean_fields(value, full_names)
     if isinstance(value, list | tuple):
-        return [clean_values(each) for each in value]
+        return [clean_values(each, full_names) for each in value]
     return value
+
+
+def _clean_fields(fields: dict[str, Any], full_names: bool) -> dict[str, Any]:
+    columns = fields.get("columns")
+    if isinstance(columns, list) and isinstance(fields.get("rows"), list):  # of `pack_records`
+        records = [_clean_fields(dict(zip(columns, row, strict=True)), full_names) for row in fields["rows"]]
+        others = {name: each for name, each in fields.items() if name not in ("columns", "rows")}
+        return {**_clean_fields(others, full_names), **_pack_named(records, list(map(clean, columns)))}
+    return {
+        clean(str(key)): each if str(key).endswith(EXACT) else clean_values(each, full_names or key in UNCUT)
+        for key, each in fields.items()
+    }
+
+
+def _pack_named(records: list[dict[str, Any]], columns: list[str]) -> dict[str, Any]:
+    """Pack prepared records; a column of the names on screen is left out where it repeats the names."""
+    if records and all(record.get("display", "") in ("", record.get("name")) for record in records):
+        columns = [name for name in columns if name != "display"]
+    return {"columns": columns, "rows": [[record.get(name) for name in columns] for record in records]}
+
+
+EXACT = "start_us"
+"""How fields end that hold the time of an event as a fraction."""
+
+DIGITS = 4
+SHORT_NAME = 40
+"""Characters of the names of kernels that stay as they are."""
+
+
+def round_number(number: float) -> float:
+    """Round to four digits; without a fraction as an integer, which takes less text."""
+    if not math.isfinite(number):
+        return number
+    rounded = float(f"{number:.{DIGITS}g}")
+    return int(rounded) if rounded.is_integer() else rounded
+
+
+def shorten_name(name: str) -> str:
+    """Return the name that the screen shows for a C++ kernel with a long name; other texts stay."""
+    if len(name) <= SHORT_NAME or "::" not in name or not ("<" in name or name.startswith("void ")):
+        return name
+    return shorten(name) if _CPP_NAME.match(name) else name
+
+
+_CPP_NAME = re.compile(r"(?:void |std::enable_if<)?(?:[A-Za-z_]\w*|\(anonymous namespace\))(?:::|<)")
 
 
 def write_bounded(answer: dict[str, Any], max_tokens: int, more: str) -> str:

@@ -30,17 +30,25 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = DEFAULT_TOKENS
 
 
-class OverviewQuestion(Question, frozen=True, kw_only=True):
+class NamesQuestion(Question, frozen=True, kw_only=True):
+    """What every tool takes whose answers name kernels."""
+
+    full_names: Annotated[
+        bool, Meta(description="kernels by their full names, with all template arguments; default: short, as on screen")
+    ] = False
+
+
+class OverviewQuestion(NamesQuestion, frozen=True, kw_only=True):
     trace: Annotated[str | None, Meta(description="as in the other tools; without it: which traces there are")] = None
 
 
-class FindingsQuestion(Question, frozen=True, kw_only=True):
+class FindingsQuestion(NamesQuestion, frozen=True, kw_only=True):
     trace: TracePath
     pattern: Annotated[str | None, Meta(description="id of one pattern: all that is known about it")] = None
     range: TimeRange = None
 
 
-class TableQuestion(Question, frozen=True, kw_only=True):
+class TableQuestion(NamesQuestion, frozen=True, kw_only=True):
     trace: TracePath
     of: Annotated[
         Literal["calls", "kernels", "copies", "collectives", "arrivals"],
@@ -53,13 +61,21 @@ class TableQuestion(Question, frozen=True, kw_only=True):
     sort: Annotated[
         str | None, Meta(description="column: self_gpu, gpu, self_cpu, cpu, calls, total … (default: longest first)")
     ] = None
-    name: Annotated[str | None, Meta(description="only rows whose name contains this text")] = None
+    name: Annotated[
+        str | None, Meta(description="only rows that contain this text, or match /a regular expression/")
+    ] = None
     step: StepNumber = None
     rank: RankNumber = None
     limit: RowLimit = DEFAULT_ROWS
 
 
-class ChainQuestion(Question, frozen=True, kw_only=True):
+class RepetitionsQuestion(NamesQuestion, frozen=True, kw_only=True):
+    trace: TracePath
+    rank: RankNumber = None
+    limit: RowLimit = DEFAULT_ROWS
+
+
+class ChainQuestion(NamesQuestion, frozen=True, kw_only=True):
     trace: TracePath
     event: Annotated[str | None, Meta(description="name of the event, as recorded")] = None
     nth: Annotated[int, Meta(ge=0, description="which event of that name, by time from 0")] = 0
@@ -69,7 +85,7 @@ class ChainQuestion(Question, frozen=True, kw_only=True):
     rank: RankNumber = None
 
 
-class DiffQuestion(Question, frozen=True, kw_only=True):
+class DiffQuestion(NamesQuestion, frozen=True, kw_only=True):
     a: Annotated[str, Meta(description="the trace before, as `trace` in the other tools")]
     b: Annotated[str, Meta(description="the trace after")]
     by: Annotated[
@@ -79,7 +95,7 @@ class DiffQuestion(Question, frozen=True, kw_only=True):
     rank: Annotated[str | None, Meta(description="of several ranks this one, or 0/3 for A and B")] = None
 
 
-class WhatIfQuestion(Question, frozen=True, kw_only=True):
+class WhatIfQuestion(NamesQuestion, frozen=True, kw_only=True):
     trace: TracePath
     changes: Annotated[
         list[str],
@@ -94,14 +110,14 @@ class WhatIfQuestion(Question, frozen=True, kw_only=True):
     rank: Annotated[int | None, Meta(description="of several ranks only this one (default: all, joined)")] = None
 
 
-class MemoryQuestion(Question, frozen=True, kw_only=True):
+class MemoryQuestion(NamesQuestion, frozen=True, kw_only=True):
     trace: TracePath
     step: StepNumber = None
     rank: RankNumber = None
     limit: RowLimit = DEFAULT_ROWS
 
 
-class MemoryAtQuestion(Question, frozen=True, kw_only=True):
+class MemoryAtQuestion(NamesQuestion, frozen=True, kw_only=True):
     trace: TracePath
     at: Annotated[str, Meta(description="peak, end, or a time: 12.5ms, 300us")] = "peak"
     by: Annotated[
@@ -115,7 +131,7 @@ class MemoryAtQuestion(Question, frozen=True, kw_only=True):
     limit: RowLimit = DEFAULT_ROWS
 
 
-class CriticalPathQuestion(Question, frozen=True, kw_only=True):
+class CriticalPathQuestion(NamesQuestion, frozen=True, kw_only=True):
     trace: TracePath
     step: Annotated[int | None, Meta(description="number of the step (default: the one of median duration)")] = None
     range: TimeRange = None
@@ -123,7 +139,7 @@ class CriticalPathQuestion(Question, frozen=True, kw_only=True):
     limit: RowLimit = DEFAULT_ROWS
 
 
-class FlameQuestion(Question, frozen=True, kw_only=True):
+class FlameQuestion(NamesQuestion, frozen=True, kw_only=True):
     trace: TracePath
     by: Annotated[Literal["stack", "module", "op"], Meta(description="what the frames are")] = "stack"
     time: Annotated[Literal["gpu", "cpu"] | None, Meta(description="self time to add up (default: GPU time)")] = None

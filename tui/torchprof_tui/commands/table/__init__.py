@@ -22,15 +22,21 @@ class TableOptions(TraceOptions):
     csv: bool = option("print comma-separated values with a header line, times in µs", exclusive="form", default=False)
     markdown: bool = option("print a Markdown table", exclusive="form", default=False)
     sort: str | None = option(
-        "sort by self_gpu, gpu, self_cpu, cpu, gpu_avg, cpu_avg, calls or name (default: longest first; JSON, CSV: "
-        "torch's order)",
+        "sort by self_gpu, gpu, self_cpu, cpu, gpu_avg, cpu_avg, calls or name (default: longest first; JSON, CSV "
+        "without --limit: torch's order)",
         "COLUMN",
         default=None,
     )
     limit: int | None = option(
-        f"number of rows; in text, of work and of annotations each (0: all; default: {DEFAULT_ROWS} in text, else all)",
+        f"number of rows, the first of those that the screen shows; in text, of work and of annotations each (0: all; "
+        f"default: {DEFAULT_ROWS} in text, else all)",
         "N",
         number=ROWS,
+        default=None,
+    )
+    filter: str | None = option(
+        "only rows with this text, or that a /regular expression/ matches, as / does on the screen",
+        "TEXT",
         default=None,
     )
     by: Grouping | None = option(

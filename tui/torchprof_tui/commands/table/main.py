@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 
+import msgspec
 import numpy as np
 
 from torchprof_tui.analysis.collectives.communication_waiting import compute_arrivals
+from torchprof_tui.analysis.search.name_search import BadPattern
 from torchprof_tui.analysis.table import export
 from torchprof_tui.analysis.table.event_scope import NotRecordedError
 from torchprof_tui.analysis.table.gpu_sheets import build_arrivals_sheet
@@ -18,6 +20,7 @@ from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank, use_captures
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.table import DEFAULT_ROWS, TableOptions
+from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
@@ -42,12 +45,7 @@ def run(options: TableOptions) -> int:
     if options.json:
         print_answer(_build_answer(trace, rank, sheet, options))
         return 0
-    for_people = not options.csv
-    key = _sort_key(sheet, options.sort, for_people or options.of != "calls")
-    work_count = len(sheet)
-    order = np.arange(len(sheet))
-    if key:
-        order, work_count = sheet.sort_work_first(key) if for_people else (sheet.sort_rows(key), len(sheet))
+    order, work_count = _order_rows(sheet, options, for_people=not options.csv)
     _print_sheet(options, sheet, order.tolist(), work_count, trace)
     return 0
 
@@ -72,11 +70,29 @@ def _choose_sheet(trace: Trace, options: TableOptions) -> tuple[Trace, Rank | No
 
 
 def _build_answer(trace: Trace, rank: Rank | None, sheet: Sheet, options: TableOptions) -> AnyTable:
-    key = _sort_key(sheet, options.sort, options.of != "calls")
-    rows = (sheet.sort_rows(key) if key else np.arange(len(sheet))).tolist()
+    rows = _order_rows(sheet, options, for_people=False)[0].tolist()
     number = None if rank is None else rank.number
     table: AnyTable = build_table(trace, _choose_table(options), sheet, rows[: options.limit or None], number)
-    return table
+    return table if options.filter is None else msgspec.structs.replace(table, row_count=len(rows))
+
+
+def _order_rows(sheet: Sheet, options: TableOptions, for_people: bool) -> tuple[I64, int]:
+    """Sort and filter the rows: (order int64[k], number of those that are no annotations).
+
+    Some of the rows, and all for people, are in the order of the screen; all rows as data are in torch's order.
+    """
+    work_first = for_people or bool(options.limit)
+    key = _sort_key(sheet, options.sort, work_first or options.of != "calls")
+    order, work_count = np.arange(len(sheet)), len(sheet)
+    if key:
+        order, work_count = sheet.sort_work_first(key) if work_first else (sheet.sort_rows(key), len(sheet))
+    if options.filter is not None:
+        matching = sheet.filter_rows(options.filter)
+        if isinstance(matching, BadPattern):
+            raise UsageError(f"--filter: {matching.message}")
+        work_count = int(np.count_nonzero(matching[order[:work_count]]))
+        order = order[matching[order]]
+    return order, work_count
 
 
 def _print_sheet(options: TableOptions, sheet: Sheet, order: list[int], work_count: int, trace: Trace) -> None:
