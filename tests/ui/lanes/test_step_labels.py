@@ -5,13 +5,20 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from tests.helpers.explorer_app import explorer, settled, text_of
+from tests.helpers.explorer_app import event_of, explorer, settled, text_of
 from tests.helpers.serving_traces import serving_trace
+from tests.helpers.trace_builder import cpu, step, trace
 from torchprof_tui.trace.model.steps import Step
-from torchprof_tui.ui.lanes.step_labels import count_kinds, describe_serving, format_step_label
+from torchprof_tui.ui.lanes.step_labels import count_kinds, describe_schedule, describe_serving, format_step_label
 
 DECODE = Step("step[DECODE bs=32]", 3, 0, 0, 10_800_000)
 MIXED = Step("execute_context_2(6144)_generation_3(3)", 3, 0, 0, 10_800_000)
+
+
+def number_steps(*numbers: int) -> list[Step]:
+    return [Step(f"ProfilerStep#{number}", number, 0, index * 10, 10) for index, number in enumerate(numbers)]
+
+
 PROFILER = Step("ProfilerStep#3", 3, 0, 0, 10_800_000)
 
 
@@ -74,3 +81,35 @@ async def test_the_table_is_grouped_by_kind_where_there_are_kinds() -> None:
         shown = "\n".join(strip.text.rstrip() for strip in pilot.app.screen._compositor.render_strips())
         assert "by step-kind" in shown
         assert "tokens/s" in shown
+
+
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [
+        (number_steps(2, 3, 4), "#0–#1 wait, warmup: not kept · #2–#4 active"),
+        (number_steps(0, 1, 2), "#0–#2 active"),
+        (number_steps(1, 2), "#0 wait or warmup: not kept · #1–#2 active"),
+        (number_steps(7, 8, 9), "#0–#6 wait, warmup or earlier cycles: not kept · #7–#9 active"),
+        (number_steps(2, 3, 7), "#0–#1 wait, warmup: not kept · #2–#3 active · #4–#6 not recorded · #7 active"),
+        (number_steps(3, 3), ""),
+        ([], ""),
+        ([DECODE], ""),
+    ],
+)
+def test_the_schedule_is_told_by_the_numbers_of_the_steps(steps: list[Step], text: str) -> None:
+    assert describe_schedule(steps) == text
+
+
+async def test_the_schedule_stands_before_the_first_step_and_at_a_selected_one() -> None:
+    shown = trace(
+        cpu("aten::mm", 0, 50), step(2, 100, 50), cpu("aten::mm", 110, 20), step(3, 160, 50), step(4, 220, 50)
+    )
+    async with explorer(shown, (140, 40)) as (screen, pilot):
+        await settled(pilot)
+        assert "‹#0–#1 wait, warmup: not kept›" in text_of(screen)
+        screen.view_state.select(event_of(shown, "ProfilerStep#3"))
+        await pilot.press("left", "right")
+        await settled(pilot)
+        text = text_of(screen)
+        assert "#0–#1 wait, warmup: not kept · #2–#4 active" in text
+        assert "wait and warmup steps count too" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from rich.cells import cell_len
@@ -34,6 +35,59 @@ def format_step_label(step: Step, width: int) -> str:
     kind = phrase.partition(",")[0]
     labels = (f"{number} {phrase}  {duration}", f"{number} {kind}  {duration}", f"{number} {kind}", f"{number} {short}")
     return next((label for label in labels if cell_len(label) < width), truncate(short, width))
+
+
+_PROFILER_STEP = "ProfilerStep#"
+
+
+def is_numbered_by_profiler(steps: Sequence[Step]) -> bool:
+    """Return whether the steps are calls of prof.step(), in order."""
+    is_sorted = all(before.number < after.number for before, after in itertools.pairwise(steps))
+    return bool(steps) and is_sorted and all(step.name.startswith(_PROFILER_STEP) for step in steps)
+
+
+def describe_schedule(steps: Sequence[Step]) -> str:
+    """Describe by their numbers which steps were recorded: "#0–#1 wait, warmup: not kept · #2–#4 active".
+
+    "" for steps that torch.profiler did not number.
+    """
+    if not is_numbered_by_profiler(steps):
+        return ""
+    parts: list[str] = []
+    for index, step in enumerate(steps):
+        if not index or step.number > steps[index - 1].number + 1:
+            parts += filter(None, [describe_skipped(steps, index)])
+            parts.append(f"{_format_numbers(step.number, _find_last(steps, index))} active")
+    return " · ".join(parts)
+
+
+def describe_skipped(steps: Sequence[Step], index: int) -> str:
+    """Describe the steps between a recorded step and the one before it: "#0–#1 wait, warmup: not kept"; "" for none."""
+    first, last = steps[index - 1].number + 1 if index else 0, steps[index].number - 1
+    if last < first:
+        return ""
+    numbers = _format_numbers(first, last)
+    if index:
+        return f"{numbers} not recorded"
+    if first == last:
+        return f"{numbers} wait or warmup: not kept"
+    # A cycle of the schedule before the first recorded one has as many active steps, and a warm-up.
+    earlier = " or earlier cycles" if last >= _find_last(steps, 0) - steps[0].number + 1 else ""
+    return f"{numbers} wait, warmup{earlier}: not kept"
+
+
+def _find_last(steps: Sequence[Step], index: int) -> int:
+    """Return the number of the last of the consecutive steps from this one on."""
+    number = steps[index].number
+    for step in steps[index + 1 :]:
+        if step.number != number + 1:
+            break
+        number = step.number
+    return number
+
+
+def _format_numbers(first: int, last: int) -> str:
+    return f"#{first}" if first == last else f"#{first}–#{last}"
 
 
 def abbreviate_serving(said: ServingStepName) -> str:

@@ -21,7 +21,9 @@ from torchprof_tui.ui.common.painted_widget import TextRun, build_strip
 from torchprof_tui.ui.lanes.mouse_gestures import Drag, TimeWheel
 from torchprof_tui.ui.lanes.step_labels import (
     SEAM,
+    describe_skipped,
     format_step_label,
+    is_numbered_by_profiler,
     list_seam_columns,
     move_label_beside,
     place_seams,
@@ -36,6 +38,7 @@ class Ruler(TimeWheel):
     def __init__(self, steps: list[Step], *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._steps = steps
+        self._has_numbers = is_numbered_by_profiler(steps)
         self._seams: Sequence[Seam] = ()
         self._gutter_width = 0
         self._viewport: Viewport | None = None
@@ -47,6 +50,7 @@ class Ruler(TimeWheel):
         """Set the steps, which differ from rank to rank."""
         if steps is not self._steps:
             self._steps = steps
+            self._has_numbers = is_numbered_by_profiler(steps)
             self.repaint()
 
     def show_seams(self, seams: Sequence[Seam]) -> None:
@@ -120,7 +124,9 @@ class Ruler(TimeWheel):
             if width >= 3:
                 text = f"{edge}{format_step_label(step, width - 1)}"
             if first > column:
-                runs.append((" " * (first - column), self.palette.text))
+                skipped = describe_skipped(self._steps, index) if self._has_numbers else ""
+                note = f"‹{skipped}›" if skipped and len(skipped) + 2 < first - column else ""
+                runs.append((note.ljust(first - column), self.palette.muted))
             runs.append((text.ljust(width), self.palette.bands[index % 2]))
             column = last + 1
         return runs

@@ -26,7 +26,7 @@ from torchprof_tui.ui.common.number_format import format_ordinal, format_share, 
 from torchprof_tui.ui.common.painted_widget import Lines, TextRun, hang_text, join_columns, wrap_text
 from torchprof_tui.ui.explorer.panels.cheatsheet_panel import ID_CELLS, choose_sign, format_stake, format_tree
 from torchprof_tui.ui.explorer.panels.panel import Panel, describe_captured, describe_share, shorten_event_name
-from torchprof_tui.ui.lanes.step_labels import count_kinds, describe_serving
+from torchprof_tui.ui.lanes.step_labels import count_kinds, describe_schedule, describe_serving
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -171,6 +171,9 @@ def format_steps(
         order = np.argsort(-durations, kind="stable")[:room].tolist()
         title += "; the slowest:"
     lines: Lines = [[(title, palette.heading), ("   { } go through them", palette.muted)]]
+    schedule = "" if noun == REPETITION else describe_schedule(steps)
+    if " · " in schedule and len(order) + 1 < room:  # else all steps were recorded
+        lines.append([(truncate(schedule, width), palette.muted)])
     for index in order:
         step = steps[index]
         busy = ""
@@ -311,6 +314,9 @@ class DetailsPanel(Panel):
         if self.size.height < KEY_LINES_MIN_HEIGHT:
             pairs.append(("keys", _next_keys(event.kind, bool(link))))
         keys_index = len(pairs)
+        schedule = self._describe_schedule() if event.kind is Kind.STEP else ""
+        if schedule:
+            pairs.append(("schedule", schedule))
         rank = "" if event.lane.rank is None else f"rank {event.lane.rank} · "
         lane = f"{rank}{event.lane.label} · row {event.row + 1} of {event.lane.rows}"
         pairs += [*position[first:], ("lane", lane)]
@@ -327,6 +333,11 @@ class DetailsPanel(Panel):
         self_part = f" · self {format_duration(self_time)}{share}" if self_time != event.duration else ""
         share_part = f" · {describe_share(self._trace, event)}" if event.duration else ""
         return f"{format_duration(event.duration)}{share_part}{self_part} · from {format_time(event.start)}"
+
+    def _describe_schedule(self) -> str:
+        """Describe which steps the profiler kept, "" where they are repetitions of kernels."""
+        steps = self._steps[0]
+        return "" if are_repetitions(steps) else describe_schedule(steps)
 
     def _describe_link(self, event: Event) -> str:
         """Describe the launch of the event or the work that it launched, which `[` and `]` select."""
