@@ -28,6 +28,7 @@ from torchprof_tui.analysis.patterns.engine.checker import PATTERNS
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Pattern, Severity, State
 from torchprof_tui.analysis.patterns.engine.thresholds import Threshold
 from torchprof_tui.analysis.patterns.verdict.latest_check import LatestOnlyChecker
+from torchprof_tui.analysis.words.dictionary import load_words
 from torchprof_tui.cli import main as run_program
 from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.trace.core.time_format import format_duration
@@ -167,6 +168,8 @@ def render_page(pattern: Pattern, source: PictureSource | None) -> str:
     else:
         lines += ["No sample shows this pattern, so there is no picture.", ""]
     lines += ["## Meaning", "", f"{_sentence(pattern.meaning)}", ""]
+    words = ", ".join(map(_link_word, sorted(word.term for word in load_words() if pattern.id in word.patterns)))
+    lines += [f"Words: {words}", ""] if words else []
     lines += ["## Rule", "", _sentence(pattern.decided), ""]
     if pattern.thresholds:
         lines += ["| threshold | value | why |", "|---|---:|---|"]
@@ -208,6 +211,11 @@ def _describe_source(source: PictureSource) -> str:
 def _sentence(text: str) -> str:
     ending = "" if text.endswith((".", "?", "!")) else "."
     return f"{text[0].upper()}{text[1:]}{ending}".replace("<", "&lt;")
+
+
+def _link_word(term: str) -> str:
+    anchor = re.sub(r"[^\w\s-]", "", term).lower().replace(" ", "-")
+    return f"[{term}](../words.md#{anchor})"
 
 
 def _escape_cell(text: str) -> str:

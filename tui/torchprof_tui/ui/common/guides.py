@@ -17,7 +17,8 @@ class Guide:
 
 _GUIDES_TEXT = """\
 details | Panel: details | self time, total time, launch
-    name: the full name of the selected event, then its kind and what that kind is
+    name: the name of the selected event, then its kind and what it is
+    why, costs: why such an event is there, and what it usually costs
     time: its duration, its self time if other events are nested in it, and its start
     lane: the thread or stream, and the nesting depth of the event
     within: its parent, its start after that of the parent, and its share of the parent's time
