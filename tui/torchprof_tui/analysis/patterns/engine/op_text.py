@@ -53,6 +53,8 @@ _LETTERS = {
     "y": "copy_",
     "r": "lerp lerp_",
     "v": "slice",
+    "k": "unfold im2col",
+    "K": "cat stack concatenate",
 }
 _VIEWS = (
     "view reshape _unsafe_view transpose permute t expand expand_as unsqueeze squeeze flatten unflatten select chunk "

@@ -262,12 +262,16 @@ def _find_unused(view: ScopeView) -> _UnusedGradients:
 
 
 def _is_idle_after_backward(view: ScopeView, nodes: BackwardNodes) -> bool:
-    """Return whether no kernel is launched from the end of a pass to the next forward op.
+    """Return whether no kernel is launched from the end of a pass to the next forward op, but at the start of a step.
 
-    Where no optimizer step was recorded, that shows that nothing uses the gradients.
+    There it may prepare inputs: only ops that update tensors in place count, and launches outside of any op. Where no
+    optimizer step was recorded, that shows that nothing uses the gradients.
     """
-    trace, kernels = view.trace, view.work.select(view.work.kind == Kind.KERNEL)
-    launch = np.sort(trace.start[kernels.launch[kernels.launch >= 0]])
+    trace = view.trace
+    is_kernel = (view.work.kind == Kind.KERNEL) & (view.work.launch >= 0)
+    launches, op = trace.start[view.work.launch[is_kernel]], view.outer_op[is_kernel]
+    is_update = (op < 0) | view.tables.match_rows(np.maximum(op, 0), _UPDATE_REGEX)
+    launch, update = np.sort(launches), np.sort(launches[is_update])
     forward = np.sort(trace.start[nodes.forward])
     begin = np.sort(trace.start[nodes.table.row])
     if not len(forward) or not len(begin):
@@ -277,7 +281,12 @@ def _is_idle_after_backward(view: ScopeView, nodes: BackwardNodes) -> bool:
     last = np.append(following[1:] != following[:-1], True) & (following < len(forward))
     ends = np.sort(nodes.table.end)[last.nonzero()[0]]
     nexts = forward[following[last]]
-    return bool(len(ends)) and bool((launch.searchsorted(ends) == launch.searchsorted(nexts)).all())
+    begins = view.steps.start
+    step = np.minimum(begins.searchsorted(ends), len(begins) - 1)
+    border = np.where((begins[step] >= ends) & (begins[step] < nexts), begins[step], nexts)
+    unused = launch.searchsorted(ends) == launch.searchsorted(border)
+    unused &= update.searchsorted(border) == update.searchsorted(nexts)
+    return bool(len(ends)) and bool(unused.all())
 
 
 def _find_needless(view: ScopeView, nodes: BackwardNodes, leaves: EventTable, updated: int) -> I64:

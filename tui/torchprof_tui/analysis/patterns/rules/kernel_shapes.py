@@ -118,13 +118,17 @@ def _has_odd_rows(inputs: OpInputs) -> bool:
     return any(size % 8 and size > 8 for size in sizes)
 
 
+_COPY_REGEX = r"aten::(copy_|clone|contiguous|_to_copy)$"
+"""Ops that change the layout on purpose: other patterns are about those."""
+
+
 @register_pattern(
     "Elementwise kernels read a tensor in another layout",
     meaning="one input is transposed beside the others: neighbouring threads read far apart, at part of the bandwidth",
     action="store it contiguously once, before it is used again and again",
     code="other = other.contiguous()  # once",
     decided="Long elementwise kernels that are not vectorised, whose op has two inputs of one shape with different "
-    "orders of strides. Time at stake: these kernels.",
+    "orders of strides; copies are not counted. Time at stake: these kernels.",
     thresholds=(thresholds.LONG_KERNEL,),
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_links_reason),
     is_fault=True,
@@ -136,6 +140,7 @@ def strided_reads(view: ScopeView) -> Answer:
         if "elementwise_kernel<" in name and "vectorized" not in name
     ]  # fmt: skip
     candidates = np.isin(work.events.name, names) & (work.events.duration >= thresholds.LONG_KERNEL.value)
+    candidates &= ~view.tables.match_rows(np.maximum(view.inner_op, 0), _COPY_REGEX)
     if not candidates.any():
         return Answer.absent()
     chosen, is_known = _find_by_inputs(view, candidates, _reads_two_orders)

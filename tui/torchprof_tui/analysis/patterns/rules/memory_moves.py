@@ -32,6 +32,9 @@ def find_runs(outer: OuterOps, chosen: I64, distance: int, shortest: int) -> lis
 _MAX_CATS_READ = 256
 """Calls whose shapes are read from the file."""
 
+_MAX_CATS_OF_LOOP = 64
+"""Calls of one loop whose shapes are read: the others go on as these do."""
+
 _MAX_ROUND = 16
 """Ops between two of a loop."""
 
@@ -55,11 +58,12 @@ def _find_growing_cats(tables: TraceTables) -> tuple[list[I64], bool]:
     left, is_known = _MAX_CATS_READ, not runs
     for run in runs:
         rows = outer.table.row[run]
-        if left < len(rows):
+        read = rows[:_MAX_CATS_OF_LOOP]
+        if left < len(read):
             found += [rows] if len(rows) in lengths else []
             continue
-        left -= len(rows)
-        shapes = read_tensor_shapes(tables, rows)
+        left -= len(read)
+        shapes = read_tensor_shapes(tables, read)
         is_known |= any(shapes)
         grows = [_is_result(old, new) for old, new in itertools.pairwise(shapes)]
         if sum(grows) >= thresholds.READS_IN_A_ROW.value - 1:

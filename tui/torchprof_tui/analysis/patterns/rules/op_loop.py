@@ -13,7 +13,7 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.ancestry import nearest_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
-from torchprof_tui.analysis.patterns.engine.avoidable_work import add_backward_nodes, answer_fault
+from torchprof_tui.analysis.patterns.engine.avoidable_work import add_backward_nodes, answer_fault, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
@@ -21,7 +21,7 @@ from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGE
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import F64, I64, Bool
+from torchprof_tui.trace.core.arrays import F64, I64, Bool, is_in
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -92,6 +92,9 @@ _SMALL_OP_REGEX = (
 )
 """Operators that make up no layer of a model: a loop over layers is the model itself."""
 
+_BATCHED_LAYER_REGEX = r"aten::(embedding|matmul|mm|mv|bmm)$"
+"""Layers of which nothing but one after the other runs in no model: there is one call for all of them."""
+
 _SCALAR_OPS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal"})
 _COPY_OPS = frozenset({"aten::to", "aten::copy_", "aten::pin_memory", "aten::detach", "aten::detach_"})
 _CLIPPING_OPS = frozenset({"aten::linalg_vector_norm", "aten::norm", "aten::clamp"})
@@ -156,15 +159,17 @@ def _find_repeats(tables: TraceTables, ops: EventTable) -> TandemRepeats:
     numbers = _number_by_name_and_step(tables, ops, is_candidate & tables.match_rows(ops.row, _SMALL_OP_REGEX))
     for start, stop in zip(with_layers.start.tolist(), with_layers.stop.tolist(), strict=True):
         numbers[start:stop] = -1 - np.arange(start, stop)
-    small = find_tandem_repeats(numbers, int(thresholds.OP_LOOP_MIN_ROUNDS.value), _MAX_PERIOD)
-    order = np.argsort(np.concatenate([with_layers.start, small.start]), kind="stable")
+    few = int(thresholds.OP_LOOP_MIN_ROUNDS.value)
+    small = find_tandem_repeats(numbers, few, _MAX_PERIOD)
+    numbers = _number_by_name_and_step(tables, ops, is_candidate & tables.match_rows(ops.row, _BATCHED_LAYER_REGEX))
+    for start, stop in zip(with_layers.start.tolist(), with_layers.stop.tolist(), strict=True):
+        numbers[start:stop] = -1 - np.arange(start, stop)
+    single = find_tandem_repeats(numbers, few, 1)
+    parts = (with_layers, small, single)
+    order = np.argsort(np.concatenate([part.start for part in parts]), kind="stable")
     columns = (
-        np.concatenate(pair)[order]
-        for pair in (
-            (with_layers.start, small.start),
-            (with_layers.period, small.period),
-            (with_layers.rounds, small.rounds),
-        )
+        np.concatenate(column)[order]
+        for column in zip(*((part.start, part.period, part.rounds) for part in parts), strict=True)
     )
     return TandemRepeats(*columns)
 
@@ -207,6 +212,15 @@ class _LoopTimes:
     chosen: I64
 
 
+def _count_calls(tables: TraceTables) -> I64:
+    """Count the dispatcher's operators of each run, those inside others included: each costs a call."""
+    loops, every = tables.compute_once(find_op_loops), tables.launching_thread_ops.row
+    every = every[tables.is_dispatcher_op[every]]
+    rows = np.append(loops.ops.row, len(tables.trace))
+    counts: I64 = every.searchsorted(rows[loops.stop]) - every.searchsorted(rows[loops.first])
+    return counts
+
+
 def _measure_loops(view: ScopeView) -> _LoopTimes:
     """Measure the runs of a view, and choose those of a group that costs enough while the GPU is mostly idle."""
     tables, (t0, t1) = view.tables, view.window
@@ -220,7 +234,8 @@ def _measure_loops(view: ScopeView) -> _LoopTimes:
     count = len(loops.group_names)
     time_of_group = np.bincount(loops.group, weights=time, minlength=count)
     idle_of_group = np.bincount(loops.group, weights=idle, minlength=count)
-    ops_of_group = np.bincount(loops.group, weights=(loops.stop - loops.first) * (time > 0), minlength=count)
+    calls = tables.compute_once(_count_calls) if len(tables.work) else loops.stop - loops.first
+    ops_of_group = np.bincount(loops.group, weights=calls * (time > 0), minlength=count)
     is_copying = np.array([_COPY_OPS.issuperset(names) for names in loops.group_names], dtype=np.bool_)
     is_costly = ~is_copying & (
         (idle_of_group >= thresholds.SIGNIFICANT_SHARE.value * max(t1 - t0, 1))
@@ -263,13 +278,24 @@ def op_loop(view: ScopeView) -> Answer:
     spans = union(loops.start[chosen], loops.end[chosen]).clip(*view.window)
     others = len(np.unique(loops.group[chosen])) - 1
     more = f"; with {format_count(others, 'other such loop')}: {format_duration(spans.total)}" if others else ""
-    headline, remedy = _describe_repeated_layer(loops, runs) or ("", _choose_remedy(view, times, runs))
+    casts = _find_casts(view, loops, chosen)
+    if described := _describe_repeated_layer(loops, runs):
+        headline, remedy = described
+    elif len(casts):
+        headline, remedy = "weights are cast to another type at each use, in a loop", _CAST_ONCE
+    else:
+        headline, remedy = "", _choose_remedy(view, times, runs)
     if remedy is not None and "clip_grad_norm_" in remedy.code:
         headline = "gradients are clipped in a loop over the parameters"
     seen = _describe_loop(view, times, runs) + more
     if len(view.tables.work):  # with the nodes of the backward pass that belong to the ops
         rows = add_backward_nodes(view.tables, events.row)
-        return replace(answer_fault(view, rows, seen, remedy), headline=headline)
+        run = np.repeat(np.arange(len(chosen)), loops.stop[chosen] - loops.first[chosen])
+        gaps = pair_neighbours(view.trace, loops.rows_of(chosen), run)
+        if remedy is _CAST_ONCE:
+            kept = rows[~is_in(rows, np.sort(casts))]
+            return replace(answer_fault(view, rows, seen, remedy, kept=kept), headline=headline)
+        return replace(answer_fault(view, rows, seen, remedy, gaps=gaps), headline=headline)
     return replace(Answer.fired(seen, events.row, spans.total, remedy, spans), headline=headline)
 
 
@@ -286,6 +312,20 @@ def _describe_repeated_layer(loops: OpLoops, runs: I64) -> tuple[str, Remedy] | 
         remedy = Remedy("stack the matrices and call bmm once: a batch of products", "y = torch.bmm(stack_a, stack_b)")
         return "small matmuls run one after the other", remedy
     return None
+
+
+_CAST_ONCE = Remedy("cast the weights once, before the loop, and keep them in that type", "weight = weight.bfloat16()")
+
+
+def _find_casts(view: ScopeView, loops: OpLoops, runs: I64) -> I64:
+    """Find the casts in loops of layers, where one of four ops is one: rows, int64[k].
+
+    A cast is an op of the program (autocast casts inside the op that needs it), and launches what it copies.
+    """
+    rows, tables = loops.rows_of(runs), view.tables
+    casts = rows[tables.match_rows(rows, r"aten::(to|_to_copy)$") & tables.has_work[rows]]
+    is_of_layers = tables.match_rows(rows, r"aten::(linear|addmm|matmul|mm|bmm)$").any()
+    return casts if is_of_layers and 4 * len(casts) >= len(rows) else casts[:0]
 
 
 def _describe_absence(times: _LoopTimes) -> str:

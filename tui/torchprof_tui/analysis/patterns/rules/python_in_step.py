@@ -11,6 +11,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.debug_leftovers import find_read_times
 from torchprof_tui.analysis.patterns.rules.host_code import HostPauses, find_collections, find_host_pauses
+from torchprof_tui.analysis.patterns.rules.repeated_inputs import find_list_tensors
 from torchprof_tui.analysis.patterns.rules.serving import find_generation_steps
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
@@ -82,8 +83,9 @@ def _find_ops_around(ops: EventTable, start: I64, end: I64) -> tuple[I64, I64]:
 
 
 def _find_explained_times(tables: TraceTables) -> Intervals:
-    """Find the times that another pattern explains: results read one by one, and collections of garbage."""
-    return find_read_times(tables) | tables.compute_once(find_collections).intervals
+    """Find the times that another pattern explains: results and lists read one by one, and garbage collections."""
+    lists = tables.compute_once(find_list_tensors).times
+    return find_read_times(tables) | tables.compute_once(find_collections).intervals | lists
 
 
 def _lie_in(times: Intervals, pauses: HostPauses) -> Bool:

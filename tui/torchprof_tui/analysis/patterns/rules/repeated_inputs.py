@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from torchprof_tui.analysis.memory.findings.memory_finding import format_size
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.avoidable_work import add_backward_nodes, answer_fault
-from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, transfer_sizes
+from torchprof_tui.analysis.patterns.engine.event_tables import transfer_sizes
 from torchprof_tui.analysis.patterns.engine.op_text import read_inputs, write_op_text
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.trace.core.arrays import I64, is_in
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -96,48 +98,67 @@ def equal_copies(view: ScopeView) -> Answer:
     meaning="torch.tensor(list) reads each number as a Python object on the CPU, then copies the result to the GPU",
     action="make it once, or from a numpy array: torch.from_numpy reads memory, not objects",
     code="kept = torch.tensor(values, device=device)  # once, before the loop",
-    decided="aten::lift_fresh, which torch.tensor() ends with, and the CPU time before it, back to the op before. Time "
-    "at stake: that time where the GPU is idle. Short ones are not counted.",
+    decided="aten::empty, then aten::lift_fresh, which torch.tensor() ends with, and the CPU time between them; with "
+    "the time before, in which it reads the list for its type, if that is about as long. Time at stake: that time "
+    "where the GPU is idle. Short ones are not counted.",
     thresholds=(thresholds.LIST_TENSOR_MIN,),
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason),
     is_fault=True,
 )
 def tensor_from_list(view: ScopeView) -> Answer:
-    tables, trace = view.tables, view.trace
-    ends = view.match_names(_LIST_REGEX, Kind.OP)
-    ends = ends.select(is_in(ends.row, tables.launching_thread_ops.row))
-    if not len(ends):
+    made = view.tables.compute_once(find_list_tensors)
+    chosen = view.overlap_mask(made.begin, made.end)
+    if not chosen.any():
         return Answer.absent()
-    starts = _find_list_starts(view, ends)
-    pairs = np.stack([starts[starts >= 0], ends.row[starts >= 0]], axis=1)
-    length = np.asarray(trace.start[pairs[:, 1]]) - np.asarray(trace.start[pairs[:, 0]])
-    pairs = pairs[length >= thresholds.LIST_TENSOR_MIN.value]
-    if not len(pairs):
-        return Answer.absent(f"{format_count(len(ends), 'tensor')}, each made quickly")
-    total = int(length[length >= thresholds.LIST_TENSOR_MIN.value].sum())
-    seen = f"{format_count(len(pairs), 'tensor')} in {format_duration(total)}{view.format_per_step(len(pairs))}"
-    return answer_fault(view, np.unique(pairs.ravel()), seen, gaps=pairs)
+    total, number = int((made.end - made.begin)[chosen].sum()), int(chosen.sum())
+    seen = f"{format_count(number, 'tensor')} in {format_duration(total)}{view.format_per_step(number)}"
+    before = made.before[chosen]
+    gaps = np.concatenate([made.pairs[chosen], before[before[:, 0] >= 0]])
+    return answer_fault(view, np.unique(made.pairs[chosen].ravel()), seen, gaps=gaps)
 
 
-def _find_list_starts(view: ScopeView, ends: EventTable) -> I64:
-    """Find the op that torch.tensor() begins with for each that it ends with: int64[k], -1 for none.
+@dataclass(frozen=True, slots=True)
+class ListTensors:
+    """The slow calls of torch.tensor(list): k of them.
 
-    It allocates on the CPU (aten::empty), fills it in Python, and may copy (aten::to) before aten::lift_fresh.
+    `pairs` int64[k, 2]: the op that each begins with, and the one that it ends with. `before` int64[k, 2]: the op
+    before the call and its first one, where the call has read the list in between, else -1. `begin`, `end`
+    int64[k]: ns.
     """
-    trace, outer = view.trace, view.tables.outermost_ops
-    empty = outer.row[is_in(outer.row, view.tables.match_names(r"aten::empty$", Kind.OP).row)]
-    copies = outer.row[is_in(outer.row, view.tables.match_names(_TO_REGEX, Kind.OP).row)]
-    position = outer.row.searchsorted(ends.row)
-    found = np.full(len(ends), -1, dtype=np.int64)
-    for back in (1, 2):
-        before = outer.row[np.maximum(position - back, 0)]
-        between = outer.row[np.maximum(position - 1, 0)]
-        fits = is_in(before, empty) & (found < 0) & (position >= back)
-        fits &= (back == 1) | is_in(between, copies)
-        found[fits & (trace.lane[before] == trace.lane[ends.row])] = before[
-            fits & (trace.lane[before] == trace.lane[ends.row])
-        ]
-    return found
+
+    pairs: I64
+    before: I64
+    begin: I64
+    end: I64
+
+    @property
+    def times(self) -> Intervals:
+        return union(self.begin, self.end)
+
+
+def find_list_tensors(tables: TraceTables) -> ListTensors:
+    """Find the slow calls of the whole trace; use `TraceTables.compute_once`.
+
+    torch.tensor(list) reads all numbers for their type, allocates on the CPU (aten::empty), reads them again to fill
+    it, may copy it (aten::to), and ends with aten::lift_fresh. The first reading takes about as long as the second; a
+    longer time before it is another's.
+    """
+    trace, outer = tables.trace, tables.outermost_ops
+    ends = tables.match_names(_LIST_REGEX, Kind.OP).row
+    position = outer.row.searchsorted(ends[is_in(ends, outer.row)])
+    empty, copy = tables.match_rows(outer.row, r"aten::empty$"), tables.match_rows(outer.row, _TO_REGEX)
+    first = np.maximum(position - 1, 0)
+    first = np.where(empty[first] | ~copy[first], first, np.maximum(position - 2, 0))
+    is_call = empty[first] & (first < position) & (trace.lane[outer.row[first]] == trace.lane[outer.row[position]])
+    is_call &= outer.start[position] - outer.start[first] >= thresholds.LIST_TENSOR_MIN.value
+    first, position = first[is_call], position[is_call]
+    begin, end, previous = outer.start[first], outer.end[position], np.maximum(first - 1, 0)
+    reading = outer.start[first] - outer.end[previous]
+    is_read = (first > 0) & (trace.lane[outer.row[previous]] == trace.lane[outer.row[first]])
+    is_read &= (reading >= 0) & (reading < 2 * (outer.start[position] - outer.end[first]))
+    begin = np.where(is_read, outer.end[previous], begin)
+    before = np.stack([np.where(is_read, outer.row[previous], -1), outer.row[first]], axis=1)
+    return ListTensors(np.stack([outer.row[first], outer.row[position]], axis=1), before, begin, end)
 
 
 _PRODUCT_REGEX = r"aten::(conv[123]d|embedding|linear|matmul|mm|bmm|addmm)$"
@@ -160,6 +181,7 @@ def one_sample_at_a_time(view: ScopeView) -> Answer:
     text = view.tables.compute_once(write_op_text)
     step_of, lane = steps.index_at(text.ops.start), np.asarray(trace.lane[text.ops.row])
     gone: list[I64] = []
+    gaps: list[I64] = []
     most, reason = 0, ""
     for step in range(min(len(steps), _MAX_STEPS)):
         index = np.flatnonzero((step_of == step) & (lane == int(trace.lane[int(steps.row[step])])))
@@ -173,11 +195,14 @@ def one_sample_at_a_time(view: ScopeView) -> Answer:
             reason = "shapes were not recorded (record_shapes=True)"
         elif reads:
             gone.append(rounds[1:].ravel())
+            whole = rounds.ravel()[period - 1 :]  # from the last op of the first round on
+            gaps.append(np.stack([whole[:-1], whole[1:]], axis=1))
             most = max(most, count)
     if not gone:
         return Answer.cannot_tell(reason) if reason else Answer.absent()
     rows = add_backward_nodes(view.tables, np.concatenate(gone))
-    return answer_fault(view, rows, f"the model runs {most} times in a step, on one sample each")
+    seen = f"the model runs {most} times in a step, on one sample each"
+    return answer_fault(view, rows, seen, gaps=np.concatenate(gaps))
 
 
 def _find_rounds(names: I64) -> tuple[int, int, int] | None:
@@ -222,6 +247,8 @@ def _read_batches(view: ScopeView, rounds: I64) -> bool | None:
         return False
     shapes = []
     rows = rounds[:, int(layer[0])]
+    if _is_flattened(view, rounds[:, 0], rows):
+        return True
     is_table = view.tables.name(int(rows[0])) == "aten::embedding"
     for inputs in read_inputs(view.trace, rows):
         if inputs is None:
@@ -231,3 +258,26 @@ def _read_batches(view: ScopeView, rounds: I64) -> bool | None:
             return False
         shapes.append(tuple(dims))
     return len(set(shapes)) == 1 and shapes[0][0] == 1 and max(shapes[0][1:]) > 1
+
+
+def _is_flattened(view: ScopeView, first: I64, layers: I64) -> bool:
+    """Return whether each round flattens a batch of one with several positions, and its first layer reads those.
+
+    `first`, `layers`: rows of the first op and the first layer of each round.
+    """
+    ops = view.tables.outermost_ops
+    flattening = ops.row[view.tables.match_rows(ops.row, r"aten::(flatten|reshape|view|squeeze)$")]
+    start, stop = flattening.searchsorted(first), flattening.searchsorted(layers)
+    if not (stop > start).all() or int((stop - start).max()) > _MAX_RARE:
+        return False
+    rows = np.concatenate([flattening[a:b] for a, b in zip(start.tolist(), stop.tolist(), strict=True)])
+    number = np.repeat(np.arange(len(first)), stop - start)
+    inputs = read_inputs(view.trace, np.concatenate([layers, rows]))
+    tensors = [each.tensor(0) if each is not None else None for each in inputs]
+    positions = [tensor.sizes[0] if tensor is not None and len(tensor.sizes) == 2 else 0 for tensor in tensors]
+    found = set()
+    for round_number, tensor in zip(number.tolist(), tensors[len(layers) :], strict=True):
+        sizes = tensor.sizes if tensor is not None else ()
+        if len(sizes) == 3 and sizes[0] == 1 and 1 < sizes[1] == positions[round_number]:
+            found.add(round_number)
+    return len(found) == len(first)

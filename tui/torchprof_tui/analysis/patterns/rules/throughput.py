@@ -130,7 +130,7 @@ def _choose_fusion(view: ScopeView, chosen: Bool) -> Remedy | None:
         return choose_optimizer_remedy(optimizer_step, view.tables.practices.optimizer_kind)
     practices = view.tables.practices
     if practices.uses_compile or float(time[view.work.class_mask(KernelClass.TRITON)].sum()) > _COMPILED_SHARE * total:
-        return Remedy("these are outside the compiled code, or between its graph breaks: find out why")
+        return Remedy("these run outside the compiled code: compile them as well, or find out why they are not")
     if not practices.has_backward and not practices.optimizer_names:
         return Remedy("fuse them with torch.compile or fused norms", "model = torch.compile(model)")
     return None

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from torchprof_tui.analysis.patterns.engine.avoidable_work import add_backward_nodes, answer_fault
+from torchprof_tui.analysis.patterns.engine.avoidable_work import add_backward_nodes, answer_fault, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.op_text import OpText, read_inputs, write_op_text
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs
+from torchprof_tui.trace.core.arrays import I64
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class Algorithm:
     """An algorithm by the ops that it is written with, as letters of `op_text`.
 
     `kept`: letters of the ops that the library's op still does the work of. `fits`: judges the inputs of the first
-    and the last op of a match, where names alone do not prove it; None where they do.
+    and the last op of a match, where names alone do not prove it; None where they do. `is_whole`: ops without a letter
+    between the first and the last one belong to it: they copy what views cannot show.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Algorithm:
     remedy: Remedy
     kept: str = ""
     fits: Callable[[list[OpInputs | None]], bool] | None = None
+    is_whole: bool = False
 
 
 def _is_broadcast_difference(inputs: list[OpInputs | None]) -> bool:
@@ -94,7 +97,7 @@ _ALGORITHMS = (
     ),
     Algorithm(
         "running sum",
-        rf"(?<!a)a{{{4 * _PARAMETER_LOOP},}}",
+        rf"(?<!a)a{{{4 * _PARAMETER_LOOP},}}K?",
         "a running sum is a loop of additions",
         Remedy("call cumsum (or sum): one kernel for all positions", "totals = values.cumsum(0)"),
     ),
@@ -119,6 +122,14 @@ _ALGORITHMS = (
         "pairwise distances are computed from all differences",
         Remedy("call cdist, which multiplies matrices and writes no differences", "distances = torch.cdist(a, b)"),
         fits=_is_broadcast_difference,
+    ),
+    Algorithm(
+        "convolution",
+        r"k[LM]",
+        "a convolution is written out: its windows are copied side by side, and multiplied",
+        Remedy("call conv1d, conv2d or conv3d, which read each value where it lies", "y = F.conv1d(x, weight)"),
+        kept="LM",
+        is_whole=True,
     ),
     Algorithm(
         "diagonal product",
@@ -149,15 +160,23 @@ def _find_ops(view: ScopeView, text: OpText, algorithm: Algorithm) -> list[tuple
     return [each for k, each in enumerate(found) if algorithm.fits(inputs[2 * k : 2 * k + 2])]
 
 
+def _list_between(view: ScopeView, text: OpText, stretches: list[tuple[int, int]]) -> I64:
+    """List the ops without a letter between the first and the last op of each stretch: rows, int64[k]."""
+    every = view.tables.outermost_ops.row
+    ends = text.ops.row[np.array([(first, stop - 1) for first, stop in stretches], dtype=np.int64)]
+    first, last = every.searchsorted(ends[:, 0], side="right"), every.searchsorted(ends[:, 1])
+    return np.concatenate([every[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)])
+
+
 @register_pattern(
     "An algorithm is written out op by op",
     meaning="several ops compute what the library has one op for: each reads and writes whole tensors, and each is "
     "dispatched and launched",
     action="call the library's op, or compile the function",
     decided="The ops of a thread in their order, without views and casts, match a known sequence: attention, norms, "
-    "cross entropy, a recurrence, a running sum, clipping, a moving average, distances, a product with a diagonal "
-    "matrix, a sort for few values. The costliest is named. Time at stake: these ops, their nodes of the backward "
-    "pass, and the GPU work that they launched.",
+    "cross entropy, a recurrence, a running sum, clipping, a moving average, distances, a convolution, a product "
+    "with a diagonal matrix, a sort for few values. The costliest is named. Time at stake: these ops, their nodes of "
+    "the backward pass, and the GPU work that they launched.",
     needs=(ScopeView.missing_gpu_reason, ScopeView.missing_ops_reason, ScopeView.missing_links_reason),
     is_fault=True,
 )
@@ -170,10 +189,14 @@ def written_out(view: ScopeView) -> Answer:
             continue
         index = np.concatenate([np.arange(first, stop) for first, stop in stretches])
         rows = text.ops.row[index]
+        number = np.repeat(np.arange(len(stretches)), [stop - first for first, stop in stretches])
+        gaps = pair_neighbours(view.trace, rows, number)
         kept = rows[np.isin(text.letters[index], list(map(ord, algorithm.kept)))] if algorithm.kept else None
+        if algorithm.is_whole:
+            rows = np.concatenate([rows, _list_between(view, text, stretches)])
         count = len(stretches)
         seen = f"{algorithm.name}: {format_count(len(rows), 'op')} in {format_count(count, 'place')}"
-        answer = answer_fault(view, add_backward_nodes(view.tables, rows), seen, algorithm.remedy, kept=kept)
+        answer = answer_fault(view, add_backward_nodes(view.tables, rows), seen, algorithm.remedy, kept=kept, gaps=gaps)
         found.append((algorithm, answer))
     if not found:
         return Answer.absent()
