@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from torchprof_tui.trace.build.lane_assignment import DEVICE_WIDE, MARKS, SPANS, PendingLane
+from torchprof_tui.trace.build.lane_assignment import DEVICE_WIDE, PendingLane
 from torchprof_tui.trace.build.lane_order import section_of_role, sort_lanes
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
-from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.lanes import MARKS, SPANS, Role
 
 
 def thread(tid: str, pid: str = "100", launches: int = 0, has_step: bool = False, events: int = 1) -> PendingLane:

@@ -21,7 +21,7 @@ from torchprof_tui.trace.core.arrays import I32, I64, U8, U16, Bool, factorize
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.thread_tasks import bincount_parallel, find_indexes, take_parallel
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
-from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.lanes import MARKS, SPANS, Role
 from torchprof_tui.trace.model.raw_events import SparseArg
 
 DEVICE_WIDE = -1
@@ -39,8 +39,6 @@ MAX_DEVICE = int(np.iinfo(np.int32).max)
 _DEVICE_NUMBER = compile_later(r"[0-9]{1,9}")
 _LAST_NUMBER = compile_later(r"-?[0-9]{1,18}$")
 
-SPANS, MARKS = "spans", "marks"
-"""Tids that this module gives to the profiler's two lanes beside its overhead, under the pid "profiler"."""
 
 _ROLE_OF_KIND = {
     **dict.fromkeys(GPU_WORK, Role.STREAM),

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from torchprof_tui.trace.build.lane_assignment import DEVICE_WIDE, SPANS, PendingLane
+from torchprof_tui.trace.build.lane_assignment import DEVICE_WIDE, PendingLane
 from torchprof_tui.trace.build.track_metadata import TrackMetadata
-from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.lanes import SPANS, Role
 
 _MERGED_LANE_NOUNS = {
     Role.THREAD: "threads",

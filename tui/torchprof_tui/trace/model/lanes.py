@@ -45,6 +45,9 @@ class Lane:
         return self.last - self.first
 
 
+SPANS, MARKS = "spans", "marks"
+"""Tids of the profiler's two lanes beside its overhead, under the pid "profiler"."""
+
 LANE_KIND = {
     Role.THREAD: "cpu",
     Role.STREAM: "gpu",

@@ -259,9 +259,9 @@ class TextPanel(PaintedWidget):
             self._top = 0
         self.repaint()
 
-    def set_divided(self, divided: bool) -> None:
-        """Draw a line on the left, which divides the panel from the one beside it."""
-        lead = "│" if divided else " "
+    def set_divided(self, divided: bool, has_keys: bool = False) -> None:
+        """Draw a line on the left, which divides the panel from the one beside it: heavy where it has the keys."""
+        lead = ("┃" if has_keys else "│") if divided else " "
         if lead != self._lead:
             self._lead = lead
             self.repaint()
@@ -297,7 +297,7 @@ class TextPanel(PaintedWidget):
         index = self._top + y
         runs = self._content[index] if index < len(self._content) else []
         indicator = f" ▾{self.lines_below}" if y == self.size.height - 1 and self.lines_below else ""
-        lead = (self._lead, self.palette.line)
+        lead = (self._lead, self.palette.cursor if self._lead == "┃" else self.palette.line)
         strip = build_strip([lead, *runs], width - len(indicator), self.palette.text)
         if not indicator:
             return strip

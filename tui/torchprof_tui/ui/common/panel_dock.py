@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from textual import events
 from textual.app import ComposeResult
@@ -61,20 +61,42 @@ class PanelTabs(PaintedWidget):
         runs: list[TextRun] = []
         used = 0
         self._cells_by_panel = {}
+        focus = self._find_focus(width)
+
+        def draw_line(text: str, first: int) -> None:
+            """Draw a line from a cell on: heavy, in the accent, above the panel that has the keys."""
+            ends = sorted({first, first + len(text), *(cell for cell in focus if first < cell < first + len(text))})
+            for start, end in pairwise(ends):
+                piece, is_focus = text[start - first : end - first], focus[0] <= start < focus[1]
+                heavy = piece.replace("─", "━").replace("┬", "┳")
+                runs.append((heavy, palette.cursor) if is_focus else (piece, palette.line))
+
         for panel in order:
             start = self._offsets.get(panel, -1) if len(self._offsets) > 1 else -1
             if not runs or start > 0:
                 corner = "┬─" if start > 0 else "──"
-                runs.append(("─" * (max(start, 0) - used) + corner, palette.line))
+                draw_line("─" * (max(start, 0) - used) + corner, used)
                 used = max(start, 0) + 2
             active = panel == self._active
             mark = KEYS_MARK if active and self._has_keys else ""
             text = f"[{self._titles[panel]}{mark}]" if active else f" {self._titles[panel]} "
-            style = palette.active if active else palette.strong if panel in self._offsets else palette.muted
-            runs += [(text, style), ("─", palette.line)]
+            style = palette.focused if mark else palette.active if active else palette.muted
+            if panel in self._offsets and not active:
+                style = palette.strong
+            runs.append((text, style))
+            draw_line("─", used + len(text))
             self._cells_by_panel[panel] = range(used, used + len(text))
             used += len(text) + 1
-        return build_strip([*runs, ("─" * width, palette.line)], width, palette.line)
+        draw_line("─" * max(width - used, 0), used)
+        return build_strip(runs, width, palette.line)
+
+    def _find_focus(self, width: int) -> tuple[int, int]:
+        """Find the cells above the panel that has the keys: (first, end), both 0 where none has them."""
+        if not self._has_keys:
+            return 0, 0
+        offsets = sorted(self._offsets.values()) if len(self._offsets) > 1 else [0]
+        first = self._offsets.get(self._active, 0) if len(self._offsets) > 1 else 0
+        return first, next((offset for offset in offsets if offset > first), width)
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
@@ -137,6 +159,7 @@ class Dock(Vertical):
         """Mark whether the arrow keys act on the active panel."""
         if has_keys != self._has_keys:
             self._has_keys = has_keys
+            self.active_panel.set_divided(self._shown_offsets().get(self.active_name, 0) > 0, has_keys)
             self._show_titles()
 
     @property
@@ -176,7 +199,7 @@ class Dock(Vertical):
         widths = {name: end - start for (name, start), end in zip(offsets.items(), ends, strict=True)}
         for name, panel in self._panels.items():
             panel.display = name in offsets
-            panel.set_divided(offsets.get(name, 0) > 0)
+            panel.set_divided(offsets.get(name, 0) > 0, self._has_keys and name == self.active_name)
             if name in widths:
                 panel.styles.width = widths[name]
         self._show_titles()

@@ -65,6 +65,9 @@ class LoadingCancelled(Message):
 EVENT_PANELS = frozenset({"details", "chain", "kernel"})
 """Panels about the selected event."""
 
+FIRST_PANEL = "details"
+"""The panel that a trace opens with. The others have more lines on a low screen, because they were asked for."""
+
 CANCEL_HINT = "nothing to clear; esc again stops loading this trace"
 
 
@@ -86,6 +89,7 @@ class ExplorerScreen(GuardedScreen[None]):
         super().__init__()
         self._get_stage = get_stage
         self._first_panel = ""
+        self._laid_out_for = ""  # the panel
         self.trace = trace
         self.view_state = ViewState(trace)
         self.moves = SelectionMoves(self.view_state)
@@ -140,7 +144,10 @@ class ExplorerScreen(GuardedScreen[None]):
     def _apply_layout(self) -> None:
         """Share out the screen for its size and the size that the panels have by `z`."""
         panel_size = self.panel_size if self.details_open and self.trace.lanes else PanelSize.NORMAL
-        layout = self._lanes_area.apply_layout(self.size.width, self.size.height - self.reserved_lines, panel_size)
+        self._laid_out_for = self._dock.active_name
+        layout = self._lanes_area.apply_layout(
+            self.size.width, self.size.height - self.reserved_lines, panel_size, self._laid_out_for != FIRST_PANEL
+        )
         self.set_class(not layout.verdict, "low")
         self._panel_controller.scopes.verdict_line.styles.height = max(layout.verdict, 1)
         self.set_class(panel_size is PanelSize.WHOLE, "panels-only")
@@ -191,6 +198,8 @@ class ExplorerScreen(GuardedScreen[None]):
 
     def _refresh_widgets(self, message: str = "") -> None:
         """Pass the state to the widgets. Cheap: each compares it and repaints what differs in the next frame."""
+        if self._laid_out_for != self._dock.active_name and self._laid_out_for:
+            self._apply_layout()
         self._lanes_area.update_widgets()
         self._panel_controller.update_panels()
         line = message or self._default_status()

@@ -19,6 +19,7 @@ from torchprof_tui.ui.common.name_display import DisplayNames, clean
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.explorer.title_line import MAX_DEVICES, TitleLine
 from torchprof_tui.ui.lanes.lane_gutter import NOTE_SEPARATOR, Gutter
+from torchprof_tui.ui.lanes.lane_view_state import find_recorder_lanes
 from torchprof_tui.ui.lanes.overview import Overview
 from torchprof_tui.ui.lanes.time_ruler import Ruler
 from torchprof_tui.ui.lanes.timeline import Timeline
@@ -33,6 +34,9 @@ STEPS_MIN_HEIGHT, OVERVIEW_MIN_HEIGHT = 20, 30
 DOCK_SHARE, DOCK_MIN_LINES, DOCK_MAX_LINES = 0.27, 6, 18
 """The panels' share of the screen height and its bounds in lines, where the lanes would fill the rest."""
 
+DOCK_ASKED_LINES = 10
+"""Lines of a panel that was asked for, with its title: on 24 lines the lanes keep seven."""
+
 LANES_MIN_LINES = 3
 """Lines that the panels always leave to the lanes."""
 
@@ -42,7 +46,7 @@ DOCK_MAX_SHARE = 0.5
 VERDICT_MIN_HEIGHT, TWO_VERDICT_LINES_MIN_HEIGHT = 20, 24
 """Screen heights from which the verdict has a line, and two lines where the screen is narrow."""
 
-TWO_VERDICT_LINES_MAX_WIDTH = 129
+TWO_VERDICT_LINES_MAX_WIDTH = 199
 """Screen width up to which most verdicts need two lines."""
 
 TWO_PANELS_MIN_WIDTH, THREE_PANELS_MIN_WIDTH = 170, 300
@@ -86,14 +90,24 @@ def too_small_message(width: int, height: int) -> str:
 
 
 def compute_layout(
-    width: int, height: int, overview: int, ruler: int, lanes: int, panel_size: PanelSize = PanelSize.NORMAL
+    width: int,
+    height: int,
+    overview: int,
+    ruler: int,
+    lanes: int,
+    panel_size: PanelSize = PanelSize.NORMAL,
+    is_asked: bool = False,
 ) -> ExplorerLayout:
-    """Share out the lines of a screen. `overview`, `ruler`, `lanes`: the lines that each would fill."""
+    """Share out the lines of a screen. `overview`, `ruler`, `lanes`: the lines that each would fill.
+
+    `is_asked`: whether the panel was asked for, and is not the one that is there at first.
+    """
     overview = overview if height >= OVERVIEW_MIN_HEIGHT else 1
     ruler = ruler if height >= STEPS_MIN_HEIGHT else 1
     is_narrow = width <= TWO_VERDICT_LINES_MAX_WIDTH
     verdict = 0 if height < VERDICT_MIN_HEIGHT else 1 + (is_narrow and height >= TWO_VERDICT_LINES_MIN_HEIGHT)
-    share = min(max(round(height * DOCK_SHARE), DOCK_MIN_LINES), DOCK_MAX_LINES)
+    least = DOCK_ASKED_LINES if is_asked else DOCK_MIN_LINES
+    share = min(max(round(height * DOCK_SHARE), least), DOCK_MAX_LINES)
     available = height - TITLE_AND_STATUS_LINES - verdict - overview - ruler
     share = min(share, available - LANES_MIN_LINES)
     dock = max(share, min(available - lanes, int(height * DOCK_MAX_SHARE)))
@@ -107,7 +121,9 @@ def compute_layout(
 
 def count_lane_lines(trace: Trace, rank_trace: Trace) -> int:
     """Count the lines for all rows and headings of one rank and one to spare; several ranks add a line each."""
-    lines = sum(lane.rows for lane in rank_trace.lanes) + len({lane.group for lane in rank_trace.lanes}) + 1
+    recorder = find_recorder_lanes(rank_trace)
+    lanes = [lane for number, lane in enumerate(rank_trace.lanes) if number not in recorder]
+    lines = sum(lane.rows for lane in lanes) + len({lane.group for lane in lanes}) + 1
     return lines if trace.merged_ranks is None else lines + len(trace.merged_ranks)
 
 
@@ -135,14 +151,14 @@ class LanesArea:
         self.ruler = Ruler(trace.steps, id="ruler")
         self._gutter_width = self.gutter.preferred_width(80)
 
-    def apply_layout(self, width: int, height: int, panel_size: PanelSize) -> ExplorerLayout:
+    def apply_layout(self, width: int, height: int, panel_size: PanelSize, is_asked: bool) -> ExplorerLayout:
         """Set the size of each widget for this screen size; return the layout for the parts below."""
         lanes = count_lane_lines(self._view_state.trace, self._view_state.current_trace())
         lane_view = self._view_state.lane_view
         if self._view_state.is_arranged and self._view_state.trace.merged_ranks is not None:
             lanes = len(lane_view.lane_lines.body) + 1  # the ranks that are open, all of them where they fit
         layout = compute_layout(
-            width, height, self.overview.preferred_lines, self.ruler.preferred_lines, lanes, panel_size
+            width, height, self.overview.preferred_lines, self.ruler.preferred_lines, lanes, panel_size, is_asked
         )
         self._gutter_width = self.gutter.preferred_width(width)
         self.gutter.styles.width = self._gutter_width

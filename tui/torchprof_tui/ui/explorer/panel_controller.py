@@ -14,7 +14,7 @@ from torchprof_tui.ui.common.debounced_worker import DebouncedWorker, WorkResult
 from torchprof_tui.ui.common.panel_dock import Dock
 from torchprof_tui.ui.explorer.background_queries import BackgroundQueries
 from torchprof_tui.ui.explorer.panels.chain_panel import ChainPanel
-from torchprof_tui.ui.explorer.panels.cheatsheet_panel import CheatsheetPanel
+from torchprof_tui.ui.explorer.panels.cheatsheet_panel import WHY_MIN_HEIGHT, CheatsheetPanel
 from torchprof_tui.ui.explorer.panels.details_panel import DetailsPanel
 from torchprof_tui.ui.explorer.panels.doctor_panel import DoctorPanel
 from torchprof_tui.ui.explorer.panels.kernel_panel import KernelPanel
@@ -131,7 +131,9 @@ class PanelController:
         """Highlight the selection's chain and link line, or the evidence of the active panel's finding."""
         active = self.active_panel
         self.dock.mark_keys(active.has_keys)
-        self.cheatsheet_panel.set_verdict_above(self.scopes.verdict_line.display and self.scopes.verdict_line.shows_all)
+        verdict_line = self.scopes.verdict_line
+        is_low = self.cheatsheet_panel.size.height < WHY_MIN_HEIGHT  # then a few words that are cut cost too many lines
+        self.cheatsheet_panel.set_verdict_above(verdict_line.display and (verdict_line.shows_all or is_low))
         self.details_panel.show_findings(self.scopes.checked, not self.dock.is_shown(CheatsheetPanel.NAME))
         if active is not self.cheatsheet_panel:
             self.release_evidence()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torchprof_tui.trace.model.lanes import Role
+from torchprof_tui.trace.model.lanes import MARKS, SPANS, Role
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.query import navigation
@@ -14,17 +14,26 @@ MAX_FIRST_PINS_SHARE = 0.25
 """Streams are pinned at first on at most this share of the height: the CPU lanes need the rest."""
 
 
+def find_recorder_lanes(trace: Trace) -> frozenset[int]:
+    """Find the lanes of the profiler's own spans and marks; none where the trace has no others."""
+    found = frozenset(
+        number for number, lane in enumerate(trace.lanes) if lane.role is Role.PROFILER and lane.tid in (SPANS, MARKS)
+    )
+    return found if len(found) < len(trace.lanes) else frozenset()
+
+
 class LaneViewState:
     """Hold the arrangement of the lanes. `top`: the first visible line of the body; `height`: visible lines in all.
 
-    Ranks, and lanes that were merged because there are too many, are folded at first.
+    Ranks, and lanes that were merged because there are too many, are folded at first, and the profiler's own spans and
+    marks are hidden: they say nothing about the program.
     """
 
     def __init__(self, trace: Trace, height: int) -> None:
         self._trace = trace
         headers = (rank.header_lane for rank in trace.all_ranks if rank.is_merged)
         merged = (number for number, lane in enumerate(trace.lanes) if lane.merged_lanes)
-        self.arrangement = LaneArrangement(folded=frozenset([*headers, *merged]))
+        self.arrangement = LaneArrangement(frozenset([*headers, *merged]), find_recorder_lanes(trace))
         self.lane_lines = LaneLines.build(trace, self.arrangement)
         self.height = height
         self.top = 0

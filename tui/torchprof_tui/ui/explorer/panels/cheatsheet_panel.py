@@ -48,8 +48,8 @@ ID_CELLS, STAKE_CELLS, ROW_LABEL_CELLS = 26, 16, 9
 MIN_TEXT_CELLS = 20
 """Minimum width of the text after an entry's id and cost; in less it is left out."""
 
-TREE_MIN_HEIGHT, TREE_HEIGHT_PER_LINE, TREE_MAX_LINES = 8, 4, 6
-"""The tree has a line from 8 lines of the panel on, another one per 4 more: the entries matter more."""
+TREE_MIN_HEIGHT, TREE_HEIGHT_PER_LINE, TREE_MAX_LINES = 12, 4, 6
+"""The tree has lines from 12 lines of the panel on, another one per 4 more, when the entries matter more."""
 
 WHY_MIN_HEIGHT = 12
 """Panel height from which the numbers behind the verdict are shown."""
@@ -80,7 +80,7 @@ def format_verdict(verdict: Verdict, width: int, height: int, palette: Palette, 
             if detail:
                 lines += wrap_text(clean(detail), width, palette.muted, "  ")
     if verdict.tree is not None and height >= TREE_MIN_HEIGHT:
-        line_count = 1 + (height - TREE_MIN_HEIGHT) // TREE_HEIGHT_PER_LINE
+        line_count = 2 + (height - TREE_MIN_HEIGHT) // TREE_HEIGHT_PER_LINE
         lines += format_tree(verdict.tree, min(line_count, TREE_MAX_LINES), width, palette)
     return lines
 
@@ -393,7 +393,9 @@ class CheatsheetPanel(Panel):
         self.context.show_panel(self.NAME)
         self._reveals_cursor = True
         self.refresh_content(top=False)
-        return "" if self.finding is not None else "no pattern was found here"
+        if self.finding is None:
+            return "no pattern was found here"
+        return "how it was found; E hides it" if self._shows_rule else "the rule is hidden; E shows it"
 
     def find_source_line(self) -> SourceTarget:
         rank, finding = self._scopes.rank, self.finding

@@ -62,6 +62,9 @@ SHORT_KEYS = (("← → ↑ ↓", "events"), ("c", "all findings"), ("t", "table
 TIME_MIN_LINES, MAX_TIME_LINES = 5, 8
 """Lines that must be left for the list of where the time went, and the most that it takes."""
 
+DO_CELLS = 7
+"""Of the label in front of what to do."""
+
 KEY_LINES_MIN_HEIGHT = 8
 """Panel height from which each starter key has a line."""
 
@@ -85,19 +88,44 @@ def format_findings(
         return [*format_tree(checked.verdict.tree, max(room - 1, 2), width, palette)[:room], *keys]
     problems = problems or found
     shown = problems[: min(room, MAX_NUMBER_KEYS)]
-    with_fix = min((room - len(shown)), len(shown))
     id_cells = min(max(len(finding.id) for finding in shown) + 2, ID_CELLS)
     stakes = [format_stake(finding, checked.base) for finding in shown]
     stake_cells = max(len(stake) for stake in stakes) + 2
+    heads = [
+        _format_finding(index + 1, finding, width, id_cells, f"{stakes[index]:<{stake_cells}}", palette)
+        for index, finding in enumerate(shown)
+    ]
+    actions: list[Lines] = []
+    spare = room - len(shown)
+    for finding in shown:  # what to do goes before the rest of a long sentence
+        action = _format_action(finding, width, spare, palette)
+        actions.append(action)
+        spare -= len(action)
     lines: Lines = []
-    for index, finding in enumerate(shown):
-        stake = f"{stakes[index]:<{stake_cells}}"
-        lines.append(_format_finding(index + 1, finding, width, id_cells, stake, palette))
-        if index < with_fix and finding.remedy.action:
-            indent = 4
-            text = truncate(clean(finding.remedy.action), width - indent - 5)
-            lines.append([(" " * indent + "fix: ", palette.muted), (text, palette.text)])
+    for head, action in zip(heads, actions, strict=True):
+        whole = len(head) - 1 <= spare
+        spare -= len(head) - 1 if whole else 0
+        lines += [*(head if whole else [_cut_line(head, width)]), *action]
     return [*lines, *_format_time(checked, room - len(lines), width, palette), *keys]
+
+
+def _format_action(finding: Finding, width: int, room: int, palette: Palette) -> Lines:
+    """Format what to do, wrapped to `room` lines at most; [] where there is no room or nothing to do."""
+    if room < 1 or not finding.remedy.action:
+        return []
+    lines = hang_text("    do ", DO_CELLS, clean(finding.remedy.action), width - DO_CELLS, palette)
+    return lines if len(lines) <= room else [_cut_line(lines, width)]
+
+
+def _cut_line(lines: Lines, width: int) -> list[TextRun]:
+    """Cut text that was wrapped to its first line, which says with "…" that it goes on."""
+    first = lines[0]
+    if len(lines) == 1:
+        return first
+    used = sum(cell_len(text) for text, _ in first[:-1])
+    text, style = first[-1]
+    rest = " ".join(run[-1][0] for run in lines[1:])
+    return [*first[:-1], (truncate(f"{text} {rest}", max(width - used, 1)), style)]
 
 
 def _format_time(checked: CheckResult, room: int, width: int, palette: Palette) -> Lines:
@@ -109,9 +137,8 @@ def _format_time(checked: CheckResult, room: int, width: int, palette: Palette) 
     return [*heading, *format_tree(tree, min(room - len(heading), MAX_TIME_LINES), width, palette)]
 
 
-def _format_finding(
-    number: int, finding: Finding, width: int, id_cells: int, stake: str, palette: Palette
-) -> list[TextRun]:
+def _format_finding(number: int, finding: Finding, width: int, id_cells: int, stake: str, palette: Palette) -> Lines:
+    """Format a finding with what was measured, wrapped beside its name."""
     sign, style = choose_sign(finding, palette)
     runs: list[TextRun] = [
         (f"{number} ", palette.key),
@@ -119,8 +146,11 @@ def _format_finding(
         (f"{truncate(finding.id, id_cells - 1):<{id_cells}}", palette.strong),
         (stake, palette.text),
     ]
-    room = width - 4 - id_cells - len(stake)
-    return [*runs, (truncate(clean(finding.answer.seen), room), palette.text)] if room > 8 else runs
+    indent = 4 + id_cells + len(stake)
+    if width - indent <= 8:
+        return [runs]
+    first, *others = wrap_text(clean(finding.answer.seen), width - indent, palette.text)
+    return [[*runs, *first], *([(" " * indent, palette.text), *other] for other in others)]
 
 
 def _format_starter_keys(width: int, height: int, palette: Palette, has_gpu: bool) -> Lines:
