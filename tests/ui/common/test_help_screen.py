@@ -219,3 +219,40 @@ async def test_f1_in_the_palette_shows_the_keys_of_the_screen_below(size: tuple[
         await pilot.press("ctrl+p")  # the palette is below: textual would open it a second time
         await until(pilot, lambda: len(app._notifications) == 1)
         assert isinstance(app.screen, HelpScreen)
+
+
+async def test_help_begins_with_the_word_of_the_selected_event() -> None:
+    shown = two_steps()
+    async with explorer(shown, (120, 40)) as (screen, pilot):
+        await pilot.press("question_mark")
+        await settled(pilot)
+        assert "The selected event" not in text_of(screen.app.screen)
+        await pilot.press("question_mark")
+        screen.view_state.select(event_of(shown, "aten::mm"))
+        await pilot.press("question_mark")
+        await settled(pilot)
+        text = text_of(screen.app.screen)
+        assert "The selected event: mm" in text
+        assert "one plain GEMM" in text
+        assert text.index("The selected event") < text.index("Panel: details")
+        await pilot.press("question_mark", "c", "question_mark")
+        await settled(pilot)
+        assert "The selected event" not in text_of(screen.app.screen), "asked about the cheatsheet"
+
+
+async def test_help_of_the_table_begins_with_the_word_of_the_row() -> None:
+    async with opened("table") as (app, pilot):
+        await until(pilot, lambda: app.screen.help_word is not None)  # type: ignore[attr-defined]
+        await pilot.press("question_mark")
+        await settled(pilot)
+        assert "The selected event: " in text_of(app.screen)
+
+
+async def test_a_pattern_and_a_word_of_the_trace_are_found_among_the_words() -> None:
+    async with opened("explorer") as (app, pilot):
+        await pilot.press("question_mark", *["minus" if letter == "-" else letter for letter in "copy-before-gemm"])
+        await settled(pilot)
+        assert "addmm" in text_of(app.screen)
+        await pilot.press("escape", *"buffer")
+        await settled(pilot)
+        assert "Activity Buffer Request" in text_of(app.screen)

@@ -303,14 +303,15 @@ class HelpScreen(GuardedModalScreen[None]):
         word: Word | None = None,
     ) -> None:
         super().__init__()
-        guide_sections = [] if word is None else list_event_sections(word)
-        guide_sections += [] if guide is None else list_guide_sections(guide)
+        event_sections = [] if word is None else list_event_sections(word)
+        guide_sections = [] if guide is None else list_guide_sections(guide)
         key_sections = [
             HelpSection(title, tuple(HelpEntry(key.keys, key.description) for key in group), is_keys=True)
             for title, group in keys.items()
         ]
         # Who asks on a panel of the lanes asks what it shows; on another screen, which keys it has.
-        pages = {KEYS: [*guide_sections, *key_sections] if has_lanes else [*key_sections, *guide_sections]}
+        asked = [*guide_sections, *key_sections] if has_lanes else [*key_sections, *guide_sections]
+        pages = {KEYS: [*event_sections, *asked]}
         if has_lanes:
             pages[LANES] = list_lane_sections()
         pages[WORDS] = list_word_sections()

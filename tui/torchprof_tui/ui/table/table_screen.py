@@ -13,6 +13,7 @@ from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.row_detail import find_row_of_event
 from torchprof_tui.analysis.table.sheets import format_spans_note
 from torchprof_tui.analysis.table.table_reading import describe_row
+from torchprof_tui.analysis.words.dictionary import Word, find_event_word
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, ListScreen, cycle
 from torchprof_tui.ui.common.painted_widget import COPY_WIDTH, HeaderPicked, RowList, RowPicked, TextRun
@@ -353,13 +354,28 @@ class TableScreen(ListScreen):
         elif not panel.scroll_lines(direction * max(1, panel.size.height - 1)):
             self._status.show_message(f"nothing more {'below' if direction > 0 else 'above'}")
 
+    @property
+    def _shown_event(self) -> int:
+        """The event of the current row's instance, as a row of the whole trace; -1 for none."""
+        has_rows = self._tab != CHARTS_TAB and self._built_sheet is not None and len(self._built_sheet.sheet)
+        event = self._panel.selected_event if has_rows else -1
+        return event if event < 0 or self._tab == ARRIVALS_TAB else event + self._event_offset
+
+    @property
+    def help_word(self) -> Word | None:
+        """The word of the current row's instance, with which the help begins."""
+        if self._shown_event < 0:
+            return None
+        event = self._whole_trace.event(self._shown_event)
+        return find_event_word(event.kind, event.name)
+
     def action_show(self) -> None:
         if not self._has_rows():
             return
-        if self._panel.selected_event < 0:
+        if self._shown_event < 0:
             self._status.show_message("no instance to show on the lanes")
             return
-        self.dismiss(self._panel.selected_event + (0 if self._tab == ARRIVALS_TAB else self._event_offset))
+        self.dismiss(self._shown_event)
 
     def action_back(self) -> None:
         if self._listing.filter:
