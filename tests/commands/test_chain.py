@@ -234,3 +234,26 @@ def test_a_copy_inside_a_gpu_is_not_more_than_all_of_the_peak(capsys: pytest.Cap
     assert "32.0 MiB in 19.1 µs: 1,753 GB/s" in text
     assert "read and written 3,507 GB/s, more than 3,352 GB/s (device memory): a part stayed in a cache" in text
     assert "105 %" not in text
+
+
+def test_one_row_per_step_below_what_is_typical(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("sample:article_64_cold", "--event", "aten::mm", "--all-steps")
+    lines = told(capsys, *words).splitlines()
+    assert lines[0] == "aten::mm  --nth 0 of 3: 3 steps"
+    assert "gap mean 12.5 µs, typical 7.86 µs" in lines[1]
+    rows = {line.split()[0]: line for line in lines[3:]}
+    assert list(rows) == ["step", "mean", "median", "p5", "p95", *(f"ProfilerStep#{k}" for k in (2, 3, 4))]
+    assert "22.1 µs*" in rows["ProfilerStep#2"]  # the dead window
+    assert [("*" in row) for row in rows.values()] == [False] * 5 + [True, False, False]
+    found = answer(capsys, *words)["steps"]
+    assert [row["first_op_gap_ns"] for row in found["rows"]] == [22060, 7864, 7500]
+    assert [each["median_ns"] for each in found["spread"] if each["of"] == "first_op_gap_ns"] == [7864]
+    assert "steps" not in answer(capsys, *words[:-1])
+
+
+def test_rows_need_steps(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "no_steps.json"
+    path.write_text(json.dumps({"traceEvents": [cpu("aten::mm", 0, 10)]}))
+    assert "the trace has no steps" in refused(capsys, path, "--event", "aten::mm", "--all-steps")
+    outside = refused(capsys, "sample:article_64_cold", "--event", "cudaDeviceSynchronize", "--all-steps")
+    assert "this event is in no step" in outside

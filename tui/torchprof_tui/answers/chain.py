@@ -14,9 +14,11 @@ from torchprof_tui.analysis.dispatch.chain import Chain as FoundChain
 from torchprof_tui.analysis.dispatch.chain import Hop as FoundHop
 from torchprof_tui.analysis.dispatch.chain import HopRole, JoinMethod
 from torchprof_tui.analysis.dispatch.source_line import SourceLine
+from torchprof_tui.analysis.dispatch.step_rows import StepRows
 from torchprof_tui.analysis.graphs.captured_ops import CapturedChain, OpSource, find_captured_chain
 from torchprof_tui.analysis.kernel.footprint import compute_footprint
 from torchprof_tui.analysis.kernel.memory_transfer import measure_transfer
+from torchprof_tui.answers.chain_steps import ChainSteps, build_chain_steps
 from torchprof_tui.answers.losses import Problem, build_losses
 from torchprof_tui.answers.record import Answer, Record, about, fill
 from torchprof_tui.trace.model.ranks import Rank
@@ -198,6 +200,7 @@ class Chain(Answer, frozen=True, kw_only=True, tag="torchprof-tui/chain/1"):
     ]
     footprint: Annotated[Footprint | None, about("of the kernel at the end of the chain; null for none")]
     transfer: Annotated[Transfer | None, about("the copy or fill at the end of the chain; null for none")]
+    steps: Annotated[ChainSteps | None, about("one row per step; only with --all-steps")] = None
     partial: Annotated[list[Problem], about("what was lost of the trace; [] for nothing")]
 
 
@@ -222,11 +225,12 @@ def build_chain(
     line: SourceLine | None,
     asked: ChainQuestion | None = None,
     rank: Rank | None = None,
+    steps: StepRows | None = None,
 ) -> Chain:
     """Build the answer about the chain of an event; times in ns, starts from the first event of the trace.
 
     `line`: the code behind it. `rank`: that of `trace` where there are several, whose events are numbered in the trace
-    of all.
+    of all. `steps`: its rows over the steps, where they were asked for.
     """
     work = found.work[0].event if found.work else -1
     resources = compute_footprint(trace, work) if work >= 0 else None
@@ -255,6 +259,7 @@ def build_chain(
         graph_edges=_build_graph_edges(trace, found.hops[-1].event, first),
         footprint=msgspec.convert(resources.as_dict(), Footprint) if resources is not None else None,
         transfer=Transfer(**moved.as_dict()) if moved is not None else None,
+        steps=None if steps is None else build_chain_steps(steps, first),
         partial=build_losses(trace),
     )
 

@@ -247,13 +247,14 @@ class Trace:
                 raise reject("scenarios", scenarios, 'give one text or several, such as ["class=gemm*0.5", "sync=0"]')
             return paths.predict_step(self._model, scenarios, step)
 
-    def chain(self, event: int | str | Event, *, nth: int = 0) -> Chain:
+    def chain(self, event: int | str | Event, *, nth: int = 0, all_steps: bool = False) -> Chain:
         """Return the dispatch chain of an event: `torchprof-tui chain`.
 
-        `event`: a row, an `Event`, or a name: then the `nth` event of this name in time, from 0.
+        `event`: a row, an `Event`, or a name: then the `nth` event of this name in time, from 0. `all_steps`: with
+        `steps`, one row per step; raises TraceError where the event is in no step.
         """
         with translate_errors():
-            return self._chains.build_chain(self._row_of(event, nth))
+            return self._chains.build_chain(self._row_of(event, nth), check_flag("all_steps", all_steps))
 
     def args(self, event: int | str | Event, *, nth: int = 0) -> dict[str, Any]:
         """Read all args of an event from the file; `event`, `nth`: as in `chain`."""

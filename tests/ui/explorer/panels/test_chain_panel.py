@@ -355,3 +355,16 @@ async def test_an_annotation_is_a_line_without_a_file() -> None:
         assert "the end of the chain" in text_of(screen)
         await pilot.press("up")
         assert not screen.query_one(ChainPanel).is_on_line
+
+
+async def test_an_event_is_compared_over_the_steps() -> None:
+    shown = load_trace(str(SAMPLES / "article_64_cold.pt.trace.json.gz"), cache=False)
+    second = [k for k in range(len(shown)) if shown.event(k).name == "aten::mm"][1]
+    async with explorer(shown, (240, 60)) as (screen, pilot):
+        select(screen, second)
+        await pilot.press("l")
+        await until(pilot, lambda: "ProfilerStep#4  matmul" in text_of(screen))
+        text = text_of(screen)
+        assert "gap mean 12.5 µs, typical 7.86 µs" in text
+        assert re.search(r"  ProfilerStep#2  matmul +22\.1 µs\*", text)
+        assert re.search(r"▸ ProfilerStep#3  matmul +7\.86 µs ", text)

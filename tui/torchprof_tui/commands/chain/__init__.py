@@ -13,6 +13,7 @@ class ChainOptions(TraceOptions):
     capture: Captures = ()
     event: str = option("the full name of an event (an op, a kernel, …)", "NAME")
     nth: int = option("which event of that name, in time order, from 0 (default)", "K", default=0)
+    all_steps: bool = option("print one row per step instead: gaps, launch latency, kernel time", default=False)
     json: AsJson = False
 
     def __post_init__(self) -> None:

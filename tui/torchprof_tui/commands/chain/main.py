@@ -8,6 +8,7 @@ import numpy as np
 
 from torchprof_tui.analysis.dispatch.chain import find_chain
 from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
+from torchprof_tui.analysis.dispatch.step_rows import StepRows, compare_steps
 from torchprof_tui.analysis.graphs.captured_ops import find_captured_chain
 from torchprof_tui.analysis.search.name_search import suggest_names
 from torchprof_tui.answers.chain import ChainQuestion, build_chain
@@ -27,17 +28,32 @@ def run(options: ChainOptions) -> int:
     event, of = find_event(trace, options.event, options.nth)
     found = find_chain(trace, event)
     line = SourceLineFinder(trace).find_chain_line(found)
+    steps = find_step_rows(trace, event) if options.all_steps else None
     if options.json:
-        print_answer(build_chain(trace, found, line, ChainQuestion(options.event, options.nth, of), rank))
+        print_answer(build_chain(trace, found, line, ChainQuestion(options.event, options.nth, of), rank, steps))
         return 0
 
     if rank is not None and options.rank is None:
         print(f"{rank.label}; another: --rank N", file=sys.stderr)
-    from torchprof_tui.commands.chain.text import print_chain  # deferred: JSON needs no rich
+    if steps is not None:
+        from torchprof_tui.commands.chain.steps_text import print_step_rows  # deferred: JSON needs no rich
+
+        print_step_rows(trace, steps, options.nth, of)
+        return 0
+    from torchprof_tui.commands.chain.text import print_chain  # deferred, as above
 
     captured = find_captured_chain(trace, found.hops[-1].event)
     print_chain(trace, found, line, options.nth, of, captured)
     return 0
+
+
+def find_step_rows(trace: Trace, event: int) -> StepRows:
+    """Compare an event over the steps. Raises UsageError where it is in no step."""
+    found = compare_steps(trace, event)
+    if found is None:
+        which = "this event is in no step" if trace.steps else "the trace has no steps"
+        raise UsageError(f"--all-steps: {which} (steps are recorded with a schedule and prof.step())")
+    return found
 
 
 def find_event(trace: Trace, name: str, nth: int) -> tuple[int, int]:

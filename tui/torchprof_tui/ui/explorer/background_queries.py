@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.verdict.latest_check import CheckResult, LatestOnlyChecker, PrecomputedCheck
     from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
     from torchprof_tui.analysis.time.range_statistics import RangeStatistics
-    from torchprof_tui.ui.explorer.event_reading import ChainRead, EventContextRead
+    from torchprof_tui.ui.explorer.event_reading import ChainRead, EventContextRead, StepRowsRead
 
 
 @dataclass
@@ -105,6 +105,12 @@ class BackgroundQueries:
     def compute_chain(self, event: int) -> ChainRead:
         """Find the dispatch chain through an event and its line, and summarize the kernel at its end."""
         return self._import_readers()[1](self._trace, *self._finders, event)
+
+    def compare_steps(self, event: int) -> StepRowsRead:
+        """Compare an event and its chain over the steps."""
+        from torchprof_tui.ui.explorer.event_reading import read_step_rows
+
+        return read_step_rows(self._trace, event)
 
     @staticmethod
     def _import_readers() -> tuple[Callable[..., EventContextRead], Callable[..., ChainRead]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torchprof_tui.analysis.dispatch.chain import Chain, ChainFinder
 from torchprof_tui.analysis.dispatch.event_context import EventContext, read_event_context
 from torchprof_tui.analysis.dispatch.source_line import SourceLine, SourceLineFinder
+from torchprof_tui.analysis.dispatch.step_rows import StepRows, compare_steps
 from torchprof_tui.analysis.graphs.captured_ops import CapturedChain, find_captured_chain, is_ready
 from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary, summarize_kernel
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
@@ -34,6 +35,20 @@ class ChainRead(WorkResult):
     kernel: KernelSummary | None
     line: SourceLine | None = None
     captured: CapturedChain | str | None = None
+
+
+@dataclass
+class StepRowsRead(WorkResult):
+    """A worker has compared an event over the steps; `found`: None where it is in no step."""
+
+    event: int
+    found: StepRows | None
+
+
+def read_step_rows(trace: Trace, event: int) -> StepRowsRead:
+    """Compare an event and its chain over the steps of its rank."""
+    rank = trace.rank_of_event(event)
+    return StepRowsRead(event, compare_steps(rank.trace, event - rank.first))
 
 
 def read_event(trace: Trace, event: int) -> EventContextRead:

@@ -17,6 +17,7 @@ from torchprof_tui.ui.common.labels import describe_kind
 from torchprof_tui.ui.common.name_display import clean, shorten, truncate
 from torchprof_tui.ui.common.number_format import format_share
 from torchprof_tui.ui.common.painted_widget import Lines, TextRun, join_columns, wrap_text
+from torchprof_tui.ui.common.step_table import KERNEL_TITLE, build_step_table
 from torchprof_tui.ui.explorer.panels.kernel_panel import format_kernel, format_kernel_brief
 from torchprof_tui.ui.explorer.panels.panel import (
     Panel,
@@ -31,9 +32,10 @@ from torchprof_tui.ui.explorer.panels.panel import (
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.chain import Chain, GpuWork, Hop
     from torchprof_tui.analysis.dispatch.source_line import SourceLine
+    from torchprof_tui.analysis.dispatch.step_rows import StepRows
     from torchprof_tui.analysis.graphs.captured_ops import CapturedChain
     from torchprof_tui.analysis.kernel.kernel_summary import KernelSummary
-    from torchprof_tui.ui.explorer.event_reading import ChainRead
+    from torchprof_tui.ui.explorer.event_reading import ChainRead, StepRowsRead
 
 TWO_COLUMNS_MIN_WIDTH = 150
 """Width from which the kernel's footprint is shown beside the chain instead of in a line below it."""
@@ -41,6 +43,9 @@ TWO_COLUMNS_MIN_WIDTH = 150
 MAX_INDENT = 16
 MAX_WORK_LISTED = 200
 """Maximum number of listed pieces of GPU work beneath an op, longest first; the rest is counted."""
+
+MAX_STEPS_LISTED = 100
+"""Maximum number of listed steps, those around the selected event's."""
 
 LINE_ENTRY = -2
 """Stands for the line of the program among the events that the cursor visits."""
@@ -65,6 +70,7 @@ class ChainPanel(Panel):
         self._kernel: KernelSummary | None = None
         self._end_chain: Chain | None = None
         self._end_kernel: KernelSummary | None = None
+        self._step_rows: StepRows | None = None  # of the selected event
         self._line: SourceLine | None = None
         self._captured: CapturedChain | str | None = None  # of the GPU work at the end
         self._on_line = False  # whether the cursor is on the line of the program, instead of the selected event
@@ -91,7 +97,9 @@ class ChainPanel(Panel):
             return
         if event >= 0:
             self.context.worker.submit("chain", partial(self.context.queries.compute_chain, event))
+            self.context.worker.submit("chain steps", partial(self.context.queries.compare_steps, event))
         self._selected = event
+        self._step_rows = None
         self._on_line = False
         if event not in self._chain_events:
             self._chain, self._kernel, self._line, self._chain_events = None, None, None, []
@@ -106,6 +114,11 @@ class ChainPanel(Panel):
             self._set_end(message)
         else:
             self._set_chain(message)
+
+    def on_step_rows_read(self, message: StepRowsRead) -> None:
+        if message.event == self._selected:
+            self._step_rows = message.found
+            self.refresh_content(top=False)
 
     def _set_chain(self, read: ChainRead) -> None:
         """Show a chain, the kernel at its end and its line."""
@@ -186,6 +199,7 @@ class ChainPanel(Panel):
         lines += format_captured(self._captured, palette, left)
         if self._end_kernel is not None and not two_columns:
             lines += format_kernel_brief(self._end_kernel, palette, width)
+        lines += self._format_steps(left)
         lines += self._format_work(chain, left, len(lines)) + self._format_autograd_partners(chain, left)
         if two_columns and self._end_kernel is not None:
             right = width - left - 2
@@ -270,6 +284,43 @@ class ChainPanel(Panel):
             (" " + padded, palette.active if selected else palette.text),
             (f"{offset:>10} {format_duration(hop.duration):>11}{self_time:>11}", palette.text),
         ]
+
+    def _format_steps(self, width: int) -> Lines:
+        """Format one row per step for the selected event, below what is typical; [] for fewer than two steps."""
+        found, palette = self._step_rows, self.palette
+        if found is None or len(found.rows) < 2:
+            return []
+        table = build_step_table(found)
+        columns = table.columns
+        kept = list(range(len(columns)))
+        cells = [max(cell_len(row[k]) for row in (*table.rows, [title for title, _ in columns])) for k in kept]
+        while sum(cells[k] + 2 for k in kept) > width and len(kept) > 2:  # the last columns say least, but the kernel's
+            kept.remove(next(k for k in reversed(kept) if columns[k][0] != KERNEL_TITLE))
+        lines: Lines = [[(truncate(f"{len(found.rows):,} steps", width), palette.heading)]]
+        for note in table.notes:
+            lines += wrap_text(note, width, palette.text)
+
+        def format_cells(row: list[str]) -> str:
+            return "  ".join(
+                " " * (cells[k] - cell_len(row[k])) + row[k]
+                if columns[k][1]
+                else row[k] + " " * (cells[k] - cell_len(row[k]))
+                for k in kept
+            )
+
+        lines.append([(truncate(f"  {format_cells([title for title, _ in columns])}", width), palette.muted)])
+        first = len(table.rows) - len(found.rows)
+        shown_from = first + max(0, min(found.selected - MAX_STEPS_LISTED // 2, len(found.rows) - MAX_STEPS_LISTED))
+        for index, row in enumerate(table.rows):
+            if first <= index < shown_from or index >= shown_from + MAX_STEPS_LISTED:
+                continue
+            is_selected = index - first == found.selected
+            style = palette.muted if index < first else palette.active if is_selected else palette.text
+            marked = "▸ " if is_selected else "  "
+            lines.append([(truncate(marked + format_cells(row), width), style)])
+        if len(found.rows) > MAX_STEPS_LISTED:
+            lines.append([(truncate("  … all of them: torchprof-tui chain --all-steps", width), palette.muted)])
+        return lines
 
     def _format_work(self, chain: Chain, width: int, first: int) -> Lines:
         """List the GPU work beneath the event, where it is more than one piece."""
