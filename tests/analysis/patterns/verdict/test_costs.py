@@ -36,8 +36,7 @@ def assert_costs_hold(report: CheckReport) -> None:
         assert found.share >= SMALLEST
         assert found.is_leading or found.won is None or found.won >= SMALLEST
     # The verdict's comes first: it is the largest, but for what a pattern of the whole scope is left with.
-    # So is an idle cause that leads without a pattern.
-    shares = [found.share for found in problems if found.id not in ("overhead-bound", "dispatch")]
+    shares = [found.share for found in problems if found.id != "overhead-bound"]
     assert shares == sorted(shares, reverse=True), [(found.id, found.share) for found in problems]
     if report.trace.merged_ranks is None:
         assert sum(found.cost or 0 for found in report.findings) <= report.base.time + len(report.findings)

@@ -279,12 +279,11 @@ def op_loop(view: ScopeView) -> Answer:
     others = len(np.unique(loops.group[chosen])) - 1
     more = f"; with {format_count(others, 'other such loop')}: {format_duration(spans.total)}" if others else ""
     casts = _find_casts(view, loops, chosen)
+    headline, remedy = "", _choose_remedy(view, times, runs)
     if described := _describe_repeated_layer(loops, runs):
         headline, remedy = described
     elif len(casts):
         headline, remedy = "weights are cast to another type at each use, in a loop", _CAST_ONCE
-    else:
-        headline, remedy = "", _choose_remedy(view, times, runs)
     if remedy is not None and "clip_grad_norm_" in remedy.code:
         headline = "gradients are clipped in a loop over the parameters"
     seen = _describe_loop(view, times, runs) + more

@@ -85,7 +85,8 @@ def price_findings(
     base = find_base(view)
     cause = _build_cause(view, verdict, base) if with_cause else None
     everything = [*findings, *([cause] if cause is not None else [])]
-    costs = measure_costs(view, everything, verdict.fault_pattern)
+    first = verdict.fault_pattern or (cause.id if cause is not None else "")
+    costs = measure_costs(view, everything, first)
     priced = [
         finding.with_cost(costs.get(finding.id, 0), base.time) if finding.is_problem else finding
         for finding in everything

@@ -14,6 +14,7 @@ from torchprof_tui.analysis.patterns.engine.checker import Checker, check_view, 
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap, list_largest_gaps_of_ranks
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, State, merge_places
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
+from torchprof_tui.analysis.patterns.rules.multi_gpu import describe_stall
 from torchprof_tui.analysis.patterns.verdict.costs import CostBase, find_base, price_findings
 from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
@@ -60,8 +61,23 @@ class MultiRankChecker:
         for rank, findings in zip(self.ranks, findings_by_rank, strict=True):
             for finding in findings:
                 by_id.setdefault(finding.id, []).append((rank, finding.with_event_offset(rank.first)))
-        merged = [merge_findings(rank_findings) for rank_findings in by_id.values()]
+        merged = self._say_pauses_once([merge_findings(rank_findings) for rank_findings in by_id.values()], by_id)
         return sorted(keep_one_leading(merged), key=severity_sort_key), verdicts
+
+    def _say_pauses_once(self, merged: list[Finding], by_id: dict[str, list[tuple[Rank, Finding]]]) -> list[Finding]:
+        """Leave out of `straggler` the pause of a rank that another finding is about."""
+        context = self._checkers[0].tables.rank_context
+        stalls = context.arrivals.host_stalls[:1] if context is not None else []
+        pausing = {rank.number for rank, finding in by_id.get("python-in-step", []) if finding.has_fired}
+        if context is None or not any(self.ranks[stall.rank_index].number in pausing for stall in stalls):
+            return merged
+        said = describe_stall(context.arrivals)
+        return [
+            replace(each, answer=replace(each.answer, seen=each.answer.seen.replace(said, "")))
+            if each.id == "straggler"
+            else each
+            for each in merged
+        ]
 
     def find_base(self, scope: Scope) -> CostBase:
         """Find what the costs of a scope are shares of: on the rank that takes longest."""
