@@ -21,6 +21,7 @@ This package needs only torch and imports nothing of the viewer, so it runs unde
 `size_preflight`       measure one step, and settle how many are recorded where the trace would be large
 `size_question`        ask the user about that, in the terminal or through the app
 `profiler_conflict`    detect programs that use torch.profiler themselves, and leave them alone
+`child_processes`      count the processes that the program starts, which are not recorded
 `exit_handlers`        save before the process ends by Ctrl-C, SIGTERM, os._exit, …
 `program_outcome`      exit status and traceback of the program, as Python would show them
 `torch_capabilities`   report what torch can record here, and explain what is missing

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torchprof_tui.answers.steps import Step
     from torchprof_tui.answers.table import MemoryRow, MemoryTable, Table, TableRow
     from torchprof_tui.api.events import Event, Events
+    from torchprof_tui.api.recording import Recording, record
     from torchprof_tui.api.repetitions import Repetition
     from torchprof_tui.api.trace import (
         Trace,
@@ -38,6 +39,7 @@ __all__ = [
     "MemoryRow",
     "MemoryTable",
     "MissingExtraError",
+    "Recording",
     "Repetition",
     "Step",
     "Table",
@@ -47,6 +49,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "open",
+    "record",
 ]
 
 _MODULES = {
@@ -59,6 +62,7 @@ _MODULES = {
     "MemoryTable": "answers.table",
     "MemoryRow": "answers.table",
     "MissingExtraError": "trace.core.extensions",
+    "Recording": "api.recording",
     "Repetition": "api.repetitions",
     "Step": "answers.steps",
     "Table": "answers.table",
@@ -67,6 +71,7 @@ _MODULES = {
     "TraceError": "trace.core.errors",
     "Verdict": "answers.check",
     "open": "api.trace",
+    "record": "api.recording",
 }
 """Module of each name of the API."""
 

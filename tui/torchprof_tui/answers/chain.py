@@ -18,6 +18,7 @@ from torchprof_tui.analysis.dispatch.step_rows import StepRows
 from torchprof_tui.analysis.graphs.captured_ops import CapturedChain, OpSource, find_captured_chain
 from torchprof_tui.analysis.kernel.footprint import compute_footprint
 from torchprof_tui.analysis.kernel.memory_transfer import measure_transfer
+from torchprof_tui.answers import html
 from torchprof_tui.answers.chain_steps import ChainSteps, build_chain_steps
 from torchprof_tui.answers.losses import Problem, build_losses
 from torchprof_tui.answers.record import Answer, Record, about, fill
@@ -202,6 +203,21 @@ class Chain(Answer, frozen=True, kw_only=True, tag="torchprof-tui/chain/1"):
     transfer: Annotated[Transfer | None, about("the copy or fill at the end of the chain; null for none")]
     steps: Annotated[ChainSteps | None, about("one row per step; only with --all-steps")] = None
     partial: Annotated[list[Problem], about("what was lost of the trace; [] for nothing")]
+
+    def _repr_html_(self) -> str:
+        """Format the events from the outermost to the GPU work, for notebooks."""
+        rows = ((each.role, each.name, each.start_ns / 1000, each.duration_ns / 1000) for each in self.chain)
+        latency = self.launch_latency_ns
+        return html.build_block(
+            f"chain of {self.event}",
+            [
+                self.cannot_tell or "",
+                self.note,
+                "" if latency is None else f"launch latency {html.format_number(latency / 1000)} µs",
+                f"line: {self.line}" if self.line else "",
+            ],
+            html.build_table(("role", "name", "start µs", "duration µs"), rows),
+        )
 
 
 MAX_LISTED_WORK = 20

@@ -11,6 +11,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Pattern, Section, Sev
 from torchprof_tui.analysis.patterns.verdict.check_report import CheckReport
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict as DecidedVerdict
+from torchprof_tui.answers import html
 from torchprof_tui.answers.arguments import check_choice
 from torchprof_tui.answers.losses import Problem, build_losses
 from torchprof_tui.answers.record import Answer, Record, about, attach, fill
@@ -173,6 +174,22 @@ class Check(Answer, frozen=True, kw_only=True, tag=SCHEMA):
     def problems(self) -> list[Finding]:
         """The problems that cost enough time to be listed as such, worst first."""
         return [found for found in self.patterns if found.significant]
+
+    def _repr_html_(self) -> str:
+        """Format the verdict, the causes and the problems, for notebooks."""
+        causes = ((part.label, html.format_share(part.share), part.us) for part in self.verdict.causes)
+        problems = [
+            (found.id, found.at_stake_us, html.format_share(found.share), found.seen, found.action, found.line)
+            for found in self.problems
+        ]
+        untold = sum(found.state == "cannot_tell" for found in self.patterns)
+        remark = f"{untold} of {len(self.patterns)} patterns cannot be checked in this trace." if untold else ""
+        return html.build_block(
+            f"{self.verdict.regime}: {self.verdict.first}",
+            [self.verdict.why, self.verdict.recording_fault or "", remark],
+            html.build_table(("time goes to", "share", "µs"), causes),
+            html.build_table(("problem", "at stake µs", "share", "seen", "do", "line"), problems) if problems else "",
+        )
 
     def finding(self, pattern_id: str) -> Finding:
         """Return the answer of one pattern. Raises TraceError for an unknown id."""

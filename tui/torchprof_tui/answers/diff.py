@@ -16,6 +16,7 @@ from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.verdict.verdict import Regime, Verdict
+from torchprof_tui.answers import html
 from torchprof_tui.answers.record import Answer, Record, about, fill
 
 
@@ -211,6 +212,21 @@ class Diff(Answer, frozen=True, kw_only=True, tag="torchprof-tui/diff/1"):
         bool | UnsetType | None,
         about("the limit of `--fail-on` is exceeded; null, and exit status 3, if unknown; only with `--fail-on`"),
     ] = UNSET
+
+    def _repr_html_(self) -> str:
+        """Format the verdict, the parts and the calls that changed most, for notebooks."""
+        step = self.step_us
+        line = f"a step: {step.a:,.1f} → {step.b:,.1f} µs ({step.delta:+,.1f} µs)"
+        parts = ((part.name, part.a_us, part.b_us, part.delta_us, part.noise_us) for part in self.parts)
+        ops = sorted(self.ops, key=lambda row: -abs(row.delta_us))
+        side = ("gpu_us_a", "gpu_us_b") if self.divided == "gpu" else ("cpu_us_a", "cpu_us_b")
+        calls = [(row.name_a or row.name_b, *(getattr(row, name) for name in side), row.delta_us) for row in ops]
+        return html.build_block(
+            self.verdict.first,
+            [line, *(f"{each.what}: {each.a}, {each.b}: {each.consequence}" for each in self.comparable)],
+            html.build_table(("part of a step", "A µs", "B µs", "B - A µs", "noise µs"), parts),
+            html.build_table(("call", "A µs", "B µs", "B - A µs"), calls[:10], len(calls)) if calls else "",
+        )
 
 
 ONE_STEP = "one step: its spread over steps is not known"

@@ -20,6 +20,7 @@ from torchprof_tui.analysis.memory.memory_history import (
 )
 from torchprof_tui.analysis.memory.producers import Phase
 from torchprof_tui.analysis.memory.snapshots.device_snapshot import DeviceSnapshot, SnapshotGroupBy, SnapshotState
+from torchprof_tui.answers import html
 from torchprof_tui.answers.losses import Problem, build_losses
 from torchprof_tui.answers.record import Answer, Record, about, fill
 from torchprof_tui.trace.core.arrays import I64
@@ -131,6 +132,17 @@ class AliveMemory(Answer, frozen=True, kw_only=True, tag=SCHEMA):
     ]
     rank: Annotated[int | None, about("rank that is answered for; null without ranks")]
     partial: Annotated[list[Problem], about("what was lost of the trace; [] for nothing")]
+
+    def _repr_html_(self) -> str:
+        """Format what is alive by group, and what could be changed, for notebooks."""
+        groups = ((each.label, each.bytes, html.format_share(each.share), each.allocations) for each in self.groups)
+        findings = [(each.id, each.saved_bytes, each.seen, each.action) for each in self.findings]
+        return html.build_block(
+            f"{self.device}: {self.at.alive_bytes:,} bytes alive, {self.peak.allocated_bytes:,} at the peak",
+            [self.cannot_tell or ""],
+            html.build_table((self.by, "bytes", "share", "allocations"), groups),
+            html.build_table(("finding", "saves bytes", "seen", "do"), findings) if findings else "",
+        )
 
 
 def build_alive_memory(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_type_hints, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints, overload
 
 import msgspec
 from msgspec import UNSET, UnsetType, field
@@ -12,17 +12,22 @@ from msgspec import UNSET, UnsetType, field
 from torchprof_tui.analysis.repetition.repetitions import find_repetitions
 from torchprof_tui.analysis.table import gpu_sheets
 from torchprof_tui.analysis.table import sheets as sums_of
-from torchprof_tui.analysis.table.export import to_records
+from torchprof_tui.analysis.table.export import column_key, read_cell, to_records
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.repetitions_sheet import build_repetitions_sheet
-from torchprof_tui.analysis.table.sheets import Sheet, explain_missing_records
-from torchprof_tui.analysis.table.table_sheet import build_calls_sheet, find_step_mask
+from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit, explain_missing_records
+from torchprof_tui.analysis.table.table_sheet import build_calls_sheet, drop_empty_gpu_columns, find_step_mask
+from torchprof_tui.answers import html
 from torchprof_tui.answers.arguments import check_row
 from torchprof_tui.answers.record import Answer, Record, about, as_fields, attach, fill
 from torchprof_tui.trace.core.arrays import I32
+from torchprof_tui.trace.core.extensions import import_extra
 from torchprof_tui.trace.model.trace import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMA = "torchprof-tui/table/1"
 
@@ -178,6 +183,17 @@ class RepetitionRow(Record, frozen=True, kw_only=True):
     differing: Annotated[int, about("those with other kernels than the one that stands for all")]
 
 
+def _format_cell(sheet: Sheet, field: Field, row: int) -> Any:
+    """Return a cell for HTML: numbers, texts, and shares as text."""
+    is_name = field.key == "name" and sheet.gpu_mask is not None
+    value: Any = sheet.displays[row] if is_name else read_cell(sheet, field, row)
+    if field.unit is Unit.SHARE:
+        return html.format_share(value)
+    if field.unit is Unit.FLOPS and value is not None:
+        return value / 1e9
+    return " < ".join(value) if isinstance(value, list) else value
+
+
 class AnyTable(Answer, frozen=True, kw_only=True, dict=True, tag=SCHEMA):
     """What all tables have."""
 
@@ -193,6 +209,28 @@ class AnyTable(Answer, frozen=True, kw_only=True, dict=True, tag=SCHEMA):
     def to_records(self) -> list[dict[str, Any]]:
         """Return the rows as dictionaries, for `pandas.DataFrame(table.to_records())` and others."""
         return [as_fields(row) for row in self.rows]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a pandas.DataFrame of the rows, missing values None. Raises MissingExtraError without pandas."""
+        pandas: Any = import_extra("pandas")
+        records = self.to_records()
+        frame: pd.DataFrame = pandas.DataFrame(records, columns=None if records else self._find_columns())
+        return frame
+
+    def _find_columns(self) -> list[str]:
+        return [column_key(field) for field in self.__dict__["sheet"].fields]
+
+    def _repr_html_(self) -> str:
+        """Format the first rows as the screen lists them, for notebooks."""
+        sheet: Sheet = self.__dict__["sheet"]
+        key, chosen = sheet.longest_first_key, set(self.__dict__["order"])
+        listed = sheet.sort_work_first(key)[0].tolist() if key else range(len(sheet))
+        order = [row for row in listed if row in chosen]
+        shown = drop_empty_gpu_columns(sheet)
+        columns = [f"{field.title} µs" if field.unit is Unit.NS else field.title for field in shown.fields]
+        rows = ([_format_cell(shown, field, row) for field in shown.fields] for row in order[: html.MAX_ROWS])
+        notes = [self.cannot_tell or "", *getattr(getattr(self, "totals", None), "notes", ())]
+        return html.build_block(shown.title, notes, html.build_table(columns, rows, len(order)))
 
     def events_of(self, index: int) -> I32:
         """Return the rows of `Trace.events` that a row of the table counts: int32[calls]."""

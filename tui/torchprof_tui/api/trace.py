@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from torchprof_tui.analysis.compare.step_selection import ComparisonError
 from torchprof_tui.analysis.table.event_scope import NotRecordedError
+from torchprof_tui.answers import html
 from torchprof_tui.answers.arguments import (
     check_flag,
     check_number,
@@ -85,6 +86,19 @@ class Trace:
     def __repr__(self) -> str:
         ranks = f", {len(self.ranks)} ranks" if len(self.ranks) > 1 else ""
         return f"<trace {os.path.basename(self.label.rstrip('/'))!r}: {len(self._model):,} events{ranks}>"
+
+    def _repr_html_(self) -> str:
+        """Format what the trace holds, for notebooks."""
+        ranks = f"ranks {', '.join(map(str, self.ranks))}" if len(self.ranks) > 1 else ""
+        rows = ((step.name, step.start_ns / 1000, step.duration_ns / 1000) for step in self.steps)
+        lines = (
+            f"{len(self._model):,} events, {html.format_number(self.duration_ns / 1e6)} ms",
+            ", ".join(dict.fromkeys(self.devices)),
+            ranks,
+            *self.lost_ranks,
+        )
+        steps = html.build_table(("step", "start µs", "duration µs"), rows) if self.steps else ""
+        return html.build_block(self.label, lines, steps)
 
     def __enter__(self) -> Trace:
         return self

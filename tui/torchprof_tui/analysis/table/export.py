@@ -33,7 +33,7 @@ def to_records(sheet: Sheet, order: Iterable[int]) -> list[dict[str, Any]]:
     annotations have an `annotation`: whether the row is a span that contains the work of other rows.
     """
     rows = list(order)
-    records = [{column_key(field): _cell_value(sheet, field, row) for field in sheet.fields} for row in rows]
+    records = [{column_key(field): read_cell(sheet, field, row) for field in sheet.fields} for row in rows]
     if sheet.gpu_mask is not None:
         for record, row in zip(records, rows, strict=True):
             record["display"] = sheet.displays[row]
@@ -53,7 +53,7 @@ def to_csv(sheet: Sheet, order: Iterable[int], clean: CleanText) -> str:
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow([column_key(field) for field in sheet.fields])
     for row in order:
-        values = (_cell_value(sheet, field, row) for field in sheet.fields)
+        values = (read_cell(sheet, field, row) for field in sheet.fields)
         writer.writerow(["" if value is None else _join_lines(value, clean) for value in values])
     return buffer.getvalue()
 
@@ -75,7 +75,7 @@ def to_markdown(sheet: Sheet, order: Iterable[int], clean: CleanText) -> str:
     return "\n".join([text, "", *(f"{note}  " for note in notes)]).rstrip() + "\n"
 
 
-def _cell_value(sheet: Sheet, field: Field, row: int) -> Any:
+def read_cell(sheet: Sheet, field: Field, row: int) -> Any:
     value: Any = sheet.columns[field.key][row]
     if field.unit is Unit.TEXT:
         if field.key == "stack":
@@ -101,7 +101,7 @@ def _markdown_title(field: Field) -> str:
 
 
 def _markdown_cell(sheet: Sheet, field: Field, row: int, clean: CleanText) -> str:
-    value: Any = sheet.displays[row] if field.key == "name" else _cell_value(sheet, field, row)
+    value: Any = sheet.displays[row] if field.key == "name" else read_cell(sheet, field, row)
     if value is None:
         return ""
     if field.unit is Unit.TEXT:

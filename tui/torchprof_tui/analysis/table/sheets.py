@@ -215,6 +215,13 @@ class Sheet:
             descending = bool(descending)
         return np.argsort(column if descending is False else -column, kind="stable").astype(np.int64)
 
+    @property
+    def longest_first_key(self) -> str | None:
+        """Key of the first column of times or sizes with a value: without a GPU it is CPU time. None without any."""
+        of_interest = ("self_gpu", "self_cpu", "p50", "total", "allocated", "waited")
+        known = {field.key for field in self.fields}
+        return next((key for key in of_interest if key in known and bool(np.any(self.columns[key]))), None)
+
     def sort_work_first(self, key: str, descending: bool | None = None) -> tuple[I64, int]:
         """Sort rows as `sort_rows` does, annotations after all others: (order int64[k], number of others)."""
         order = self.sort_rows(key, descending)

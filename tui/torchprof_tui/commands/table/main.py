@@ -123,11 +123,7 @@ def _choose_table(options: TableOptions) -> TableQuestion:
 def _sort_key(sheet: Sheet, wanted: str | None, default: bool) -> str | None:
     keys = [field.key for field in sheet.fields]
     if wanted is None:
-        if not default:
-            return None
-        # The first column with a value: a trace without a GPU is sorted by CPU time.
-        of_interest = ("self_gpu", "self_cpu", "p50", "total", "allocated", "waited")
-        return next((key for key in of_interest if key in keys and bool(sheet.columns[key].any())), None)  # type: ignore[union-attr]
+        return sheet.longest_first_key if default else None
     key = _SORT_ALIASES.get(wanted, wanted.removesuffix("_us").removesuffix("_bytes"))
     if key not in keys:
         raise UsageError(f"--sort: no column {wanted!r} (there are {', '.join(keys)})")
