@@ -1,6 +1,7 @@
 """Profile a PyTorch program, unchanged: ``python …/torchprof_runs/harness.py [options] script.py args…``
 
 The program may also be ``-m module``, a built-in workload (``matmul_add --size 64``) or ``torchrun … script.py``.
+``--trial SPEC.json`` measures steps without the profiler, for `torchprof-tui try`.
 Run it with the interpreter that runs the program; that interpreter needs torch, but not this package::
 
     /path/to/venv/bin/python /path/to/torchprof_runs/harness.py --active 5 train.py --lr 1e-4
@@ -46,12 +47,14 @@ def main() -> int:
         version = "{}.{}".format(*sys.version_info)
         sys.stderr.write(f"torchprof: {sys.executable} is Python {version}; recording needs 3.10 or newer\n")
         return 2
+    is_trial = sys.argv[1:2] == ["--trial"]
+    name, argv = ("trial", sys.argv[2:]) if is_trial else ("recording_session", sys.argv[1:])
     try:
-        session = importlib.import_module(".recorder.recording_session", _load_package())
+        session = importlib.import_module(f".recorder.{name}", _load_package())
     except KeyboardInterrupt:
         sys.stderr.write("torchprof: interrupted before the program began; nothing was recorded\n")
         return 130
-    status: int = session.main(sys.argv[1:])
+    status: int = session.main(argv)
     return status
 
 

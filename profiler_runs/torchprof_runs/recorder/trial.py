@@ -1,0 +1,248 @@
+"""Run a program once with remedies and measure its steps without the profiler: ``harness.py --trial SPEC.json``.
+
+The spec names the command, the remedies, the steps and the file of the report; the report has the times of blocks of
+steps, the losses, the peak memory, the files that the program created, and how it ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import sys
+import threading
+import time
+from typing import Any
+
+import torch
+
+from . import rank_environment, target_program, trial_remedies
+from .options import Options, UsageError
+from .step_detection import FunctionStepCounter, OptimizerStepCounter
+from .write_guard import UnsafeWriteError, WriteGuard
+
+BLOCKS = 6
+"""Blocks of measured steps: the GPU is waited for at the end of each only, so that steps overlap as they do alone."""
+
+MAX_LOSSES = 1000
+
+
+class TrialFinishedError(BaseException):
+    """All steps are measured. No `Exception`: the program must not catch it."""
+
+
+class StepTimer:
+    """Time steps in blocks after the warm-up, and end the program after the last one."""
+
+    def __init__(self, warmup: int, steps: int, seconds: float) -> None:
+        self.block_seconds: list[float] = []
+        self.block_steps = max(1, steps // BLOCKS)
+        self.count = 0
+        self.peak_memory = 0
+        self.modules: list[Any] = []
+        self.after_first: list[Any] = []
+        self._warmup, self._blocks, self._seconds = max(warmup, 1), min(BLOCKS, steps), seconds
+        self._began = self._block_began = 0.0
+
+    def note_step(self) -> None:
+        """Note the end of a step. Raises TrialFinishedError after the last one."""
+        self.count += 1
+        if self.count == 1:
+            _restore_calls()
+            for apply in self.after_first:
+                apply(self.modules)
+        if self.count == self._warmup:
+            _wait_for_gpu()
+            if torch.cuda.is_available():
+                torch.cuda.reset_peak_memory_stats()
+            self._began = self._block_began = time.perf_counter()
+        elif self.count > self._warmup and (self.count - self._warmup) % self.block_steps == 0:
+            _wait_for_gpu()
+            now = time.perf_counter()
+            self.block_seconds.append((now - self._block_began) / self.block_steps)
+            self._block_began = now
+            if len(self.block_seconds) >= self._blocks or now - self._began > self._seconds:
+                self.peak_memory = _read_peak_memory()
+                raise TrialFinishedError
+
+
+def _wait_for_gpu() -> None:
+    if torch.cuda.is_initialized():
+        torch._C._cuda_synchronize()
+
+
+def _read_peak_memory() -> int:
+    """Read the peak of the allocator since the warm-up, or of the process where there is no GPU: bytes."""
+    if torch.cuda.is_initialized():
+        return int(torch.cuda.max_memory_allocated())
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+# --- modules and losses -----------------------------------------------------------------------------------------
+
+_call = torch.nn.Module.__call__
+_depth = threading.local()
+
+
+def _collect_modules(timer: StepTimer) -> None:
+    """Collect the modules that the program calls itself, until the first step ends."""
+
+    def collecting_call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        depth = getattr(_depth, "value", 0)
+        if depth == 0 and not any(each is self for each in timer.modules) and any(True for _ in self.parameters()):
+            timer.modules.append(self)
+        _depth.value = depth + 1
+        try:
+            return _call(self, *args, **kwargs)
+        finally:
+            _depth.value = depth
+
+    torch.nn.Module.__call__ = collecting_call  # type: ignore[method-assign]
+
+
+def _restore_calls() -> None:
+    torch.nn.Module.__call__ = _call  # type: ignore[method-assign]
+
+
+def _record_losses(losses: list[Any]) -> None:
+    """Record what `.backward()` is called on, if it is one number; it stays on its device until the end."""
+    backward = torch.Tensor.backward
+
+    def recording_backward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.numel() == 1 and len(losses) < MAX_LOSSES:
+            losses.append(self.detach().clone())
+        return backward(self, *args, **kwargs)
+
+    torch.Tensor.backward = recording_backward  # type: ignore[method-assign]
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    torch.manual_seed(seed)
+    with contextlib.suppress(ImportError):
+        import numpy
+
+        numpy.random.seed(seed % 2**32)  # noqa: NPY002 - what the program uses
+
+
+# --- one run ----------------------------------------------------------------------------------------------------
+
+
+def main(argv: list[str]) -> int:
+    """Run the trial of a spec. Returns the exit status, 0 where all steps were measured."""
+    with open(argv[0], encoding="utf-8") as file:
+        spec = json.load(file)
+    report: dict[str, Any] = {"outcome": "", "error": "", "losses": [], "torch": torch.__version__}
+    timer = StepTimer(spec["warmup"], spec["steps"], spec["seconds"])
+    guard, losses = WriteGuard(), []  # type: ignore[var-annotated]
+    status = 0
+    try:
+        _prepare(spec, timer, guard, losses)
+        _run_program(spec, timer)
+        report["outcome"] = "ended"
+        report["error"] = f"the program ended after {timer.count} steps"
+    except TrialFinishedError:
+        report["outcome"] = "measured"
+    except UnsafeWriteError as error:
+        report |= {"outcome": "unsafe", "error": f"it would change {error}, which was there before"}
+    except UsageError as error:
+        report |= {"outcome": "usage", "error": str(error)}
+        status = 2
+    except SystemExit as error:
+        ended = error.code in (None, 0)
+        report |= {"outcome": "ended" if ended else "failed", "error": f"exit status {error.code or 0}"}
+        report["error"] += f" after {timer.count} steps"
+        status = 0 if ended else 1
+    except Exception as error:
+        report |= {"outcome": "failed", "error": _describe(error)}
+        status = 1
+    if guard.refused and report["outcome"] != "measured":
+        report |= {"outcome": "unsafe", "error": f"it would change {guard.refused}, which was there before"}
+    report["losses"] = [float(each) for each in losses] if report["outcome"] == "measured" else []
+    report |= {
+        "block_seconds": timer.block_seconds,
+        "block_steps": timer.block_steps,
+        "steps": timer.count,
+        "modules": [type(each).__name__ for each in timer.modules],
+        "peak_memory_bytes": timer.peak_memory,
+        "created": guard.created,
+        "has_gpu": torch.cuda.is_initialized(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_initialized() else "CPU",
+    }
+    _write(spec["report"], report)
+    # The program's own threads, loaders and exit handlers may wait for ever: it was ended in the middle of a step.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _describe(error: BaseException) -> str:
+    line = " ".join(str(error).split())[:300]
+    if isinstance(error, torch.cuda.OutOfMemoryError):
+        return "out of memory on the GPU"
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__
+
+
+def _prepare(spec: dict[str, Any], timer: StepTimer, guard: WriteGuard, losses: list[Any]) -> None:
+    for name in spec["remedies"]:
+        if name in trial_remedies.AT_START:
+            trial_remedies.AT_START[name]()
+        if name in trial_remedies.AFTER_FIRST_STEP:
+            timer.after_first.append(trial_remedies.AFTER_FIRST_STEP[name])
+        elif name not in trial_remedies.AT_START and name not in trial_remedies.BY_ENVIRONMENT:
+            raise UsageError(f"no remedy {name!r}")
+    _collect_modules(timer)
+    _record_losses(losses)
+    _seed(spec["seed"])
+    if not spec["allow_writes"]:
+        guard.watch_torch_save(torch)
+        guard.install()
+
+
+def _run_program(spec: dict[str, Any], timer: StepTimer) -> None:
+    options = Options(command=tuple(spec["command"]), module=spec["module"], step=spec["step"])
+    function = spec["step"] if ":" in spec["step"] else None
+    if function is None and target_program.is_workload(options):
+        function = target_program.WORKLOAD_STEP
+    if function is None:
+        _count_steps(timer)
+        program = target_program.find_program(options, None, None)
+    else:
+        counter = FunctionStepCounter(function, timer.note_step, lambda _: None)
+        counter.install()
+        module, _, name = function.partition(":")
+        is_main = module == "__main__"
+        program = target_program.find_program(options, name if is_main else None, counter.decorate if is_main else None)
+    program.run()
+
+
+def _count_steps(timer: StepTimer) -> None:
+    """Count the steps of the optimizer; of a program that creates none, the calls of its first outermost module."""
+    has_optimizer = False
+
+    def note_creation() -> None:
+        nonlocal has_optimizer
+        has_optimizer = True
+
+    OptimizerStepCounter(timer.note_step, note_creation).install()
+    collecting = torch.nn.Module.__call__
+
+    def counting_call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = (collecting if timer.count == 0 else _call)(self, *args, **kwargs)
+        if not has_optimizer and timer.modules and self is timer.modules[0] and not getattr(_depth, "value", 0):
+            timer.note_step()
+            torch.nn.Module.__call__ = counting_call  # type: ignore[method-assign]
+        return result
+
+    torch.nn.Module.__call__ = counting_call  # type: ignore[method-assign]
+
+
+def _write(path: str, report: dict[str, Any]) -> None:
+    rank = rank_environment.identify_rank(os.environ)
+    target = path if rank is None or not rank.rank else f"{path}.rank{rank.rank}"
+    with open(f"{target}.part", "w", encoding="utf-8") as file:
+        json.dump(report, file)
+    os.replace(f"{target}.part", target)

@@ -1,0 +1,42 @@
+"""Declare the options of `torchprof-tui try`."""
+
+from __future__ import annotations
+
+from torchprof_tui.commands.common.options import AsJson, Number, Options, option
+
+_STEPS = Number("a number from 2 on", 2, 99_999)
+
+
+class TryOptions(Options):
+    command_name = "try"
+    description = (
+        "Run a program as it is, then once with each remedy that its trace suggests and that needs no change of the "
+        "source, then the best together, and print what each really won. The program must be repeatable: it is stopped "
+        "where it would change a file that was there before, and files that it creates are removed."
+    )
+
+    command: tuple[str, ...] = option(
+        "the program with its arguments: FILE, -m MODULE, torchrun … FILE, or a built-in workload; after --",
+        "PROGRAM",
+        is_positional=True,
+    )
+    only: str | None = option("try these alone, with or without evidence", "A,B", default=None)
+    without: str | None = option("do not try these", "A,B", default=None)
+    all: bool = option("try all, also those without evidence", default=False)
+    steps: int = option("steps to measure in each process (default 30)", "N", number=_STEPS, default=30)
+    warmup: int = option("steps before them (default 5)", "N", number=Number("a number from 1 on", 1), default=5)
+    repeat: int = option("run winners so many times more (default 1)", "N", number=Number("a number"), default=1)
+    time_limit: int = option(
+        "seconds to measure in each process, at most (default 60)",
+        "S",
+        number=Number("a number from 1 on", 1),
+        default=60,
+    )
+    step: str = option("what ends a step, as run takes it (default auto)", "auto|MODULE:FUNCTION", default="auto")
+    python: str | None = option("the interpreter of the program (default: this one)", "PATH", default=None)
+    seed: int = option("of random, numpy and torch (default 0)", "N", number=Number("a number"), default=0)
+    allow_writes: bool = option("let the program change files that were there before", default=False)
+    keep_trace: str | None = option("keep the recording in this folder", "FOLDER", default=None)
+    write_patch: str | None = option("write the patches of the winners into this file", "FILE", default=None)
+    json: AsJson = False
+    markdown: bool = option("print the table as Markdown, for a pull request", default=False)

@@ -1,0 +1,251 @@
+"""List the remedies that need no change of the source: what suggests each, and the patch that a user would write."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from torchprof_tui.trace.core.errors import TraceError
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One switch. `patterns`: findings of `check` that suggest it. `patch`: what a user would write.
+
+    `environment`: variables of the process, where it is nothing else. `needs_gpu`: it is not tried without one.
+    `changes_numbers`: losses may differ by rounding. `excludes`: remedies that it cannot be combined with.
+    """
+
+    name: str
+    says: str
+    patch: str
+    patterns: tuple[str, ...]
+    needs_gpu: bool = True
+    changes_numbers: bool = False
+    excludes: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+_DISPATCH = ("overhead-bound", "tiny-kernels", "op-loop", "memory-bound-elementwise", "call-count", "written-out")
+_LOADER = ("input-starved", "cpu-input")
+_COPIES = ("pageable-copy", "sync-in-step")
+_COMPILES = ("compile", "compile-reduce-overhead", "compile-max-autotune")
+
+
+def _compile(mode: str, patterns: tuple[str, ...]) -> Remedy:
+    name = "compile" if mode == "default" else f"compile-{mode}"
+    shown = "" if mode == "default" else f', mode="{mode}"'
+    return Remedy(
+        name,
+        f"torch.compile, mode {mode}",
+        f"model = torch.compile(model{shown})",
+        patterns,
+        changes_numbers=True,
+        excludes=tuple(each for each in _COMPILES if each != name),
+    )
+
+
+REMEDIES = (
+    Remedy(
+        "workers",
+        "the DataLoader loads in processes",
+        "DataLoader(…, num_workers=4, persistent_workers=True)",
+        _LOADER,
+        needs_gpu=False,
+    ),
+    Remedy("pin-memory", "batches in pinned memory", "DataLoader(…, pin_memory=True)", (*_LOADER, *_COPIES)),
+    Remedy("prefetch", "workers load further ahead", "DataLoader(…, prefetch_factor=8)", _LOADER, needs_gpu=False),
+    Remedy("non-blocking", "copies that do not block", "batch.to(device, non_blocking=True)", _COPIES),
+    Remedy(
+        "tf32",
+        "TF32 for float32 matmuls",
+        'torch.set_float32_matmul_precision("high")',
+        ("no-tensor-core",),
+        changes_numbers=True,
+    ),
+    Remedy(
+        "bf16",
+        "bf16 autocast",
+        'with torch.autocast("cuda", torch.bfloat16):\n    output = model(batch)',
+        ("no-tensor-core", "compute-bound"),
+        changes_numbers=True,
+    ),
+    Remedy(
+        "fused-optimizer",
+        "the optimizer's fused kernels",
+        "AdamW(…, fused=True)",
+        ("optimizer-loop", "tiny-kernels"),
+        changes_numbers=True,
+        excludes=("foreach-optimizer",),
+    ),
+    Remedy(
+        "foreach-optimizer",
+        "the optimizer's foreach kernels",
+        "AdamW(…, foreach=True)",
+        ("optimizer-loop",),
+        changes_numbers=True,
+        excludes=("fused-optimizer",),
+    ),
+    _compile("default", _DISPATCH),
+    _compile("reduce-overhead", ("overhead-bound", "tiny-kernels")),
+    _compile("max-autotune", ("compute-bound",)),
+    Remedy(
+        "channels-last",
+        "convolutions on channels-last tensors",
+        "model = model.to(memory_format=torch.channels_last)\nimages = images.to(memory_format=torch.channels_last)",
+        ("layout-conversion",),
+        changes_numbers=True,
+    ),
+    Remedy(
+        "cudnn-benchmark",
+        "cuDNN measures its algorithms",
+        "torch.backends.cudnn.benchmark = True",
+        ("layout-conversion", "deterministic-mode", "deterministic-algorithms"),
+        changes_numbers=True,
+    ),
+    Remedy(
+        "fused-attention",
+        "all fused backends of attention",
+        "torch.backends.cuda.enable_flash_sdp(True)\ntorch.backends.cuda.enable_cudnn_sdp(True)",
+        ("sdpa-math",),
+        changes_numbers=True,
+    ),
+    Remedy(
+        "no-deterministic-mode",
+        "deterministic algorithms off",
+        "torch.use_deterministic_algorithms(False)",
+        ("deterministic-mode", "deterministic-algorithms"),
+        changes_numbers=True,
+    ),
+    Remedy(
+        "no-anomaly-mode",
+        "autograd's anomaly mode off",
+        "torch.autograd.set_detect_anomaly(False)",
+        ("anomaly-mode",),
+        needs_gpu=False,
+    ),
+    Remedy(
+        "keep-cache",
+        "no torch.cuda.empty_cache() in steps",
+        "# remove: torch.cuda.empty_cache()",
+        ("alloc-in-step",),
+    ),
+    Remedy(
+        "expandable-segments",
+        "the allocator's segments grow",
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        ("alloc-in-step", "allocator-retries", "fragmentation"),
+        environment={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+    ),
+    Remedy(
+        "no-synchronize",
+        "no torch.cuda.synchronize() in steps",
+        "# remove: torch.cuda.synchronize()",
+        ("repeated-synchronize", "sync-in-step"),
+    ),
+    Remedy(
+        "thin-logging",
+        "numbers are read from the GPU every tenth step",
+        "if step % 10 == 0:\n    log(loss.item())",
+        ("sync-in-step", "reads-one-by-one"),
+    ),
+    Remedy(
+        "set-to-none",
+        "gradients are dropped, not zeroed",
+        "optimizer.zero_grad(set_to_none=True)",
+        ("tiny-kernels", "zeroed-gradients"),
+    ),
+    Remedy(
+        "gc-frozen",
+        "no garbage collection in steps",
+        "gc.collect(); gc.freeze(); gc.disable()",
+        ("gc-pause", "host-code"),
+        needs_gpu=False,
+    ),
+    Remedy(
+        "bucket-view",
+        "DDP's gradients are views of its buckets",
+        "DistributedDataParallel(…, gradient_as_bucket_view=True)",
+        ("exposed-comm", "hidden-copy"),
+    ),
+    Remedy(
+        "bucket-size",
+        "DDP's buckets of 100 MiB",
+        "DistributedDataParallel(…, bucket_cap_mb=100)",
+        ("exposed-comm",),
+        changes_numbers=True,
+    ),
+    Remedy(
+        "fsdp-prefetch",
+        "FSDP gathers the next layer ahead",
+        "FullyShardedDataParallel(…, forward_prefetch=True)",
+        ("exposed-comm", "fsdp-prefetch"),
+    ),
+    Remedy(
+        "threads-physical",
+        "one thread per physical core",
+        f"OMP_NUM_THREADS={max(1, (os.cpu_count() or 2) // 2)}",
+        ("cpu-contention", "cpu-work"),
+        needs_gpu=False,
+        changes_numbers=True,
+        excludes=("threads-one",),
+        environment={"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 2) // 2))},
+    ),
+    Remedy(
+        "threads-one",
+        "one thread for ops on the CPU",
+        "OMP_NUM_THREADS=1",
+        ("cpu-contention", *_LOADER),
+        needs_gpu=False,
+        changes_numbers=True,
+        excludes=("threads-physical",),
+        environment={"OMP_NUM_THREADS": "1"},
+    ),
+)
+"""In the order in which they are tried."""
+
+BY_NAME = {remedy.name: remedy for remedy in REMEDIES}
+TOGETHER = "together"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the recording says. `fired`: ids of findings → the share of a step that their fix saves at most, or None."""
+
+    fired: Mapping[str, float | None]
+    has_gpu: bool
+    verdict: str = ""
+
+
+def choose_remedies(
+    evidence: Evidence, only: Sequence[str] = (), without: Sequence[str] = (), everything: bool = False
+) -> list[Remedy]:
+    """Choose the remedies with evidence; those of `only` in any case. Raises TraceError for an unknown name."""
+    for name in (*only, *without):
+        if name not in BY_NAME:
+            raise TraceError(f"no remedy {name!r}: {', '.join(BY_NAME)}")
+    if only:
+        return [BY_NAME[name] for name in dict.fromkeys(only) if name not in without]
+    return [
+        remedy
+        for remedy in REMEDIES
+        if remedy.name not in without
+        and (evidence.has_gpu or not remedy.needs_gpu)
+        and (everything or any(pattern in evidence.fired for pattern in remedy.patterns))
+    ]
+
+
+def predict_saving(remedy: Remedy, evidence: Evidence) -> float | None:
+    """Return the largest saving that `check` forecasts for what the remedy is against: a share; None for none."""
+    known = (evidence.fired.get(pattern) for pattern in remedy.patterns)
+    return max((each for each in known if each is not None), default=None)
+
+
+def combine(remedies: Iterable[Remedy]) -> list[Remedy]:
+    """Combine remedies, the first of those that exclude each other. They come with the best first."""
+    chosen: list[Remedy] = []
+    for remedy in remedies:
+        if not any(remedy.name in each.excludes for each in chosen):
+            chosen.append(remedy)
+    return chosen
