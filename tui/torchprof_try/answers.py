@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 from torchprof_try.trials import BASELINE, Trials
@@ -19,8 +20,8 @@ class TrialRemedy(Record, frozen=True, kw_only=True):
     saved_share: Annotated[
         float | None, about("of a step that it saved, negative: slower; null: not measured", "share")
     ]
-    saved_low_share: Annotated[float | None, about("lower end of the 95 % interval", "share")]
-    saved_high_share: Annotated[float | None, about("upper end of the 95 % interval", "share")]
+    saved_low_share: Annotated[float | None, about("lower end of the 95 % interval; null: too few runs", "share")]
+    saved_high_share: Annotated[float | None, about("upper end of it", "share")]
     won: Annotated[bool, about("the whole interval is above 0")]
     step_us: Annotated[float | None, about("median step; null: not measured")]
     peak_memory_bytes: Annotated[int | None, about("of the allocator, or the process without a GPU", "bytes")]
@@ -71,8 +72,8 @@ def build_tried(trials: Trials) -> Tried:
                 reason=row.why,
                 predicted_share=row.predicted,
                 saved_share=row.saving.share if row.saving is not None else None,
-                saved_low_share=row.saving.low if row.saving is not None else None,
-                saved_high_share=row.saving.high if row.saving is not None else None,
+                saved_low_share=row.saving.low if row.saving is not None and math.isfinite(row.saving.low) else None,
+                saved_high_share=row.saving.high if row.saving is not None and math.isfinite(row.saving.low) else None,
                 won=row.saving is not None and row.saving.is_won,
                 step_us=row.step * 1e6 if row.step is not None else None,
                 peak_memory_bytes=row.memory,

@@ -35,7 +35,8 @@ _COMPILES = ("compile", "compile-reduce-overhead", "compile-max-autotune")
 
 def _compile(mode: str, patterns: tuple[str, ...]) -> Remedy:
     name = "compile" if mode == "default" else f"compile-{mode}"
-    shown = "" if mode == "default" else f', mode="{mode}"'
+    written = "max-autotune-no-cudagraphs" if mode == "max-autotune" else mode
+    shown = "" if mode == "default" else f', mode="{written}"'
     return Remedy(
         name,
         f"torch.compile, mode {mode}",
@@ -50,7 +51,7 @@ REMEDIES = (
     Remedy(
         "workers",
         "the DataLoader loads in processes",
-        "DataLoader(…, num_workers=4, persistent_workers=True)",
+        f"DataLoader(…, num_workers={max(1, min(4, len(os.sched_getaffinity(0)) - 1))}, persistent_workers=True)",
         _LOADER,
         needs_gpu=False,
     ),

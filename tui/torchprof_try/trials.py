@@ -16,13 +16,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from torchprof_try.estimates import Saving, compare_losses, estimate_saving
-from torchprof_try.remedies import TOGETHER, Evidence, Remedy, choose_remedies, combine, predict_saving
+from torchprof_try.remedies import BY_NAME, TOGETHER, Evidence, Remedy, choose_remedies, combine, predict_saving
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.runs.recording_request import HARNESS, WORKLOADS
 from torchprof_tui.trace.core.errors import TraceError
@@ -95,7 +95,7 @@ class Trials:
     _created: list[str] = field(default_factory=list)
     _has_gpu: bool = False
 
-    def run(self) -> Iterator[str]:
+    def run(self) -> Generator[str, None, None]:
         """Run everything and yield one line of progress after each change of the rows. Raises TraceError.
 
         Close the iterator to end early: the process group is ended, and the rows stay as they are.
@@ -108,6 +108,7 @@ class Trials:
                 raise TraceError(f"the program cannot be tried: {self._find(BASELINE).why}")
             yield "recording a trace"
             self.evidence = self._record(folder)
+            yield from self._try(folder, BASELINE, ())
             remedies = self._choose()
             yield f"{len(remedies)} remedies to try"
             yield from self._try_all(folder, remedies)
@@ -159,6 +160,9 @@ class Trials:
         yield name
         report = self._measure(folder, remedies)
         blocks = report.get("block_seconds", [])
+        unused = [each.name for each in remedies if each.name in report.get("unused", ())]
+        if unused and len(unused) == len(remedies):
+            report = {"outcome": "unused", "error": "nothing in the program uses it"}
         if report["outcome"] in ("measured", "ended") and len(blocks) >= 2:
             self._times.setdefault(name, []).append(blocks)
             self._losses.setdefault(name, []).append(report["losses"])
@@ -178,8 +182,10 @@ class Trials:
         baseline = self._times[BASELINE]
         for row in self.rows:
             if row.name != BASELINE and row.name in self._times:
-                saving = estimate_saving(baseline, self._times[row.name])
-                loss = compare_losses(self._losses[BASELINE], self._losses[row.name][0])
+                others = [runs for name, runs in self._times.items() if name not in (BASELINE, row.name)]
+                saving = estimate_saving(baseline, self._times[row.name], others)
+                is_exact = not any(BY_NAME[name].changes_numbers for name in row.parts or (row.name,))
+                loss = compare_losses(self._losses[BASELINE], self._losses[row.name][0], is_exact)
                 self._replace(replace(row, saving=saving, loss=loss))
 
     def _measure(self, folder: str, remedies: Sequence[Remedy]) -> dict[str, Any]:
@@ -204,7 +210,9 @@ class Trials:
         Path(spec).write_text(json.dumps(content), encoding="utf-8")
         environment = {**os.environ}
         for remedy in remedies:
-            environment |= remedy.environment
+            for variable, value in remedy.environment.items():
+                before = environment.get(variable) if variable == "PYTORCH_CUDA_ALLOC_CONF" else None
+                environment[variable] = f"{before},{value}" if before else value
         prefix = launcher or [request.python]
         error = self._run([*prefix, str(HARNESS), "--trial", spec], environment, request.limit * 2 + 60)
         try:

@@ -4,6 +4,8 @@ The spec names the command, the remedies, the steps and the file of the report; 
 steps, the losses, the peak memory, the files that the program created, and how it ended.
 """
 
+# mypy: allow-untyped-calls
+
 from __future__ import annotations
 
 import contextlib
@@ -147,7 +149,7 @@ def main(argv: list[str]) -> int:
     except TrialFinishedError:
         report["outcome"] = "measured"
     except UnsafeWriteError as error:
-        report |= {"outcome": "unsafe", "error": f"it would change {error}, which was there before"}
+        report |= {"outcome": "unsafe", "error": f"it would {error}"}
     except UsageError as error:
         report |= {"outcome": "usage", "error": str(error)}
         status = 2
@@ -160,7 +162,7 @@ def main(argv: list[str]) -> int:
         report |= {"outcome": "failed", "error": _describe(error)}
         status = 1
     if guard.refused and report["outcome"] != "measured":
-        report |= {"outcome": "unsafe", "error": f"it would change {guard.refused}, which was there before"}
+        report |= {"outcome": "unsafe", "error": f"it would {guard.refused}"}
     report["losses"] = [float(each) for each in losses] if report["outcome"] == "measured" else []
     report |= {
         "block_seconds": timer.block_seconds,
@@ -169,6 +171,7 @@ def main(argv: list[str]) -> int:
         "modules": [type(each).__name__ for each in timer.modules],
         "peak_memory_bytes": timer.peak_memory,
         "created": guard.created,
+        "unused": sorted(set(spec["remedies"]) & trial_remedies.COUNTED - trial_remedies.applied),
         "has_gpu": torch.cuda.is_initialized(),
         "device": torch.cuda.get_device_name() if torch.cuda.is_initialized() else "CPU",
     }
@@ -187,7 +190,7 @@ def _describe(error: BaseException) -> str:
 
 
 def _prepare(spec: dict[str, Any], timer: StepTimer, guard: WriteGuard, losses: list[Any]) -> None:
-    for name in spec["remedies"]:
+    for name in reversed(spec["remedies"]):  # what is patched first sees what the later ones changed
         if name in trial_remedies.AT_START:
             trial_remedies.AT_START[name]()
         if name in trial_remedies.AFTER_FIRST_STEP:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -16,15 +17,28 @@ from typing import Any
 import torch
 
 ITEM_EVERY = 10
+applied: set[str] = set()
+"""Remedies that changed something in this process: a switch that nothing uses is no measurement."""
 
 
-def _change_arguments(owner: Any, changes: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Change the keyword arguments with which objects of a class are created."""
+def _change_arguments(name: str, owner: Any, changes: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Change the arguments with which objects of a class are created; `changes` gets all, by name."""
     original = owner.__init__
+    signature = inspect.signature(original)
 
     @functools.wraps(original)
     def changed_init(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **(changes(kwargs) if type(self) is owner or owner in type(self).__mro__ else kwargs))
+        try:
+            given = signature.bind(self, *args, **kwargs).arguments
+        except TypeError:
+            original(self, *args, **kwargs)  # raises what the program would see
+            return
+        given.pop(next(iter(given)))
+        more = given.pop("kwargs", {})
+        changed = changes({**given, **more})
+        if changed != {**given, **more}:
+            applied.add(name)
+        original(self, **changed)
 
     owner.__init__ = changed_init
 
@@ -39,33 +53,30 @@ def _is_own_call() -> bool:
 # --- data -------------------------------------------------------------------------------------------------------
 
 
-def _load_in_workers(count: int | None = None) -> None:
-    count = count or max(1, min(4, len(os.sched_getaffinity(0)) - 1))
+def _load_in_workers() -> None:
+    count = max(1, min(4, len(os.sched_getaffinity(0)) - 1))
 
     def changes(given: dict[str, Any]) -> dict[str, Any]:
-        if given.get("num_workers"):
+        is_iterable = isinstance(given.get("dataset"), torch.utils.data.IterableDataset)  # each worker yields all of it
+        if given.get("num_workers") or is_iterable:
             return given
         return {**given, "num_workers": count, "persistent_workers": True}
 
-    original = torch.utils.data.DataLoader.__init__
-
-    @functools.wraps(original)
-    def changed_init(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
-        is_iterable = isinstance(dataset, torch.utils.data.IterableDataset)  # each worker would yield all of it
-        original(self, dataset, *args, **(kwargs if is_iterable or len(args) > 4 else changes(kwargs)))
-
-    torch.utils.data.DataLoader.__init__ = changed_init  # type: ignore[method-assign]
+    _change_arguments("workers", torch.utils.data.DataLoader, changes)
 
 
 def _pin_memory() -> None:
-    _change_arguments(torch.utils.data.DataLoader, lambda given: {**given, "pin_memory": torch.cuda.is_available()})
+    def changes(given: dict[str, Any]) -> dict[str, Any]:
+        return {**given, "pin_memory": True} if torch.cuda.is_available() and not given.get("pin_memory") else given
+
+    _change_arguments("pin-memory", torch.utils.data.DataLoader, changes)
 
 
 def _prefetch() -> None:
-    _change_arguments(
-        torch.utils.data.DataLoader,
-        lambda given: {**given, "prefetch_factor": 8} if given.get("num_workers") else given,
-    )
+    def changes(given: dict[str, Any]) -> dict[str, Any]:
+        return {**given, "prefetch_factor": 8} if given.get("num_workers") else given
+
+    _change_arguments("prefetch", torch.utils.data.DataLoader, changes)
 
 
 def _copy_without_blocking() -> None:
@@ -76,6 +87,7 @@ def _copy_without_blocking() -> None:
         def changed(self: Any, *args: Any, _original: Any = original, **kwargs: Any) -> Any:
             if self.device.type == "cpu" and not any(isinstance(each, bool) for each in args):
                 kwargs["non_blocking"] = True
+                applied.add("non-blocking")
             return _original(self, *args, **kwargs)
 
         setattr(torch.Tensor, name, changed)
@@ -133,7 +145,7 @@ def _change_optimizers(name: str) -> None:
             kept = {key: value for key, value in given.items() if key not in ("foreach", "fused")}
             return {**kept, name: True}
 
-        _change_arguments(kind, changes)
+        _change_arguments(f"{name}-optimizer", kind, changes)
 
 
 def _benchmark_convolutions(_modules: Sequence[Any] = ()) -> None:
@@ -155,16 +167,16 @@ def _allow_nondeterminism(_modules: Sequence[Any] = ()) -> None:
 # --- several processes ------------------------------------------------------------------------------------------
 
 
-def _change_ddp(**changed: Any) -> None:
+def _change_ddp(name: str, **changed: Any) -> None:
     from torch.nn.parallel import DistributedDataParallel
 
-    _change_arguments(DistributedDataParallel, lambda given: {**given, **changed})
+    _change_arguments(name, DistributedDataParallel, lambda given: {**given, **changed})
 
 
 def _prefetch_fsdp() -> None:
     from torch.distributed.fsdp import FullyShardedDataParallel
 
-    _change_arguments(FullyShardedDataParallel, lambda given: {**given, "forward_prefetch": True})
+    _change_arguments("fsdp-prefetch", FullyShardedDataParallel, lambda given: {**given, "forward_prefetch": True})
 
 
 # --- what slows a step down from outside ------------------------------------------------------------------------
@@ -176,6 +188,8 @@ def _drop_gradients() -> None:
 
         @functools.wraps(original)
         def zero_grad(self: Any, set_to_none: bool = True, _original: Any = original) -> None:
+            if not set_to_none:
+                applied.add("set-to-none")
             _original(self, set_to_none=True)
 
         owner.zero_grad = zero_grad  # type: ignore[method-assign]
@@ -187,23 +201,32 @@ def _freeze_collector(_modules: Sequence[Any] = ()) -> None:
     gc.disable()
 
 
+_set_anomaly_enabled = torch.set_anomaly_enabled
+
+
 def _turn_anomaly_mode_off() -> None:
-    torch.set_anomaly_enabled = lambda *_, **__: None
+    def ignore(mode: bool = False, *_: Any) -> None:
+        if mode:
+            applied.add("no-anomaly-mode")
+
+    torch.set_anomaly_enabled = ignore  # type: ignore[assignment]
 
 
 def _turn_anomaly_mode_off_again(_modules: Sequence[Any]) -> None:
-    torch._C._set_anomaly_enabled(False, False)
+    _set_anomaly_enabled(False)
 
 
 def _keep_cache() -> None:
-    torch.cuda.empty_cache = lambda: None
+    torch.cuda.empty_cache = lambda: applied.add("keep-cache")
 
 
 def _skip_synchronisations() -> None:
     original = torch.cuda.synchronize
 
     def synchronize(*args: Any, **kwargs: Any) -> None:
-        if not _is_own_call():
+        if _is_own_call():
+            applied.add("no-synchronize")
+        else:
             original(*args, **kwargs)
 
     torch.cuda.synchronize = synchronize
@@ -222,10 +245,12 @@ def _thin_readings() -> None:
         count, value = known.get(place, (0, None))
         if count % ITEM_EVERY == 0:
             value = original(self)
+        else:
+            applied.add("thin-logging")
         known[place] = count + 1, value
         return value
 
-    torch.Tensor.item = item  # type: ignore[method-assign,assignment]
+    torch.Tensor.item = item  # type: ignore[method-assign]
 
 
 AT_START: dict[str, Callable[[], None]] = {
@@ -237,8 +262,8 @@ AT_START: dict[str, Callable[[], None]] = {
     "fused-optimizer": lambda: _change_optimizers("fused"),
     "foreach-optimizer": lambda: _change_optimizers("foreach"),
     "cudnn-benchmark": _benchmark_convolutions,
-    "bucket-view": lambda: _change_ddp(gradient_as_bucket_view=True),
-    "bucket-size": lambda: _change_ddp(bucket_cap_mb=100),
+    "bucket-view": lambda: _change_ddp("bucket-view", gradient_as_bucket_view=True),
+    "bucket-size": lambda: _change_ddp("bucket-size", bucket_cap_mb=100),
     "fsdp-prefetch": _prefetch_fsdp,
     "set-to-none": _drop_gradients,
     "no-anomaly-mode": _turn_anomaly_mode_off,
@@ -259,5 +284,11 @@ AFTER_FIRST_STEP: dict[str, Callable[[Sequence[Any]], None]] = {
     "no-anomaly-mode": _turn_anomaly_mode_off_again,
     "gc-frozen": _freeze_collector,
 }
+COUNTED = {
+    *("workers", "pin-memory", "prefetch", "non-blocking", "fused-optimizer", "foreach-optimizer", "bucket-view"),
+    *("bucket-size", "fsdp-prefetch", "set-to-none", "no-anomaly-mode", "keep-cache", "no-synchronize", "thin-logging"),
+}
+"""Remedies that may find nothing to change; `applied` has those that did."""
+
 BY_ENVIRONMENT = ("expandable-segments", "threads-physical", "threads-one")
 """Remedies that are variables of the process, which the viewer sets."""

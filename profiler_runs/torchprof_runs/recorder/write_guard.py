@@ -1,7 +1,8 @@
 """Refuse that a program under trial changes files that were there before: it is run several times.
 
 New files are allowed and listed, so that they can be removed after the run. What torch and Inductor keep in caches and
-temporary folders is not the program's. Writes of C++ code other than torch.save's are not seen.
+temporary folders is not the program's. A program that starts other programs is refused: what they write is not seen,
+nor are writes of C++ code other than torch.save's.
 """
 
 from __future__ import annotations
@@ -13,35 +14,46 @@ from typing import Any
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGES = {
-    "os.remove": (0,),
-    "os.rename": (0, 1),
-    "os.truncate": (0,),
-    "os.rmdir": (0,),
-    "shutil.rmtree": (0,),
-    "shutil.move": (0, 1),
-    "shutil.copyfile": (1,),
+    "os.remove": ((0, 1),),
+    "os.rmdir": ((0, 1),),
+    "os.rename": ((0, 2), (1, 3)),
+    "os.truncate": ((0, None),),
+    "shutil.rmtree": ((0, 1),),
+    "shutil.move": ((0, None), (1, None)),
+    "shutil.copyfile": ((1, None),),
 }
-"""Audit events (docs.python.org, "Audit events table") → the arguments that are paths which change."""
+"""Audit events (docs.python.org, "Audit events table") → arguments that are paths which change, and that of the folder
+that they are relative to."""
+
+_STARTS = ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.spawn")
+_STARTERS = ("/torch/", "/triton/", "/multiprocessing/", "/ctypes/", "/platform.py", "/numpy/", "/uuid.py")
+"""Parts of paths of code that starts compilers, loaders and tools of its own."""
 
 
 class UnsafeWriteError(BaseException):
-    """The program would change a file that was there before. No `Exception`: the program must not survive it."""
+    """The program would change what was there before. No `Exception`: the program must not survive it."""
 
 
 class WriteGuard:
-    """Watch the files that the program writes from `install` on. `created`: new files and folders, in order."""
+    """Watch what the program writes from `install` on. `created`: new files and folders, in order."""
 
     def __init__(self) -> None:
         self.created: list[str] = []
         self.refused = ""
         self._known: set[str] = set()
-        self._pid = os.getpid()
+        self._is_busy = False
         caches = (
             os.environ.get(name, "") for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "XDG_CACHE_HOME")
         )
-        own = ("/dev", "/proc", "/sys", tempfile.gettempdir(), os.path.expanduser("~/.cache"), "~/.triton", "~/.nv")
-        self._ignored = tuple(os.path.realpath(os.path.expanduser(each)) for each in (*own, *caches) if each)
-        self._is_busy = False
+        own = ["/dev", "/proc", "/sys", "~/.cache", "~/.triton", "~/.nv", *caches]
+        temporary, cwd = os.path.realpath(tempfile.gettempdir()), os.path.realpath(os.getcwd())
+        if not _is_inside(cwd, temporary):  # else the program's own files lie there
+            own.append(temporary)
+        self._ignored = [os.path.realpath(os.path.expanduser(each)) for each in own if each]
+        inductor = [
+            os.path.join(temporary, name) for name in os.listdir(temporary) if name.startswith("torchinductor_")
+        ]
+        self._ignored += [*inductor, os.path.join(temporary, "torchinductor_")]
 
     def install(self) -> None:
         """Watch from now on; there is no way back in this process."""
@@ -67,27 +79,60 @@ class WriteGuard:
             if is_writing or (not isinstance(mode, str) and isinstance(flags, int) and flags & _WRITING):
                 self._note(path)
         elif event == "os.mkdir":
-            self._note(args[0])
+            self._note(args[0], args[2] if len(args) > 2 else None, is_folder=True)
         elif event in _CHANGES:
-            for index in _CHANGES[event]:
-                self._note(args[index])
+            for index, folder in _CHANGES[event]:
+                self._note(args[index], args[folder] if folder is not None and folder < len(args) else None)
+        elif event in _STARTS and not _is_started_by_library():
+            self._refuse(f"start another program ({_name_program(event, args)})")
 
-    def _note(self, path: Any) -> None:
+    def _note(self, path: Any, folder: Any = None, is_folder: bool = False) -> None:
+        """Note a path that is written, created or removed. `folder`: the descriptor that it is relative to."""
         if not isinstance(path, (str, bytes, os.PathLike)):
             return  # a descriptor, whose file was opened before
         self._is_busy = True
         try:
-            full = os.path.realpath(os.fsdecode(path))
-            is_ignored = full.startswith(self._ignored) or "__pycache__" in full
-            if is_ignored or full in self._known or not full:
+            text = os.fsdecode(path)
+            if isinstance(folder, int) and folder >= 0 and not os.path.isabs(text):
+                text = os.path.join(os.readlink(f"/proc/self/fd/{folder}"), text)
+            full = os.path.join(os.path.realpath(os.path.dirname(os.path.abspath(text))), os.path.basename(text))
+            if full in self._known or "__pycache__" in full or any(_is_inside(full, each) for each in self._ignored):
                 return
             if os.path.lexists(full):
-                if os.path.isdir(full) or not os.path.isfile(full):
+                if is_folder or not (os.path.isdir(full) or os.path.isfile(full) or os.path.islink(full)):
                     return  # makedirs(exist_ok=True); a pipe or a device
-                self.refused = self.refused or full
-                raise UnsafeWriteError(full)
+                self._refuse(f"change {full}, which was there before")
             self._known.add(full)
-            if os.getpid() == self._pid:
-                self.created.append(full)
+            self.created.append(full)
         finally:
             self._is_busy = False
+
+    def _refuse(self, what: str) -> None:
+        self.refused = self.refused or what
+        raise UnsafeWriteError(what)
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    return (
+        path == folder
+        or path.startswith(folder.rstrip(os.sep) + os.sep)
+        or (folder.endswith("_") and path.startswith(folder))
+    )
+
+
+def _is_started_by_library() -> bool:
+    """Whether the innermost caller outside of Python's own subprocess and os modules is torch, or another library."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        path = frame.f_code.co_filename.replace("\\", "/")
+        if any(part in path for part in _STARTERS):
+            return True
+        if not path.endswith(("/subprocess.py", "/os.py", "write_guard.py")) and "site-packages" not in path:
+            return False
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+def _name_program(event: str, args: tuple[Any, ...]) -> str:
+    named = args[0] if args and isinstance(args[0], (str, bytes)) else event
+    return os.fsdecode(named)[:80]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from torchprof_try.answers import Tried, build_tried
@@ -19,14 +21,13 @@ INTERRUPTED_STATUS = 130
 def run(options: TryOptions) -> int:
     trials = Trials(build_request(options))
     status = 0
-    progress = contextlib.closing(trials.run())
-    with progress as lines:
-        try:
+    try:
+        with _one_interrupt(), contextlib.closing(trials.run()) as lines:
             for line in lines:
                 if sys.stderr.isatty():
                     print(f"torchprof-tui: {line}", file=sys.stderr, flush=True)
-        except KeyboardInterrupt:
-            status = INTERRUPTED_STATUS
+    except KeyboardInterrupt:
+        status = INTERRUPTED_STATUS
     tried = build_tried(trials)
     if options.json:
         print_answer(tried)
@@ -37,6 +38,24 @@ def run(options: TryOptions) -> int:
     if options.write_patch is not None:
         _write_patches(options.write_patch, tried)
     return status
+
+
+@contextlib.contextmanager
+def _one_interrupt() -> Iterator[None]:
+    """Let the first of ctrl+c, SIGTERM and SIGHUP end the trials; later ones are ignored while processes end."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def interrupt(*_: object) -> None:
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = [signal.signal(number, interrupt) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def build_request(options: TryOptions) -> TrialRequest:
