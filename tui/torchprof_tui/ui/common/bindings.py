@@ -6,11 +6,13 @@ command palette. A binding without a tooltip is not listed. Users remap keys by 
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from textual.binding import ActiveBinding, Binding, BindingsMap
+from textual.content import Content
 from textual.dom import DOMNode
 from textual.keys import _character_to_key
 
@@ -208,3 +210,16 @@ def _collect_ids(bindings: Iterable[Binding], keymap: Mapping[str, str]) -> dict
             if name not in ids[key]:
                 ids[key].append(name)
     return ids
+
+
+_KEYS_OF_HINT = re.compile(r"(page up, down|(?!type )\S+(?: [↑↓←→])*)( .*)")
+
+
+def style_hints(text: str) -> Content:
+    """Style key hints that three spaces separate ("enter open   q quit"): the keys in the accent, on any screen."""
+    hints = []
+    for hint in text.split("   "):
+        match = _KEYS_OF_HINT.fullmatch(hint)
+        parts = [(match[1], "$accent bold"), match[2]] if match is not None else [hint]
+        hints.append(Content.assemble(*parts))
+    return Content("   ").join(hints)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import Horizontal
-from textual.content import Content
 from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import Input, Static
@@ -89,19 +87,6 @@ class StatusLine(PaintedWidget):
     def _measure_hints(self, count: int) -> int:
         """Return the cells of the first hints with the space before each."""
         return sum(_measure_hint(key, description) + 2 for key, description in self._key_hints[:count])
-
-
-_KEYS_OF_HINT = re.compile(r"(page up, down|(?!type )\S+(?: [↑↓←→])*)( .*)")
-
-
-def style_hints(text: str) -> Content:
-    """Style key hints that three spaces separate ("enter open   q quit"): the keys in the accent, on any screen."""
-    hints = []
-    for hint in text.split("   "):
-        match = _KEYS_OF_HINT.fullmatch(hint)
-        parts = [(match[1], "$accent bold"), match[2]] if match is not None else [hint]
-        hints.append(Content.assemble(*parts))
-    return Content("   ").join(hints)
 
 
 def _measure_hint(key: str, description: str) -> int:

@@ -38,10 +38,10 @@ from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.core.user_files import make_absolute
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common import keys
+from torchprof_tui.ui.common.bindings import style_hints
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean, truncate
 from torchprof_tui.ui.common.number_format import format_age
-from torchprof_tui.ui.common.status_line import style_hints
 from torchprof_tui.ui.record.foreign_request import describe_foreign_request, find_form_problem
 from torchprof_tui.ui.record.run_options import RunOptions
 

@@ -20,10 +20,10 @@ from torchprof_tui.runs.recording_process import Recording
 from torchprof_tui.runs.recording_request import RecordingRequest
 from torchprof_tui.runs.run_result import RunResult
 from torchprof_tui.ui.common import keys
+from torchprof_tui.ui.common.bindings import style_hints
 from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.name_display import clean
-from torchprof_tui.ui.common.status_line import style_hints
 from torchprof_tui.ui.record.console_view import ConsoleView
 
 POLL_SECONDS = 0.05

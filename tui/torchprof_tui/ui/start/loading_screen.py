@@ -33,8 +33,8 @@ from torchprof_tui.trace.loading.progress import (
 )
 from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.ui.common import keys
+from torchprof_tui.ui.common.bindings import style_hints
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
-from torchprof_tui.ui.common.status_line import style_hints
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -33,10 +33,10 @@ from torchprof_tui.trace.core.user_files import make_absolute
 from torchprof_tui.trace.specs.address import ListedTrace, list_local_suffixes
 from torchprof_tui.trace.specs.runs_by_name import RankRun, group_runs
 from torchprof_tui.ui.common import keys
+from torchprof_tui.ui.common.bindings import style_hints
 from torchprof_tui.ui.common.cell_text import truncate
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.number_format import format_age, format_file_size
-from torchprof_tui.ui.common.status_line import style_hints
 from torchprof_tui.ui.start.recent_traces import LocalTrace, RecentTrace, find_traces, list_recent_traces
 
 MAX_ENTRIES = 5_000
