@@ -187,14 +187,20 @@ def find_fresh_leaves(tables: TraceTables) -> EventTable:
     return leaves.select(~is_adding)
 
 
+def _find_update_ops(tables: TraceTables) -> EventTable:
+    """Find the ops of launching threads that change tensors in place."""
+    ops = tables.launching_thread_ops
+    is_update = tables.match_rows(ops.row, _UPDATE_REGEX)
+    return ops.select(is_update & ~tables.match_rows(ops.row, _NO_UPDATE_REGEX))
+
+
 def _count_updated(view: ScopeView, t0: int, t1: int) -> int | None:
     """Count the tensors that the optimizer steps between two times update at most; None where it is not known."""
     tables = view.tables
     steps = tables.match_names(OPTIMIZER_STEP_REGEX)
     steps = steps.select((steps.start >= t0) & (steps.start < t1))
-    is_update = tables.mark_ops(_UPDATE_REGEX) & ~tables.mark_ops(_NO_UPDATE_REGEX)
-    ops = tables.launching_thread_ops
-    ops = ops.select(is_update[ops.row] & (ops.start >= t0) & (ops.start < t1))
+    ops = tables.compute_once(_find_update_ops)
+    ops = ops.select((ops.start >= t0) & (ops.start < t1))
     ops = ops.select(tables.innermost_ancestor(ops.row, tables.mark_rows(steps.row)) >= 0)
     is_list = tables.match_rows(ops.row, _LIST_REGEX)
     counts: dict[int, int] = {}

@@ -145,7 +145,8 @@ def find_list_tensors(tables: TraceTables) -> ListTensors:
     """
     trace, outer = tables.trace, tables.outermost_ops
     ends = tables.match_names(_LIST_REGEX, Kind.OP).row
-    position = outer.row.searchsorted(ends[is_in(ends, outer.row)])
+    position = outer.row.searchsorted(ends)
+    position = position[outer.row[np.minimum(position, len(outer) - 1)] == ends] if len(outer) else position[:0]
     empty, copy = tables.match_rows(outer.row, r"aten::empty$"), tables.match_rows(outer.row, _TO_REGEX)
     first = np.maximum(position - 1, 0)
     first = np.where(empty[first] | ~copy[first], first, np.maximum(position - 2, 0))
