@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from torchprof_tui.analysis.dispatch.step_rows import StepRows
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import clean, shorten
+
+if TYPE_CHECKING:
+    from torchprof_tui.analysis.dispatch.step_rows import StepRows
 
 OUTLIER_MARK = "*"
 """Behind a value that is far from the median of all steps."""
