@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
@@ -16,10 +19,11 @@ from tests.helpers.pattern_traces import (
     op_with_work,
     waiting,
 )
-from tests.helpers.trace_builder import Entry, cpu, kernel, memcpy, memset, overhead, runtime, step, trace
+from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, memcpy, memset, overhead, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import gpu_lane
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 
 def addmm_with_copy(op_of_copy: str = "aten::addmm", between: Entry | None = None) -> list[Entry]:
@@ -139,3 +143,47 @@ def test_a_range_inside_a_one_off_gap_has_evidence_too() -> None:
     finding = check_pattern(gap_trace, "one-off-gap", range_scope(1_200_000, 1_201_000))
     assert finding.has_fired
     assert [gap_trace.names[gap_trace.name[row]] for row in finding.answer.events] == ["ProfilerStep#1"]
+
+
+def serve_steps(durations: list[tuple[str, int]], dims: list[list[int]] | None = None) -> list[Entry]:
+    """List one step per kernel (kind, duration in µs), with the input shapes of its op."""
+    entries: list[Entry] = []
+    for number, (kind, duration) in enumerate(durations):
+        start = 1000 * number
+        step_name = f"step[{kind} bs=8 toks=1024]" if kind == "PREFILL" else f"step[{kind} bs=8]"
+        op, *work = op_with_work("aten::cat", start + 5, start + 20, duration, GEMM)
+        if dims is not None:
+            op["args"] |= {"Input Dims": [dims[number]]}
+        entries += [step(number, start, 990), annotation(step_name if kind else "forward", start, 980), op, *work]
+    return entries
+
+
+def test_prefill_and_decode_explain_a_kernel() -> None:
+    """A prompt of 1,024 tokens and single tokens are other work: no clock changes that."""
+    mixed = [("PREFILL", 500), *[("DECODE", 100)] * 3, ("PREFILL", 500), *[("DECODE", 100)] * 3, ("PREFILL", 500)]
+    answer = check_pattern(trace(*serve_steps(mixed)), "kernel-variance").answer
+    assert answer.state is ABSENT
+    assert "1 vary with their inputs alone" in answer.seen
+    assert "100.0 µs, 500.0 µs for 2 inputs" in answer.seen
+    varying = [("PREFILL", 500), *[("DECODE", each) for each in (100, 150, 90, 160)], ("PREFILL", 500)]
+    assert check_pattern(trace(*serve_steps(varying)), "kernel-variance").state is FIRED
+
+
+def test_input_shapes_explain_a_kernel(tmp_path: Path) -> None:
+    large, small = [4096, 64], [64, 64]
+    times = [("", each) for each in (500, 500, 500, 100, 100, 100)]
+
+    def check_file(shapes: list[list[int]] | None) -> State:
+        path = tmp_path / "shapes.json"
+        path.write_text(json.dumps({"traceEvents": serve_steps(times, shapes)}))
+        return check_pattern(load_trace(str(path), cache=False), "kernel-variance").state
+
+    assert check_file([large] * 3 + [small] * 3) is ABSENT
+    assert check_file([small] * 6) is FIRED
+    assert check_file(None) is FIRED
+
+
+def test_too_few_steps_ask_for_more() -> None:
+    answer = check_pattern(trace(*steps_with_gaps(2, 90)), "one-off-gap").answer
+    assert answer.state is CANNOT_TELL
+    assert "record more active steps, such as run --wait 0 --warmup 0 --active 20" in answer.reason

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 
 from torchprof_tui.analysis.kernel.names.model import KernelClass
@@ -12,10 +14,12 @@ from torchprof_tui.analysis.patterns.engine.repeated_steps import find_one_off_g
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.rules.cpu_lane import device_copy_mask
+from torchprof_tui.analysis.patterns.rules.serving import find_generation_steps
 from torchprof_tui.analysis.words.dictionary import explain
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
+from torchprof_tui.trace.query.read_entries import read_entries
 
 
 @register_pattern(
@@ -64,7 +68,10 @@ def one_off_gap(view: ScopeView) -> Answer:
     tables = view.tables
     repeats = view.gap_finder.repeated_steps
     if len(repeats.steps) < 1 + thresholds.MIN_OTHERS.value:
-        return Answer.cannot_tell("fewer than three steps launched the same GPU work, so their gaps cannot be compared")
+        return Answer.cannot_tell(
+            f"{format_count(len(repeats.steps), 'step')} launched the same GPU work, and three are needed to compare "
+            "gaps: record more active steps, such as run --wait 0 --warmup 0 --active 20"
+        )
     step, position, medians = find_one_off_gaps(repeats)
     in_scope = view.overlap_mask(repeats.gap_start[step, position], repeats.gap_end[step, position])
     if not in_scope.any():
@@ -101,12 +108,14 @@ def _select_first_in_scope(view: ScopeView, *choices: I64) -> I64:
 @register_pattern(
     "The same kernel, different times",
     section=Section.GPU_LANE,
-    meaning="clocks, heat, power or other work on the GPU change its time: one number does not describe this kernel",
+    meaning="its recorded inputs do not explain it, so clocks, heat, power or other work on the GPU do: one number "
+    "does not describe this kernel",
     action="look at the distribution, not at the mean; lock the clocks to compare",
     code="nvidia-smi --lock-gpu-clocks=1500",
     decided="Runs of one name, grid and block: 95th minus 5th percentile of the duration, over the median. If a step "
     "runs the kernel more than once (perhaps on other sizes), each position is compared over the steps, and "
-    "at least half of the positions vary.",
+    "at least half of the positions vary. Inputs explain first: among the runs of one kind of step (prefill, decode) "
+    "and of the same input shapes, as far as these were recorded, the time varies as well.",
     thresholds=(
         thresholds.VARIANCE_RATIO,
         thresholds.VARIANCE_MIN_RUNS,
@@ -134,23 +143,40 @@ def kernel_variance(view: ScopeView) -> Answer:
     candidates = np.flatnonzero(
         (run_count >= thresholds.VARIANCE_MIN_RUNS.value) & (time >= thresholds.VARIANCE_SHARE.value * total)
     )
-    heaviest: tuple[float, I64] | None = None
-    undecided = 0
-    for candidate in candidates.tolist():
-        member_indices = np.flatnonzero(group == candidate)
-        spread = _measure_spread(runs.duration[member_indices], step[member_indices])
-        if spread is None:
+    launch = view.tables.work.launch[view.work_in_scope][is_whole_kernel].astype(np.int64)
+    op = view.inner_op[is_whole_kernel]
+    undecided, explained = 0, []
+    member_indices = np.empty(0, np.int64)
+    for rank, candidate in enumerate(sorted(candidates.tolist(), key=lambda number: -time[number])):
+        members = np.flatnonzero(group == candidate)
+        spread = _measure_spread(runs.duration[members], step[members])
+        if spread is not None and spread < thresholds.VARIANCE_RATIO.value:
+            continue
+        groups = _split_by_inputs(view, op[members], launch[members], reads_shapes=rank < _MAX_KERNELS_READ)
+        spreads = [
+            _measure_spread(runs.duration[members[same]], step[members[same]])
+            for same in groups
+            if len(same) >= thresholds.VARIANCE_MIN_RUNS.value
+        ]
+        measured = [found for found in spreads if found is not None]
+        if any(found >= thresholds.VARIANCE_RATIO.value for found in measured):
+            member_indices = members
+            break
+        if len(groups) > 1 and measured and len(measured) == len(spreads):
+            medians = [format_duration(float(np.median(runs.duration[members[same]]))) for same in groups[:3]]
+            more = ", …" if len(groups) > 3 else ""
+            name = view.tables.short_name(int(runs.row[members[0]]))
+            explained.append(f"{name} takes {', '.join(medians)}{more} for {len(groups)} inputs")
+        else:
             undecided += 1
-        elif spread >= thresholds.VARIANCE_RATIO.value and (heaviest is None or time[candidate] > heaviest[0]):
-            heaviest = (time[candidate], member_indices)
-    if heaviest is None:
+    if not len(member_indices):
         if undecided:
             return Answer.cannot_tell(
                 f"of {format_count(len(candidates), 'kernel')} {undecided} vary, but a step runs them several times, "
                 f"perhaps on other sizes: three equal steps are needed"
             )
-        return Answer.absent(f"{format_count(len(candidates), 'kernel')} compared")
-    member_indices = heaviest[1]
+        because = f"; {len(explained)} vary with their inputs alone: {explained[0]}" if explained else ""
+        return Answer.absent(f"{format_count(len(candidates), 'kernel')} compared{because}")
     durations = runs.duration[member_indices]
     p5, median, p95 = np.percentile(durations, [5, 50, 95])
     return Answer.fired(
@@ -159,6 +185,35 @@ def kernel_variance(view: ScopeView) -> Answer:
         f"{format_duration(median)}, 5–95 % {format_duration(p5)} – {format_duration(p95)}",
         np.sort(runs.row[member_indices]),
     )
+
+
+_MAX_KERNELS_READ, _MAX_RUNS_READ = 16, 2_000
+"""Kernels that vary whose input shapes are read from the file, those with most time, and the runs of one at most."""
+
+
+def _split_by_inputs(view: ScopeView, op: I64, launch: I64, reads_shapes: bool) -> list[I64]:
+    """Split runs of one kernel by what they work on: prefill or decode, and the input shapes of the ops behind them.
+
+    Returns indices of the runs, int64[k] each, the group with most runs first. What was not recorded splits nothing.
+    """
+    steps = view.tables.compute_once(find_generation_steps)
+    kind = np.full(len(op), -1, np.int64)
+    if len(steps):
+        launch_start = np.asarray(view.trace.start[np.maximum(launch, 0)])
+        index = np.maximum(np.searchsorted(steps.start, launch_start, side="right") - 1, 0)
+        inside = (launch >= 0) & (steps.start[index] <= launch_start) & (launch_start < steps.end[index])
+        kind[inside] = steps.kind[index[inside]]
+    shapes = [""] * len(op)
+    has_op = np.flatnonzero(op >= 0)
+    if reads_shapes and len(has_op) <= _MAX_RUNS_READ:
+        with suppress(OSError, LookupError, RecursionError):  # a file that is gone, or args too deep: nothing is known
+            for place, entry in read_entries(view.trace, op[has_op]):
+                args = entry.get("args")
+                shapes[int(has_op[place])] = str(args.get("Input Dims") or "" if isinstance(args, dict) else "")
+    groups: dict[tuple[int, str], list[int]] = {}
+    for run, inputs in enumerate(zip(kind.tolist(), shapes, strict=True)):
+        groups.setdefault(inputs, []).append(run)
+    return [np.array(runs, np.int64) for runs in sorted(groups.values(), key=len, reverse=True)]
 
 
 def _measure_spread(durations: I64, step: I64) -> float | None:
