@@ -21,6 +21,7 @@ from torchprof_tui.commands.common.load import report_refused_cache
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.open.main import find_terminal_problem
 from torchprof_tui.program.phase_log import note_phase
+from torchprof_tui.program.terminal_progress import TerminalProgress
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, write_atomically
 from torchprof_tui.trace.core.extensions import import_extra
 from torchprof_tui.trace.core.printable import clean
@@ -98,11 +99,13 @@ class _Progress:
 
     def __init__(self) -> None:
         self._is_shown = False
+        self._bar = TerminalProgress(sys.stderr)
 
     def __call__(self, sketch: RankSketch | None, done: int, total: int) -> None:
         if sys.stderr.isatty():
             self._is_shown = True
-            sys.stderr.write(f"\rsketched {done:,} of {total:,} ranks\x1b[K")
+            self._bar.set(done / total if total else None)
+            sys.stderr.write(f"\rsketched {done:,} of {total:,} ranks, ctrl+c stops\x1b[K")
             sys.stderr.flush()
 
     def clear(self) -> None:
@@ -110,6 +113,7 @@ class _Progress:
         if self._is_shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+            self._bar.clear()
 
 
 def compare_sources(paths: Sequence[str]) -> tuple[FleetReport, int]:

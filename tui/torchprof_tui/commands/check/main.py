@@ -16,6 +16,7 @@ from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, use_captures
 from torchprof_tui.commands.common.options import choose_undecided_status, parse_time_range
 from torchprof_tui.commands.common.output import import_text, print_answer
+from torchprof_tui.program.terminal_progress import show_work
 from torchprof_tui.trace.core.printable import clean
 
 ANY_FIRED = "fired"
@@ -32,7 +33,8 @@ def run(options: CheckOptions) -> int:
         load_specs(options.trace, cache=not options.no_cache).trace, options.capture, not options.no_cache
     )
     scope = scopes.default_scope(trace) if times is None else scopes.range_scope(*times)
-    report = check_trace(trace, scope)
+    with show_work("checking the trace"):
+        report = check_trace(trace, scope)
     if options.json:
         fired = [found.id for found in report.findings if matches_fail_on(found, wanted)]
         undecided = [found.id for found in _find_undecidable(report.findings, wanted)]

@@ -14,6 +14,7 @@ from torchprof_tui.analysis.privacy.private_metadata import PrivateValue, descri
 from torchprof_tui.commands.common.cut_file_guard import guard_mapped_files
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.program.phase_log import note_phase
+from torchprof_tui.program.terminal_progress import DELAY_SECONDS, TerminalProgress, show_work
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.problems import CUT_CONNECTION, UNRELATED_RANKS, excerpt
@@ -38,9 +39,9 @@ def load_specs(specs: Sequence[str], cache: bool, list_folders: bool = False) ->
     progress_line = ProgressLine(sys.stderr)
     with SshConnections() as connections:
         try:
-            opened = load_resolved(
-                resolve_specs(specs), connections, progress_line, cache, list_folders, sys.stderr.isatty()
-            )
+            with show_work("listing the files"):
+                resolved = resolve_specs(specs)
+            opened = load_resolved(resolved, connections, progress_line, cache, list_folders, sys.stderr.isatty())
         finally:
             progress_line.clear()
     note_phase("trace opened", events=len(opened.trace), cached=str(opened.cached), seconds=opened.seconds)
@@ -156,9 +157,6 @@ def report_private_values(left_out: Sequence[PrivateValue], kept: Sequence[str])
         print(clean(line), file=sys.stderr)
 
 
-DELAY_SECONDS = 0.5
-"""Shorter loads show no progress."""
-
 REDRAW_SECONDS = 0.1
 
 
@@ -168,6 +166,7 @@ class ProgressLine:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._is_terminal = out.isatty()
+        self._bar = TerminalProgress(out)
         self._next_redraw = time.monotonic() + DELAY_SECONDS
         self._shown = False
         self._phase: Phase | None = None
@@ -187,7 +186,8 @@ class ProgressLine:
             if isinstance(progress, RanksProgress)
             else ""
         )
-        self._out.write(f"\r{progress.phase} {share}, {progress.events:,} events{ranks}\x1b[K")
+        self._bar.set(progress.bytes / progress.total if progress.total else None)
+        self._out.write(f"\r{progress.phase} {share}, {progress.events:,} events{ranks}, ctrl+c stops\x1b[K")
         self._out.flush()
 
     def clear(self) -> None:
@@ -195,3 +195,4 @@ class ProgressLine:
         if self._shown:
             self._out.write("\r\x1b[K")
             self._out.flush()
+            self._bar.clear()

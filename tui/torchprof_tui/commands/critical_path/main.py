@@ -16,6 +16,7 @@ from torchprof_tui.commands.common.options import parse_time_range
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
 from torchprof_tui.commands.critical_path import CriticalPathOptions
+from torchprof_tui.program.terminal_progress import show_work
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.event_kind import GPU_WORK
@@ -26,9 +27,9 @@ from torchprof_tui.ui.common.number_format import format_share
 
 def run(options: CriticalPathOptions) -> int:
     time_range = None if options.range is None else parse_time_range(options.range)
-    trace, rank, path = find_path(
-        load_specs(options.trace, cache=not options.no_cache).trace, options.step, time_range, options.rank
-    )
+    loaded = load_specs(options.trace, cache=not options.no_cache).trace
+    with show_work("searching the critical path"):
+        trace, rank, path = find_path(loaded, options.step, time_range, options.rank)
     if options.json:
         print_answer(build_critical_path(trace, path, options.top, trace.rank if rank is None else rank.number))
         return 0

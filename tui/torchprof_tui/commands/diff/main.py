@@ -36,6 +36,7 @@ from torchprof_tui.commands.diff.text import format_comparison, format_report
 from torchprof_tui.commands.open import OpenOptions
 from torchprof_tui.commands.open import main as open_command
 from torchprof_tui.program.config_file import find_appearance
+from torchprof_tui.program.terminal_progress import show_work
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.time_format import parse_time
 from torchprof_tui.trace.model.trace import Trace
@@ -48,8 +49,10 @@ def run(options: DiffOptions) -> int:
         return open_screen(options)
     limit = None if options.fail_on is None else parse_time_limit(options.fail_on)
     comparison = load_comparison(options)
+    with show_work("comparing"):
+        account = comparison.account
     if options.json:
-        failed = UNSET if limit is None else limit.is_exceeded(comparison.account)
+        failed = UNSET if limit is None else limit.is_exceeded(account)
         print_answer(build_diff(comparison, options.by, failed))
     elif options.markdown:
         print("\n".join(format_report(comparison, options)))

@@ -33,6 +33,7 @@ from torchprof_tui.commands.common.load import load_specs, report_private_values
 from torchprof_tui.commands.common.options import parse_time_range
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.export import ExportOptions, choose_format
+from torchprof_tui.program.terminal_progress import show_work
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, write_atomically
 from torchprof_tui.trace.core.printable import clean
@@ -61,7 +62,8 @@ def run(options: ExportOptions) -> int:
         check_target(out)  # before a large trace is read
         trace = _load(options)
         check_not_source(trace, out)
-        result = write_trace(trace, name, out, options)
+        with show_work(f"writing {out.name}"):
+            result = write_trace(trace, name, out, options)
     except OutputError as error:
         raise UsageError(f"-o: {error}") from error
     if result.left_out:

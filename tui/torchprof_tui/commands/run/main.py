@@ -7,6 +7,7 @@ import importlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.open import OpenOptions
 from torchprof_tui.commands.open import main as open_command
 from torchprof_tui.commands.run import RunOptions
+from torchprof_tui.program.terminal_progress import TerminalProgress, notify
 from torchprof_tui.runs.history import save_request
 from torchprof_tui.runs.recording_request import RecordingRequest, RequestError, remember_interpreter
 from torchprof_tui.runs.run_result import RunResult, read_result
@@ -49,6 +51,8 @@ def run(options: RunOptions) -> int:
 
     with contextlib.closing(StatusChannel()) as channel:
         result = _record_run(request, argv, channel, quiet=options.json)
+    if count := len(result.traces):
+        notify(f"recorded {count} trace{'' if count == 1 else 's'}: {' '.join(options.command)}", sys.stderr)
     for problem in result.problems:
         _report(problem)
     if baseline is not None:
@@ -150,6 +154,7 @@ def _relay_status(process: subprocess.Popen[bytes], channel: StatusChannel, requ
             since = 0.0
             if latest.phase not in ("starting", "asking", "done", "running on"):
                 _report(latest.text)
+    progress.clear()
     channel.read()  # a short run may have reported its folder just now
     if channel.folder is not None and not remembered:
         save_request(channel.folder, request)
@@ -163,14 +168,20 @@ class _ProgressLine:
         self._phase = ""
         self._is_terminal = os.isatty(2)
         self._shown, self._shown_at = "", 0.0
+        self._bar = TerminalProgress(sys.stderr)
 
     def update(self, message: StatusMessage) -> None:
         self._progress.update(message)
+        self._bar.set(message.step / message.of if message.step and message.of else None)
         if message.phase not in SAVING_PHASES or message.phase != self._phase:
             if self._shown:
                 os.write(2, b"\x1b[K")
             self._shown, self._shown_at = "", 0.0
         self._phase = message.phase
+
+    def clear(self) -> None:
+        """Remove the terminal's own progress bar, which goes on from the start of the run to its end."""
+        self._bar.clear()
 
     def show(self, now: float) -> bool:
         """Show the progress if a save goes on. Returns whether one does."""

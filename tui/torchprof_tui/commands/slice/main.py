@@ -12,6 +12,7 @@ from torchprof_tui.commands.common.load import load_specs, report_private_values
 from torchprof_tui.commands.common.options import parse_time_range
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.slice import SliceOptions
+from torchprof_tui.program.terminal_progress import show_work
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target
 from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.explorer.slice_export import format_slice_result
@@ -28,7 +29,8 @@ def run(options: SliceOptions) -> int:
         raise UsageError(f"-o: {error}") from error
     trace, rank = select_rank(load_specs(options.trace, cache=not options.no_cache).trace, options.rank)
     try:
-        sliced = write_slice(trace, *times, out, keep_private=options.keep_metadata)
+        with show_work(f"writing {out.name}"):
+            sliced = write_slice(trace, *times, out, keep_private=options.keep_metadata)
     except OutputError as error:
         raise UsageError(f"-o: {error}") from error
     except (SliceError, LookupError) as error:

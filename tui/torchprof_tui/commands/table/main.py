@@ -20,6 +20,7 @@ from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank, use_captures
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.table import DEFAULT_ROWS, TableOptions
+from torchprof_tui.program.terminal_progress import show_work
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.model.ranks import Rank
@@ -39,7 +40,8 @@ _SORT_ALIASES = {
 
 def run(options: TableOptions) -> int:
     loaded = load_specs(options.trace, cache=not options.no_cache)
-    trace, rank, sheet = _choose_sheet(loaded.trace, options)
+    with show_work("building the table"):
+        trace, rank, sheet = _choose_sheet(loaded.trace, options)
     if rank is not None and options.rank is None:
         print(f"{rank.label} of {len(loaded.trace.all_ranks)} ranks; another: --rank N", file=sys.stderr)
     if options.json:

@@ -14,6 +14,7 @@ from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
 from torchprof_tui.commands.what_if import WhatIfOptions
+from torchprof_tui.program.terminal_progress import show_work
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
@@ -22,7 +23,8 @@ from torchprof_tui.ui.common.number_format import format_share
 
 def run(options: WhatIfOptions) -> int:
     trace = load_specs(options.trace, cache=not options.no_cache).trace
-    predicted = predict(trace, options.set, options.step, options.rank)
+    with show_work("replaying the step"):
+        predicted = predict(trace, options.set, options.step, options.rank)
     if options.json:
         print_answer(build_what_if(*predicted))
     else:
