@@ -62,9 +62,9 @@ def find_partner_by_sequence(trace: Trace, path: list[int], backward: bool) -> i
         number = numbers.get(row)
         if number is None or number < 0 or _runs_backward(threads, row) != backward:
             continue
-        candidates = numbers.events[numbers.values == number].tolist()
-        forwards = [event for event in candidates if not _runs_backward(threads, event)]
-        backwards = [event for event in candidates if _runs_backward(threads, event)]
+        candidates = numbers.events[numbers.values == number]
+        is_backward = threads.values_at(candidates, missing=0) > 0
+        forwards, backwards = candidates[~is_backward].tolist(), candidates[is_backward].tolist()
         # Sequence numbers are per thread: if forward ops of several threads share one, the partner is undecidable.
         if not backwards or len({int(trace.lane[event]) for event in forwards}) != 1:
             continue
