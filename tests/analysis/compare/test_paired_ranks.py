@@ -46,6 +46,8 @@ def test_a_wait_that_differs_in_each_step_is_a_cause() -> None:
     assert exposed.delta == pytest.approx(-10_000_000 / 3, abs=2)
     assert [(number, round(time / 1e6)) for number, time in exposed.by_step] == [(3, -1), (4, -7), (5, -2)]
     assert exposed.is_within_noise is False
+    steps = [b - a for a, b in zip(comparison.a.step_durations, comparison.b.step_durations, strict=True)]
+    assert [time for _, time in comparison.account.by_step] == steps
     assert comparison.verdict.causes[0].part.id == EXPOSED
     assert comparison.verdict.why.startswith("A waits 3.33 ms more, as B comes later: GPU idle: host code 3.33 ms more")
     assert comparison.verdict.action == "look at B, in step #4"

@@ -87,6 +87,7 @@ def test_a_trace_without_steps_has_paths_of_its_repetitions() -> None:
     assert_tiled(path)
     assert path.window.is_range
     assert [name for kind, name, _ in list_pieces(model, path) if kind == "kernel"] == ["gemm", "norm", "add"]
+    assert find_critical_path(model, 0).window.start == 30_000  # the first gemm
     with pytest.raises(WindowError, match="no step 99: the trace has repetitions 0 to 5"):
         find_critical_path(model, 99)
     with pytest.raises(WindowError, match="neither steps nor repetitions"):

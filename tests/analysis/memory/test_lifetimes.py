@@ -107,6 +107,12 @@ def test_without_addresses_only_the_curve_is_known() -> None:
     assert (state.allocated, len(state.alive), state.unaccounted, state.older.bytes) == (812, 0, 512, 300)
 
 
+def test_a_total_of_nothing_is_a_recorded_total() -> None:
+    history = build_memory_history(trace(cpu("a", 0, 10), memory(1, 512, 812, device=0), memory(2, -512, 0, device=0)))
+    assert history is not None
+    assert history.devices[0].memory.allocated.tolist() == [812, 0]
+
+
 def test_a_lost_allocation_began_after_the_free_before_it() -> None:
     """An address that is freed twice was allocated in between: the second is not from before the recording."""
     lifetimes = pair_records(np.array([8, 8, 9, 8]), np.array([10, -10, 5, -30]), np.arange(4, dtype=np.int64), 4)

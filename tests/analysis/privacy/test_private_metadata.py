@@ -82,6 +82,7 @@ def test_found(header: dict[str, Any], expected: list[tuple[str, str, int]]) -> 
         {"requirements": "google-auth==2.40.3\nkeyring==1.0", "shape": {"user": 1, "path": 2}},
         {"os_release": {"NAME": "Ubuntu", "VERSION": "22.04", "HOME_URL": "https://www.ubuntu.com/"}},
         {"INFO": ["INFO:2024-02-08 10:38:45 948300:948300 CuptiActivityProfiler.cpp:835] Enabling GPU tracing"]},
+        {"env": [{"name": "PATH"}, {"value": "/bin"}]},
         {"pip_packages": ["numpy==2.0", "A=1"], "url": "https://example.org:8080/a@b"},
     ],
 )
@@ -163,9 +164,11 @@ def test_hostile_text_is_searched_in_linear_time(piece: str) -> None:
     find_private_values({"x": text, "env": text})
 
 
-def test_an_environment_that_is_a_list_in_a_text_is_counted() -> None:
-    (found,) = find_private_values({"note": " " + json.dumps([["HOME", "/"], ["PATH", "/bin"], ["USER", VALUE]])})
-    assert str(found) == "note (3 environment variables)"
+def test_an_environment_in_a_text_is_counted() -> None:
+    pairs = [["HOME", "/"], ["PATH", "/bin"], ["USER", VALUE]]
+    for values in (pairs, dict(pairs)):
+        (found,) = find_private_values({"note": " " + json.dumps(values)})
+        assert str(found) == "note (3 environment variables)"
 
 
 def test_only_private_values_are_removed() -> None:

@@ -112,6 +112,7 @@ def test_a_trace_inside_something_else_is_found() -> None:
 def test_text_after_the_end_is_reported() -> None:
     assert count_problems(decode_text(trace_text(entry_text()) + b"\n{}")) == {problems.TEXT_AFTER_END: 1}
     assert count_problems(decode_text(b"[" + entry_text().encode() + b"] \0\0")) == {problems.TEXT_AFTER_END: 1}
+    assert count_problems(decode_text(b"\xef\xbb\xbf" + trace_text(entry_text()))) == {}
     assert count_problems(decode_text(b"\xef\xbb\xbf \n" + trace_text(entry_text()) + b" \n\n")) == {}
 
 
@@ -142,6 +143,7 @@ NOT_TRACES = {
     b'[{"key": "aten::mm", "count": 3}]': "items are not events",
     '{"traceEvents": []}'.encode("utf-16"): "UTF-16",
     '{"traceEvents": []}'.encode("utf-16-le"): "UTF-16",
+    '{"traceEvents": []}'.encode("utf-16-be"): "UTF-16",
     b"PK\x03\x04abc": "zip",
     b"<html>": "HTML",
     b"SQLite format 3\0": "SQLite",

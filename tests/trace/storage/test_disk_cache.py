@@ -171,6 +171,7 @@ def test_the_oldest_are_removed_first(tmp_path: Path) -> None:
         os.utime(entry.folder / "lock", (time.time() - age, time.time() - age))
         entry.close()
     assert disk_cache.prune_cache(limit=2500) == 1000 + OWN_BYTES
+    assert disk_cache.prune_cache(limit=2 * (1000 + OWN_BYTES)) == 0  # exactly as large as it may be
     ready = []
     for age in (1, 2, 3):
         entry = disk_cache.find_or_create_entry(str(tmp_path / f"{age}.json"))

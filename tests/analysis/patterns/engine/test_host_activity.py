@@ -1,10 +1,10 @@
-"""Test which calls are cold: slow, and slow because something happened for the first time."""
+"""Test which calls are cold: slow, and slow because something happened for the first time; and which copies block."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.helpers.trace_builder import cpu, runtime, step, trace
+from tests.helpers.trace_builder import cpu, memcpy, runtime, step, trace
 from torchprof_tui.analysis.patterns.engine.host_activity import HostActivities
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 
@@ -28,3 +28,9 @@ def test_a_cold_call_takes_much_longer_than_the_others_of_its_name(durations: li
     shown = trace(step(1, 0, 200_000), cpu("aten::mm", 0, 19_000), *calls)
     found = HostActivities(TraceTables(shown)).cold_calls
     assert [start // 20_000_000 for start in found.start.tolist()] == cold
+
+
+def test_the_first_event_of_a_trace_may_launch_a_copy_that_blocks() -> None:
+    shown = trace(runtime("hipMemcpyWithStream", 0, 50, 1), memcpy("CopyHostToDevice", 5, 40, 1), step(1, 60, 100))
+    assert shown.names[shown.name[0]] == "hipMemcpyWithStream"
+    assert HostActivities(TraceTables(shown)).blocking_copies.row.tolist() == [0]
