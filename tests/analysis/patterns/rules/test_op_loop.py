@@ -232,3 +232,36 @@ def test_each_repeat_is_one_and_each_long_run_is_covered(text: str, min_rounds: 
             group = text[start : start + period]
             if stop <= len(text) and text[start:stop] == group * min_rounds:
                 assert any(covered[start:stop])
+
+
+@pytest.mark.parametrize(
+    ("names", "rounds", "headline"),
+    [
+        (["aten::to", "aten::linear", "aten::mul"], 110, "weights are cast"),
+        (["aten::embedding"], 20, "embedding tables"),
+        (["aten::matmul"], 20, "small matmuls"),
+    ],
+)
+def test_a_loop_of_layers_is_named_by_what_repeats(names: list[str], rounds: int, headline: str) -> None:
+    finding = check_pattern(trace(*training_step(*loop(names, rounds, 4_000))), "op-loop")
+    assert headline in finding.answer.headline
+
+
+def test_casts_alone_are_gone_of_a_loop_of_layers() -> None:
+    finding = check_pattern(
+        trace(*training_step(*loop(["aten::to", "aten::linear", "aten::mul"], 110, 4_000))), "op-loop"
+    )
+    assert finding.answer.removed is not None
+    assert len(finding.answer.removed) == 2 * 110  # the casts and their kernels
+
+
+def test_calls_inside_an_op_count_for_its_mean() -> None:
+    """An op of 150 µs is a call where it makes two others, as autocast does, and work where it makes none."""
+    entries = [
+        entry
+        for k in range(20)
+        for entry in op_with_work("aten::matmul", 4_000 + 160 * k, 4_000 + 160 * k + 140, 1, ADD, cost=150)
+    ]
+    casts = [cpu("aten::to", 4_010 + 160 * k + 50 * half, 40) for k in range(20) for half in (0, 1)]
+    assert check_pattern(trace(*training_step(*entries)), "op-loop").state is ABSENT
+    assert check_pattern(trace(*training_step(*entries, *casts)), "op-loop").state is FIRED

@@ -113,3 +113,32 @@ def test_all_runs_of_the_model_but_one_are_at_stake(tmp_path: Path) -> None:
 )
 def test_tokens_layers_and_other_shapes_are_no_samples(entries: list[Entry], tmp_path: Path) -> None:
     assert check_saved(tmp_path, "one-sample-at-a-time", step(1, 0, 9_000), *entries).state is ABSENT
+
+
+def flattened(batch: int, positions: int) -> list[Entry]:
+    """Four runs of a model that flattens (batch, positions, 8) before its first layer."""
+    entries: list[Entry] = []
+    for k in range(4):
+        at, typed = 100 + 400 * k, {"Input type": ["float"]}
+        entries += op_with_work("aten::mul", at, at + 8, 1, ADD, cost=9)
+        entries += [cpu("aten::flatten", at + 10, 9, **{"Input Dims": [[batch, positions, 8]]}, **typed)]
+        layer = op_with_work("aten::linear", at + 20, at + 28, 1, ADD, cost=9)
+        layer[0] = cpu("aten::linear", at + 20, 9, **{"Input Dims": [[batch * positions, 8]]}, **typed)
+        entries += [*layer, *ops(MODEL[1:], at + 30)]
+    return entries
+
+
+@pytest.mark.parametrize(("batch", "state"), [(1, FIRED), (4, ABSENT)])
+def test_a_model_that_flattens_its_batch_runs_samples_too(batch: int, state: State, tmp_path: Path) -> None:
+    entries = [step(1, 0, 9_000), *flattened(batch, 64)]
+    assert check_saved(tmp_path, "one-sample-at-a-time", *entries).state is state
+
+
+@pytest.mark.parametrize(("reading", "expected"), [(1_000, 1_900), (5_000, 900)])
+def test_a_list_is_read_before_memory_is_allocated_too(reading: int, expected: int) -> None:
+    shifted = [{**entry, "ts": entry["ts"] + reading} for entry in listed(900)]
+    finding = check_pattern(trace(*in_step(cpu("aten::view", 90, 5), *shifted)), "tensor-from-list")
+    assert finding.answer.seen.startswith("1 tensor in ")
+    spans = finding.answer.spans
+    assert spans is not None
+    assert abs(spans.total - expected * 1_000) < 20_000

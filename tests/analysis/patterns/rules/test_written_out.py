@@ -63,6 +63,7 @@ def test_every_pattern_has_a_trace_for_each_answer() -> None:
         (" ".join(["add"] * 40), "running sum", "cumsum"),
         (" ".join([CLIPPING] * 10), "gradient norm", "clip_grad_norm_"),
         (" ".join([AVERAGE] * 10), "moving average", "foreach"),
+        ("pad unfold permute flatten linear", "convolution", "conv1d"),
         ("diag to matmul", "diagonal matrix", "elementwise"),
     ],
 )
@@ -84,6 +85,7 @@ def test_the_algorithm_is_named_with_the_librarys_op(names: str, headline: str, 
         " ".join([LSTM] * 3),
         "scaled_dot_product_attention linear",
         "sort index",
+        "unfold mean linear",
     ],
 )
 def test_what_only_resembles_an_algorithm_is_not_named(names: str) -> None:
