@@ -204,6 +204,17 @@ def test_shapes_explain_a_kernel_first(
     assert [row.inputs for row in found.rows] == [str(each) for each in shapes or [""] * len(times)]
 
 
+def test_a_step_is_compared_with_the_others() -> None:
+    found = open_trace(sample("article_64_cold").path).chain("ProfilerStep#3", all_steps=True).steps
+    assert found is not None
+    spans = read_spans(sample("article_64_cold").path)
+    steps = [each for each in spans if each["name"].startswith("ProfilerStep#") and each["cat"] == "user_annotation"]
+    assert [(row.step_name, row.duration_ns) for row in found.rows] == [
+        (each["name"], each["length"]) for each in sorted(steps, key=lambda each: each["start"])
+    ]
+    assert found.missing == []
+
+
 def test_two_steps_have_no_outlier() -> None:
     assert compare(steps_with([100, 20])).outliers == frozenset()
 

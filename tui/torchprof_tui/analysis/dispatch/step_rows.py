@@ -102,11 +102,16 @@ class StepRows:
 def compare_steps(trace: Trace, event: int) -> StepRows | None:
     """Compare the chain of an event over the steps of a trace of one process. None where it is in no step.
 
-    An event corresponds to those of its name and kind at the same position in the other steps. GPU work counts for the
-    step in which it was launched. Input shapes are read from the file, and only where the kernel's time varies.
+    An event corresponds to those of its name and kind at the same position in the other steps, a step to all steps.
+    GPU work counts for the step in which it was launched. Input shapes are read from the file, and only where the
+    kernel's time varies.
     """
     steps = trace.steps
-    rows = np.flatnonzero((trace.name == trace.name[event]) & (trace.kind == trace.kind[event]))
+    own_events = np.array([step.event for step in steps], np.int64)
+    is_step = event in own_events  # each has a name of its own
+    rows = (
+        own_events if is_step else np.flatnonzero((trace.name == trace.name[event]) & (trace.kind == trace.kind[event]))
+    )
     times = np.asarray(trace.start[rows]).copy()
     launch = trace.links.launch_of[rows]
     times[launch >= 0] = trace.start[launch[launch >= 0]]
