@@ -368,10 +368,12 @@ def _check_straggler_across_ranks(view: ScopeView, rank_context: RankContext) ->
             f"ranks wait {format_duration(mean_wait)} for the last one on average, {format_percent(share)}; "
             f"{longest} at most"
         )
-    latest, is_main_cause, frequency, delay = _find_latest_rank(arrivals, is_late)
+    latest, is_main_cause, frequency, delay, longest_delay = _find_latest_rank(arrivals, is_late)
     summary = f"{arrivals.ranks.all[latest].label} arrives last at {frequency}"
     if is_main_cause:
         summary += f", {format_duration(delay)} after the others"
+        if longest_delay > TYPICAL_DELAYS * delay:
+            summary += f" in the median and {format_duration(longest_delay)} once"
     else:
         summary = f"no single rank: most often {summary}"
     events = arrivals.select_events(is_late, rank_context.rank_index)
@@ -393,11 +395,15 @@ def describe_stall(arrivals: Arrivals) -> str:
     return ""
 
 
-def _find_latest_rank(arrivals: Arrivals, is_late: Bool) -> tuple[int, bool, str, float]:
+TYPICAL_DELAYS = 2
+"""The longest delay is named where it is more than this many median ones: then the median says little."""
+
+
+def _find_latest_rank(arrivals: Arrivals, is_late: Bool) -> tuple[int, bool, str, float, int]:
     """Find the rank that most of the waiting in these collectives (bool[m], at least one) is for.
 
     (Its index; whether at least half of the waiting is for it; the collectives to which it came last, "21 of 21
-    collectives"; the median of ns by which it then came after the rank before it.)
+    collectives"; the median and the largest of ns by which it then came after the rank before it.)
     """
     waiting_by_rank = np.bincount(
         arrivals.last_rank[is_late], weights=arrivals.wait_times[is_late].sum(axis=1), minlength=len(arrivals.ranks)
@@ -408,7 +414,8 @@ def _find_latest_rank(arrivals: Arrivals, is_late: Bool) -> tuple[int, bool, str
     is_main_cause = bool(
         waiting_by_rank[rank_index] >= thresholds.STRAGGLER_SHARE_OF_WAITING.value * waiting_by_rank.sum()
     )
-    return rank_index, is_main_cause, frequency_text, float(np.median(arrivals.late_by[is_last]))
+    late_by = arrivals.late_by[is_last]
+    return rank_index, is_main_cause, frequency_text, float(np.median(late_by)), int(late_by.max())
 
 
 def find_late_rank(view: ScopeView) -> tuple[int | None, str]:
@@ -425,7 +432,7 @@ def find_late_rank(view: ScopeView) -> tuple[int | None, str]:
     )
     if not is_late.any():
         return None, ""
-    latest, is_main_cause, frequency, _ = _find_latest_rank(arrivals, is_late)
+    latest, is_main_cause, frequency, _, _ = _find_latest_rank(arrivals, is_late)
     rank_label = arrivals.ranks.all[latest].label
     if not is_main_cause:
         return None, f"different ranks are late, most often {rank_label}, at {frequency}"

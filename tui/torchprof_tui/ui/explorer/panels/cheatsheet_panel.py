@@ -127,9 +127,11 @@ def format_entry(
     head: list[TextRun] = [
         ("▶ " if current else f"{sign} ", style),
         (f"{truncate(finding.id, ID_CELLS - 1):<{ID_CELLS}}", palette.active if current else palette.strong),
-        (f"{format_stake(finding, base):>{STAKE_CELLS}}  ", palette.text),
     ]
-    text_width = width - 2 - ID_CELLS - STAKE_CELLS - 2
+    text_width = width - 2 - ID_CELLS
+    if finding.cost:
+        head.append((f"{format_stake(finding, base):>{STAKE_CELLS}}  ", palette.text))
+        text_width -= STAKE_CELLS + 2
     if not current:
         if text_width < MIN_TEXT_CELLS:
             return [head]
