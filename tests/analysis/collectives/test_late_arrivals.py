@@ -79,6 +79,21 @@ def test_a_rank_that_is_late_is_named(tmp_path: Path) -> None:
     assert {trace.event(event).lane.rank for event in found.answer.events.tolist()} == {0, 1, 2, 3}
 
 
+def test_the_longest_delay_and_the_cause_are_named(tmp_path: Path) -> None:
+    """One arrival is eight times as late as the others, and nothing runs on that rank meanwhile: its own verdict."""
+    steps = []
+    for number, late in enumerate((1000, 8000, 1000)):
+        begin = 1000.0 + number * 12_000
+        steps.append([Collective([begin + (late if rank == 1 else 0) for rank in range(3)])])
+    found = straggler(load_merged_ranks(Run(3, steps).write(tmp_path)))
+    assert "1.00 ms after the others in the median and 8.00 ms once" in found.answer.seen
+    assert found.remedy.action.startswith("open rank 1: "), found.remedy
+    even = tmp_path / "even"
+    even.mkdir()
+    trace = load_merged_ranks(late_rank(4, late=2, by=3000, steps=3).write(even))
+    assert "median" not in straggler(trace).answer.seen
+
+
 def test_ranks_that_come_together_are_well(tmp_path: Path) -> None:
     found = straggler(load_merged_ranks(late_rank(4, by=0).write(tmp_path)))
     assert found.state is State.ABSENT

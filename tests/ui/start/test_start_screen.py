@@ -27,7 +27,7 @@ from torchprof_tui.trace.storage import disk_cache
 from torchprof_tui.ui.common.number_format import format_age
 from torchprof_tui.ui.start import recent_traces
 from torchprof_tui.ui.start.loading_screen import LoadingScreen, format_bar, format_counters
-from torchprof_tui.ui.start.start_screen import StartScreen, list_completions
+from torchprof_tui.ui.start.start_screen import PathInput, StartScreen, list_completions
 
 SAMPLE = find("matmul_add_64_cold_eager").path
 
@@ -107,6 +107,17 @@ async def test_another_trace_replaces_the_one_before() -> None:
             await until(pilot, lambda: explored(app) and name in app.screen.trace.label)  # noqa: B023
             assert len(app.screen_stack) == 2
     assert all(entry.ready for entry in disk_cache._open_entries - before)
+
+
+@pytest.mark.parametrize("key", ["up", "down"])
+async def test_the_arrows_lead_from_the_path_to_the_list(alone: Path, key: str) -> None:
+    app = TorchprofApp()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: bool(options(app)))
+        await pilot.press("tab")
+        assert isinstance(app.focused, PathInput)
+        await pilot.press(key)
+        assert isinstance(app.focused, OptionList)
 
 
 async def test_traces_in_the_folder_are_found(alone: Path) -> None:

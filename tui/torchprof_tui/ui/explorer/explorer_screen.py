@@ -440,6 +440,8 @@ class ExplorerScreen(GuardedScreen[None]):
 
     def action_mark(self) -> None:
         self._run_move(self.view_state.toggle_mark)
+        if not self.details_open:
+            self._status.show_message(f"{self._status.message} · i shows the panels, with its statistics")
 
     def action_to_found(self, later: bool) -> None:
         distance = 1 if later else -1

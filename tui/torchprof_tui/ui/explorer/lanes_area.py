@@ -179,6 +179,7 @@ class LanesArea:
         self.gutter.set_cursor(state.cursor_time())
         self.gutter.set_current_lane(state.current_lane() if state.lane >= 0 else -1)
         self.ruler.show_steps(state.current_steps())
+        self.ruler.show_rank(state.current_rank().label)
         self.ruler.show_seams(state.folding.seams)
         self.overview.show_steps(state.current_steps())
         self.ruler.show_viewport(state.viewport, self._gutter_width, state.cursor_time(), marked)

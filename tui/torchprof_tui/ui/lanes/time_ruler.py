@@ -39,12 +39,20 @@ class Ruler(TimeWheel):
         super().__init__(id=id)
         self._steps = steps
         self._has_numbers = is_numbered_by_profiler(steps)
+        self._rank_note = ""
         self._seams: Sequence[Seam] = ()
         self._gutter_width = 0
         self._viewport: Viewport | None = None
         self._marked_range: tuple[int, int] | None = None
         self._cursor_column = 0
         self._drag: Drag | None = None
+
+    def show_rank(self, label: str) -> None:
+        """Show whose steps they are, "" where there is one rank."""
+        note = f" of {label}" if label else ""
+        if note != self._rank_note:
+            self._rank_note = note
+            self.repaint()
 
     def show_steps(self, steps: list[Step]) -> None:
         """Set the steps, which differ from rank to rank."""
@@ -95,7 +103,7 @@ class Ruler(TimeWheel):
         if view is None or width <= self._gutter_width:
             return build_strip([], width, palette.text)
         if y < self.size.height - 1:
-            title = " repeats" if are_repetitions(self._steps) else " steps"
+            title = f" {'repeats' if are_repetitions(self._steps) else 'steps'}{self._rank_note}"
             label: TextRun = (title.ljust(self._gutter_width - 1), palette.muted)
             bands = self._draw_seams(view, self._format_steps(view))
             return build_strip([label, ("│", palette.line), *bands], width, palette.text)

@@ -121,7 +121,7 @@ For code that you cannot start this way:
       train_step(batch)
   prof.export_chrome_trace("trace.json.gz")
 
-[b]New here?[/b] [b]Learn[/b], or open the first sample, then
+[b]New here?[/b] [b]Learn[/b], or open a sample, then
   [b]d a[/b]     pan               [b]w s[/b]    zoom in, out
   [b]← →[/b]     next event        [b]↑ ↓[/b]    parent, child
   [b]][/b]       from a launch to its kernel, [b]\\[[/b] back
@@ -357,7 +357,11 @@ class StartScreen(GuardedScreen[None]):
             self.post_message(self.Chosen(spec))
 
     def on_key(self, event: events.Key) -> None:
-        """Start to type a path with its first character."""
+        """Start to type a path with its first character; the arrows lead from the path to the list."""
+        if event.key in ("up", "down") and self.focused is self.query_one(PathInput):
+            event.stop()
+            self.query_one(OptionList).focus()
+            return
         if event.character in ("/", "~", ".") and self.focused is not self.query_one(PathInput):
             event.stop()
             self.action_type_path(event.character)

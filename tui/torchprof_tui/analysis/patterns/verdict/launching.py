@@ -90,16 +90,27 @@ def diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     count = format_count(round(per_step), "kernel") + (" a step" if steps else "")
     median = format_duration(float(np.median(view.work.events.duration))) if len(view.work) else ""
     median = f" (median {median})" if kernels > 1 and median else f" ({median})" if median else ""
-    what = f"the GPU waits {format_percent(share)} of the time for the CPU to dispatch and launch {count}{median}"
+    told = _include_short_pause(evidence, share)
+    what = f"the GPU waits {format_percent(told)} of the time for the CPU to dispatch and launch {count}{median}"
     launches = sorted_unique(view.work.launch[view.work.launch >= 0]).astype(np.int64)
-    why = describe_replay_costs(view) if evidence.practices.uses_cuda_graphs else _describe_launching(evidence, share)
+    why = describe_replay_costs(view) if evidence.practices.uses_cuda_graphs else _describe_launching(evidence, told)
     remedy = choose_launch_remedy(evidence, per_step)
     return Diagnosis(IdleCause.DISPATCH.id, share, what, remedy, why, launches, explained=others)
 
 
+_SHORT_PAUSE = 0.1
+"""Share of the waiting up to which a pause is counted with it in the text: as in the time tree and in the finding."""
+
+
+def _include_short_pause(evidence: Evidence, share: float) -> float:
+    """Return the share of waiting that a text names, with a pause that is too short to be named by itself."""
+    pause = evidence.pause.time / evidence.device_time if evidence.pause else 0.0
+    return share + pause if pause <= _SHORT_PAUSE * share else share
+
+
 def _describe_launching(evidence: Evidence, share: float) -> str:
     """Describe which causes of the time tree a share of waiting consists of, and what explains most of it."""
-    pause = evidence.pause.time / evidence.device_time if evidence.pause else 0.0
+    pause = max(evidence.idle(*LAUNCHING) - share, 0.0)  # which the share leaves out
     shares = {cause: evidence.idle(cause) - (pause if cause is IdleCause.HOST else 0.0) for cause in LAUNCHING}
     listed = sorted(
         (cause for cause in LAUNCHING if shares[cause] >= _MIN_LISTED_SHARE), key=lambda each: -shares[each]

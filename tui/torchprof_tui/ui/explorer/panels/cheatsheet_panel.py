@@ -19,7 +19,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import (
     describe_code_line,
     find_code_location,
 )
-from torchprof_tui.analysis.patterns.engine.undecidable_reasons import describe_group, group_undecidable
+from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU, describe_group, group_undecidable
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES, EXPOSED, TreeLine, select_tree_lines
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -60,11 +60,13 @@ _SHARE_CELLS, _TIME_CELLS, _BAR_CELLS = 6, 9, 20
 def format_counts(checked: CheckResult) -> str:
     """Format how many patterns are problems, fired otherwise, are not present and undetermined."""
     states = [finding.state for finding in checked.findings]
+    without_gpu = sum(finding.answer.reason == NO_GPU for finding in checked.findings)
     problems = sum(finding.is_significant for finding in checked.findings)
     notes = states.count(State.FIRED) - problems
     return (
         f"{problems} problem{'s' if problems != 1 else ''} · {notes} note{'s' if notes != 1 else ''} · "
-        f"{states.count(State.ABSENT)} not present · {states.count(State.CANNOT_TELL)} undetermined"
+        f"{states.count(State.ABSENT)} not present · {states.count(State.CANNOT_TELL) - without_gpu} undetermined"
+        f"{f' · {without_gpu} need a GPU' if without_gpu else ''}"
     )
 
 

@@ -120,7 +120,7 @@ class DoctorPanel(Panel):
             return [[*head, (truncate(clean(brief), text_width), palette.muted)]]
         lines: Lines = [head]
         key_hint = RECORD_STACKS_HINT if remark.section is Section.MISSING and "with_stack" in remark.action else ""
-        rows = (("means", remark.meaning), ("example", remark.example), ("do", remark.action), ("here", key_hint))
+        rows = (("why", remark.meaning), ("example", remark.example), ("do", remark.action), ("here", key_hint))
         for label, text in rows:
             if text:
                 cells = 2 + LABEL_CELLS

@@ -136,6 +136,8 @@ def describe_share(trace: Trace, event: Event) -> str:
     """Describe the share of the step that an event starts in; of the trace where it starts in none."""
     for step in trace.rank_of_event(event.index).steps:
         if step.start <= event.start < step.start + step.duration and step.event != event.index:
+            if event.duration > step.duration:  # such as a collective that waits until the next one
+                return f"longer than step #{step.number}, {format_duration(step.duration)}"
             return f"{format_share(event.duration / step.duration)} of step #{step.number}"
     start, end = trace.span
     return f"{format_share(event.duration / (end - start))} of the trace" if end > start else ""

@@ -394,16 +394,19 @@ class PathPanel(Panel):
             others = len(path.rank_shares) - len(parts)
             on_ranks = "on the path: " + ", ".join(parts) + (f" and {others} more" if others > 0 else "")
         error = f"replay error {path.replay_error * 100:.1f} %".replace("-0.0 %", "0.0 %")
-        title = f"{error}: "
         lines: Lines = []
         if path.is_trusted:
-            title += f"{rank}{of}, {format_duration(path.duration)}"
-            if path.inferred:
-                title += f" · {path.inferred:,} dependencies inferred"
+            largest = max(path.shares, key=lambda each: each.share, default=None)
+            title = f"{rank}{of}, {format_duration(path.duration)}"
+            if largest is not None:
+                title += f": {format_share(largest.share)} {clean(largest.label)}"
             lines += wrap_text(title, width, palette.strong)
+            if path.inferred:
+                error += f", {path.inferred:,} dependencies inferred from the order of calls"
         else:
-            title += f"dependencies are missing, do not trust this path of {rank}{of}, {format_duration(path.duration)}"
+            title = f"dependencies are missing, do not trust this path of {rank}{of}, {format_duration(path.duration)}"
             lines += wrap_text(title, width, palette.warning)
+        lines += wrap_text(error, width, palette.muted, "  ")
         if path.rank_shares:
             lines += wrap_text(on_ranks, width, palette.text, "  ")
         lines += self._format_forecast(width)
@@ -412,7 +415,7 @@ class PathPanel(Panel):
         if path.advice:
             lines += wrap_text(f"to see more, {clean(path.advice)}", width, palette.strong, "  ")
         if self._selection:
-            lines += wrap_text(f"▶ selected: {self._selection}", width, palette.strong, "  ")
+            lines += wrap_text(f"selected event: {self._selection}", width, palette.strong, "  ")
         return lines
 
     def _format_forecast(self, width: int) -> Lines:
