@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from torchprof_tui.answers.memory import AliveMemory
     from torchprof_tui.answers.table import MemoryTable, Table
     from torchprof_tui.answers.what_if import WhatIf
-    from torchprof_tui.api import chains, checks, diffs, memory_states, paths, repetitions, tables
+    from torchprof_tui.api import chains, checks, diffs, gpu_work, memory_states, paths, repetitions, tables
     from torchprof_tui.api.chains import ChainFinder
     from torchprof_tui.api.diffs import By as DiffBy
     from torchprof_tui.api.repetitions import Repetition
@@ -65,8 +65,8 @@ class _LaterModule:
 
 
 if not TYPE_CHECKING:
-    chains, checks, diffs, memory_states, paths, repetitions, tables = map(
-        _LaterModule, ("chains", "checks", "diffs", "memory_states", "paths", "repetitions", "tables")
+    chains, checks, diffs, gpu_work, memory_states, paths, repetitions, tables = map(
+        _LaterModule, ("chains", "checks", "diffs", "gpu_work", "memory_states", "paths", "repetitions", "tables")
     )
 
 
@@ -301,6 +301,34 @@ class Trace:
             pair = check_pair("ranks", ranks, "give two numbers of ranks, one for each side")
             ranks = (check_optional(check_number, "ranks", pair[0]), check_optional(check_number, "ranks", pair[1]))
             return diffs.compare_traces(self._model, other._model, ranks, (steps, other_steps), by)
+
+    def temporal_breakdown(self) -> gpu_work.Rows:
+        """Return the idle, computing and other time of each rank's GPUs, from the first GPU work to the last."""
+        with translate_errors():
+            return gpu_work.measure_temporal_breakdown(self._model)
+
+    def kernel_breakdown(self) -> gpu_work.Rows:
+        """Return count, sum, mean, extremes and deviation of each kernel by rank, with its type, longest first."""
+        with translate_errors():
+            return gpu_work.measure_kernel_breakdown(self._model)
+
+    def queue_length(self) -> gpu_work.Rows:
+        """Return how much launched work waits on each stream of each rank."""
+        with translate_errors():
+            return gpu_work.measure_queue_length(self._model)
+
+    def launch_statistics(self) -> gpu_work.Rows:
+        """Return each launch with its work: the time of the call, of the work, and the delay between both.
+
+        `launch` and `work` are rows of the rank's own trace (`select_rank`).
+        """
+        with translate_errors():
+            return gpu_work.list_launch_statistics(self._model)
+
+    def overlap(self) -> gpu_work.Rows:
+        """Return the share of each rank's communication during which it computed."""
+        with translate_errors():
+            return gpu_work.measure_overlap(self._model)
 
     def remarks(self) -> tuple[Remark, ...]:
         """Return what the doctor says of the file: lost, repaired, odd, not recorded (`torchprof-tui info`)."""
