@@ -159,6 +159,16 @@ def test_a_kernel_after_the_pass_may_be_an_optimizer() -> None:
     assert check_pattern(trace(*entries), "unused-gradients").state is ABSENT
 
 
+@pytest.mark.parametrize(("name", "state"), [("aten::arange", FIRED), ("aten::add_", ABSENT)])
+def test_kernels_that_prepare_the_next_step_use_no_gradients(name: str, state: State) -> None:
+    entries = [
+        entry if entry["name"].startswith("ProfilerStep") else {**entry, "ts": entry["ts"] + 50}
+        for entry in training(tensors=None)
+    ]
+    entries += [entry for number in range(3) for entry in op(name, 1000.0 * number + 10)]
+    assert check_pattern(trace(*entries), "unused-gradients").state is state
+
+
 def test_gradients_that_are_added_to_are_kept() -> None:
     entries = training(tensors=None)
     entries += [

@@ -81,6 +81,11 @@ def test_every_pattern_has_a_trace_for_each_answer() -> None:
     assert not find_missing_answers(kernel_shapes, {**CASES, "few-blocks": {FIRED: [], ABSENT: [], CANNOT_TELL: []}})
 
 
+def test_a_copy_into_another_layout_is_no_strided_read(tmp_path: Path) -> None:
+    finding = check_saved(tmp_path, "strided-reads", *op("aten::copy_", STRIDED, **add([64, 1], [1, 64])))
+    assert finding.state is ABSENT
+
+
 @pytest.mark.parametrize(
     ("blocks", "duration", "state"), [(4, 500, FIRED), (32, 500, FIRED), (33, 500, ABSENT), (4, 20, ABSENT)]
 )

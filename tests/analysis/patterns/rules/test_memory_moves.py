@@ -88,6 +88,14 @@ def test_a_buffer_grows_where_each_result_is_the_next_first_tensor(tmp_path: Pat
         assert finding.answer.at_stake == 2 * 11 * 10_000  # the last one is left
 
 
+def test_a_loop_is_known_by_its_first_concatenations(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": [*steps(run(("aten::relu",), 10)), *cats(300, True)]}), "utf-8")
+    finding = check_pattern(load_trace(str(path)), "growing-cat")
+    assert finding.state is FIRED
+    assert finding.answer.seen == "2 loops of up to 172 concatenations"  # a step ends between them
+
+
 def test_clones_cost_their_time() -> None:
     finding = check_pattern(trace(*CASES["repeated-clones"][FIRED]), "repeated-clones")
     assert finding.answer.seen == "40 clones (20 a step)"
