@@ -79,7 +79,7 @@ async def main():
             await pilot.pause(0.05)
             await app.workers.wait_for_complete()
         await pilot.press("l", "down", "k", "c", "n", "tab")
-        for key in ("t", "T", "F", "G", "question_mark", "R", "o"):
+        for key in ("t", "T", "F", "G", "question_mark", "r", "o"):
             await pilot.press(key)
             await pilot.pause(0.05)
             shown.append(type(app.screen).__name__)

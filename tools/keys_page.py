@@ -8,7 +8,9 @@ from textual.binding import Binding
 
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.ui.all_bindings import find_bindings
+from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import SECTION_TITLES, format_key_name, list_bindings
+from torchprof_tui.ui.common.keys import MAX_NUMBER_KEYS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "keys.md"
 
@@ -37,42 +39,88 @@ SCREENS = {
 INTRODUCTION = """\
 # Keys
 
-Written by `python -m tools.keys_page` from the program's bindings. In the app `?` or `F1` shows the keys of the screen,
-`ctrl+p` every command. `torchprof-tui config --keys` lists the ids by which a [configuration](config.md) remaps them.
+Written by `python -m tools.keys_page` from the program's table of keys. In the app `?` or `F1` shows the keys that act
+on the screen, `ctrl+p` finds every command, `:` goes anywhere. `torchprof-tui config --keys` lists the ids by which a
+[configuration](config.md) remaps them.
 
-A capital letter is that key with shift. Every action has a key. The mouse works, too: the wheel scrolls the lanes, with
+A key means the same on all screens: {verbs} verbs outside of text fields. A verb counts once with all of its keys, and
+`1` to `9` are one. A capital letter is that key with shift. The mouse works, too: the wheel scrolls the lanes, with
 `ctrl` it zooms, with `shift` it pans; a click selects, a double click fits, a drag marks a range. Where the terminal
 keeps `ctrl` or `shift` for itself, use `alt`.
 """
 
+TYPING = """\
+## While you type
+
+These also act in text fields. In a prompt `esc` closes it, `↑` and `↓` choose, `tab` completes.
+"""
+
+NAMED = """\
+## By name
+
+What is rarer has no key: `ctrl+p` finds it, and on the lanes `:` takes its name.
+"""
+
 
 def build_page() -> str:
-    """Return the page: one table for each screen, its sections in the order of the help."""
+    """Return the page: the verbs, then for each screen what they do there where that is more than the verb says."""
+    verbs = {verb.id: verb for verb in keys.list_verbs()}
+    parts = [INTRODUCTION.format(verbs=len(verbs))]
+    for section, title in SECTION_TITLES.items():
+        rows = [(_format_verb(verb), verb.tooltip) for name, verb in verbs.items() if name.startswith(f"{section}.")]
+        if rows:
+            parts.append(f"## {title}\n\n{_format_table(rows)}")
+    app = list_bindings(TorchprofApp)
+    typing = [[binding] for binding in app if binding.id not in verbs and binding.tooltip]
+    parts.append(f"{TYPING}\n{_format_table([(_format_keys(each), _find_sentence(each)) for each in typing])}")
+    named = [
+        (f"`{key.keys}`", key.description.partition(": ")[2])
+        for key in (*keys.KEYLESS_COMMANDS, *keys.PROGRAM_COMMANDS)
+    ]
+    parts.append(f"{NAMED}\n{_format_table(named)}")
     bindings = find_bindings()
-    parts = [INTRODUCTION]
-    for name, heading in {"": "Everywhere", **SCREENS}.items():
-        rows = _list_rows(bindings[name] if name else list_bindings(TorchprofApp))
-        lines = "".join(f"| {keys} | {text} |\n" for keys, text in rows)
-        parts.append(f"## {heading}\n\n| keys | |\n|---|---|\n{lines}")
+    for name, heading in SCREENS.items():
+        own, as_above = _list_rows(bindings[name])
+        also = f"As above: {' '.join(as_above)}\n" if as_above else ""
+        table = _format_table(own) if own else ""
+        parts.append(f"## {heading}\n\n{table}{chr(10) if table and also else ''}{also}")
     return "\n".join(parts)
 
 
-def _list_rows(bindings: list[Binding]) -> list[tuple[str, str]]:
-    sections: dict[str, float] = {section: position for position, section in enumerate(SECTION_TITLES)}
-    of_extension = sections["help"] - 0.5
+def _format_table(rows: list[tuple[str, str]]) -> str:
+    lines = "".join(f"| {shown} | {_escape(text)} |\n" for shown, text in rows)
+    return f"| keys | |\n|---|---|\n{lines}"
+
+
+def _format_verb(verb: Binding) -> str:
+    if verb.id == "panels.number":
+        return "`1` … `9`"
+    extra = [Binding("f1", "help")] if verb.id == "program.help" else []
+    return _format_keys([verb, *extra])
+
+
+def _list_rows(bindings: list[Binding]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return (keys, sentence) of what says more than its verb, and the keys of the others; by the order of verbs."""
+    verbs = {verb.id: verb for verb in keys.list_verbs()}
+    order = list(verbs)
     groups: dict[str, list[Binding]] = {}
     for binding in bindings:
-        groups.setdefault(binding.id or binding.action, []).append(binding)
-    shown = [name for name, group in groups.items() if any(binding.tooltip for binding in group)]
-    ordered = sorted(
-        shown,
-        key=lambda name: sections.get(name.partition(".")[0], of_extension if "." in name else 99),
-    )
-    return [(_format_keys(groups[name]), _escape(_find_sentence(groups[name]))) for name in ordered]
+        if binding.id:
+            groups.setdefault(binding.id, []).append(binding)
+    own, as_above = [], []
+    for name in sorted(groups, key=lambda name: order.index(name) if name in verbs else len(order)):
+        group = groups[name]
+        shown = "`1` … `9`" if len(group) == MAX_NUMBER_KEYS else _format_keys(group)
+        sentence = _find_sentence(group)
+        if not sentence or (name in verbs and sentence == verbs[name].tooltip):
+            as_above.append(shown)
+        else:
+            own.append((shown, sentence))
+    return own, as_above
 
 
 def _find_sentence(group: list[Binding]) -> str:
-    return next(binding.tooltip for binding in group if binding.tooltip)
+    return next((binding.tooltip for binding in group if binding.tooltip), "")
 
 
 def _format_keys(group: list[Binding]) -> str:

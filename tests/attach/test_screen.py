@@ -97,7 +97,7 @@ async def test_enter_records_the_rank_of_the_cursor_and_opens_its_trace() -> Non
 async def test_a_records_all_ranks_of_the_job_and_opens_them_together() -> None:
     async with attach_screen() as (screen, pilot, session, app):
         session.gate.set()
-        await pilot.press("a")
+        await pilot.press("r")
         await until(pilot, lambda: bool(app.asked))
         assert session.recorded == [[10, 11]]
         assert len(app.asked[0]) == 2

@@ -39,7 +39,7 @@ async def test_a_rank_opens_at_the_step_and_q_leads_back(tmp_path: Path) -> None
         assert explorer.trace.names[int(name)] == "ProfilerStep#3"
         await pilot.press("q")
         await until(pilot, lambda: app.screen is fleet)
-        await pilot.press("space", "down", "space", "enter")
+        await pilot.press("m", "down", "m", "enter")
         await until(pilot, lambda: isinstance(app.screen, ExplorerScreen))
         await settled(pilot)
         assert "2 ranks" in text_on_screen(app.screen)

@@ -10,10 +10,10 @@ from tests.helpers.golden_files import at_every_size, compare_golden, text_on_sc
 
 CASES = {
     "fleet": (),
-    "fleet-hosts": ("g", "m", "m", "tab", "tab"),
-    "fleet-steps": ("m", "tab", "tab", "tab", "right"),
-    "fleet-waits": ("M", "tab", "tab", "tab", "tab", "space", "down", "space"),
-    "fleet-what-if": ("g", "g", "g", "enter", *["tab"] * 5),
+    "fleet-hosts": ("b", "x", "x", "tab", "tab"),
+    "fleet-steps": ("x", "tab", "tab", "tab", "right"),
+    "fleet-waits": ("x", "x", "x", "tab", "tab", "tab", "tab", "m", "down", "m"),
+    "fleet-what-if": ("b", "b", "b", "enter", *["tab"] * 5),
     "fleet-speed": ("shift+tab",),
     "help-fleet": ("question_mark",),
 }

@@ -59,7 +59,7 @@ async def test_n_goes_to_the_next_disagreement_and_g_to_the_next_group() -> None
     async with opened("group_of_half") as (screen, pilot):
         assert screen.group is not None
         assert screen.group.label == "group 2"
-        await pilot.press("g")
+        await pilot.press("}")
         await settled(pilot)
         assert screen.group.label == "the default group"
         await pilot.press("n")

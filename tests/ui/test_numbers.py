@@ -147,7 +147,7 @@ async def test_a_prediction(capsys: pytest.CaptureFixture[str], path: Path) -> N
         await settled(pilot)
         if told["step"] is not None:
             screen.view_state.select(next(step.event for step in shown.steps if step.name == told["step"]))
-        await pilot.press("P")
+        await pilot.press(":", *"what-if", "enter")
         await settled(pilot)
         screen._prompts.prompt.query_one(Input).value = change
         await pilot.press("enter")

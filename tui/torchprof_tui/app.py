@@ -31,7 +31,7 @@ from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.compare_asked import CompareAsked
+from torchprof_tui.ui.common.compare_asked import CompareAsked, TraceAsked
 from torchprof_tui.ui.common.garbage_collection import GarbageCollectingApp
 from torchprof_tui.ui.common.ordered_keys import HelpApp, OrderedKeysApp
 from torchprof_tui.ui.common.screen_styles import THEMES, ScreenStylesApp
@@ -89,6 +89,7 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
     """The style sheets of the first two screens, parsed with textual's own: for a screen's own CSS_PATH, textual parses
     every style sheet once more when the screen is first shown."""
     BINDINGS = keys.PROGRAM
+    KEYLESS_COMMANDS = keys.PROGRAM_COMMANDS
 
     def __init__(
         self,
@@ -173,6 +174,23 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
     def action_open_another(self) -> None:
         if not self._check_busy() and self.screen.TITLE != "start":
             self.push_screen(create_start_screen(can_go_back=self._current_opener is not None))
+
+    async def action_go_anywhere(self) -> None:
+        """Ask where to go: on this screen if it has lanes below it, else on the lanes; without any, for a trace."""
+        if self._check_busy():
+            return
+        lanes = next((screen for screen in self.screen_stack if screen.TITLE == "explorer"), None)
+        if lanes is None:
+            self.action_open_another()
+            self.screen.call_later(self.screen.run_action, "type_path('')")
+            return
+        if not hasattr(self.screen, "action_go_to"):
+            while self.screen is not lanes:
+                await self.pop_screen()
+        await self.screen.run_action("go_to")
+
+    def on_trace_asked(self, message: TraceAsked) -> None:
+        self._open(message.spec)
 
     def on_start_screen_chosen(self, message: StartScreen.Chosen) -> None:
         self._open(message.spec, *message.other_specs)
@@ -367,22 +385,24 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
     def action_again(self) -> None:
         """Repeat the recording of the trace on screen, which stays below until the new one is loaded.
 
-        A request that this user did not make is not started: the form shows it.
+        A request that this user did not make is not started: the form shows it. Without a request, show an empty form.
         """
         if self._current_opener is None or self.screen.TITLE != "explorer":
-            self.say("r repeats the run of an open trace: open one first")
+            self.action_record()
             return
         from torchprof_tui.runs.history import read_request  # deferred: not needed before the first frame
 
         try:
             stored = read_request(self._current_opener.path)
         except UnreadableFileError as error:
-            self.notify(f"{error}; R records a run", severity="warning", markup=False)
+            self.notify(f"{error}", severity="warning", markup=False)
+            self.action_record()
             return
         if stored is not None and stored.problem is not None:
             self.notify(stored.problem, severity="warning", markup=False)
         if stored is None:
-            self.notify("it is unknown how this trace was recorded; R records a run", markup=False)
+            self.notify("it is unknown how this trace was recorded: here is a new run", markup=False)
+            self.action_record()
         elif stored.is_own:
             self.push_screen(self._create_recording_screen(stored.request, stored.cwd))
         else:

@@ -34,9 +34,9 @@ KEYS = {"table": "t", "tree": "T", "learn": "G", "start": "o", "record": "R"}
 KNOWN_KEYS = {
     "explorer": "zoom in at the cursor",
     "table": "reverse the order",
-    "tree": "open all nodes",
+    "tree": "open or close the node",
     "learn": "back to the lanes",
-    "source": "the end of the file",
+    "source": "back to the lanes",
     "start": "type the path of a trace",
     "record": "start the run",
     "recording": "run it again",

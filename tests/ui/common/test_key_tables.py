@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
+import pytest
 from textual.binding import Binding
 
 from tests.helpers.paths import ROOT
+from tools import keys_page
+from torchprof_tui.app import TorchprofApp
+from torchprof_tui.ui.all_bindings import find_bindings
 from torchprof_tui.ui.common import keys
+from torchprof_tui.ui.common.bindings import format_key_name, list_bindings
+from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
+
+FIELDS = {"LessonPanel", "PathInput", "Prompt"}
+"""Classes that take keys as a text field does: the answer of a case, a path, a prompt."""
 
 
 def parse(table: str) -> list[Binding]:
@@ -14,30 +25,89 @@ def parse(table: str) -> list[Binding]:
     return [binding for binding in bindings if isinstance(binding, Binding)]
 
 
-def test_a_line_is_a_binding_with_a_label_and_a_sentence() -> None:
-    (binding,) = parse("w,W  time.zoom  zoom(1)  zoom: zoom in: at the cursor,\n    or the pointer\n")
-    assert (binding.key, binding.id, binding.action) == ("w,W", "time.zoom", "zoom(1)")
-    assert (binding.description, binding.tooltip) == ("zoom", "zoom in: at the cursor, or the pointer")
+def test_a_line_is_a_verb_with_its_keys_and_what_it_does_here() -> None:
+    (binding,) = parse("move.left  sort(-1)  sort: sort by the column\n    to the left: back\n")
+    assert (binding.key, binding.id, binding.action) == ("left,comma", "move.left", "sort(-1)")
+    assert (binding.description, binding.tooltip) == ("sort", "sort by the column to the left: back")
     assert not binding.priority
 
 
-def test_a_key_without_a_sentence_is_not_listed_in_the_help() -> None:
-    (binding,) = parse("ctrl+c !  prompt.close  close  close\n")
-    assert (binding.key, binding.tooltip, binding.priority) == ("ctrl+c", "", True)
+def test_a_line_without_a_sentence_has_that_of_the_verb() -> None:
+    (own,) = parse("write.copy  copy(True)\n")
+    (shared,) = parse("= write.copy\n")
+    assert (own.action, shared.action) == ("copy(True)", "copy(False)")
+    assert own.tooltip == shared.tooltip == "copy the row"
+
+
+def test_a_verb_may_also_act_in_text_fields() -> None:
+    assert [binding.priority for binding in parse("move.clear !  back\n= program.help-f1 move.clear\n")] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_nine_keys_have_their_number() -> None:
-    bindings = parse("1..9  panels.finding  finding({})  finding {}: open it\n")
+    bindings = parse("panels.number  cause({})  cause {}: open it\n")
     assert [(binding.key, binding.action, binding.description) for binding in bindings] == [
-        (str(number), f"finding({number})", f"finding {number}") for number in range(1, 10)
+        (str(number), f"cause({number})", f"cause {number}") for number in range(1, 10)
     ]
 
 
-def test_shared_keys_are_those_of_their_id() -> None:
-    assert [(binding.key, binding.id) for binding in parse("= rows.up rows.down\n")] == [
-        ("up", "rows.up"),
-        ("down", "rows.down"),
-    ]
+def test_a_screen_cannot_declare_a_key_or_a_verb_of_its_own() -> None:
+    with pytest.raises(KeyError):
+        parse("g  table.own  own  own: a verb that the table does not have\n")
+
+
+def test_there_are_few_verbs_and_each_key_is_one_of_them() -> None:
+    verbs = keys.list_verbs()
+    assert 40 < len(verbs) <= keys.MAX_VERBS == 60
+    named = [key for verb in verbs for key in verb.key.split(",")]
+    assert len(named) == len(set(named))
+
+
+def test_a_key_means_the_same_on_all_screens() -> None:
+    """Also on those of extensions; `1` to `9` are one verb, and textual's own bindings have no id."""
+    screens = {**find_bindings(), "app": list_bindings(TorchprofApp)}
+    assert {"explorer", "table", "diff", "fleet", "hang", "attach", "memory"} <= screens.keys()
+    verbs_by_key: dict[str, set[str]] = defaultdict(set)
+    for name, bindings in screens.items():
+        for binding in bindings:
+            if binding.id and name not in FIELDS:
+                verbs_by_key[binding.key].add(binding.id)
+    assert {key: sorted(verbs) for key, verbs in verbs_by_key.items() if len(verbs) > 1} == {}
+    known = {verb.id for verb in keys.list_verbs()} | {
+        "program.help-f1",
+        "program.quit",
+        "program.suspend",
+        "program.start",
+    }
+    assert {verb for verbs in verbs_by_key.values() for verb in verbs} <= known
+
+
+def test_every_verb_is_used_by_a_screen() -> None:
+    used = {binding.id for bindings in find_bindings().values() for binding in bindings}
+    used |= {binding.id for binding in list_bindings(TorchprofApp)}
+    assert {verb.id for verb in keys.list_verbs()} - used == set()
+
+
+def test_every_binding_is_in_the_page_below_its_screen() -> None:
+    page = keys_page.PAGE.read_text(encoding="utf-8")
+    for name, heading in keys_page.SCREENS.items():
+        section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+        for binding in find_bindings()[name]:
+            if binding.id:
+                shown = "1` … `9" if binding.key in "123456789" else format_key_name(binding.key)
+                assert f"`{shown}`" in section, (name, binding.key)
+
+
+def test_a_name_of_the_prompt_leads_to_an_action_of_the_lanes_or_the_app() -> None:
+    named = keys.list_named_commands()
+    assert {"doctor", "what-if", "hide", "chain", "memory", "compare", "record"} <= named.keys()
+    for action, sentence in named.values():
+        owner = TorchprofApp if action.startswith("app.") else ExplorerScreen
+        assert hasattr(owner, f"action_{action.removeprefix('app.').partition('(')[0]}"), action
+        assert sentence
 
 
 def test_hints_keep_their_order() -> None:

@@ -34,7 +34,7 @@ def start_app(configuration: Configuration) -> TorchprofApp:
 
 
 async def test_a_remapped_key_works_and_is_shown_everywhere() -> None:
-    app = start_app(configure({"panels.table": "f2", "time.zoom-in": "e,+", "program.help": "f3"}))
+    app = start_app(configure({"screens.table": "f2", "time.zoom-in": "e,+", "program.help": "f3"}))
     async with app.run_test(size=(160, 48)) as pilot:
         await app.lanes_ready.wait()
         await settled(pilot)
@@ -64,7 +64,7 @@ async def test_a_remapped_key_works_and_is_shown_everywhere() -> None:
 
 
 async def test_a_key_of_the_lanes_is_explained_by_its_new_name() -> None:
-    app = start_app(configure({"time.go-to": "O"}))
+    app = start_app(configure({"find.go-to": "O"}))
     async with app.run_test(size=(120, 40)) as pilot:
         await app.lanes_ready.wait()
         await pilot.press("T")
@@ -84,7 +84,7 @@ async def test_mistakes_are_one_notification(problems: int) -> None:
         assert told[0] == "config.toml: theme: must be …"
         if problems == 1:
             assert 'keys."time.fits": no binding has this id' in told[1]
-            assert "t is also the key of panels.table (explorer)" in told[2]
+            assert "t is also the key of screens.table (explorer)" in told[2]
         else:
             assert told[3:] == ["3 more: torchprof-tui config --check"]
 

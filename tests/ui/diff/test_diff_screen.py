@@ -94,7 +94,7 @@ async def test_n_goes_through_the_differences_by_size() -> None:
         assert a.event(screen.sides[0].selected).name == "aten::add"
         assert screen.sides[1].selected == -1
         assert "only in A" in status_of(screen)
-        await pilot.press("M")
+        await pilot.press("m")
         assert "only in A: there is nothing to align it with" in status_of(screen)
         await pilot.press("N")
         assert screen.differences.cursor == screen.differences.count - 1 == 1
@@ -119,10 +119,10 @@ async def test_enter_fits_both_sides_to_the_difference() -> None:
 async def test_ops_are_aligned_at_the_same_column() -> None:
     a, b = steps_of("aten::mm", "aten::relu", "aten::add"), steps_of("aten::mm", "aten::add", late=3_000)
     async with comparison(a, b) as (screen, pilot):
-        await pilot.press("M")
+        await pilot.press("m")
         assert "select an op first" in status_of(screen)
         screen.differences.cursor = -1
-        await pilot.press("/", *"add", "enter", "M")
+        await pilot.press("/", *"add", "enter", "m")
         assert screen.locked.lock is Lock.OPS
         assert "locked at the op" in status_of(screen)
         columns = [
@@ -133,7 +133,7 @@ async def test_ops_are_aligned_at_the_same_column() -> None:
         assert columns[0] == columns[1]
         names = [side.describe_selected() for side in screen.sides]
         assert names == ["aten::add", "aten::add"]
-        await pilot.press("M")
+        await pilot.press("m")
         assert screen.locked.lock is Lock.STEPS
 
 
@@ -154,7 +154,7 @@ async def test_the_other_way_round_is_the_mirror_image() -> None:
     async with comparison(a, b) as (screen, pilot):
         rows = screen.differences.rows
         first = [(row.name_a, row.name_b, row.gpu_delta_ns) for row in rows]
-        await pilot.press("X")
+        await pilot.press("x")
         await settled(pilot)
         swapped = pilot.app.screen
         assert isinstance(swapped, DiffScreen)
@@ -189,7 +189,7 @@ async def test_tab_marks_the_part_with_the_keys() -> None:
 async def test_the_explorer_of_a_side_and_back() -> None:
     a, b = steps_of("aten::mm", "aten::relu"), steps_of("aten::mm", "aten::gelu")
     async with comparison(a, b) as (screen, pilot):
-        await pilot.press("n", "2")
+        await pilot.press("n", "i")
         await settled(pilot)
         shown = pilot.app.screen
         assert isinstance(shown, SideExplorer)
@@ -266,7 +266,7 @@ async def test_small_screens_are_usable_or_say_what_is_missing(width: int) -> No
 
 
 @at_every_size
-@pytest.mark.parametrize(("name", "keys"), [("diff", ()), ("diff-difference", ("n", "enter", "M"))])
+@pytest.mark.parametrize(("name", "keys"), [("diff", ()), ("diff-difference", ("n", "enter", "m"))])
 async def test_goldens(name: str, keys: tuple[str, ...], size: tuple[int, int]) -> None:
     async with comparison(load_sample(NAIVE), load_sample(FLASH), size) as (screen, pilot):
         await pilot.press(*keys)

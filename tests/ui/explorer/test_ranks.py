@@ -156,12 +156,12 @@ async def test_a_rank_that_recorded_nothing(tmp_path: Path) -> None:
 
 async def test_hidden_and_shown_again(shown: Trace) -> None:
     async with folded_explorer(shown, (120, 40)) as (screen, pilot):
-        await pilot.press("down", "down", "h")
+        await pilot.press("down", "down", ":", *"hide", "enter")
         assert [label for _, label in contents(screen)] == ["rank 0", "rank 2"]
         assert shown.merged_ranks is not None
         screen.view_state.select(shown.merged_ranks.all[1].first)  # selecting an event unhides its rank
         assert [label for _, label in contents(screen)] == ["rank 0", "rank 1", "rank 2"]
-        await pilot.press("up", "h", "H")
+        await pilot.press("up", ":", *"hide", "enter", ":", *"unhide", "enter")
         assert len(contents(screen)) == 3
 
 

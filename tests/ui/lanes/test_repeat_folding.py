@@ -110,12 +110,12 @@ async def test_u_shows_the_repeat_of_the_selection_and_go_to_changes_it() -> Non
 async def test_capital_u_shows_the_slowest() -> None:
     made = decode(tokens=8, layers=5, extra=5)
     async with explorer(made, (160, 48)) as (screen, pilot):
-        await pilot.press("U")
+        await pilot.press("p")
         assert "u folds them" in text_on_screen(screen)
         await fold(screen, pilot)
-        await pilot.press("U")
+        await pilot.press("p")
         assert shown_numbers(screen) == [5]
-        await pilot.press("U")
+        await pilot.press("p")
         assert "is shown already" in text_on_screen(screen)
 
 

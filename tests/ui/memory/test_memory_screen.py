@@ -192,7 +192,7 @@ async def test_a_bad_expression_stays_in_the_prompt() -> None:
 async def test_g_shows_the_next_device() -> None:
     async with explorer(load_sample(SAMPLE), (120, 40)) as (screen, pilot):
         memory = await opened(screen, pilot)
-        await press(pilot, "g")
+        await press(pilot, "}")
         assert "memory of CPU" in lines(memory)[-1]
         assert "peak 16.1 KiB" in lines(memory)[0]
 
@@ -210,7 +210,7 @@ async def test_missing_memory_is_told_with_the_option_that_records_it() -> None:
     async with explorer(two_steps(), (120, 40)) as (screen, pilot):
         memory = await opened(screen, pilot)
         assert "profile_memory=True (torchprof-tui run --profile-memory)" in text_of(memory).replace("\n", " ")
-        for key in ("p", "v", "g", "/", "tab", "down", "w", "enter", "n", "y", "J", "f", "0", "right"):
+        for key in ("p", "v", "}", "/", "tab", "down", "w", "enter", "n", "y", "J", "f", "0", "right"):
             await press(pilot, key)
             assert "no memory was recorded" in lines(memory)[-1], key
         await press(pilot, "q")

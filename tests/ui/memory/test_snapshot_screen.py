@@ -128,7 +128,7 @@ async def test_without_a_trace_beside_it_says_what_one_would_add(tmp_path: Path)
 async def test_keys_that_cannot_act_say_why() -> None:
     async with opened(SNAPSHOT) as (screen, pilot):
         for key, words in (
-            ("g", "no other GPU"),
+            ("}", "no other GPU"),
             ("p", "the cursor is at the peak"),
             ("0", "the whole history"),
             ("up", "the first row"),

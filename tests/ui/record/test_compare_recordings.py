@@ -35,7 +35,7 @@ async def test_the_end_of_a_run_that_failed_offers_the_comparison(alone: Path) -
         await submit(pilot, "raise ValueError", "failing.py")
         await until(pilot, lambda: isinstance(app.screen, RecordingScreen) and app.screen.result is not None)
         assert "d compare with the last" in shown(app, "#running-keys")
-        await pilot.press("d")
+        await pilot.press("D")
         await until(pilot, lambda: isinstance(app.screen, DiffScreen))
         assert isinstance(app.screen, DiffScreen)
         assert ["script-0" in side.whole.label for side in app.screen.inputs] == [True, False]
@@ -47,5 +47,5 @@ async def test_a_first_run_has_nothing_to_compare_with(alone: Path) -> None:
         await submit(pilot, "raise ValueError", "failing.py")
         await until(pilot, lambda: isinstance(app.screen, RecordingScreen) and app.screen.result is not None)
         assert "compare" not in shown(app, "#running-keys")
-        await pilot.press("d")
+        await pilot.press("D")
         assert "no trace was open before this run" in next(iter(app._notifications)).message

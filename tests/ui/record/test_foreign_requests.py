@@ -183,7 +183,7 @@ async def test_a_foreign_past_run_is_shown_and_a_workload_does_not_inherit_its_o
     write_request(unpacked, python="/theirs/python", options=["--then", "explode", "--new", "--active", "7"])
     app = TorchprofApp()
     async with app.run_test(size=(160, 48), notifications=True) as pilot:
-        await pilot.press("R")
+        await pilot.press("r")
         await until(pilot, lambda: isinstance(app.screen, RecordScreen) and app.screen._past_runs)
         assert not app.screen.query_one("#run-foreign").display
         await pilot.press("home", "enter")
@@ -230,7 +230,7 @@ async def test_the_form_opens_among_hostile_runs(alone: Path) -> None:
         (other / "request.json").write_text(text)
     app = TorchprofApp()
     async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("R")
+        await pilot.press("r")
         await until(pilot, lambda: isinstance(app.screen, RecordScreen) and len(app.screen._past_runs) == len(hostile))
         await pilot.pause()
         rows = [str(option.prompt) for option in app.screen.query_one("#run-list", OptionList).options]
@@ -274,7 +274,7 @@ async def test_a_command_of_a_megabyte_is_listed_in_one_row(unpacked: Path, note
     write_request(unpacked, command=["theirs.py", *["x" * 4_000] * 200])
     app = TorchprofApp()
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await pilot.press("R")
+        await pilot.press("r")
         await until(pilot, lambda: isinstance(app.screen, RecordScreen) and app.screen._past_runs)
         assert max(len(str(row.prompt)) for row in app.screen.query_one("#run-list", OptionList).options) < 400
         await pilot.press("home", "enter")
@@ -287,7 +287,7 @@ async def test_the_request_of_a_newer_version_says_so(unpacked: Path, notes: lis
     app = explore(unpacked)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(pilot, lambda: app.screen.TITLE == "explorer")
-        await pilot.press("R")
+        await pilot.press(":", *"record", "enter")
         await until(pilot, lambda: isinstance(app.screen, RecordScreen))
         await until(pilot, lambda: "newer version (99" in "\n".join(notes))
         await until(pilot, lambda: app.screen.query_one("#run-list", OptionList).option_count > 8)  # with past runs
@@ -305,6 +305,6 @@ async def test_an_unreadable_request_is_reported_by_the_form(unpacked: Path, not
     app = explore(unpacked)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(pilot, lambda: app.screen.TITLE == "explorer")
-        await pilot.press("R")
+        await pilot.press(":", *"record", "enter")
         await until(pilot, lambda: isinstance(app.screen, RecordScreen))
         await until(pilot, lambda: "request.json" in "\n".join(notes))

@@ -79,7 +79,7 @@ def options(app: TorchprofApp) -> list[str]:
 
 
 async def form(pilot: Pilot[None]) -> None:
-    await pilot.press("R")
+    await pilot.press("r")
     await until(pilot, lambda: isinstance(pilot.app.screen, RecordScreen))
     await pilot.pause()
 
@@ -193,7 +193,7 @@ async def test_a_run_ends_on_the_lanes_and_r_runs_it_again(alone: Path) -> None:
         assert [note.message for note in app._notifications] == [
             "the previous trace is kept: D compares with it, o lists it"
         ]
-        await pilot.press("R")
+        await pilot.press(":", *"record", "enter")
         await until(pilot, lambda: isinstance(app.screen, RecordScreen) and len(app.screen._past_runs) == 2)
         await until(
             pilot, lambda: [Path(trace.spec).parent.name for trace in list_recent_traces()] == ["script-1", "script-0"]
@@ -345,7 +345,7 @@ async def test_a_failed_run_stays_on_screen_and_its_trace_is_one_key_away() -> N
         (style,) = (style for text, style in screen.query_one(ConsoleView).terminal.lines[0].runs() if text == "red")
         assert style.color is not None
         assert style.color.number == 1
-        await pilot.press("R")
+        await pilot.press("backspace")
         await until(pilot, lambda: isinstance(app.screen, RecordScreen))
         assert app.screen.query_one(Input).value == "script.py"
         await pilot.press("enter")

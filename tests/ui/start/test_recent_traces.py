@@ -126,7 +126,7 @@ async def test_without_a_state_folder_the_list_is_missing(
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: len(rows(app)) > len(SAMPLES))
         await app.workers.wait_for_complete()
-        await pilot.press("R")
+        await pilot.press("r")
         await until(pilot, lambda: app.screen.TITLE == "record")
         await app.workers.wait_for_complete()
         await pilot.press("escape")

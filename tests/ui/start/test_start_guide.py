@@ -47,7 +47,7 @@ async def test_the_guide_is_shown_where_there_is_room_and_reached_by_a_key_elsew
             if size[0] < 150:
                 assert "Record your own loop" not in text()
                 assert "g guide" in text()
-                await pilot.press("g")
+                await pilot.press("i")
             await until(pilot, lambda: "Record your own loop in one line" in text())
             assert "torchprof-tui run python train.py" in text()
             assert 'prof.export_chrome_trace("trace.json.gz")' in text()
@@ -63,7 +63,7 @@ async def test_on_a_narrow_screen_the_guide_is_one_key_away() -> None:
 
         assert "g guide" in text()
         assert "What this does" not in text()
-        await pilot.press("g")
+        await pilot.press("i")
         await until(pilot, lambda: "What this does" in text())
         for _ in range(20):
             await pilot.press("down")

@@ -57,7 +57,7 @@ async def test_it_sums_up_and_sorts_by_any_column() -> None:
         for _ in names:
             assert_sorted(table, descending=True)
             await pilot.press("right")
-        await pilot.press("r")
+        await pilot.press("x")
         await settled(pilot)
         assert_sorted(table, descending=False)
 
@@ -109,7 +109,7 @@ async def test_from_an_event_to_its_row_and_from_an_instance_to_the_lanes() -> N
         await until(pilot, lambda: listed(table)[table.rows.cursor] == "aten::mm")
         await until(pilot, lambda: "2 instances" in text(table))
         assert "40.0 µs at 20" in text(table)
-        await pilot.press("full_stop", "enter")
+        await pilot.press("}", "enter")
         assert screen.app.screen is screen
         assert screen.view_state.selected == event_of(shown, "aten::mm", 1)
 
@@ -148,7 +148,7 @@ async def test_missing_data_says_how_to_record_it() -> None:
         table = await opened(screen, pilot)
         await pilot.press("b")
         await until(pilot, lambda: "no input shapes in this trace (they are recorded with" in text(table))
-        await pilot.press("B")
+        await pilot.press("backspace")
         await until(pilot, lambda: len(listed(table)) > 5)
 
 
@@ -211,7 +211,7 @@ async def test_charts_of_where_gpu_time_goes() -> None:
         assert "ProfilerStep#3" in said
         shares = [float(line.split("%")[0].split()[-1]) for line in said.split("\n")[2:12]]
         assert shares == sorted(shares, reverse=True)
-        await pilot.press("J", "down", "left", "r", "enter", "e", "y")
+        await pilot.press("J", "down", "left", "x", "enter", "e", "y")
         assert table.app.screen is table
         await pilot.press("tab")
         await until(pilot, lambda: "[profiler table]" in text(table) and len(listed(table)) > 100)
@@ -346,7 +346,7 @@ async def test_backspace_returns_to_the_sheet_its_order_and_its_row() -> None:
         await pilot.press("tab")
         await settled(pilot)
         assert "[kernels]" in text(table)
-        await pilot.press("r", "backspace", "backspace")
+        await pilot.press("x", "backspace", "backspace")
         await settled(pilot)
         assert "[profiler table]" in text(table)
         assert (table._listing.sort_key, table._cursor_row) == (key, row)
@@ -442,7 +442,7 @@ async def test_an_empty_table_says_why_and_names_one_with_rows(keys: str, reason
             await settled(pilot)
         assert reason in text(table)
         assert "profiler table" in " ".join(text(table).split("\n", 1)[1].split())
-        for key in ("left", "r", "slash", "enter", "y", "n", "full_stop"):
+        for key in ("left", "x", "slash", "enter", "y", "n", "}"):
             table._status.show_message("")
             await pilot.press(key)
             if keys != "b b b b" or key != "n":

@@ -64,7 +64,8 @@ async def test_a_search_selects_the_first_match_and_n_walks_on() -> None:
         assert tree._cursor_node > first
         await pilot.press("n")
         assert tree._cursor_node == first
-        await pilot.press("-", "N")
+        await tree.run_action("all(False)")  # a command of the palette
+        await pilot.press("N")
         assert "aten::copy_" in cursor_line(tree)  # what hides it is unfolded
         await pilot.press("escape")
         assert "nodes" in lines(tree)[-1]
@@ -128,7 +129,7 @@ async def test_backspace_undoes_unfolding_all() -> None:
     async with explorer(model(), (120, 40)) as (screen, pilot):
         tree = await opened(screen, pilot)
         before = lines(tree)
-        await pilot.press("+")
+        await tree.run_action("all(True)")
         assert lines(tree) != before
         await pilot.press("backspace")
         assert lines(tree) == before
@@ -171,7 +172,8 @@ async def test_keys_that_cannot_act_say_why() -> None:
         assert "at the top of the tree" in lines(tree)[-1]
         await pilot.press("enter")
         assert "a thread is not an event" in lines(tree)[-1]
-        await pilot.press("+", "end", "right")
+        await tree.run_action("all(True)")
+        await pilot.press("end", "right")
         assert "nothing to open" in lines(tree)[-1]
         await pilot.press("up")
         assert "nodes" in lines(tree)[-1]
@@ -209,7 +211,8 @@ async def test_captured_ops_are_below_the_launch_of_a_graph_and_open_their_longe
     shown = readable_trace(*replays())
     async with explorer(shown, (120, 40)) as (screen, pilot):
         tree = await opened(screen, pilot)
-        await pilot.press("plus", "slash", *"aten::addmm (", "enter")
+        await tree.run_action("all(True)")
+        await pilot.press("slash", *"aten::addmm (", "enter")
         row = cursor_line(tree)
         assert "aten::addmm (captured)" in row
         assert row.split()[-5:] == ["2", "61.0", "µs", "75", "%"]  # calls and GPU time: it has no CPU time

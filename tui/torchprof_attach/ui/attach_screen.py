@@ -24,14 +24,14 @@ from torchprof_tui.ui.common.painted_widget import Lines, RowList, RowPicked, Te
 from torchprof_tui.ui.common.status_line import StatusLine
 
 KEYS = parse_keys("""\
-= rows.up rows.down rows.page-up rows.page-down rows.first rows.last
-enter   attach.one   record_one  record: record the rank of the cursor, and open its trace
-a       attach.all   record_all  all ranks: record all ranks of its job at the same iteration, and open them together
-= rows.copy rows.copy-all
-escape  attach.stop  cancel      stop: stop waiting for a trace; the job is not touched
+= move.up move.down move.page-up move.page-down move.first move.last
+move.open  record_one  record: record the rank of the cursor, and open its trace
+program.record  record_all  all ranks: record all ranks of its job at the same iteration, and open them together
+= write.copy write.copy-all
+move.clear  cancel  stop: stop waiting for a trace; the job is not touched
 """)
 
-HINTS = parse_hints("? = help; q = quit; enter = record; a = all ranks; esc = stop; y Y = copy")
+HINTS = parse_hints("? = help; q = quit; enter = record; r = all ranks; esc = stop; y Y = copy")
 
 GUIDE = Guide(
     "Jobs that are running",
@@ -89,7 +89,6 @@ class AttachScreen(ListScreen):
     """The lowest screen of `torchprof-tui attach`. Posts `TracesAsked`."""
 
     BINDINGS = KEYS
-    KEY_SECTIONS = {"attach": "Recording"}
     TITLE = "attach"
     help_topic = GUIDE
     CSS_PATH = "attach_screen.tcss"

@@ -44,35 +44,33 @@ from torchprof_tui.ui.common.panel_dock import PanelPicked, PanelTabs
 from torchprof_tui.ui.common.status_line import PromptSubmitted, StatusLine
 
 KEYS = parse_keys("""\
-= rows.up rows.down
-left         fleet.left          step(-1)     step: the step before
-right        fleet.right         step(1)      step: the next step
-= rows.page-up rows.page-down rows.first rows.last
-w            fleet.wider         zoom(1)      wider: wider cells; the widest show the value
-s            fleet.narrower      zoom(-1)     narrower: narrower cells, more steps
-a            fleet.earlier       pan(-1)      earlier: a page of steps back
-d            fleet.later         pan(1)       later: a page of steps on
-m            fleet.measure       measure(1)   measure: step time, busy, exposed, lateness
-M            fleet.measure-back  measure(-1)  measure: the previous measure
-g            fleet.group         group        group: rows by rank, host, DP, TP, PP or EP
-space        fleet.choose        choose       mark: mark the ranks of the row, or unmark
-enter        fleet.open          open         open: open the marked ranks, else the one of the row, at the step; of a
-    group: list its ranks
-tab !        fleet.list          list(1)      list: the next list: findings, ranks, …
-shift+tab !  fleet.list-back     list(-1)     list: the previous list
-J            fleet.entry         entry(1)     entry: the next entry of the list, on the map
-K            fleet.entry-back    entry(-1)    entry: the entry before
-backspace    fleet.back          go_back      view back: the view before a jump
-/            fleet.find          search       find: find a rank or a host
-n            fleet.next          match(1)     next: the next row that was searched for
-N            fleet.previous      match(-1)    previous: the one before
-= rows.copy rows.copy-all
-escape       fleet.clear         back         back: stop reading; else forget the search, the marks, the group
+= move.up move.down
+move.left  step(-1)
+move.right  step(1)  step: the next step
+move.previous-step  step(-1)
+move.next-step  step(1)  step: the next step
+= move.page-up move.page-down move.first move.last
+time.zoom-in  zoom(1)  wider: wider cells; the widest show the value
+time.zoom-out  zoom(-1)
+time.pan-left  pan(-1)  earlier: a page of steps back
+time.pan-right  pan(1)
+view.switch  measure(1)  measure: step time, busy, exposed, lateness
+view.group  group  group by: rows by rank, host, DP, TP, PP or EP
+find.mark  choose  mark: mark the ranks of the row, or unmark
+move.open  open  open: open the marked ranks, else the one of the row, at the step; of a group: list its ranks
+move.next-panel !  list(1)  list: the next list: findings, ranks, …
+move.previous-panel !  list(-1)
+= move.back
+find.search  search  find: find a rank or a host
+find.next  match(1)  next: the next row that was searched for, else the next entry of the list, on the map
+find.previous  match(-1)
+= write.copy write.copy-all
+move.clear  back  back: stop reading; else forget the search, the marks, the group
 """)
 
 HINTS = parse_hints(
-    "? = help; q = quit; enter = open; tab = list; m = measure; g = group; J K = entry; / = find; space = mark; w s = "
-    "cells; n N = matches; y Y = copy"
+    "? = help; q = quit; enter = open; tab = list; n N = entries, matches; x = measure; b = group by; / = find; m = "
+    "mark; w s = cells; y Y = copy"
 )
 
 GUIDE = Guide(
@@ -119,7 +117,6 @@ class FleetScreen(ChildScreen):
     """The lowest screen of `torchprof-tui fleet`. Posts `RanksAsked`."""
 
     BINDINGS = KEYS
-    KEY_SECTIONS = {"fleet": "Ranks and steps"}
     TITLE = "fleet"
     help_topic = GUIDE
     CSS_PATH = "fleet_screen.tcss"
@@ -467,7 +464,7 @@ class FleetScreen(ChildScreen):
 
     # -- the list ------------------------------------------------------------------------------------------
 
-    def action_entry(self, distance: int) -> None:
+    def _go_to_entry(self, distance: int) -> None:
         """Go to the first line of another entry, and show it on the map."""
         if not self._has_report():
             return
@@ -559,7 +556,7 @@ class FleetScreen(ChildScreen):
             if self._searched:
                 self._go_to_match(distance)
             else:
-                self._status.show_message("nothing was searched for: / finds a rank or a host")
+                self._go_to_entry(distance)
 
     def _find_rows(self) -> list[int]:
         """Find the rows that are searched for: a rank by its whole number, else a part of a label or of a host."""

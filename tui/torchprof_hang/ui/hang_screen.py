@@ -27,20 +27,21 @@ from torchprof_tui.ui.common.painted_widget import (
 from torchprof_tui.ui.common.status_line import StatusLine
 
 KEYS = parse_keys("""\
-= rows.up rows.down rows.page-up rows.page-down rows.first rows.last
-left         hang.left           collective(-1)  earlier: the collective before
-right        hang.right          collective(1)   later: the next collective
-n            hang.next           disagree(1)     next: the next rank and collective that disagree with the others
-N            hang.previous       disagree(-1)    previous: the disagreement before
-g            hang.group          group           group: the next process group
-enter        hang.stack          stack           stack: the whole stack of the rank, or of the call; again: the table
-/            hang.find           find            find: go to a rank
-= rows.copy rows.copy-all
-escape       hang.clear          back            back: leave the stack
+= move.up move.down move.page-up move.page-down move.first move.last
+move.left  collective(-1)
+move.right  collective(1)  later: the next collective
+find.next  disagree(1)  next: the next rank and collective that disagree with the others
+find.previous  disagree(-1)
+move.next-step  group(1)  group: the next process group
+move.previous-step  group(-1)
+move.open  stack  stack: the whole stack of the rank, or of the call; again: the table
+find.search  find  find: go to a rank
+= write.copy write.copy-all
+move.clear  back  back: leave the stack
 """)
 
 HINTS = parse_hints(
-    "? = help; q = quit; n N = disagreement; enter = stack; g = group; ← → = collective; / = rank; y Y = copy"
+    "? = help; q = quit; n N = disagreement; enter = stack; { } = group; ← → = collective; / = rank; y Y = copy"
 )
 
 GUIDE = Guide(
@@ -103,7 +104,6 @@ class HangScreen(ListScreen):
     """The lowest screen of `torchprof-tui hang`."""
 
     BINDINGS = KEYS
-    KEY_SECTIONS = {"hang": "Ranks and collectives"}
     TITLE = "hang"
     help_topic = GUIDE
     CSS_PATH = "hang_screen.tcss"
@@ -288,7 +288,7 @@ class HangScreen(ListScreen):
         ]
         here = (self.column, self.rows.cursor)
         if not cells:
-            more = ": g shows the next group" if len(self._groups) > 1 else ""
+            more = ": } shows the next group" if len(self._groups) > 1 else ""
             self.show_message(f"all ranks of this group have called the same{more}")
             return
         after = (
@@ -300,11 +300,11 @@ class HangScreen(ListScreen):
         self.handle_cursor_move()
         self.show_message(f"disagreement {cells.index((column, row)) + 1:,} of {len(cells):,}")
 
-    def action_group(self) -> None:
+    def action_group(self, distance: int) -> None:
         if len(self._groups) < 2:
             self.show_message("only one process group is recorded" if self._groups else "no process group is recorded")
             return
-        self._at = (self._at + 1) % len(self._groups)
+        self._at = (self._at + distance) % len(self._groups)
         self._show_group()
         self.handle_cursor_move()
         self.show_message(clean(self._groups[self._at].label))

@@ -16,7 +16,7 @@ from torchprof_tui.ui.common.status_line import StatusLine
 async def test_the_arrows_walk_the_remarks_and_enter_goes_to_the_event() -> None:
     shown = trace(cpu("a", 0, 50), cpu("\x1b[2Jcrosses", 40, 50))
     async with explorer(shown, (100, 40)) as (screen, pilot):
-        await pilot.press("!")
+        await pilot.press(":", *"doctor", "enter")
         await settled(pilot)
         text = text_of(screen)
         assert "[doctor ↑↓]" in text
@@ -31,13 +31,13 @@ async def test_the_arrows_walk_the_remarks_and_enter_goes_to_the_event() -> None
         assert "▶ GPU work" in text_of(screen)
         await pilot.press(*["down"] * 9)
         assert "the last row of the trace doctor" in screen.query_one(StatusLine).message
-        await pilot.press("!")
+        await pilot.press(":", *"doctor", "enter")
         assert not screen.details_open
 
 
 async def test_what_needs_stacks_names_the_key_that_records_them() -> None:
     async with explorer(trace(cpu("a", 0, 50)), (140, 40)) as (screen, pilot):
-        await pilot.press("!")
+        await pilot.press(":", *"doctor", "enter")
         await settled(pilot)
         for _ in range(6):
             if "▶ stack" in text_of(screen):
@@ -50,7 +50,7 @@ async def test_what_needs_stacks_names_the_key_that_records_them() -> None:
 async def test_a_healthy_trace_gets_one_sentence() -> None:
     shown = trace(cpu("a", 0, 50), format="chrome")
     async with explorer(shown) as (screen, pilot):
-        await pilot.press("!")
+        await pilot.press(":", *"doctor", "enter")
         await settled(pilot)
         assert "No problems: nothing was lost or repaired, and nothing is unusual." in text_of(screen)
 

@@ -19,7 +19,7 @@ def what_is_asked(screen: ExplorerScreen) -> str:
 
 
 async def ask(screen: ExplorerScreen, pilot, text: str) -> None:  # type: ignore[no-untyped-def]
-    await pilot.press("P")
+    await pilot.press(":", *"what-if", "enter")
     await settled(pilot)
     screen._prompts.prompt.query_one(Input).value = text
     await pilot.pause()
@@ -37,7 +37,7 @@ async def test_scenarios_stack_and_are_listed_with_what_each_wins_alone() -> Non
         assert "launch=graph" in text
         assert "then limited by" in text
         assert "next:" in text
-        await pilot.press("P")
+        await pilot.press(":", *"what-if", "enter")
         await settled(pilot)
         assert what_is_asked(screen).startswith("class=gemm*0.5; launch=graph")
         await pilot.press("escape")
@@ -63,7 +63,7 @@ async def test_the_selected_event_is_suggested() -> None:
     async with explorer(trace, (160, 48)) as (screen, pilot):
         row = next(row for row in range(len(trace)) if trace.event(row).name == "aten::addmm")
         screen.view_state.select(row)
-        await pilot.press("P")
+        await pilot.press(":", *"what-if", "enter")
         await settled(pilot)
         assert what_is_asked(screen) == f"event={row}*0.5"
 

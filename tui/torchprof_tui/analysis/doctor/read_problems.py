@@ -190,12 +190,12 @@ def summarize_losses(trace: Trace) -> str:
     losses = list_losses(trace)
     if not losses:
         unrelated = [problem for problem in trace.problems if problem.kind == problems.UNRELATED_RANKS]
-        return f"{unrelated[0].kind} {unrelated[0].example} · ! shows details" if unrelated else ""
+        return f"{unrelated[0].kind} {unrelated[0].example} · :doctor shows details" if unrelated else ""
     words = ", ".join(map(summarize_problem, losses[:2]))
     if losses[0].kind == problems.CUT_CONNECTION:  # with its byte counts, the long form exceeds 80 columns
-        return f"partial: {words}{', …' if len(losses) > 2 else ''} · ! shows details"
+        return f"partial: {words}{', …' if len(losses) > 2 else ''} · :doctor shows details"
     subject = "file" if trace.merged_ranks is None else "run"
-    return f"not all of this {subject} could be read: {words}{', …' if len(losses) > 2 else ''} · ! shows details"
+    return f"not all of this {subject} could be read: {words}{', …' if len(losses) > 2 else ''} · :doctor shows details"
 
 
 def summarize_problem(problem: Problem) -> str:

@@ -18,29 +18,17 @@ from textual.keys import _character_to_key
 
 SECTION_TITLES = {
     "time": "Time",
-    "events": "Events",
-    "lanes": "Lanes",
-    "find": "Finding and measuring",
+    "move": "Move and open",
+    "find": "Find and mark",
+    "view": "Change the view",
     "panels": "Panels",
-    "rows": "Rows",
-    "table": "Table",
-    "tree": "Tree",
-    "flame": "Flame graph",
-    "memory": "Memory",
-    "snapshot": "Memory snapshot",
-    "diff": "Comparison",
-    "start": "Traces",
+    "screens": "Screens",
+    "write": "Copy and write",
     "path": "Typing a path",
-    "run": "Recording",
-    "guess": "Guess and learn",
     "lesson": "Case",
-    "source": "Source",
-    "loading": "Loading",
-    "help": "Help",
     "program": "Program",
 }
-"""Titles by the first part of a binding's id, in the order of the help. A screen of an extension has others in its
-`KEY_SECTIONS`, which come before `help`."""
+"""Titles by the first part of a binding's id, in the order of the help."""
 
 _SYMBOLS = {
     "left": "←",
@@ -48,6 +36,7 @@ _SYMBOLS = {
     "up": "↑",
     "down": "↓",
     "comma": ",",
+    "colon": ":",
     "full_stop": ".",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
@@ -82,12 +71,7 @@ class KeyHelp:
 
 def group_by_section(active: Iterable[ActiveBinding]) -> dict[str, list[KeyHelp]]:
     """Group the enabled bindings that have a tooltip by section title; in a section, in the order of declaration."""
-    active = list(active)
-    added: dict[str, str] = {}
-    for each in active:
-        added |= getattr(each.node, "KEY_SECTIONS", {})
-    last = {key: SECTION_TITLES[key] for key in ("help", "program")}
-    titles = {key: title for key, title in SECTION_TITLES.items() if key not in last} | added | last
+    titles = SECTION_TITLES
     sections: dict[str, dict[str, list[ActiveBinding]]] = {title: {} for title in titles.values()}
     for active_binding in active:
         binding = active_binding.binding

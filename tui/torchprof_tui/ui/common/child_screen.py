@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, expand_path, write_atomically
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
+from torchprof_tui.ui.common.go_anywhere import GO_TO, GO_TO_HINT
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.painted_widget import RowList, follow_theme
 from torchprof_tui.ui.common.status_line import (
@@ -65,6 +66,19 @@ class ChildScreen(GuardedScreen[Any]):
     def on_prompt_closed(self, message: PromptClosed) -> None:
         self._close_prompt()
 
+    def action_go_to(self) -> None:
+        """Ask where to go: this screen is left for the lanes, which go there."""
+        self._open_prompt(GO_TO, GO_TO_HINT, "")
+
+    def _go_to(self, text: str) -> None:
+        """Leave this screen and what lies above the lanes; then go where the text says."""
+        lanes = next((screen for screen in self.app.screen_stack if screen.TITLE == "explorer"), None)
+        if lanes is None:
+            self.show_message("there are no lanes below this screen")
+            return
+        self.dismiss(None)
+        lanes.call_later(lanes.go_anywhere, text)  # type: ignore[attr-defined]
+
     def action_leave(self) -> None:
         self.dismiss(None)
 
@@ -110,6 +124,10 @@ class SearchScreen(ChildScreen):
 
     def on_prompt_submitted(self, message: PromptSubmitted) -> None:
         """Do what was asked; on an error the prompt stays open, so that no further character becomes a key."""
+        if message.purpose == GO_TO:
+            self._close_prompt()
+            self._go_to(message.text)
+            return
         is_search = message.purpose == self.SEARCH
         if problem := self.search(message.text) if is_search else self.submit(message.text):
             self._prompt.show_hint(problem)

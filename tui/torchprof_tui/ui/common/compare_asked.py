@@ -1,6 +1,6 @@
-"""The message that asks the app for a comparison.
+"""The messages that ask the app for a comparison, and for another trace.
 
-The app imports it before its first frame, which the many other messages would delay.
+The app imports them before its first frame, which the many other messages would delay.
 """
 
 from __future__ import annotations
@@ -22,3 +22,10 @@ class CompareAsked(Message):
     request: ComparisonRequest
     trace: Trace
     label: str
+
+
+@dataclass
+class TraceAsked(Message):
+    """Open the trace of this name."""
+
+    spec: str

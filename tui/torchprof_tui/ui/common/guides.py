@@ -76,17 +76,17 @@ table | Profiler table | self time, total time, scope, straggler
     self: time without nested events, so that the sum counts nothing twice; total includes them
     GPU: for a CPU row the time of the GPU work that it launched; for a kernel its duration
     tabs: kernels, copies, collectives and memory each have a table; charts show shares of time
-    below: the current row: its instances, callers and callees; , and . choose an instance
+    below: the current row: its instances, callers and callees; { and } choose an instance
     last line: the number of rows, the scope, and the totals that the shares refer to
 diff | Comparison | step, self time, launch, pattern
     first lines: how much longer a step of B is than one of A, beyond the noise or not; the largest cause
     lanes: A above B: the same distance from the start of the compared step is in the same column
     + - *: an event begins with + if it is only in B, - only in A, * other names or GPU work at its place
-    M: aligns both at the selected op, so what follows it is compared; again: at the step's start
+    m: aligns both at the selected op, so what follows it is compared; again: at the step's start
     account: the parts of a step: each bar moves the time from A's to B's; ~ is within the noise
     rows: ops matched along the call tree, by the size of their change; b: kernels, modules, classes
     remarks: causes with their lines, what was recorded differently, patterns of one side, left out steps
-    1 2: the whole explorer of A or B at the event, with all panels; esc comes back
+    1 … 9: the difference of that number; i: the explorer of the side with the keys; esc comes back
 tree | Dispatch tree | dispatch chain, self time, total time
     row: all calls with the same path of names, as one node; the longest first
     ⇢: GPU work, below the call that launched it
@@ -108,7 +108,7 @@ memory | Memory
     │: the cursor, ← →: all below the curve is at its time; p moves it to the peak
     rows: one allocation each, the largest first; its bar is its lifetime, ◀ ▶ where it goes on
     before, end: allocated before the recording; never freed in it
-    groups: what is alive at the cursor by category, op, module, line, phase or shape (tab)
+    groups: what is alive at the cursor by category, op, module, line, phase or shape (b)
     category: decided from what allocated it and how long it lives: torchprof-tui memory prints the rules
 snapshot | A memory snapshot
     curve: what the program requested over the recorded history; ╌ what was reserved for it

@@ -141,7 +141,7 @@ class ScreenCommands(Provider):
         for title, listed in group_by_section(self.screen.active_bindings.values()).items():
             for key in listed:
                 yield f"{title}: {key.description}", key
-        for key in getattr(self.screen, "KEYLESS_COMMANDS", ()):
+        for key in (*getattr(self.screen, "KEYLESS_COMMANDS", ()), *getattr(self.app, "KEYLESS_COMMANDS", ())):
             yield key.description, key
 
     def _runner(self, key: KeyHelp) -> Callable[[], Awaitable[bool]]:
@@ -159,7 +159,7 @@ repair_textual()
 class HelpApp(GuardingApp):
     """An app whose screens all have the same help (`?`, F1) and a command palette with all their keys (ctrl+p).
 
-    A screen may have an attribute `help_topic`, its guide or the name of it, `KEYLESS_COMMANDS` and `KEY_SECTIONS`.
+    A screen may have an attribute `help_topic`, its guide or the name of it, and `KEYLESS_COMMANDS`.
     """
 
     COMMANDS = GuardingApp.COMMANDS | {ScreenCommands}

@@ -128,6 +128,7 @@ class DiffScreen(SearchScreen):
     """
 
     BINDINGS = keys.DIFF
+    KEYLESS_COMMANDS = keys.DIFF_COMMANDS
     help_topic = "diff"
     SEARCH = "filter"
     CSS_PATH = "diff_screen.tcss"
@@ -427,6 +428,19 @@ class DiffScreen(SearchScreen):
             self._set_part(ROWS)
             self._show_current()
 
+    def action_cause(self, number: int) -> None:
+        """Show the difference of this number, by size, on both sides; the keys of numbers, as in the cheatsheet."""
+        if not self._has_rows():
+            return
+        if number > self.differences.count:
+            self._refresh_widgets(f"there are only {self.differences.count:,} differences")
+            return
+        self._remember_view()
+        self.differences.cursor = -1
+        self.differences.move(number)
+        self._set_part(ROWS)
+        self._show_current()
+
     def _show_current(self, fit: bool = False) -> None:
         """Select the events of the row under the cursor on both sides, and reveal or fit them."""
         row = self.differences.current
@@ -533,7 +547,7 @@ class DiffScreen(SearchScreen):
             return
         side = self.sides[number]
         if any(other.selected >= 0 for other in self.sides) and side.selected < 0:
-            self._refresh_widgets(f"this is not in {side.letter}: {2 - number} opens the other side; esc clears")
+            self._refresh_widgets(f"this is not in {side.letter}: tab to the other side, i opens it; esc clears")
             return
         self.app.push_screen(SideExplorer(side.trace, side.letter, side.selected, panel))
 

@@ -453,6 +453,10 @@ class ExplorerScreen(GuardedScreen[None]):
     def action_go_to(self) -> None:
         self._prompts.open_go_to()
 
+    def go_anywhere(self, text: str) -> None:
+        """Go where a text of the prompt on another screen leads."""
+        self._refresh_widgets(self._prompts.go_anywhere(text))
+
     def action_slice(self) -> None:
         self._prompts.open_slice()
 

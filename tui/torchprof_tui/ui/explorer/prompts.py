@@ -14,9 +14,11 @@ from textual.screen import Screen
 from torchprof_tui.analysis.compare.step_selection import ComparisonError
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
-from torchprof_tui.ui.common.compare_asked import CompareAsked
+from torchprof_tui.ui.common.compare_asked import CompareAsked, TraceAsked
 from torchprof_tui.ui.common.comparison_request import parse_request, suggest_forms
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
+from torchprof_tui.ui.common.go_anywhere import GO_TO, GO_TO_HINT, is_trace_name
+from torchprof_tui.ui.common.keys import list_named_commands
 from torchprof_tui.ui.common.name_display import truncate
 from torchprof_tui.ui.common.status_line import Prompt, PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.explorer import slice_export
@@ -103,7 +105,7 @@ class WhatIfController:
 CASE_NOTE = "case-sensitive: it has a capital"
 """Said of a search text with a capital, which finds that capital only."""
 
-SEARCH, GO_TO, SLICE, COMPARE, WHAT_IF = "search", "go to", "write slice to", "compare with", "what if"
+SEARCH, SLICE, COMPARE, WHAT_IF = "search", "write slice to", "compare with", "what if"
 
 ShowMessage = Callable[[str], None]
 
@@ -139,7 +141,7 @@ class PromptController:
         self._open(SEARCH, "text, or /regular expression/ · ↑ earlier", self._view_state.search.query, replace=True)
 
     def open_go_to(self) -> None:
-        self._open(GO_TO, "12ms, 1.5s, or #3 for a step")
+        self._open(GO_TO, GO_TO_HINT)
 
     def open_slice(self) -> None:
         t0, t1, range_label = self._view_state.active_range()
@@ -176,11 +178,8 @@ class PromptController:
                 self.what_if.clear()
                 self._close("no scenario: the step as recorded")
         elif message.purpose == GO_TO:
-            problem = self._view_state.jump(partial(self._view_state.go_to, message.text))
-            if problem:
+            if problem := self.go_anywhere(message.text):
                 self.prompt.show_hint(problem)
-            else:
-                self._close()
         else:
             problem = self._view_state.search.set_query(message.text)
             if problem:  # the prompt stays open: characters that follow must not be taken as keys
@@ -189,6 +188,22 @@ class PromptController:
             if message.text:
                 problem = self._view_state.jump(partial(self._moves.select_match, later=True))
             self._close(problem)
+
+    def go_anywhere(self, text: str) -> str:
+        """Go to a time, a step, a panel or screen by its name, or another trace. Returns why that failed, else ""."""
+        text = text.strip()
+        if text in (named := list_named_commands()):
+            self._close()
+            self._screen.call_later(self._screen.run_action, named[text][0])
+            return ""
+        if is_trace_name(text):
+            self._close()
+            self._screen.post_message(TraceAsked(text))
+            return ""
+        problem = self._view_state.jump(partial(self._view_state.go_to, text))
+        if not problem:
+            self._close()
+        return problem
 
     def handle_close(self, message: PromptClosed) -> None:
         if message.purpose == SEARCH:

@@ -230,6 +230,24 @@ class FlameScreen(SearchScreen):
         else:
             self._change_zoom(Zoom(box.node), box.node)
 
+    def action_zoom(self, direction: int) -> None:
+        """Zoom into a frame or a rest (1), or out to the caller of the frames that fill the width (-1)."""
+        if (found := self._find_box()) is None:
+            return
+        tree, box = found
+        zoom = self.icicle.zoom
+        if direction > 0:
+            if zoom == Zoom(box.node) and not box.merged:
+                self._status.show_message("this frame fills the width: enter shows it on the lanes")
+            else:
+                self._change_zoom(
+                    Zoom(int(tree.parent[box.node]), box.node) if box.merged else Zoom(box.node), box.node
+                )
+        elif zoom == Zoom():
+            self._status.show_message("all frames are shown already")
+        else:
+            self._change_zoom(Zoom(int(tree.parent[zoom.node])), box.node)
+
     def action_zoom_out(self) -> None:
         if (found := self._find_box()) is not None:
             if self.icicle.zoom == Zoom():

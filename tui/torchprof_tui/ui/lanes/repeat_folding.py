@@ -128,5 +128,5 @@ def describe_run(run: RepeatRun, shown: int, has_more: bool = False) -> str:
     key = "folds in it too" if has_more else "unfolds"
     return (
         f"{run.name} #{run.numbers[shown]} · {len(run) - 1:,} folded: p50 {p50}, p95 {p95} · {slowest}"
-        f" · }} {{ U another, u {key}"
+        f" · }} {{ p another, u {key}"
     )

@@ -501,7 +501,7 @@ class ViewState:
             self.selected = -1
         self.lane = order[index + 1] if index + 1 < len(order) else order[index - 1]
         self._apply_arrangement(self.lane_view.arrangement.hide_lane(lane))
-        return f"hidden: {self._lane_label(lane)} · H shows it again"
+        return f"hidden: {self._lane_label(lane)} · :unhide shows it again"
 
     def _lane_label(self, lane: int) -> str:
         label, rank = self.trace.lanes[lane].label, self.trace.rank_of_lane(lane)

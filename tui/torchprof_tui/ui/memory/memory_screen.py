@@ -425,14 +425,14 @@ class MemoryScreen(CurveScreen[ShownDevice]):
             self._status.show_message(f"listed: allocations {which}")
             self.refresh_view()
 
-    def action_device(self) -> None:
+    def action_device(self, distance: int) -> None:
         if self._get_device() is None:
             return
         if len(self._devices) == 1:
             self._status.show_message("no other device has memory in this trace")
             return
         self._views.clear()
-        self._show_device((self._number + 1) % len(self._devices))
+        self._show_device((self._number + distance) % len(self._devices))
         self._status.show_message(f"memory of {self._devices[self._number].history.memory.label}")
 
     # -- filtering -----------------------------------------------------------------------------------------

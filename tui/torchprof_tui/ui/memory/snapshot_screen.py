@@ -235,13 +235,13 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
 
     # -- devices and copying -------------------------------------------------------------------------------
 
-    def action_device(self) -> None:
+    def action_device(self, distance: int) -> None:
         if self._get_device() is None:
             return
         if len(self._devices) == 1:
             self._status.show_message("no other GPU is in this snapshot")
             return
-        self._show_device((self._number + 1) % len(self._devices))
+        self._show_device((self._number + distance) % len(self._devices))
 
     def action_copy(self, everything: bool) -> None:
         if self._get_device() is None or self.read is None or not self.read.rows:

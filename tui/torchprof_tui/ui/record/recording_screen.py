@@ -107,7 +107,7 @@ class RecordingScreen(GuardedScreen[None]):
             self._recording.start(columns, lines, self._environment)
         except (ValueError, OSError) as error:  # RequestError, and characters that no argument can have
             self._start_error = str(error)
-            self._show_end(f"This could not be started: {self._start_error}", "R change it   esc back   q quit")
+            self._show_end(f"This could not be started: {self._start_error}", "backspace change it   esc back   q quit")
             return
         self._timer = self.set_interval(POLL_SECONDS, self._poll)
         self._poll()
@@ -151,12 +151,17 @@ class RecordingScreen(GuardedScreen[None]):
             return
         self.set_class(bool(choices), "asked")
         parts: list[str | tuple[str, str]] = ["The trace will be large, as said above:"]
-        for key, text in choices.items():
-            parts += ["\n  ", (clean(key), "bold"), f" {clean(text)}"]
+        for number, text in enumerate(choices.values(), 1):
+            parts += ["\n  ", (str(number), "bold"), f" {clean(text)}"]
         self.query_one("#running-question", Static).update(Content.assemble(*parts))
 
-    def action_answer(self, key: str) -> None:
-        self._recording.answer(key)
+    def action_answer(self, number: int) -> None:
+        """Answer with the choice of this number, where the run asks and has so many."""
+        choices = list(self._recording.choices)
+        if number > len(choices):
+            self.notify(f"answers: 1 to {len(choices)}" if choices else "the run asks nothing", markup=False)
+            return
+        self._recording.answer(choices[number - 1])
         self._show_question(self._recording.choices)
 
     def action_stop(self) -> None:
@@ -182,11 +187,11 @@ class RecordingScreen(GuardedScreen[None]):
 
     @property
     def _compare_hint(self) -> str:
-        return "d compare with the last   " if self._earlier else ""
+        return "D compare with the last   " if self._earlier else ""
 
     def _format_end_keys(self, result: RunResult) -> str:
         open_key = f"enter open the trace   {self._compare_hint}" if result.traces else ""
-        return f"{open_key}r again   R change it   esc back   q quit   ↑ ↓ scroll"
+        return f"{open_key}r again   backspace change it   esc back   q quit   ↑ ↓ scroll"
 
     def _show_end(self, text: str, keys: str) -> None:
         self.add_class("ended")

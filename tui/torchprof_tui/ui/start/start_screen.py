@@ -246,7 +246,7 @@ class StartScreen(GuardedScreen[None]):
         self._show_rows([], [])
         back_key, leave = ("   esc back", "back") if self._can_go_back else ("", "quit")
         self.query_one("#start-keys", Static).update(
-            style_hints(f"↑ ↓ choose   enter open   o type a path   R record   g guide   ? help{back_key}   q {leave}")
+            style_hints(f"↑ ↓ choose   enter open   o type a path   r record   i guide   ? help{back_key}   q {leave}")
         )
         self._search_traces()
 
@@ -273,7 +273,7 @@ class StartScreen(GuardedScreen[None]):
                 "New",
                 [
                     TraceRow(LEARN_SPEC, "Learn to read a trace", "cases of a few questions each", LEARN_HINT),
-                    TraceRow(RECORD_SPEC, "Record a run", "a workload, or a command of your own: R", RECORD_HINT),
+                    TraceRow(RECORD_SPEC, "Record a run", "a workload, or a command of your own: r", RECORD_HINT),
                 ],
             ),
             ("Recent", [self._format_recent_row(trace) for trace in recent[:RECENT_SHOWN]]),

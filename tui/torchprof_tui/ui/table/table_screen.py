@@ -329,7 +329,7 @@ class TableScreen(ListScreen):
             return
         count = len(self._listing.order)
         if not self._listing.filter:
-            self._status.show_message("no search yet: / starts one; , and . choose another instance")
+            self._status.show_message("no search yet: / starts one; { and } choose another instance")
         elif not count:
             self._status.show_message(f"no match for {self._listing.filter!r}")
         else:

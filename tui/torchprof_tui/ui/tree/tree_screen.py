@@ -45,6 +45,7 @@ class TreeScreen(ListScreen):
 
     CSS_PATH = "tree_screen.tcss"
     BINDINGS = keys.TREE
+    KEYLESS_COMMANDS = keys.TREE_COMMANDS
     help_topic = "tree"
 
     def __init__(self, rank: Rank) -> None:

@@ -427,7 +427,7 @@ class PathPanel(Panel):
         lines = wrap_text(f"what if, {clean(step)}: {forecast.describe()}", width, palette.strong, "  ")
         alone = "  alone " if len(forecast.each) > 1 else "  "
         lines += [[(truncate(f"{alone}{text}", width), palette.text)] for text in forecast.list_scenarios()]
-        return [*lines, [("  P changes the scenarios; an empty list ends it", palette.muted)]]
+        return [*lines, [("  :what-if changes the scenarios; an empty list ends it", palette.muted)]]
 
     def _format_kinds(self, shown: ShownPath, width: int, first: int) -> Lines:
         palette = self.palette
