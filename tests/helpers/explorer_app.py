@@ -60,11 +60,15 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
 
 
 async def settled(pilot: Pilot[None]) -> None:
-    """Wait until no worker runs any more; a result may start further workers, so wait several times."""
-    for _ in range(3):
-        await pilot.pause(0.05)
-        await pilot.app.workers.wait_for_complete()
+    """Wait until no debounced call and no worker is left; a result may start further ones, so look twice."""
+    quiet_looks = 0
+    while quiet_looks < 2:
         await pilot.pause()
+        screens = pilot.app.screen_stack
+        timers = [timer for screen in screens for timer in screen._timers if timer._repeat == 0]
+        is_waiting = any(timer._task is not None and not timer._task.done() for timer in timers)
+        quiet_looks = 0 if is_waiting or len(pilot.app.workers) else quiet_looks + 1
+        await pilot.app.workers.wait_for_complete()
 
 
 def text_of(screen: ExplorerScreen) -> str:
