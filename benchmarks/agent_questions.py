@@ -132,7 +132,7 @@ def _ask_about_overviews() -> Iterator[Question]:
     for sample in (EAGER, COMPILED, "attention_naive", "geglu_mlp_eager", "multi_stream_overlap"):
         longest = next(iter(raws.sum_by_name(raw_of(sample), "kernel")))
         read_kernel = lambda said: unpack_records(said["kernels"])[0]["name"]  # noqa: E731
-        yield _ask(kind, "which kernel takes most time?", "overview", sample, read_kernel, longest)
+        yield _ask(kind, "which kernel takes most time?", "overview", sample, read_kernel, longest, full_names=True)
     for sample in (EAGER, "attention_flash", "multi_stream_overlap"):
         read_busy = lambda said: said["gpu_busy_ns"]["0"]  # noqa: E731
         yield _ask(kind, "how long was the GPU busy?", "overview", sample, read_busy, raws.measure_busy(raw_of(sample)))
@@ -287,7 +287,7 @@ def _ask_about_fleets(folder: Path) -> Iterator[Question]:
     """Ask which rank is slow: the fault was injected into rank 1."""
     for name in ("late_rank", "slow_host_rank"):
         tokens = sum(raws.read_raw(path).tokens for path in FOLDER.glob(f"{name}.faulty*"))
-        read = lambda said: unpack_records(said["findings"])[0]["ranks"]  # noqa: E731
+        read = lambda said: unpack_records(said["faults"])[0]["ranks"]  # noqa: E731
         yield Question("fleets", f"{name}: what is wrong?", "fleet", {"trace": str(folder / name)}, read, [1], tokens)
 
 
