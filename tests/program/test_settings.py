@@ -216,7 +216,7 @@ def test_check_tells_mistakes_unknown_ids_and_conflicts(config: Path, capsys: py
     theme, unknown, conflict = err.splitlines()
     assert "theme: must be" in theme
     assert 'keys."time.fits": no binding has this id' in unknown
-    assert 'keys."time.fit": t is also the key of screens.table (explorer)' in conflict
+    assert 'keys."time.fit": t is also the key of screens.table (explorer' in conflict
     config.write_text('[keys]\n"time.fit" = "t"\n"screens.table" = "f"\n', encoding="utf-8")
     assert call_main(capsys, "config", "--check")[0] == 0  # swapped: no conflict
 

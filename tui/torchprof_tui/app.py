@@ -189,6 +189,15 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
                 await self.pop_screen()
         await self.screen.run_action("go_to")
 
+    def list_known_traces(self) -> list[tuple[str, str]]:
+        """Return (name, what it is) of recent traces but the open one, then of samples. Reads the disk."""
+        from torchprof_samples import SAMPLES  # deferred: not needed before the first frame
+        from torchprof_tui.ui.start.recent_traces import list_recent_traces
+
+        opened = "" if self._current_opener is None else self._current_opener.spec
+        recent = [(trace.spec, "opened before") for trace in list_recent_traces() if trace.spec != opened]
+        return recent + [(f"sample:{sample.name}", sample.ran) for sample in SAMPLES]
+
     def on_trace_asked(self, message: TraceAsked) -> None:
         self._open(message.spec)
 

@@ -30,7 +30,7 @@ from torchprof_tui.ui.start.loading_screen import LoadingScreen
 
 SAMPLE = "sample:matmul_add_64_cold_eager"
 SCREENS = ("explorer", "table", "tree", "learn", "source", "start", "record", "recording", "loading")
-KEYS = {"table": "t", "tree": "T", "learn": "G", "start": "o", "record": "R"}
+KEYS = {"table": "t", "tree": "T", "learn": "G", "start": "o", "record": "r"}
 KNOWN_KEYS = {
     "explorer": "zoom in at the cursor",
     "table": "reverse the order",

@@ -305,7 +305,7 @@ async def test_keys_for_rows_say_that_the_charts_have_none() -> None:
         table = await opened(screen, pilot)
         await pilot.press("shift+tab")
         await settled(pilot)
-        for key in ("left", "r", "slash", "enter", "e", "y"):
+        for key in ("left", "x", "slash", "enter", "e", "y"):
             table._status.show_message("")
             await pilot.press(key)
             assert "these charts have no rows" in text(table), key

@@ -70,6 +70,12 @@ class ChildScreen(GuardedScreen[Any]):
         """Ask where to go: this screen is left for the lanes, which go there."""
         self._open_prompt(GO_TO, GO_TO_HINT, "")
 
+    def on_prompt_submitted(self, message: PromptSubmitted) -> None:
+        """Handle the prompt that all of these screens have; textual calls this after the handler of a subclass."""
+        if message.purpose == GO_TO:
+            self._close_prompt()
+            self._go_to(message.text)
+
     def _go_to(self, text: str) -> None:
         """Leave this screen and what lies above the lanes; then go where the text says."""
         lanes = next((screen for screen in self.app.screen_stack if screen.TITLE == "explorer"), None)
@@ -124,9 +130,7 @@ class SearchScreen(ChildScreen):
 
     def on_prompt_submitted(self, message: PromptSubmitted) -> None:
         """Do what was asked; on an error the prompt stays open, so that no further character becomes a key."""
-        if message.purpose == GO_TO:
-            self._close_prompt()
-            self._go_to(message.text)
+        if message.purpose == GO_TO:  # handled by the base class
             return
         is_search = message.purpose == self.SEARCH
         if problem := self.search(message.text) if is_search else self.submit(message.text):

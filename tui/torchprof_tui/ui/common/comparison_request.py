@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from torchprof_tui.analysis.compare.step_selection import (
     AUTOMATIC,
@@ -13,6 +16,10 @@ from torchprof_tui.analysis.compare.step_selection import (
     split_sides,
 )
 from torchprof_tui.trace.core.late_regex import compile_later
+
+if TYPE_CHECKING:
+    from torchprof_tui.trace.model.steps import Step
+    from torchprof_tui.trace.model.trace import Trace
 
 FORMS = "path, sample:, host:path · step 3/4 · rank 0/3"
 """The accepted forms, for the hint of the empty prompt."""
@@ -41,6 +48,30 @@ class ComparisonRequest:
     ranks: tuple[int | None, int | None] = (None, None)
     is_other_first: bool = False
     captures: tuple[str, ...] = ()
+
+
+def list_own_choices(trace: Trace, ranks: Sequence[int]) -> list[tuple[str, str]]:
+    """Return (text, note) of comparisons of the open trace with itself: its slowest step, its ranks."""
+    steps = [step for step in trace.steps if step.serving is None]
+    choices = []
+    if len(steps) > 1:
+        fastest, slowest = min(steps, key=_duration), max(steps, key=_duration)
+        if fastest.duration < slowest.duration:
+            choices.append((f"step {fastest.number}/{slowest.number}", "the fastest and the slowest step"))
+        choices += [
+            (f"step {a.number}/{b.number}", "a step and the next one") for a, b in pairwise(steps[:MAX_OWN_CHOICES])
+        ]
+    if len(ranks) > 1:
+        choices += [(f"rank {ranks[0]}/{rank}", "two ranks") for rank in ranks[1:MAX_OWN_CHOICES]]
+    return list(dict(reversed(choices)).items())[::-1]
+
+
+MAX_OWN_CHOICES = 5
+"""Steps, and ranks, that are offered: others can be typed."""
+
+
+def _duration(step: Step) -> int:
+    return step.duration
 
 
 def parse_request(text: str) -> ComparisonRequest:

@@ -515,6 +515,7 @@ tab  path.complete  complete  complete: complete the path
 
 PROMPT = parse_field_keys("""\
 escape,ctrl+c  prompt.close    close       close
+tab            prompt.complete  complete   complete
 up             prompt.earlier  recall(1)   earlier
 down           prompt.later    recall(-1)  later
 """)

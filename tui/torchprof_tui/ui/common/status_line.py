@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.containers import Horizontal
+from textual.content import Content
 from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import Input, Static
@@ -119,13 +120,33 @@ class PromptClosed(Message):
     purpose: str
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A text that a prompt offers, and what it stands for."""
+
+    text: str
+    note: str = ""
+
+
+MAX_CHOICES = 8
+"""Choices above a prompt: more would hide what the prompt is about."""
+
+
+def find_choices(choices: Sequence[Choice], typed: str) -> list[Choice]:
+    """Return the choices that contain what is typed in any case; those that begin with it come first."""
+    wanted = typed.strip().casefold()
+    found = [choice for choice in choices if wanted in choice.text.casefold()]
+    return sorted(found, key=lambda choice: not choice.text.casefold().startswith(wanted))
+
+
 MAX_RECALLED = 50
 """Submitted texts that are kept for each purpose."""
 
 
 class Prompt(Horizontal):
-    """An input with a label and a hint. `open` shows it.
+    """An input with a label and a hint, and a list of choices above it. `open` shows it.
 
+    With choices, ↑ ↓ take one and tab completes; without, ↑ ↓ recall earlier texts.
     Changes, enter, and escape or ctrl+c are posted as messages.
     """
 
@@ -134,6 +155,9 @@ class Prompt(Horizontal):
     Prompt { height: 1; display: none; }
     Prompt.open { display: block; }
     Prompt Static { width: auto; }
+    Prompt #prompt-choices { overlay: screen; constrain: none inside; position: absolute; display: none; }
+    Prompt #prompt-choices { width: 100%; background: $panel; }
+    Prompt.choosing #prompt-choices { display: block; }
     Prompt Input { width: 1fr; }
     """
 
@@ -146,17 +170,25 @@ class Prompt(Horizontal):
         self._submitted: dict[str, list[str]] = {}  # by purpose, latest first
         self._recalled = -1  # index into the submitted texts of this purpose, -1 for the text before the first `up`
         self._draft = ""
+        self._initial = ""
+        self._choices: Sequence[Choice] = ()
+        self._found: list[Choice] = []  # the choices for what was typed
+        self._chosen = -1  # index into the found choices; -1: the text is as typed
+        self._list = Static("", id="prompt-choices", markup=False)
 
     def compose(self) -> ComposeResult:
-        yield from (self._label, self._input, self._hint)
+        yield from (self._label, self._input, self._hint, self._list)
 
     @property
     def is_open(self) -> bool:
         return self.has_class("open")
 
-    def open(self, purpose: str, hint: str, text: str = "", replace: bool = False) -> None:
+    def open(
+        self, purpose: str, hint: str, text: str = "", replace: bool = False, choices: Sequence[Choice] = ()
+    ) -> None:
         """Show the prompt with `text` to edit and give it the focus; `replace`: typing replaces the text."""
-        self._purpose, self._recalled, self._draft = purpose, -1, ""
+        self._purpose, self._recalled, self._draft, self._initial = purpose, -1, "", text
+        self.offer(choices)
         self._label.update(f" {purpose}: ")
         self._input.value = text
         self._input.selection = Selection(0 if replace else len(text), len(text))
@@ -164,12 +196,69 @@ class Prompt(Horizontal):
         self.add_class("open")
         self.screen.set_focus(self._input)  # at once, unlike Widget.focus: the next key must reach the input
 
+    @property
+    def purpose(self) -> str:
+        return self._purpose
+
+    def offer(self, choices: Sequence[Choice]) -> None:
+        """List choices above the prompt, all of them until something is typed; () for none."""
+        self._choices = choices
+        self._find(self._draft)
+
+    def _find(self, typed: str) -> None:
+        self._found, self._chosen, self._draft = find_choices(self._choices, typed), -1, typed
+        self._show_choices()
+
+    def _show_choices(self) -> None:
+        """Draw the part of the list that has the chosen one."""
+        first = max(0, min(self._chosen - MAX_CHOICES // 2, len(self._found) - MAX_CHOICES))
+        shown = self._found[first : first + MAX_CHOICES]
+        width = max((cell_len(clean(choice.text)) for choice in shown), default=0)
+        lines = []
+        for index, choice in enumerate(shown, first):
+            mark = "▶" if index == self._chosen else " "
+            text = clean(choice.text)
+            lines.append(f"{mark} {text}{' ' * (width - cell_len(text))}  {clean(choice.note)}".rstrip())
+        if len(self._found) > len(shown):
+            lines.append(f"  {len(self._found):,} in all: type to filter, ↑ ↓ choose")
+        room = self.screen.size.width if self.is_attached else 80
+        self._list.update(Content("\n".join(truncate(line, room) for line in lines)))
+        self._list.styles.offset = (0, -len(lines))
+        self.set_class(bool(lines), "choosing")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave tab to the screen where there is nothing to complete."""
+        return action != "complete" or bool(self._choices)
+
+    def action_complete(self) -> None:
+        """Type what all choices that begin with the text share; else take the next choice."""
+        typed = self._input.value
+        starts = [choice.text for choice in self._found if choice.text.casefold().startswith(typed.casefold())]
+        first, last = min(starts, default=""), max(starts, default="")
+        length = next(
+            (at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]),
+            min(len(first), len(last)),
+        )
+        shared = first[:length]
+        if self._chosen < 0 and len(shared) > len(typed):
+            self._input.value = shared
+            self._input.cursor_position = len(shared)
+        else:
+            self._choose(1)
+
+    def _choose(self, distance: int) -> None:
+        """Type the next (1) or previous (-1) of the found choices; before the first is what was typed."""
+        self._chosen = (self._chosen + 1 + distance) % (len(self._found) + 1) - 1
+        self._input.value = self._draft if self._chosen < 0 else self._found[self._chosen].text
+        self._input.cursor_position = len(self._input.value)
+        self._show_choices()
+
     def show_hint(self, text: str) -> None:
         """Show a hint at the right end: the syntax, or the number of matches."""
         self._hint.update(f" {text} " if text else "")
 
     def close(self) -> None:
-        self.remove_class("open")
+        self.remove_class("open", "choosing")
         self.screen.set_focus(None)
 
     def action_close(self) -> None:
@@ -177,6 +266,9 @@ class Prompt(Horizontal):
 
     def action_recall(self, distance: int) -> None:
         """Show an earlier (1) or later (-1) one of the texts that were submitted for this purpose."""
+        if self._found:
+            self._choose(-distance)
+            return
         texts = self._submitted.get(self._purpose, [])
         if self._recalled < 0:
             self._draft = self._input.value
@@ -189,6 +281,9 @@ class Prompt(Horizontal):
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
         if self.is_open:
+            is_chosen = self._chosen >= 0 and event.value == self._found[self._chosen].text
+            if self._choices and not is_chosen and event.value not in (self._draft, self._initial):
+                self._find(event.value)
             self.post_message(PromptChanged(self._purpose, event.value))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

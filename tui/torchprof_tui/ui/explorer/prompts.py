@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,12 @@ from torchprof_tui.analysis.compare.step_selection import ComparisonError
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.ui.common.compare_asked import CompareAsked, TraceAsked
-from torchprof_tui.ui.common.comparison_request import parse_request, suggest_forms
+from torchprof_tui.ui.common.comparison_request import list_own_choices, parse_request, suggest_forms
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.go_anywhere import GO_TO, GO_TO_HINT, is_trace_name
 from torchprof_tui.ui.common.keys import list_named_commands
 from torchprof_tui.ui.common.name_display import truncate
-from torchprof_tui.ui.common.status_line import Prompt, PromptChanged, PromptClosed, PromptSubmitted
+from torchprof_tui.ui.common.status_line import Choice, Prompt, PromptChanged, PromptClosed, PromptSubmitted
 from torchprof_tui.ui.explorer import slice_export
 from torchprof_tui.ui.explorer.path.path_panel import PathPanel
 from torchprof_tui.ui.lanes.selection_moves import SelectionMoves
@@ -141,7 +141,8 @@ class PromptController:
         self._open(SEARCH, "text, or /regular expression/ · ↑ earlier", self._view_state.search.query, replace=True)
 
     def open_go_to(self) -> None:
-        self._open(GO_TO, GO_TO_HINT)
+        named = [Choice(name, sentence) for name, (_, sentence) in list_named_commands().items()]
+        self._open(GO_TO, GO_TO_HINT, choices=named)
 
     def open_slice(self) -> None:
         t0, t1, range_label = self._view_state.active_range()
@@ -150,7 +151,27 @@ class PromptController:
         self._open(SLICE, f"{rank_prefix}{range_label} · ends in .json or .json.gz", name)
 
     def open_comparison(self, suggested: str) -> None:
-        self._open(COMPARE, suggest_forms(suggested), suggested, replace=True)
+        ranks = [rank.number for rank in self._view_state.trace.all_ranks]
+        own = [Choice(*pair) for pair in list_own_choices(self._view_state.current_trace(), ranks)]
+        first = [Choice(suggested, "suggested")] if suggested else []
+        self._open(COMPARE, suggest_forms(suggested), suggested, replace=True, choices=[*first, *own])
+        self._offer_traces([*first, *own])
+
+    def _offer_traces(self, first: list[Choice]) -> None:
+        """List recent traces and samples, too: the app reads which there are on a thread, as a disk may be slow."""
+        list_traces = getattr(self._screen.app, "list_known_traces", None)
+
+        def read() -> None:
+            known = {choice.text for choice in first}
+            traces = [Choice(*pair) for pair in list_traces() if pair[0] not in known]
+            self._screen.app.call_from_thread(self._offer, [*first, *traces])
+
+        if list_traces is not None:
+            self._screen.run_worker(read, group="known traces", exclusive=True, thread=True)
+
+    def _offer(self, choices: list[Choice]) -> None:
+        if self.prompt.is_open and self.prompt.purpose in (COMPARE, GO_TO):
+            self.prompt.offer(choices)
 
     def open_what_if(self) -> None:
         self._open(WHAT_IF, self._clip_hint(WHAT_IF_FORMS), self.what_if.suggest())
@@ -223,9 +244,11 @@ class PromptController:
         """Clip a hint to half the screen: the other half is for what is typed."""
         return truncate(text, self._screen.size.width // 2)
 
-    def _open(self, purpose: str, hint: str, text: str = "", replace: bool = False) -> None:
+    def _open(
+        self, purpose: str, hint: str, text: str = "", replace: bool = False, choices: Sequence[Choice] = ()
+    ) -> None:
         self._screen.add_class("asking")
-        self.prompt.open(purpose, hint, text, replace)
+        self.prompt.open(purpose, hint, text, replace, choices)
 
     def _close(self, message: str = "") -> None:
         self._screen.remove_class("asking")

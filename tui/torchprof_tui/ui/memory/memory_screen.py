@@ -442,6 +442,8 @@ class MemoryScreen(CurveScreen[ShownDevice]):
             self._open_prompt(FILTER_PROMPT, FILTER_HINT, "" if self._filter is None else self._filter.text)
 
     def on_prompt_submitted(self, message: PromptSubmitted) -> None:
+        if message.purpose != FILTER_PROMPT:  # handled by the base class
+            return
         shown = self.device
         if shown is None or not message.text:
             self._close_prompt()

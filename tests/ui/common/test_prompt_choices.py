@@ -1,0 +1,60 @@
+"""What a prompt offers: filtered while typing, chosen with the arrows, completed with tab; and what `:` takes."""
+
+from __future__ import annotations
+
+from textual.widgets import Input
+
+from tests.helpers.explorer_app import explorer, settled, two_steps, until
+from torchprof_tui.ui.common.comparison_request import list_own_choices, parse_request
+from torchprof_tui.ui.common.status_line import Choice, Prompt, find_choices
+from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
+from torchprof_tui.ui.memory.memory_screen import MemoryScreen
+from torchprof_tui.ui.tree.tree_screen import TreeScreen
+
+CHOICES = [Choice("memory"), Choice("sample:gpt"), Choice("gpt.json"), Choice("sample:gpt_compile")]
+
+
+def value(screen: ExplorerScreen) -> str:
+    return screen.query_one(Prompt).query_one(Input).value
+
+
+def test_choices_contain_the_text_and_those_that_begin_with_it_come_first() -> None:
+    assert [choice.text for choice in find_choices(CHOICES, "GPT")] == ["gpt.json", "sample:gpt", "sample:gpt_compile"]
+    assert find_choices(CHOICES, "") == CHOICES
+    assert find_choices(CHOICES, "nothing") == []
+
+
+def test_a_comparison_with_itself_offers_requests_that_can_be_parsed() -> None:
+    offered = [text for text, _ in list_own_choices(two_steps(), [0, 1, 3])]
+    assert {"step 0/1", "rank 0/1", "rank 0/3"} <= set(offered)
+    assert len(offered) == len(set(offered))
+    for text in offered:
+        assert not parse_request(text).other
+    assert not any(text.startswith("rank") for text, _ in list_own_choices(two_steps(), [0]))
+
+
+async def test_tab_completes_and_arrows_choose() -> None:
+    async with explorer(two_steps(), (120, 40)) as (screen, pilot):
+        await pilot.press(":", *"mem", "tab")
+        assert value(screen) == "memory"
+        await pilot.press("escape", ":", *"fold-", "down")
+        assert value(screen) == "fold-all"
+        await pilot.press("down", "down")
+        assert value(screen) == "fold-"
+        await pilot.press("tab", "escape")
+        assert not screen.query_one(Prompt).has_class("choosing")
+
+
+async def test_names_lead_to_panels_and_screens_from_any_screen() -> None:
+    async with explorer(two_steps(), (120, 40)) as (screen, pilot):
+        await pilot.press(":", *"tree", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, TreeScreen))
+        await pilot.app.screen.run_action("go_to")
+        await pilot.press(*"memory", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, MemoryScreen))
+        await pilot.app.screen.run_action("go_to")
+        await pilot.press(*"doctor", "enter")
+        await until(pilot, lambda: pilot.app.screen is screen and screen.help_topic == "doctor")
+        await settled(pilot)
+        await pilot.press(":", *"nowhere", "enter")
+        assert screen.query_one(Prompt).is_open
