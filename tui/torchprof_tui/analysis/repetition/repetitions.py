@@ -14,7 +14,7 @@ import numpy as np
 from torchprof_tui.analysis.repetition.nested_runs import NestedRun, find_nested_runs
 from torchprof_tui.analysis.repetition.periodic_runs import U64, mix_values
 from torchprof_tui.analysis.repetition.step_list import REPETITION, REPETITIONS_KEY
-from torchprof_tui.trace.core.arrays import F64, I32, I64, sorted_unique
+from torchprof_tui.trace.core.arrays import F64, I32, I64
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Step, Trace
 
@@ -241,15 +241,11 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Repetitions:
-    """The patterns of a trace, outermost first. `unit`: index of the one to go through as if it were steps, or -1.
-
-    `has_order`: False where the trace has too few events, or too few names, for a repetition to be told from chance.
-    """
+    """The patterns of a trace, outermost first. `unit`: index of the one to go through as if it were steps, or -1."""
 
     sequence: KernelSequence
     patterns: tuple[Pattern, ...]
     unit: int
-    has_order: bool
 
     def __len__(self) -> int:
         return len(self.patterns)
@@ -285,7 +281,7 @@ def find_repetitions(trace: Trace) -> Repetitions:
         _build_pattern(trace, sequence, values, [runs[index] for index in group.runs], group, label)
         for group, label in zip(groups, labels, strict=True)
     )
-    found = Repetitions(sequence, patterns, _choose_unit(patterns), len(sorted_unique(values)) > 1)
+    found = Repetitions(sequence, patterns, _choose_unit(patterns))
     trace.derived[REPETITIONS_KEY] = found
     return found
 

@@ -146,7 +146,6 @@ class DiffScreen(SearchScreen):
         self.inputs = (a, b)
         self._numbers, self._opener, self._problem = numbers, opener, problem
         self.comparison: Comparison | None = None
-        self._has_account = False
         self.sides = (SideLanes(a.trace, a.label, 0), SideLanes(b.trace, b.label, 1))
         self.differences = DifferenceList()
         spans = (a.trace.span, b.trace.span)
@@ -225,7 +224,7 @@ class DiffScreen(SearchScreen):
         self._refresh_widgets()
 
     def on_account_built(self, message: AccountBuilt) -> None:
-        self.comparison, self._has_account = message.comparison, True
+        self.comparison = message.comparison
         self._verdict.show_comparison(message.comparison)
         self._account.show_comparison(message.comparison)
         self._remarks.show_comparison(message.comparison)

@@ -330,14 +330,6 @@ def find_code_location(answer: Verdict | Finding) -> str | None:
     return None if line is None else line.location or None
 
 
-def label_code_line(answer: Verdict | Finding) -> str:
-    """Return what the code behind an answer is called: "line" of a file, "file", or the "event" that stands for it."""
-    line = answer.line
-    if line is None or line.file is None:
-        return "event"
-    return "file" if line.line is None else "line"
-
-
 def describe_code_line(answer: Verdict | Finding) -> str:
     """Describe the code behind an answer for a reader: "train.py(42): forward", "" if it is unknown. As recorded."""
     line = answer.line
