@@ -137,7 +137,7 @@ async def test_text_on_screens_can_be_read(name: str, theme: str) -> None:
 
 
 @pytest.mark.parametrize("theme", list(THEMES))
-@pytest.mark.parametrize("key", ["", "R", "g"], ids=["start", "record", "guide"])
+@pytest.mark.parametrize("key", ["", "r", "i"], ids=["start", "record", "guide"])
 async def test_text_of_forms_can_be_read(key: str, theme: str) -> None:
     app = TorchprofApp(theme=theme)
     async with app.run_test(size=(160, 48)) as pilot:

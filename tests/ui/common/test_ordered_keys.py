@@ -60,8 +60,8 @@ async def test_a_path_that_is_pasted_is_typed_as_a_whole(keys: str) -> None:
     "keys",
     [
         ["o", *["escape"] * 4],
-        ["o", "R", *["escape"] * 5],
-        ["R", *["escape"] * 4, "R", "escape", "escape"],
+        ["o", "r", *["escape"] * 5],
+        ["r", *["escape"] * 4, "r", "escape", "escape"],
         ["t", "escape", "t", "escape", "T", "escape", "?", "escape", "/", "escape"],
         ["G", "escape", "escape", "?", "question_mark", "escape", "T", "T", "t", "t", "o", "escape", "escape"],
     ],
@@ -85,7 +85,7 @@ async def test_screens_that_are_opened_and_left_at_once(keys: list[str]) -> None
 
 
 @pytest.mark.parametrize(
-    "keys", [["ctrl+c", "R"], ["R", "ctrl+c"], ["ctrl+c", "o", "q"], ["o", "ctrl+c"]], ids=" ".join
+    "keys", [["ctrl+c", "r"], ["r", "ctrl+c"], ["ctrl+c", "o", "q"], ["o", "ctrl+c"]], ids=" ".join
 )
 async def test_a_screen_opened_as_the_app_ends(keys: list[str]) -> None:
     """Its parts are not mounted any more: it ended the app with NoMatches."""

@@ -46,7 +46,7 @@ def known_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @at_every_size
-@pytest.mark.parametrize(("name", "keys"), [("start", ()), ("start-guide", ("g",)), ("start-last", ("end",))])
+@pytest.mark.parametrize(("name", "keys"), [("start", ()), ("start-guide", ("i",)), ("start-last", ("end",))])
 async def test_start_screen(name: str, keys: tuple[str, ...], size: tuple[int, int]) -> None:
     app = TorchprofApp()
     async with app.run_test(size=size) as pilot:

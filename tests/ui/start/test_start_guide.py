@@ -46,7 +46,7 @@ async def test_the_guide_is_shown_where_there_is_room_and_reached_by_a_key_elsew
 
             if size[0] < 150:
                 assert "Record your own loop" not in text()
-                assert "g guide" in text()
+                assert "i guide" in text()
                 await pilot.press("i")
             await until(pilot, lambda: "Record your own loop in one line" in text())
             assert "torchprof-tui run python train.py" in text()
@@ -61,7 +61,7 @@ async def test_on_a_narrow_screen_the_guide_is_one_key_away() -> None:
         def text() -> str:
             return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
 
-        assert "g guide" in text()
+        assert "i guide" in text()
         assert "What this does" not in text()
         await pilot.press("i")
         await until(pilot, lambda: "What this does" in text())

@@ -254,13 +254,19 @@ class KernelPanel(Panel):
         palette = self.palette
         if self._event < 0:
             return wrap_text(
-                "No event is selected. Select a kernel, or an op to see its longest kernel.", width, palette.muted
+                "No kernel is selected: → takes the next event, t lists all. An op shows its longest kernel.",
+                width,
+                palette.muted,
             )
         if self._chain is None:
             return [[("…", palette.muted)]]
         if self._kernel is None:
             name = clean(self._trace.event(self._event).name)
-            return wrap_text(f"{name} launched no GPU work in this trace.", width, palette.muted)
+            return wrap_text(
+                f"{name} launched no GPU work in this trace: → goes to the next event, t lists all kernels.",
+                width,
+                palette.muted,
+            )
         head = format_title(self._trace, self._trace.event(self._kernel.event), self.palette, width)
         if self._kernel.event != self._event and len(self._chain.work) > 1:
             head += wrap_text(
