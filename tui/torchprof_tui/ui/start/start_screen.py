@@ -115,7 +115,7 @@ ops, launches and kernels of each training step.
 
 [b]Record your own loop in one line[/b], from a shell
   torchprof-tui run python train.py
-It records three steps and opens them; [b]R[/b] does it from here.
+It records three steps and opens them; [b]r[/b] does it from here.
 For code that you cannot start this way:
   with torch.profiler.profile() as prof:
       train_step(batch)
