@@ -13,7 +13,6 @@ from torchprof_tui.ui.common.bindings import group_by_section
 from torchprof_tui.ui.common.help_screen import HelpScreen
 from torchprof_tui.ui.common.keys import LANES
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.lanes.screen_lines import LineContent
 from torchprof_tui.ui.lanes.view_state import ViewState
 
 Check = Callable[[ViewState], bool]
@@ -56,12 +55,6 @@ async def test_keys_that_move() -> None:
         ("end", lambda w: w.viewport.t1 == w.viewport.limits[1]),
         ("space", lambda w: w.lane_view.arrangement.folded == {0}),
         ("space", lambda w: not w.lane_view.arrangement.folded),
-        (
-            "p",
-            lambda w: (
-                w.lane_view.arrangement.pinned == (0,) and w.lane_view.lane_lines.pinned[0].content is LineContent.ROW
-            ),
-        ),
         ("m", lambda w: w.mark is not None and w.mark.live and w.mark.start == 120_000),
         ("right", lambda w: w.mark is not None and w.mark.end == 190_000),
         ("m", lambda w: w.mark is not None and not w.mark.live),
