@@ -19,6 +19,9 @@ from typing import Any
 
 from torchprof_attach.answers import build_attach
 from torchprof_attach.session import Job, Recorded
+from torchprof_try.answers import build_tried
+from torchprof_try.estimates import Saving
+from torchprof_try.trials import BASELINE, TrialRequest, TrialRow, Trials
 from torchprof_tui.answers.files import CacheUse
 from torchprof_tui.answers.record import as_fields, find_unit
 from torchprof_tui.answers.recording import build_recording
@@ -45,11 +48,12 @@ EXAMPLES = {
     "slice": "slice sample:geglu_mlp_eager --range 0ms:0.5ms -o small.json --json",
     "export": "export sample:geglu_mlp_eager -o events.csv --json",
     "run": "run --json --active 3 -- python train.py",
+    "try": "try --json -- train.py",
     "cache": "cache --json",
 }
 """The command whose answer is shown for each schema."""
 
-MACHINE = ("attach", "cache", "run")
+MACHINE = ("attach", "cache", "run", "try")
 """Commands whose answer depends on the machine."""
 
 MAX_TEXT = 90
@@ -227,6 +231,19 @@ def collect_examples() -> dict[str, dict[str, Any]]:
     examples["attach"] = as_fields(build_attach([job], [recorded], {}))
     cache = CacheUse(folder="/home/me/.cache/torchprof-tui", traces=12, bytes=48_213_004, limit_bytes=2_000_000_000)
     examples["cache"] = as_fields(cache)
+    baseline = TrialRow(BASELINE, state="measured", step=0.022, memory=169_869_312)
+    won = TrialRow(
+        "no-anomaly-mode",
+        "autograd's anomaly mode off",
+        "torch.autograd.set_detect_anomaly(False)",
+        "measured",
+        saving=Saving(0.776, 0.643, 0.859),
+        step=0.00482,
+        memory=168_820_736,
+        loss="equal",
+    )
+    trials = Trials(TrialRequest(("train.py",)), [baseline, won], device="NVIDIA H100 80GB HBM3", torch="2.11.0+cu130")
+    examples["try"] = as_fields(build_tried(trials))
     return examples
 
 

@@ -14,7 +14,7 @@ class TrialRemedy(Record, frozen=True, kw_only=True):
 
     name: Annotated[str, about("of the remedy; together: of several")]
     says: Annotated[str, about("what it is")]
-    state: Annotated[str, about("waiting, running, measured, failed")]
+    state: Annotated[str, about("waiting, running, measured, failed, unused: the program has nothing that it changes")]
     reason: Annotated[str, about("why it failed; empty: it did not")]
     predicted_share: Annotated[float | None, about("of a step that check forecast; null: no forecast", "share")]
     saved_share: Annotated[

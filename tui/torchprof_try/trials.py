@@ -23,7 +23,7 @@ from typing import Any
 
 from torchprof_try.estimates import Saving, compare_losses, estimate_saving
 from torchprof_try.remedies import BY_NAME, TOGETHER, Evidence, Remedy, choose_remedies, combine, predict_saving
-from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.api.checks import check_range
 from torchprof_tui.runs.recording_request import HARNESS, WORKLOADS
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -59,7 +59,7 @@ class TrialRequest:
 
 @dataclass(frozen=True, slots=True)
 class TrialRow:
-    """One line of the table. `state`: waiting, running, measured, failed, or not tried; `why`: of the last two.
+    """One line of the table. `state`: waiting, running, measured, failed, or unused; `why`: of the last two.
 
     `step`: seconds, the median over blocks of steps; `memory`: peak in bytes. `predicted`: a share of the step.
     """
@@ -174,7 +174,8 @@ class Trials:
         elif before.state == "measured":
             self._replace(before)  # it was measured before; a later run that fails takes nothing away
         else:
-            self._replace(replace(before, state="failed", why=report["error"] or "no step ended"))
+            state = "unused" if report["outcome"] == "unused" else "failed"
+            self._replace(replace(before, state=state, why=report["error"] or "no step ended"))
         yield name
 
     def _estimate(self) -> None:
@@ -245,12 +246,9 @@ class Trials:
         if request.keep is not None:
             os.makedirs(request.keep, exist_ok=True)
             self.trace = shutil.copy(found[0], request.keep)
-        trace = load_trace(str(found[0]), cache=False)
-        checker = Checker(trace)
-        findings = checker.check()
-        verdict = checker.decide_verdict(findings=findings)
-        fired = {finding.id: finding.won for finding in findings if finding.has_fired}
-        return Evidence(fired, self._has_gpu, verdict.first)
+        check = check_range(load_trace(str(found[0]), cache=False), None, None)
+        fired = {each.id: each.won_share for each in check.patterns if each.state == "fired"}
+        return Evidence(fired, self._has_gpu, check.verdict.first)
 
     def _run(self, argv: Sequence[str], environment: dict[str, str], seconds: float) -> str:
         """Run a process in a group of its own until it ends. Returns why it failed, from its last line; "" if not."""

@@ -25,9 +25,11 @@ def print_tried(tried: Tried) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in TITLES:
         table.add_column(title, justify="right" if title in ("predicted", "step", "memory") else "left")
-    for each in tried.remedies:
+    for each in list_used(tried):
         table.add_row(*(Text(clean(cell)) for cell in format_cells(each)))
     console.print(table)
+    if unused := [each.name for each in tried.remedies if each.state == "unused"]:
+        console.print(Text(f"nothing in the program uses: {', '.join(unused)}", style="dim"))
     if not tried.complete:
         console.print(Text("ended early: what is missing was not tried", style="dim"))
 
@@ -39,8 +41,13 @@ def print_markdown(tried: Tried) -> None:
         print(f"{_escape(line)}  ")
     if tried.remedies:
         print(f"\n| {' | '.join(TITLES)} |\n|{'---|' * len(TITLES)}")
-        for each in tried.remedies:
+        for each in list_used(tried):
             print(f"| {' | '.join(_escape(cell) for cell in format_cells(each))} |")
+
+
+def list_used(tried: Tried) -> list[TrialRemedy]:
+    """List the remedies that the program has something for."""
+    return [each for each in tried.remedies if each.state != "unused"]
 
 
 def describe_best(tried: Tried) -> str:

@@ -1,0 +1,155 @@
+"""Try remedies on programs of the test: on two cores, with real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.paths import ROOT
+from torchprof_try.remedies import REMEDIES, Evidence, choose_remedies, combine
+from torchprof_try.trials import TrialRequest, Trials, split_command
+from torchprof_tui.runs.recording_request import HARNESS
+from torchprof_tui.trace.core.errors import TraceError
+
+LOOP = """
+import os, shutil, subprocess, sys, torch
+what = sys.argv[1] if len(sys.argv) > 1 else ""
+if what == "rmtree": shutil.rmtree("out")
+if what == "rename": os.rename("out", "out.old")
+if what == "shell": subprocess.run(["sh", "-c", "echo changed > out/data.txt"])
+if what == "overwrite": open("out/data.txt", "w").write("changed")
+if what == "early": sys.exit(3)
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+if __name__ == "__main__":
+    for step in range(60):
+        loss = model(torch.randn(4, 8)).square().sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=what != "zero")
+        if what == "save":
+            os.makedirs("runs", exist_ok=True)
+            torch.save(model.state_dict(), f"runs/{step}.pt")
+        if what == "hang" and step == 20:
+            import time; open(sys.argv[2], "w").close(); time.sleep(600)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "data.txt").write_text("mine")
+    (tmp_path / "loop.py").write_text(LOOP)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def list_files(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def try_all(*command: str, **more: object) -> Trials:
+    request = TrialRequest(command, steps=6, warmup=2, repeat=0, **more)  # type: ignore[arg-type]
+    trials = Trials(request)
+    for _ in trials.run():
+        pass
+    return trials
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("rmtree", "would change"),
+        ("rename", "would change"),
+        ("overwrite", "would change"),
+        ("shell", "would start another program"),
+        ("early", "exit status 3"),
+    ],
+)
+def test_what_cannot_be_repeated_is_refused_and_nothing_changes(folder: Path, what: str, said: str) -> None:
+    before = list_files(folder)
+    with pytest.raises(TraceError, match=said):
+        try_all("loop.py", what, only=("gc-frozen",))
+    assert list_files(folder) == before
+
+
+def test_new_files_are_removed_and_losses_are_equal(folder: Path) -> None:
+    before = list_files(folder)
+    trials = try_all("loop.py", "save", only=("gc-frozen", "set-to-none"))
+    assert list_files(folder) == before
+    rows = {row.name: row for row in trials.rows}
+    assert rows["baseline"].state == rows["gc-frozen"].state == "measured"
+    assert rows["gc-frozen"].loss == "equal"
+    assert (rows["set-to-none"].state, rows["set-to-none"].why) == ("unused", "nothing in the program uses it")
+    assert trials.is_complete
+
+
+def test_an_interrupt_prints_what_is_known_and_leaves_no_process(folder: Path) -> None:
+    mark = folder / "out" / "mark"
+    code = "import sys; from torchprof_tui.cli import main; sys.exit(main())"
+    command = ["try", "--only", "gc-frozen", "--allow-writes", "--json", "--", "loop.py", "hang", str(mark)]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'tui'}:{ROOT / 'profiler_runs'}"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *command], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 120
+    while not mark.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert json.loads(out)["complete"] is False
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(mark) not in running
+
+
+def test_workers_win_where_the_loader_starves_the_model() -> None:
+    """The saving lies in the interval of a measurement by hand: the program's own --workers."""
+    trials = try_all("train_images", "--device", "cpu", "--edge", "96", only=("workers",))
+    row = next(row for row in trials.rows if row.name == "workers")
+    assert row.state == "measured", row.why
+    assert row.saving is not None
+    by_hand = [try_all("train_images", "--device", "cpu", "--edge", "96", "--workers", "1", only=("gc-frozen",))]
+    step = next(row for row in by_hand[0].rows if row.name == "baseline").step
+    baseline = trials.rows[0].step
+    assert step is not None
+    assert baseline is not None
+    assert row.saving.low - 0.1 <= 1 - step / baseline <= row.saving.high + 0.1
+    assert row.loss in ("equal", "within rounding")
+
+
+def test_the_recorder_knows_every_remedy() -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(HARNESS.parent.parent)!r}); "
+        "from torchprof_runs.recorder import trial_remedies as t; "
+        "print(*{*t.AT_START, *t.AFTER_FIRST_STEP, *t.BY_ENVIRONMENT})"
+    )
+    known = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert {remedy.name for remedy in REMEDIES} == set(known)
+
+
+def test_remedies_need_evidence() -> None:
+    evidence = Evidence({"anomaly-mode": 0.5, "no-tensor-core": None}, has_gpu=False)
+    assert [remedy.name for remedy in choose_remedies(evidence)] == ["no-anomaly-mode"]
+    assert len(choose_remedies(evidence, everything=True)) < len(REMEDIES)
+    with pytest.raises(TraceError, match="no remedy 'magic'"):
+        choose_remedies(evidence, only=("magic",))
+    names = {remedy.name: remedy for remedy in REMEDIES}
+    best = combine([names["fused-optimizer"], names["foreach-optimizer"], names["compile"]])
+    assert [remedy.name for remedy in best] == ["fused-optimizer", "compile"]
+
+
+def test_commands_are_split() -> None:
+    assert split_command(["torchrun", "--nproc_per_node", "2", "train.py", "--lr", "1"]) == (
+        ["torchrun", "--nproc_per_node", "2"],
+        ["train.py", "--lr", "1"],
+        False,
+    )
+    assert split_command(["-m", "pkg.train", "x"]) == ([], ["pkg.train", "x"], True)
