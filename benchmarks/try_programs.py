@@ -344,39 +344,48 @@ def report(folder: str) -> str:
     lines = [
         "| program | variant | best row | saved | predicted | right | rows that claim a win |",
         "|---|---|---|---|---|---|---|",
+        *map(_format_row, answers),
     ]
-    right = faulty = claims = twins = 0
-    errors: dict[str, list[float]] = {}
-    for answer in answers:
-        wanted = PROGRAMS[answer["name"]].right
-        won = [each for each in answer["remedies"] if each["won"] and not each["parts"]]
-        best = won[0] if won else None
-        is_right = bool(best and best["name"] in wanted)
-        if answer["variant"] == "faulty" and wanted:
-            faulty += 1
-            right += is_right
-        if answer["variant"] == "mended":
-            twins += 1
-            claims += any(each["name"] in wanted for each in won)
-        for each in answer["remedies"]:
-            if each["predicted_share"] is not None and each["saved_share"] is not None:
-                errors.setdefault(each["name"], []).append(each["predicted_share"] - each["saved_share"])
-        saved = f"{best['saved_share']:.0%}" if best else answer["problem"]
-        forecast = f"{best['predicted_share']:.0%}" if best and best["predicted_share"] is not None else ""
-        verdict = "" if not wanted or answer["variant"] == "mended" else ("yes" if is_right else "no")
-        names = ", ".join(each["name"] for each in won)
-        lines.append(
-            f"| {answer['name']} | {answer['variant']} | {best['name'] if best else '-'} | {saved} | {forecast} | "
-            f"{verdict} | {names} |"
-        )
+    judged = [answer for answer in answers if answer["variant"] == "faulty" and PROGRAMS[answer["name"]].right]
+    twins = [answer for answer in answers if answer["variant"] == "mended"]
+    right = sum(_is_right(answer) for answer in judged)
+    claims = sum(any(each["name"] in PROGRAMS[answer["name"]].right for each in _list_won(answer)) for answer in twins)
     head = (
-        f"Best row right in {right} of {faulty} faulty programs; {claims} of {twins} twins claim a win by the remedy.\n"
+        f"Best row right in {right} of {len(judged)} faulty programs; {claims} of {len(twins)} twins claim a win by "
+        "the remedy.\n"
     )
-    table = ["\n| remedy | programs | median of predicted − measured | largest |", "|---|---|---|---|"]
+    return "\n".join([head, *lines, *_format_calibration(answers)]) + "\n"
+
+
+def _list_won(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    return [each for each in answer["remedies"] if each["won"] and not each["parts"]]
+
+
+def _is_right(answer: dict[str, Any]) -> bool:
+    won = _list_won(answer)
+    return bool(won) and won[0]["name"] in PROGRAMS[answer["name"]].right
+
+
+def _format_row(answer: dict[str, Any]) -> str:
+    won = _list_won(answer)
+    best = won[0] if won else {"name": "-", "saved_share": None, "predicted_share": None}
+    saved, forecast = ("" if best[key] is None else f"{best[key]:.0%}" for key in ("saved_share", "predicted_share"))
+    is_judged = answer["variant"] == "faulty" and PROGRAMS[answer["name"]].right
+    verdict = ("yes" if _is_right(answer) else "no") if is_judged else ""
+    names = ", ".join(each["name"] for each in won)
+    cells = (answer["name"], answer["variant"], best["name"], saved or answer["problem"], forecast, verdict, names)
+    return f"| {' | '.join(cells)} |"
+
+
+def _format_calibration(answers: list[dict[str, Any]]) -> Iterator[str]:
+    errors: dict[str, list[float]] = {}
+    for each in (remedy for answer in answers for remedy in answer["remedies"]):
+        if each["predicted_share"] is not None and each["saved_share"] is not None:
+            errors.setdefault(each["name"], []).append(each["predicted_share"] - each["saved_share"])
+    yield "\n| remedy | programs | median of predicted − measured | largest |\n|---|---|---|---|"
     for name, known in sorted(errors.items()):
         median = sorted(known)[len(known) // 2]
-        table.append(f"| {name} | {len(known)} | {median * 100:+.0f} points | {max(known, key=abs) * 100:+.0f} |")
-    return "\n".join([head, *lines, *table]) + "\n"
+        yield f"| {name} | {len(known)} | {median * 100:+.0f} points | {max(known, key=abs) * 100:+.0f} |"
 
 
 def main() -> int:

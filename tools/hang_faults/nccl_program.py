@@ -22,8 +22,8 @@ LIMIT_SECONDS = 75
 FIRST_PORT = 29610
 
 
-def run_rank(name: str) -> None:
-    """Run the steps of one rank, with torchrun's variables."""
+if sys.argv[1:2] == ["--rank"]:  # the code of one rank, with torchrun's variables
+    name = sys.argv[2]
     import torch
     import torch.distributed as dist
     from torch.utils.data import DataLoader, Dataset
@@ -176,9 +176,6 @@ def provoke(name: str, folder: Path) -> str:
 
 
 def main() -> None:
-    if sys.argv[1] == "--rank":
-        run_rank(sys.argv[2])
-        return
     with ThreadPoolExecutor(5) as pool:
         for line in pool.map(lambda name: provoke(name, Path(sys.argv[1]) / name), NAMES):
             print(line, flush=True)

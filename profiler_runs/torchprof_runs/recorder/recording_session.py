@@ -161,15 +161,12 @@ class RecordingSession:
         self.options = options = resolve_workload_steps(options) if target_program.is_workload(options) else options
         self.torch, self.reporter, self.rank, self.environment = torch, reporter, rank, environment
         self.preflight = size_preflight.SizePreflight(self)
-        self._pid = os.getpid()
-        self._finished = False
-        self._recorded = False
+        self._pid, self._stop_count = os.getpid(), 0
+        self._finished = self._recorded = False
         self._data_lost = False  # a cycle was recorded and could not be saved; this has been logged
         self.torch_refused = False  # torch raised an error when asked to record; this has been logged
-        self._program_began = self._interrupted_early = False
+        self._program_began = self._interrupted_early = self._declined = False
         self._found_no_op = False  # a whole run was recorded, and torch did nothing in it: its trace is removed
-        self._declined = False  # the user was asked, and wants no recording; this has been logged
-        self._stop_count = 0
         self.yielded_to_program = False  # the program uses torch.profiler itself
         self.logged_notices: set[str] = set()
 
@@ -192,11 +189,7 @@ class RecordingSession:
         self.exporter = trace_export.TraceExporter(
             self.folder, options.table, self.log, reporter.report_phase, self.exit_handlers.allow_skip
         )
-        self.snapshot = (
-            memory_snapshot.MemorySnapshot(torch, self.folder.snapshot_path(), self.log)
-            if options.memory_snapshot
-            else None
-        )
+        self.snapshot = self._create_snapshot()
         self.hang_watch = self._create_hang_watch()
         self.children = child_processes.ChildProcessCounter()
         self.conflict_watcher = profiler_conflict.ProfilerConflictWatcher(self.recorder, self._yield_profiler)
@@ -227,6 +220,11 @@ class RecordingSession:
         folder = os.path.join(self.folder.path, hang_watch.FOLDER)
         number, world_size = (rank.rank, rank.world_size) if rank else (0, 1)
         return hang_watch.HangWatch(folder, number, world_size, seconds, self.log)
+
+    def _create_snapshot(self) -> memory_snapshot.MemorySnapshot | None:
+        if not self.options.memory_snapshot:
+            return None
+        return memory_snapshot.MemorySnapshot(self.torch, self.folder.snapshot_path(), self.log)
 
     def _create_folder(self) -> run_folder.RunFolder:
         """Make or join the run's folder. Raises UsageError where it cannot be made."""

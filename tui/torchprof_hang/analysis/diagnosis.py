@@ -305,19 +305,13 @@ class _Diagnoser:
             done = [rank for rank in sorted(row) if rank not in pending]
             started = tuple(rank for rank in pending if row[rank].state is State.STARTED)
             late = tuple(rank for rank in pending if rank not in started)
-            cause, ranks, waiting = Cause.NETWORK, pending[:0], pending
-            if late and (started or any(self._records[rank].knows_starts for rank in late)):
-                cause, ranks, waiting = Cause.GPU, late, started
+            is_busy = bool(late) and (bool(started) or any(self._records[rank].knows_starts for rank in late))
+            cause, ranks, waiting = (Cause.GPU, late, started) if is_busy else (Cause.NETWORK, pending[:0], pending)
+            if is_busy:
                 text = f"{format_ranks(late)} called {at}, and did not start it: busy with what came before on the GPU"
                 text += f"; {format_ranks(started)} wait{_s(started)} in it" if started else ""
-            elif done:
-                text = f"{format_ranks(done)} completed {at}, {format_ranks(pending)} did not: the network, or a GPU"
-            elif late:
-                text = (
-                    f"{all_ranks} called {at}, and none completed it: the network, or a GPU busy with what came before"
-                )
             else:
-                text = f"{all_ranks} all started {at}, and none completed it: the network"
+                text = _describe_network(at, all_ranks, done, pending, late)
             frames = wait.call.operation.frames
             return _build(cause, text, ranks, waiting, wait.call, wait.group, wait.number, frames=frames)
         return None
@@ -421,6 +415,15 @@ def _build(
     frames: tuple[Frame, ...] = (),
 ) -> Diagnosis:
     return Diagnosis(cause, sentence, ranks, waiting, call.label, group.label, number, place or call.place, frames)
+
+
+def _describe_network(at: str, all_ranks: str, done: Sequence[int], pending: Sequence[int], late: Sequence[int]) -> str:
+    """Describe an operation that all have called and not all completed. `late`: not known to have started it."""
+    if done:
+        return f"{format_ranks(done)} completed {at}, {format_ranks(pending)} did not: the network, or a GPU"
+    if late:
+        return f"{all_ranks} called {at}, and none completed it: the network, or a GPU busy with what came before"
+    return f"{all_ranks} all started {at}, and none completed it: the network"
 
 
 def _find_time(group: Group, number: int) -> int:

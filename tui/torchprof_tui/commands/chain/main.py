@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 import numpy as np
@@ -36,14 +37,15 @@ def run(options: ChainOptions) -> int:
     if rank is not None and options.rank is None:
         print(f"{rank.label}; another: --rank N", file=sys.stderr)
     if steps is not None:
-        from torchprof_tui.commands.chain.steps_text import print_step_rows  # deferred: JSON needs no rich
-
-        print_step_rows(trace, steps, options.nth, of)
+        # imports rich, which JSON does not need
+        importlib.import_module("torchprof_tui.commands.chain.steps_text").print_step_rows(
+            trace, steps, options.nth, of
+        )
         return 0
-    from torchprof_tui.commands.chain.text import print_chain  # deferred, as above
-
     captured = find_captured_chain(trace, found.hops[-1].event)
-    print_chain(trace, found, line, options.nth, of, captured)
+    importlib.import_module("torchprof_tui.commands.chain.text").print_chain(
+        trace, found, line, options.nth, of, captured
+    )
     return 0
 
 

@@ -108,15 +108,15 @@ class BackgroundQueries:
 
     def compare_steps(self, event: int) -> StepRowsRead:
         """Compare an event and its chain over the steps."""
-        from torchprof_tui.ui.explorer.event_reading import read_step_rows
-
-        return read_step_rows(self._trace, event)
+        return self._import_readers()[2](self._trace, event)
 
     @staticmethod
-    def _import_readers() -> tuple[Callable[..., EventContextRead], Callable[..., ChainRead]]:
-        from torchprof_tui.ui.explorer.event_reading import read_chain, read_event
+    def _import_readers() -> tuple[
+        Callable[..., EventContextRead], Callable[..., ChainRead], Callable[..., StepRowsRead]
+    ]:
+        from torchprof_tui.ui.explorer.event_reading import read_chain, read_event, read_step_rows
 
-        return read_event, read_chain
+        return read_event, read_chain, read_step_rows
 
     def compute_range_statistics(self, start: int, end: int, steps: list[Step]) -> RangeRead:
         """Compute the statistics of a range, ns; `steps`: those that it may overlap."""

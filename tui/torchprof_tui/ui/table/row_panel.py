@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
+from torchprof_tui.analysis.kernel.kernel_summary import DurationStatistics
 from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
 from torchprof_tui.analysis.table.row_detail import RelatedName, RowDetail
 from torchprof_tui.trace.core.time_format import format_duration, format_time
@@ -68,15 +69,7 @@ class RowPanel(TextPanel):
             return title if self._row_name else []
         if detail.spread is None:
             return [*title, *wrap_text("no instances in the trace", width, palette.muted)]
-        stats = detail.spread
-        text = (
-            f"{stats.count:,} instances · median {format_duration(stats.median)} · mean {format_duration(stats.mean)}"
-            f" · p5 {format_duration(stats.p5)} · p95 {format_duration(stats.p95)}"
-            f" · max {format_duration(stats.longest)}"
-        )
-        if self._reading:
-            title += wrap_text(self._reading, width, palette.strong)
-        lines = title + wrap_text(text, width, palette.text) + self._format_instances(detail, width)
+        lines = title + self._format_spread(detail.spread, width) + self._format_instances(detail, width)
         if detail.message_lines:
             for message in detail.message_lines:
                 lines += wrap_text(clean(message), width, palette.text)
@@ -96,6 +89,16 @@ class RowPanel(TextPanel):
         return lines + join_columns(
             join_columns(blocks[0], blocks[1], third, palette.text), blocks[2], 2 * third, palette.text
         )
+
+    def _format_spread(self, stats: DurationStatistics, width: int) -> Lines:
+        """Format what is notable of the row, then the spread of its durations."""
+        text = (
+            f"{stats.count:,} instances · median {format_duration(stats.median)} · mean {format_duration(stats.mean)}"
+            f" · p5 {format_duration(stats.p5)} · p95 {format_duration(stats.p95)}"
+            f" · max {format_duration(stats.longest)}"
+        )
+        reading = wrap_text(self._reading, width, self.palette.strong) if self._reading else []
+        return reading + wrap_text(text, width, self.palette.text)
 
     def _format_instances(self, detail: RowDetail, width: int) -> Lines:
         """Format the strip chart of all instances and, below it, the selected one."""
