@@ -184,7 +184,7 @@ def test_read_problems_are_sorted_by_severity(tmp_path: Path) -> None:
     assert count_remarks(shown, Section.REPAIRED) == {problems.REPAIRED_BACKSLASH: 1}
     odd = count_remarks(shown, Section.ODD)
     assert (odd[problems.NOT_AN_OBJECT], odd["not drawn: end without begin"]) == (1, 1)
-    assert summarize_losses(shown) == "not all of this file could be read: cut short · ! shows details"
+    assert summarize_losses(shown) == "not all of this file could be read: cut short · :doctor shows details"
     assert summarize_losses(trace(*healthy())) == ""
 
 
@@ -251,7 +251,7 @@ def test_an_example_names_its_rank(tmp_path: Path) -> None:
 def test_a_cut_connection_reports_the_bytes_that_arrived() -> None:
     shown = trace(*healthy())
     shown.problems.append(Problem(problems.CUT_CONNECTION, 1, "connection to box lost at 5 of 90 MB; exit status 255"))
-    assert summarize_losses(shown) == "partial: connection to box lost at 5 of 90 MB · ! shows details"
+    assert summarize_losses(shown) == "partial: connection to box lost at 5 of 90 MB · :doctor shows details"
 
 
 VARIABLES = {"HOME": "/root", "TOKEN_OF_MINE": "hidden-value"}

@@ -22,6 +22,7 @@ def test_real_traces_reach_the_answers_that_they_can() -> None:
         "alloc-in-step": {State.FIRED},  # the caching allocator had all memory that it needed after the first step
         "communication": {State.ABSENT},  # every run of several ranks communicates
         "straggler": {State.FIRED, State.ABSENT},  # each file is one rank
+        "kernel-variance": {State.FIRED},  # kernels that vary here do so by their inputs, or nothing tells
         "trailing-sync": {State.ABSENT},  # the profiler ends every window with one
         "canonical-chain": {State.ABSENT},  # where ops were recorded, some launched work
         "tiny-kernels": {State.FIRED},  # their optimizers are foreach already, and no other op launches dozens
