@@ -239,7 +239,15 @@ def test_a_snapshot_shows_the_ops_of_the_capture(capsys: pytest.CaptureFixture[s
     for option, expected in (("--capture", True), (None, False)):
         named = [option, str(CAPTURE)] if option else []
         status, _, error = call_main(
-            capsys, "snapshot", REPLAY, *named, "--keys", "T,right,right,right,right,right,right", "-o", tmp_path / "out.txt", "--no-cache"
+            capsys,
+            "snapshot",
+            REPLAY,
+            *named,
+            "--keys",
+            f"T{',down,right' * 12}",
+            "-o",
+            tmp_path / "out.txt",
+            "--no-cache",
         )
         assert status == 0, error
         assert ("aten::addmm (captured)" in (tmp_path / "out.txt").read_text()) is expected

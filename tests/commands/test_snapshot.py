@@ -86,7 +86,9 @@ def test_of_lanes_and_devices_beyond_counting_it_is_said_how_many(tmp_path: Path
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": entries}))
     screen = taken(tmp_path / "out.txt", str(path), "--size", "160x40", "--no-cache")
     assert "GPU busy (256 of 300 GPUs)" in screen
-    screen = taken(tmp_path / "out.txt", str(path), "--size", "160x40", "--keys", "colon,d,o,c,t,o,r,enter", "--no-cache")
+    screen = taken(
+        tmp_path / "out.txt", str(path), "--size", "160x40", "--keys", "colon,d,o,c,t,o,r,enter", "--no-cache"
+    )
     assert "merged lanes" in screen
 
 
