@@ -259,7 +259,7 @@ def test_from_the_start_screen_to_the_lanes_and_once_more(tmp_path: Path) -> Non
         command, folder=tmp_path, PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1", XDG_STATE_HOME=state
     ) as terminal:
         terminal.wait_for("Record a run")
-        terminal.send("R")
+        terminal.send("r")
         terminal.wait_for("Workloads", "train_gpt")
         terminal.send("\r")
         terminal.wait_for("$ torchprof-tui run matmul_add")
@@ -281,7 +281,7 @@ def test_a_hangup_in_a_run_saves_it_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(ENDLESS)
     with Terminal([sys.executable, "-m", "torchprof_tui"], folder=tmp_path, PYTHONPATH=str(ROOT)) as terminal:
         terminal.wait_for("Record a run")
-        terminal.send("R")
+        terminal.send("r")
         terminal.wait_for("Workloads")
         terminal.send("train.py")
         terminal.wait_for("run -- train.py")
