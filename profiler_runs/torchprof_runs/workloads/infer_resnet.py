@@ -45,7 +45,8 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = F.relu(self.norm1(self.convolution1(x)))
-        return F.relu(self.norm2(self.convolution2(y)) + self.shortcut(x))
+        result: torch.Tensor = F.relu(self.norm2(self.convolution2(y)) + self.shortcut(x))
+        return result
 
 
 class ResNet(nn.Module):
@@ -74,14 +75,15 @@ class ResNet(nn.Module):
             x = block(x)
             if features is not None:
                 features.append(x.cpu())
-        return self.classify(x.mean((2, 3)))
+        scores: torch.Tensor = self.classify(x.mean((2, 3)))
+        return scores
 
 
 def step(model: ResNet, images: torch.Tensor, keep_features: bool, empty_cache: bool) -> torch.Tensor:
     """Run one step, which is what the profiler counts: the best class of each image, int64[batch]."""
     features: list[torch.Tensor] | None = [] if keep_features else None
     with record_function("classify"), torch.inference_mode():
-        classes = model(images, features).argmax(1)
+        classes: torch.Tensor = model(images, features).argmax(1)
     if empty_cache:
         torch.cuda.empty_cache()
     return classes
@@ -103,7 +105,8 @@ def main() -> None:
         parser.error("--empty-cache: only the GPU's memory is cached")
 
     dtype = getattr(torch, args.dtype)
-    model = ResNet(args.blocks).to(args.device, dtype, memory_format=torch.channels_last).eval()
+    model = ResNet(args.blocks).to(args.device, dtype).eval()
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     images = torch.randn(args.batch, 3, args.edge, args.edge).to(args.device, dtype, memory_format=torch.channels_last)
     for _ in range(args.warmup):
         step(model, images, args.keep_features, args.empty_cache)

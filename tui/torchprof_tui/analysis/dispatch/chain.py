@@ -63,7 +63,7 @@ def find_partner_by_sequence(trace: Trace, path: list[int], backward: bool) -> i
         if number is None or number < 0 or _runs_backward(threads, row) != backward:
             continue
         candidates = numbers.events[numbers.values == number]
-        is_backward = threads.values_at(candidates, missing=0) > 0
+        is_backward = np.greater(threads.values_at(candidates, missing=0), 0)
         forwards, backwards = candidates[~is_backward].tolist(), candidates[is_backward].tolist()
         # Sequence numbers are per thread: if forward ops of several threads share one, the partner is undecidable.
         if not backwards or len({int(trace.lane[event]) for event in forwards}) != 1:

@@ -160,14 +160,15 @@ class PromptController:
     def _offer_traces(self, first: list[Choice]) -> None:
         """List recent traces and samples, too: the app reads which there are on a thread, as a disk may be slow."""
         list_traces = getattr(self._screen.app, "list_known_traces", None)
+        if list_traces is None:
+            return
 
         def read() -> None:
             known = {choice.text for choice in first}
             traces = [Choice(*pair) for pair in list_traces() if pair[0] not in known]
             self._screen.app.call_from_thread(self._offer, [*first, *traces])
 
-        if list_traces is not None:
-            self._screen.run_worker(read, group="known traces", exclusive=True, thread=True)
+        self._screen.run_worker(read, group="known traces", exclusive=True, thread=True)
 
     def _offer(self, choices: list[Choice]) -> None:
         if self.prompt.is_open and self.prompt.purpose in (COMPARE, GO_TO):
