@@ -8,7 +8,6 @@ from tests.helpers.explorer_app import explorer, settled, text_of, two_steps, un
 from tests.helpers.trace_builder import cpu, kernel, runtime, step, trace
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
-from torchprof_tui.ui.explorer.scope_checks import ScopeMode
 from torchprof_tui.ui.lanes.view_state import ViewState
 
 LONG_NAME = "void " + "nested<int, " * 400 + "float" + ">" * 400
@@ -116,7 +115,7 @@ async def test_hiding_a_lane_names_it_and_the_key_that_shows_it() -> None:
     async with explorer(two_steps()) as (screen, pilot):
         await pilot.press("right", ":", *"hide", "enter")
         assert "hidden: CPU " in text_of(screen)
-        assert "H shows it again" in text_of(screen)
+        assert ":unhide shows it again" in text_of(screen)
         await pilot.press(":", *"unhide", "enter", "escape")
         await pilot.press("escape", "escape")
         assert "nothing to clear" in text_of(screen)
@@ -124,7 +123,7 @@ async def test_hiding_a_lane_names_it_and_the_key_that_shows_it() -> None:
 
 async def test_keys_for_lanes_say_that_an_empty_trace_has_none() -> None:
     async with explorer(trace()) as (screen, pilot):
-        for key in ("space", "p", "h"):
+        for key in ("space",):
             await pilot.press("0")
             await pilot.press(key)
             assert "no lane" in text_of(screen), key
@@ -176,16 +175,6 @@ async def test_backspace_returns_from_a_match_with_its_lines() -> None:
         assert (selected_name(screen), state.lane_view.top) == ("aten::op59", scrolled)
         await pilot.press("backspace")
         assert (selected_name(screen), state.lane_view.top) == ("ProfilerStep#0", 0)
-
-
-async def test_capital_v_goes_through_the_scopes_backwards() -> None:
-    async with explorer(two_steps()) as (screen, pilot):
-        modes = []
-        for key in "vVV":
-            await pilot.press(key)
-            modes.append(screen._panel_controller.scopes.mode)
-        assert modes == [ScopeMode.SELECTION, ScopeMode.SCREEN, ScopeMode.TRACE]
-        assert "whole trace" in text_of(screen)
 
 
 async def test_the_status_line_says_that_a_search_is_case_sensitive() -> None:

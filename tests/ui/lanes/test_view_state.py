@@ -178,7 +178,7 @@ class TestLanes:
 
     def test_hide_moves_on_and_the_last_lane_stays(self, state: ViewState, shown: Trace) -> None:
         state.select(event_of(shown, "gemm"))
-        assert state.hide_lane(1) == f"hidden: {shown.lanes[1].label} · H shows it again"
+        assert state.hide_lane(1) == f"hidden: {shown.lanes[1].label} · :unhide shows it again"
         assert (state.selected, state.lane) == (-1, 0)
         assert state.hide_lane(0) == "the last lane stays"
         assert state.unhide_lanes() == "1 hidden lane shown again"
