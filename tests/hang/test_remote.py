@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import sshd
+from tests.helpers import desync, sshd
 from tests.helpers.mcp_sessions import Session
 from tests.helpers.paths import FIXTURES
 from torchprof_hang.command.files import read_evidence
 from torchprof_hang.command.live import collect_stacks
-from torchprof_hang.command.main import explain_hang
+from torchprof_hang.command.main import explain_evidence, explain_hang
 from torchprof_tui.commands.common.errors import UsageError
 
 ARCHIVE = FIXTURES / "hang" / "skip_all_reduce.tar.xz"
@@ -58,6 +61,36 @@ def test_live_over_ssh_finds_only_ranks(host: sshd.Sshd, monkeypatch: pytest.Mon
     monkeypatch.delenv("RANK", raising=False)
     with pytest.raises(UsageError, match=r"^box: no process there has RANK|^box:pid"):
         collect_stacks(["box"])
+
+
+PY_SPY = shutil.which("py-spy", path=os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"])))
+
+
+@pytest.mark.slow
+def test_live_over_ssh_takes_stacks_with_py_spy(host: sshd.Sshd, tmp_path: Path) -> None:
+    """The ranks have no recorder: without py-spy there is nothing, and the reason is told."""
+    pytest.importorskip("torch")
+    if PY_SPY is None:
+        pytest.skip("needs py-spy")
+    (tmp_path / "bin").mkdir()
+    broken = tmp_path / "bin" / "py-spy"
+    with desync.running(tmp_path, PATH=f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}") as ranks:
+        desync.hang(tmp_path)
+        broken.write_text("#!/bin/sh\necho nothing; echo Permission denied >&2; exit 1\n")
+        broken.chmod(0o755)
+        with pytest.raises(UsageError, match="no stack: py-spy: Permission denied; run --watch-hang did not start it"):
+            collect_stacks(["home"])
+        broken.unlink()
+        broken.symlink_to(PY_SPY)
+        if subprocess.run([PY_SPY, "dump", "--pid", str(ranks[0].pid)], capture_output=True).returncode:
+            pytest.skip("py-spy may not read processes here")
+        hang = explain_evidence(collect_stacks(["home"]))
+        assert hang.ranks == [1]
+        assert hang.sentence.startswith(
+            f"rank 1: in barrier at desync.py:{desync.find_line('called instead')}, "
+            f"rank 0 waits in all_reduce at desync.py:{desync.find_line('skipped')}"
+        )
+        assert [process.poll() for process in ranks] == [None, None]
 
 
 def test_a_folder_of_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:

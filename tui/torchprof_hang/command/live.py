@@ -1,8 +1,9 @@
 """Take the stacks of the ranks that run now on some hosts, over one ssh connection for each.
 
 A rank is a process with RANK in its environment, whose parent has another one. py-spy reads its stacks where it is
-installed; else SIGUSR1 asks faulthandler for them, but only of a process that handles the signal and has the file of
-`run --watch-hang` open: any other process would end.
+installed: on the PATH of the job, beside its Python, or on the PATH of ssh. It does not pause the process, and fails where
+frames change meanwhile, hence several tries. Else SIGUSR1 asks faulthandler, but only of a process that handles the
+signal and has the file of `run --watch-hang` open: any other process would end.
 """
 
 from __future__ import annotations
@@ -20,26 +21,41 @@ from torchprof_tui.trace.specs.address import parse_ssh_path
 LOCAL = ("localhost", "127.0.0.1")
 MAX_BYTES = 64 << 20
 LIMIT_SECONDS = 120
+NO_STACK = "no stack: "
+"""Begins what is printed in the place of a stack: the reason."""
 
 _SCRIPT = r"""
 SAY
 m live;
-r() { tr "\000" "\n" < /proc/$1/environ 2>/dev/null | sed -n "s/^RANK=//p" | head -n 1; };
+r() { tr "\000" "\n" < /proc/$1/environ 2>/dev/null | sed -n "s/^$2=//p" | head -n 1; };
+y() {
+  a=$(tr "\000" "\n" < /proc/$1/cmdline | head -n 1);
+  case $a in /*) a=${a%/*} ;; */*) a=/proc/$1/cwd/${a%/*} ;; *) a= ;; esac;
+  b=$PATH; [ -O /proc/$1 ] && b=$(r $1 PATH):$a:$b;
+  (PATH=$b; command -v py-spy);
+};
 for d in /proc/[0-9]*; do
-  p=${d#/proc/}; k=$(r $p); [ -n "$k" ] || continue;
+  p=${d#/proc/}; k=$(r $p RANK); [ -n "$k" ] || continue;
   q=$(sed -n "s/^PPid:[[:space:]]*//p" $d/status 2>/dev/null);
-  [ "$(r $q)" = "$k" ] && continue;
+  [ "$(r $q RANK)" = "$k" ] && continue;
   case $(tr "\000" " " < $d/cmdline) in *python*) ;; *) continue ;; esac;
   printf "\n=== torchprof rank %s pid %s\n" "$k" "$p";
-  if command -v py-spy >/dev/null 2>&1 && py-spy dump --pid $p 2>/dev/null; then continue; fi;
+  y=$(y $p); o=; e="py-spy is not installed";
+  for i in 1 2 3 4 5; do
+    [ -n "$y" ] && o=$("$y" dump --nonblocking --pid $p 2>/dev/null) && break;
+    o=; [ -n "$y" ] && sleep 0.2;
+  done;
+  if [ -n "$o" ]; then printf "%s\n" "$o"; continue; fi;
+  [ -n "$y" ] && e="py-spy: $("$y" dump --nonblocking --pid $p 2>&1 >/dev/null | head -n 1)";
   f=$(ls -l $d/fd 2>/dev/null | sed -n "s/.* -> \(.*faulthandler_rank_[0-9]*\.txt\)$/\1/p" | head -n 1);
   case $(sed -n "s/^SigCgt:[[:space:]]*//p" $d/status) in *[2367abef]??) ;; *) f= ;; esac;
   if [ -n "$f" ]; then
     n=$(wc -c < "$f"); kill -USR1 $p; sleep 0.5; tail -c +$((n + 1)) "$f";
-  else echo "no stack: py-spy is not installed, and run --watch-hang did not start it"; fi;
+  else printf "NO_STACK%s; run --watch-hang did not start it\n" "$e"; fi;
 done;
-""".replace("SAY", SHELL_FUNCTIONS)
-"""Sent as one line, as those of the listings: no single quotes and no exclamation marks."""
+""".replace("SAY", SHELL_FUNCTIONS).replace("NO_STACK", NO_STACK)
+"""Sent as one line, as those of the listings: no single quotes and no exclamation marks. A program on the PATH of
+another user's job is never run."""
 
 _HEAD = re.compile(r"^=== torchprof rank (\d{1,6}) pid (\d+)$", re.MULTILINE)
 
@@ -54,7 +70,8 @@ def collect_stacks(hosts: Sequence[str]) -> Evidence:
         except (TraceError, OSError, subprocess.SubprocessError) as error:
             lost.append((host, " ".join(str(error).split()).removeprefix(f"{host}: ")))
             continue
-        files += found
+        files += [each for each in found if not each[1].lstrip().startswith(NO_STACK.encode())]
+        lost += [(name, data.decode().strip()) for name, data in found if data.lstrip().startswith(NO_STACK.encode())]
         if not found:
             lost.append((host, "no process there has RANK in its environment (torchrun sets it)"))
     evidence = gather_evidence(files)
