@@ -1,4 +1,4 @@
-"""Train over gloo until a rank leaves out a collective: ``python desync.py FOLDER [install]``, with torchrun's variables.
+"""Train over gloo until a rank leaves out a collective: ``python desync.py FOLDER [install]``, as a rank of torchrun.
 
 Each step is a broadcast, an all-reduce and an optimizer step. Once FOLDER/hang exists, rank 1 skips the all-reduce, and
 all ranks wait for ever. FOLDER/steps holds the number of steps that rank 0 has made. `install`: as programs do that

@@ -1,9 +1,9 @@
 """Take the stacks of the ranks that run now on some hosts, over one ssh connection for each.
 
 A rank is a process with RANK in its environment, whose parent has another one. py-spy reads its stacks where it is
-installed: on the PATH of the job, beside its Python, or on the PATH of ssh. It does not pause the process, and fails where
-frames change meanwhile, hence several tries. Else SIGUSR1 asks faulthandler, but only of a process that handles the
-signal and has the file of `run --watch-hang` open: any other process would end.
+installed: on the PATH of the job, beside its Python, or on the PATH of ssh. It does not pause the process, and fails
+where frames change meanwhile, hence several tries. Else SIGUSR1 asks faulthandler, but only of a process that handles
+the signal and has the file of `run --watch-hang` open: any other process would end.
 """
 
 from __future__ import annotations
