@@ -13,6 +13,8 @@ This package needs only torch and imports nothing of the viewer, so it runs unde
 `step_detection`       count steps: an optimizer's step, or the call of a function
 `time_window`          record between two points in time; call functions in the main thread
 `attached`             record a program that runs on, when `torchprof-tui attach` asks by SIGUSR2
+`hang_watch`           write what a rank waits for when no step ends
+`hang_requests`        write it when `torchprof-tui attach --watch-hang` asks for it
 `profiler_cycles`      start and stop torch.profiler as the plan says, and save each cycle
 `graph_captures`       record the capture of each CUDA graph, for the ops of its replays
 `trace_export`         write the trace, the profiler's table and its averages, also on a full disk
@@ -44,6 +46,9 @@ import importlib
 
 
 def install() -> bool:
-    """Let `torchprof-tui attach` record this process on SIGUSR2. Returns False where that is not possible."""
+    """Let `torchprof-tui attach` record this process on SIGUSR2, and ask what it waits for when it hangs.
+
+    Returns False where that is not possible.
+    """
     installed: bool = importlib.import_module(".recorder.attached", __name__).install()
     return installed

@@ -57,7 +57,7 @@ def _wait(processes: list[subprocess.Popen[bytes]], folder: Path, fault: Fault) 
         waits = [
             rank
             for rank, process in enumerate(processes)
-            if process.poll() is None and not (folder / f"comm_trace_rank_{rank}").exists()
+            if process.poll() is None and not (folder / f"stacks_rank_{rank}.json").exists()  # written last
         ]
         has_dumped = not waits or (waits == [fault.rank] and fault.cause == "dead rank")
         goes_on = folder.name == "slow_healthy" and any(process.poll() is None for process in processes)

@@ -3,8 +3,8 @@
     import torchprof_runs
     torchprof_runs.install()
 
-`install` sets a handler of SIGUSR2 and a hook after optimizer steps that counts them, nothing else. A request is a file
-with mode 0600 in the user's private folder. Nothing in here raises into the program. The same file is run by
+`install` sets a handler of SIGUSR2, a hook after optimizer steps that counts them, and a thread that waits to be asked
+what a job that hangs waits for (`hang_requests`). A request is a file with mode 0600 in the user's private folder. Nothing in here raises into the program. The same file is run by
 `sys.remote_exec` in programs of Python 3.14 that have not called `install`.
 """
 
@@ -21,8 +21,8 @@ from typing import Any
 
 MAX_REQUEST_BYTES = 1 << 16
 
-_state: dict[str, Any] = {"count": 0, "hook": None, "job": None, "handler": None}
-"""`count`: optimizer steps since `install`. `job`: the recording that is going on."""
+_state: dict[str, Any] = {"count": 0, "hook": None, "job": None, "handler": None, "watch": None}
+"""`count`: optimizer steps since `install`. `job`: the recording that is going on. `watch`: notes when steps end."""
 
 
 class RefusedError(Exception):
@@ -40,8 +40,27 @@ def install() -> bool:
         descriptor = os.open(_name_file("installed"), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         os.close(descriptor)
         atexit.register(_withdraw)
+        _state["watch"] = _create_watch()
     except (OSError, ValueError, ImportError):  # ValueError: not the main thread
         return False
+    return True
+
+
+def _create_watch() -> Any:
+    """Answer questions about a hang; None where the watch of `run --watch-hang` does."""
+    # what `sys.remote_exec` runs is this file alone
+    modules = [importlib.import_module(f".{name}", __package__) for name in ("hang_watch", "rank_environment")]
+    rank = modules[1].identify_rank(os.environ)
+    watch = modules[0].HangWatch("", rank.rank if rank else 0, rank.world_size if rank else 1, 0.0, lambda _: None)
+    return watch if listen(watch) else None
+
+
+def listen(watch: Any) -> bool:
+    """Let `attach --watch-hang` ask a watch of hangs, unless it can ask another one already."""
+    path = _name_file("pipe")
+    if not importlib.import_module(".hang_requests", __package__).listen(path, watch):
+        return False
+    atexit.register(_remove, path)
     return True
 
 
@@ -52,8 +71,12 @@ def _handle_signal(*_: object) -> None:
 def _withdraw() -> None:
     """Take back the word that SIGUSR2 is handled: the program has set a handler of its own."""
     _state["handler"] = None
+    _remove(_name_file("installed"))
+
+
+def _remove(path: str) -> None:
     with contextlib.suppress(OSError):
-        os.unlink(_name_file("installed"))
+        os.unlink(path)
 
 
 def is_busy() -> bool:
@@ -115,6 +138,8 @@ def _start(job: dict[str, Any]) -> None:
 def _after_step(*_: object) -> None:
     """Count a step, and begin or end the recording that was asked for."""
     _state["count"] += 1
+    if _state["watch"] is not None:
+        _state["watch"].note_step()
     if _state["handler"] is not None and signal.getsignal(signal.SIGUSR2) is not _state["handler"]:
         _withdraw()
     job = _state["job"]

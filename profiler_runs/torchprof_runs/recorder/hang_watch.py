@@ -42,11 +42,14 @@ def enable_flight_recorder() -> None:
 
 
 class HangWatch:
-    """Dump once `seconds` pass without the end of a step, and again each time that this happens after another step."""
+    """Dump once `seconds` pass without the end of a step, and again each time that this happens after another step.
+
+    One that is not started only counts steps, and writes where `write_to` is asked to.
+    """
 
     def __init__(self, folder: str, rank: int, world_size: int, seconds: float, log: Callable[[str], None]) -> None:
         self._folder, self._rank, self._world_size, self._seconds, self._log = folder, rank, world_size, seconds, log
-        self._lock = threading.Lock()
+        self._lock, self._write_lock = threading.Lock(), threading.Lock()
         self._steps = 0
         self._last_step = time.monotonic()
         self._durations: list[float] = []
@@ -60,7 +63,8 @@ class HangWatch:
     def start(self) -> None:
         """Watch from now on."""
         os.makedirs(self._folder, exist_ok=True)
-        self._file = open(self._path("faulthandler", ".txt"), "w", encoding="utf-8")  # noqa: SIM115 - open until exit
+        path = os.path.join(self._folder, f"faulthandler_rank_{self._rank}.txt")
+        self._file = open(path, "w", encoding="utf-8")  # noqa: SIM115 - open until exit
         if not faulthandler.is_enabled():  # else the program has chosen where to write them
             faulthandler.enable(self._file)
         with contextlib.suppress(ValueError, AttributeError):
@@ -80,7 +84,10 @@ class HangWatch:
             main: dict[str, Any] = next((each for each in self._document["threads"] if each["is_main"]), {"frames": []})
             self._resumed = {"resumed_after_seconds": round(self._durations[-1], 3), "resumed_frames": main["frames"]}
             self._document |= self._resumed
-            self._write(self._document)
+            try:
+                self._write(self._document)
+            except OSError as failure:  # a full disk
+                self._log(f"not written that the program went on: {failure}")
 
     def finish(self, reason: str, error: BaseException | None = None) -> None:
         """End the watch with the program. What failed is dumped; of the end of a rank, only its steps are written."""
@@ -97,23 +104,24 @@ class HangWatch:
     def dump(self, reason: str, error: BaseException | None = None) -> None:
         """Write the files. What cannot be written is logged: nothing here may end the program."""
         with self._lock:
-            self._dumped_at = self._steps
             try:
-                self._document = self._describe(reason, error)
-                self._write(self._document)
-                data = _read_flight_recorder()
-                if data:
-                    _write_file(self._path("comm_trace"), data)
+                document = self._describe(reason, error)
+                self._document, self._dumped_at = document, document["steps"]  # a step may end while it is written
+                self._write_all(self._folder, document)
             except Exception as failure:
+                self._dumped_at = self._steps
                 self._log(f"no dump of the hang: {type(failure).__name__}: {failure}")
                 return
         if error is None and reason != "finished":
             self._log(f"{reason}: torchprof-tui hang {self._folder}")
 
-    def _path(self, stem: str, suffix: str = "") -> str:
-        return os.path.join(self._folder, f"{stem}_rank_{self._rank}{suffix}")
+    def write_to(self, folder: str, reason: str, with_recorder: bool) -> None:
+        """Write what is known now to another folder; the stacks last."""
+        self._write_all(folder, self._describe(reason, None), with_recorder)
 
     def _arm(self) -> None:
+        if self._file is None:  # nothing is dumped unasked
+            return
         faulthandler.cancel_dump_traceback_later()
         faulthandler.dump_traceback_later(self._seconds + GIL_GRACE_SECONDS, file=self._file)
 
@@ -152,8 +160,16 @@ class HangWatch:
             ],
         }
 
-    def _write(self, document: dict[str, Any]) -> None:
-        _write_file(self._path("stacks", ".json"), json.dumps(document, separators=(",", ":")).encode())
+    def _write_all(self, folder: str, document: dict[str, Any], with_recorder: bool = True) -> None:
+        data = _read_flight_recorder() if with_recorder else b""
+        if data:
+            _write_file(os.path.join(folder, f"comm_trace_rank_{self._rank}"), data)
+        self._write(document, folder)
+
+    def _write(self, document: dict[str, Any], folder: str = "") -> None:
+        path = os.path.join(folder or self._folder, f"stacks_rank_{self._rank}.json")
+        with self._write_lock:  # the end of a step may write the same file
+            _write_file(path, json.dumps(document, separators=(",", ":")).encode())
 
 
 def _write_file(path: str, data: bytes) -> None:

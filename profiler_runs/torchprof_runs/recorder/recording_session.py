@@ -259,6 +259,8 @@ class RecordingSession:
             self.snapshot.start()
         if self.hang_watch is not None:
             self.hang_watch.start()
+            with contextlib.suppress(OSError):
+                attached.listen(self.hang_watch)
         try:
             self._announce_end()
             self.mode.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -59,6 +60,28 @@ def test_it_dumps_when_no_step_ends_and_says_that_the_program_went_on(watch: Han
     document = read(tmp_path, 3)
     assert (document["reason"], document["steps"]) == ("finished", 2)
     assert document["resumed_frames"] == main["frames"]
+
+
+def test_a_step_that_ends_while_a_dump_is_written_is_noted(
+    watch: HangWatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program must not notice, and its going on must not get lost."""
+
+    def read_slowly() -> bytes:
+        watch.note_step()
+        return b""
+
+    monkeypatch.setattr("torchprof_runs.recorder.hang_watch._read_flight_recorder", read_slowly)
+    watch.dump("no step ended for 1 s")
+    assert read(tmp_path, 3)["steps"] == 0
+    assert read(tmp_path, 3)["resumed_after_seconds"] >= 0
+    shutil.rmtree(tmp_path)
+    watch._resumed = {}
+    watch.note_step()
+    assert [line.partition(":")[0] for line in watch.lines] == [  # type: ignore[attr-defined]
+        "no step ended for 1 s",
+        "not written that the program went on",
+    ]
 
 
 def test_an_exception_is_added_to_what_the_rank_waited_for(watch: HangWatch, tmp_path: Path) -> None:
