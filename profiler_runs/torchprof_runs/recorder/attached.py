@@ -4,8 +4,9 @@
     torchprof_runs.install()
 
 `install` sets a handler of SIGUSR2, a hook after optimizer steps that counts them, and a thread that waits to be asked
-what a job that hangs waits for (`hang_requests`). A request is a file with mode 0600 in the user's private folder. Nothing in here raises into the program. The same file is run by
-`sys.remote_exec` in programs of Python 3.14 that have not called `install`.
+what a job that hangs waits for (`hang_requests`). A request is a file with mode 0600 in the user's private folder.
+Nothing in here raises into the program. The same file is run by `sys.remote_exec` in programs of Python 3.14 that have
+not called `install`.
 """
 
 from __future__ import annotations
