@@ -11,7 +11,7 @@ from torchprof_tui.analysis.table.event_scope import NotRecordedError
 from torchprof_tui.analysis.table.export import to_records
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import GroupBy
-from torchprof_tui.analysis.table.table_sheet import build_calls_sheet, find_step_mask
+from torchprof_tui.analysis.table.table_sheet import build_calls_sheet, find_step
 
 
 def test_each_kind_has_a_row_with_its_summary_and_its_calls() -> None:
@@ -31,7 +31,7 @@ def test_each_kind_has_a_row_with_its_summary_and_its_calls() -> None:
 
 def test_a_step_alone_has_its_kind_alone() -> None:
     profile = Profile(serving_trace(2))
-    sheet = build_calls_sheet(profile, GroupBy.STEP_KIND, find_step_mask(profile, 1), False)
+    sheet = build_calls_sheet(profile, GroupBy.STEP_KIND, find_step(profile.trace, 1), False)
     (row,) = to_records(sheet, range(len(sheet)))
     assert (row["name"], row["steps"], row["tokens"]) == ("decode", 1, 2)
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -282,7 +283,9 @@ def test_export() -> None:
     head, rule, first, *_ = text.splitlines()
     assert head.count("|") == rule.count("|") == first.replace("\\|", "").count("|")
     totals = "Self CPU time total: 2.500us  \nSelf GPU time total: 0.250us"
-    assert text.endswith(f"{totals}  \n{sheet.reading}\n")
+    assert text.endswith(f"{totals}\n")
+    told = to_markdown(replace(sheet, reading="CPU 2 : GPU 1"), range(3), clean)
+    assert told.endswith(f"{totals}  \nCPU 2 : GPU 1\n")
 
 
 ON_CPU = [cpu("aten::add", 0, 20)]

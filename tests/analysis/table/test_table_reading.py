@@ -9,23 +9,30 @@ import re
 import pytest
 
 import torchprof_samples
+from torchprof_tui.analysis.patterns.engine.check_scope import default_scope, step_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
-from torchprof_tui.analysis.patterns.engine.thresholds import HOTSPOT_SHARE
-from torchprof_tui.analysis.patterns.verdict.verdict import Regime
+from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
+from torchprof_tui.analysis.patterns.verdict.check_report import check_trace
+from torchprof_tui.analysis.patterns.verdict.verdict import Regime, Verdict
 from torchprof_tui.analysis.table import table_reading
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.profiler_table import GroupBy
-from torchprof_tui.analysis.table.sheets import Sheet
-from torchprof_tui.analysis.table.table_sheet import build_table_sheet
+from torchprof_tui.analysis.table.sheets import CallTotals, Sheet
+from torchprof_tui.analysis.table.table_sheet import build_calls_sheet
+from torchprof_tui.commands.common.load import load_specs
 from torchprof_tui.trace.core.time_format import format_duration
-from torchprof_tui.trace.loading.load_in_process import load_trace
+from torchprof_tui.trace.model.trace import Step, Trace
 
-ONE_RANK = [sample.name for sample in torchprof_samples.SAMPLES if sample.path.is_file()]
+NAMES = [sample.name for sample in torchprof_samples.SAMPLES]
+UNKNOWN = re.compile(r"what limits is not known")
 
 
-def build(name: str) -> Sheet:
-    profile = Profile(load_trace(str(torchprof_samples.find(name).path), cache=False))
-    return build_table_sheet(profile.build_table(GroupBy.NAME, None), profile.calls, None)
+def load(name: str) -> Trace:
+    return load_specs([f"sample:{name}"], cache=False).trace
+
+
+def build(trace: Trace, step: Step | None = None) -> Sheet:
+    return build_calls_sheet(Profile(trace), GroupBy.NAME, step, False)
 
 
 def test_the_sums_are_those_of_the_file() -> None:
@@ -49,28 +56,51 @@ def test_the_sums_are_those_of_the_file() -> None:
     ]
     waits = sum(event["dur"] for event in calls if event["name"].endswith("Synchronize"))
     cpu = sum(event["dur"] for event in outermost) - waits
-    sentence = build("article_64_cold").reading
+    sentence = build(load("article_64_cold")).reading
     assert f"CPU {format_duration(cpu * 1000)} : GPU {format_duration(gpu * 1000)} = {cpu / gpu:.0f} : 1" in sentence
-    assert sentence.endswith("the CPU dispatches: overhead-bound")
+    assert sentence.endswith("overhead-bound, the CPU dispatches")
 
 
-@pytest.mark.parametrize("name", ONE_RANK)
-def test_the_sentence_never_contradicts_the_verdict(name: str) -> None:
-    trace = load_trace(str(torchprof_samples.find(name).path), cache=False)
-    sentence = build(name).reading
-    regime = Checker(trace).decide_verdict().regime
-    if sentence.endswith("dispatches: overhead-bound"):
-        assert regime in (Regime.OVERHEAD, Regime.MIXED)
-    if sentence.endswith("the GPU limits"):
-        assert regime not in (Regime.OVERHEAD, Regime.INPUT)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_sentence_says_the_regime_of_the_verdict(name: str) -> None:
+    """Of the whole trace, as `check` does it (with the other ranks at hand), and of each step."""
+    trace = load(name)
+    verdicts = check_trace(trace, default_scope(trace), with_wins=False).verdicts
+    for rank, verdict in zip(trace.all_ranks, verdicts, strict=True):
+        assert_agrees(build(rank.trace), verdict)
+        checker = Checker(rank.trace)
+        for step in rank.trace.steps[:4]:
+            assert_agrees(build(rank.trace, step), checker.decide_verdict(step_scope(step)))
+
+
+def assert_agrees(sheet: Sheet, verdict: Verdict) -> None:
+    sentence = sheet.reading
+    if not sentence:
+        assert isinstance(sheet.sums, CallTotals)
+        assert not sheet.sums.self_cpu or not sheet.sums.self_gpu
+        return
+    said = {regime for regime in Regime if f": {regime.value}, " in sentence}
+    if verdict.busy is None:
+        assert "busy" not in sentence
+    elif verdict.regime is Regime.UNKNOWN:
+        assert not said
+        assert UNKNOWN.search(sentence)
+    else:
+        assert said == {verdict.regime}
+        assert f"GPU busy {format_percent(verdict.busy)}" in sentence
+
+
+def test_the_same_ratio_reads_differently_where_the_gpu_is_busy() -> None:
+    """The sample that was called undecided by the ratio of sums, while its verdict was compute-bound."""
+    sentence = build(load("article_4096_active20")).reading
+    assert re.search(r"= 1\.\d : 1, GPU busy 8\d %: compute-bound, the GPU limits$", sentence)
 
 
 def test_rows_are_described_by_their_own_numbers() -> None:
-    sheet = build("infer_resnet")
+    sheet = build(load("infer_resnet"))
     rows = {name: row for row, name in enumerate(sheet.columns["name"])}
     said = {name: table_reading.describe_row(sheet, row) for name, row in rows.items()}
     assert said["aten::cudnn_convolution"] == "hotspot: 53% of the GPU's self time"
     assert re.fullmatch(r"cost in its children: self is \d+% of its CPU total", said["aten::conv2d"])
     assert said["classify"] == ""  # an annotation
     assert said["aten::add"] == ""
-    assert HOTSPOT_SHARE.value == table_reading.HOTSPOT_SHARE

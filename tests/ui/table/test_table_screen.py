@@ -16,6 +16,9 @@ from tests.helpers.explorer_app import event_of, explorer, settled, two_steps, u
 from tests.helpers.golden_files import mark_size
 from tests.helpers.paths import SAMPLES
 from tests.helpers.trace_builder import annotation, cpu, gpu_annotation, kernel, runtime, step, trace
+from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
+from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.analysis.patterns.verdict.verdict import Regime
 from torchprof_tui.analysis.table.groups import Profile, compute_gpu_time_shares
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.event_kind import GPU_WORK
@@ -530,3 +533,23 @@ async def test_a_step_of_the_charts_has_whole_names_or_numbers() -> None:
             if line.startswith(" ProfilerStep#"):
                 words = re.findall(r"[a-z/]+(?: [a-z]+)*", line.split("ms", 1)[1])
                 assert all(word in labels for word in words), line
+
+
+async def test_the_sentence_under_the_table_says_what_limits_the_scope() -> None:
+    sample = load_trace(str(SAMPLES / "article_4096_active20.pt.trace.json.gz"), cache=False)
+    async with explorer(sample, (160, 40)) as (screen, pilot):
+        await opened(screen, pilot)
+        await pilot.press("q")
+        screen.view_state.show_range(sample.steps[0].start, sample.steps[0].start + sample.steps[0].duration)
+        table = await opened(screen, pilot)
+        assert "compute-bound, the GPU limits" in text(table)
+        await pilot.press("v")
+        await settled(pilot)
+        assert table._scopes[table._scope].label == "on screen"
+        shown = screen.view_state.viewport
+        regime = Checker(sample).decide_verdict(range_scope(shown.t0, shown.t1)).regime
+        assert regime is not Regime.COMPUTE
+        assert f": {regime.value}, " in text(table)
+        await pilot.press("tab")
+        await settled(pilot)
+        assert "GPU busy" not in text(table)

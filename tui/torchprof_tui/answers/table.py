@@ -12,13 +12,14 @@ from msgspec import UNSET, UnsetType, field
 from torchprof_tui.analysis.repetition.repetitions import find_repetitions
 from torchprof_tui.analysis.table import gpu_sheets
 from torchprof_tui.analysis.table import sheets as sums_of
+from torchprof_tui.analysis.table.event_scope import step_mask
 from torchprof_tui.analysis.table.export import column_key, read_cell, to_records
 from torchprof_tui.analysis.table.groups import Profile
 from torchprof_tui.analysis.table.memory_sheet import build_memory_sheet, find_memory_peaks
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.repetitions_sheet import build_repetitions_sheet
 from torchprof_tui.analysis.table.sheets import Field, Sheet, Unit, explain_missing_records
-from torchprof_tui.analysis.table.table_sheet import build_calls_sheet, drop_empty_gpu_columns, find_step_mask
+from torchprof_tui.analysis.table.table_sheet import build_calls_sheet, drop_empty_gpu_columns, find_step
 from torchprof_tui.answers import html
 from torchprof_tui.answers.arguments import check_row
 from torchprof_tui.answers.record import Answer, Record, about, as_fields, attach, fill
@@ -334,7 +335,10 @@ class TableQuestion:
 def build_sheet(profile: Profile, asked: TableQuestion) -> Sheet:
     """Build the table of one process that was asked for. Raises NotRecordedError, OSError, LookupError."""
     trace = profile.trace
-    only = None if asked.step is None else find_step_mask(profile, asked.step)
+    step = None if asked.step is None else find_step(trace, asked.step)
+    if asked.of == "calls":
+        return build_calls_sheet(profile, GroupBy(asked.by), step, asked.flops)
+    only = None if step is None else step_mask(trace, step, profile.request_times)
     if asked.of == "kernels":
         return gpu_sheets.build_kernels_sheet(trace, only)
     if asked.of == "copies":
@@ -343,9 +347,7 @@ def build_sheet(profile: Profile, asked: TableQuestion) -> Sheet:
         return gpu_sheets.build_collectives_sheet(trace, only)
     if asked.of == "repetitions":
         return build_repetitions_sheet(trace, find_repetitions(trace))
-    if asked.of == "memory":
-        return build_memory_sheet(trace, profile.own_calls, only)
-    return build_calls_sheet(profile, GroupBy(asked.by), only, asked.flops)
+    return build_memory_sheet(trace, profile.own_calls, only)
 
 
 def build_table(

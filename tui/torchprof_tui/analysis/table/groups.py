@@ -16,6 +16,9 @@ from torchprof_tui.analysis.dispatch.call_sites import CallSites
 from torchprof_tui.analysis.graphs.captured_ops import get_captured_ops
 from torchprof_tui.analysis.kernel.names.model import KernelClass
 from torchprof_tui.analysis.kernel.names.name_decoder import classify_names
+from torchprof_tui.analysis.patterns.engine.check_scope import Scope
+from torchprof_tui.analysis.patterns.engine.checker import Checker
+from torchprof_tui.analysis.patterns.verdict.verdict import ScopeRegime, measure_regime
 from torchprof_tui.analysis.serving.measure_steps import get_serving_steps
 from torchprof_tui.analysis.serving.report import NO_SERVING_STEPS, RECORD_SERVING_STEPS, summarize_kinds
 from torchprof_tui.analysis.serving.serving_steps import KINDS, NOT_GRAPHED_TEXT, KindSummary, ServingSteps
@@ -216,10 +219,15 @@ MEMORY_ROW = "[memory]"
 
 
 class Profile:
-    """The tables over one trace."""
+    """The tables over one trace.
 
-    def __init__(self, trace: Trace) -> None:
+    `measure_regime`: measures what limits a scope (None: the whole trace) where a checker of the trace is at hand; else
+    one is made when it is first needed.
+    """
+
+    def __init__(self, trace: Trace, measure_regime: Callable[[Scope | None], ScopeRegime] | None = None) -> None:
         self.trace = trace
+        self.measure_regime = measure_regime or self._measure_regime
         self._args: OpArgs | None = None
         self._flops: CallFlops | None = None
         self._groups: dict[GroupBy, Groups] = {}
@@ -229,6 +237,13 @@ class Profile:
         """All calls that a table may count, with the ops that were captured for the kernels of replays."""
         ops = get_captured_ops(self.trace)
         return self.own_calls if ops is None else add_captured_calls(self.trace, self.own_calls, ops)
+
+    def _measure_regime(self, scope: Scope | None) -> ScopeRegime:
+        return measure_regime(self._checker.view(scope or self._checker.default_scope))
+
+    @cached_property
+    def _checker(self) -> Checker:
+        return Checker(self.trace)
 
     @cached_property
     def own_calls(self) -> Calls:

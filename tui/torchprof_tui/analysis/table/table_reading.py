@@ -6,35 +6,39 @@ import re
 
 import numpy as np
 
+from torchprof_tui.analysis.patterns.engine import thresholds
+from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
+from torchprof_tui.analysis.patterns.verdict.verdict import Regime, ScopeRegime
 from torchprof_tui.analysis.table.profiler_table import ProfilerTable
 from torchprof_tui.analysis.table.sheets import Sheet
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.trace.core.time_format import format_duration
 
-CLEAR_RATIO, OVERHEAD_RATIO = 2.0, 5.0
-"""From here on one side is called the longer one, and the other idle: sums over threads and streams overlap."""
-
 LARGE_SHARE = 1 / 3
 """Of the CPU's time: it is named before dispatch, which every program has."""
 
-HOTSPOT_SHARE = 0.40
 CHILDREN_RATIO = 5.0
 MANY_CALLS = 100
 SHORT_CALL = 20_000
-"""Of a row: its share, its total by its self time, its calls, and their mean self time in ns."""
+"""Of a row: its total by its self time, its calls, and their mean self time in ns."""
 
 _SYNC_CALL = re.compile(SYNC_CALL_REGEX)
 _COMPILING = re.compile(r"dynamo|inductor|compile|aot", re.IGNORECASE)
 _LOADING = "enumerate(DataLoader)"
 
 
-def describe_balance(table: ProfilerTable) -> str:
-    """Describe the CPU's self time without its waits beside the GPU's; "" where one of them has none.
+def has_balance(table: ProfilerTable) -> bool:
+    """Return whether a table has rows by name and GPU time beside the CPU's."""
+    return table.per_name and table.self_gpu_total > 0
 
-    Example: CPU 397 µs : GPU 11 µs = 36 : 1, the CPU dispatches: overhead-bound.
+
+def describe_balance(table: ProfilerTable, measured: ScopeRegime) -> str:
+    """Describe the CPU's self time without its waits beside the GPU's, and what limits; "" without CPU time.
+
+    `table`: see `has_balance`. `measured`: of the same scope, as its verdict says it; sums over threads and streams
+    overlap, so their ratio decides nothing.
+    Example: CPU 397 µs : GPU 11 µs = 36 : 1, GPU busy 2.4 %: overhead-bound, the CPU dispatches.
     """
-    if not table.per_name or table.self_gpu_total <= 0:
-        return ""
     waits = sum(
         int(table.self_cpu[row])
         for row, name in enumerate(table.names)
@@ -43,13 +47,13 @@ def describe_balance(table: ProfilerTable) -> str:
     cpu, gpu = max(int(table.self_cpu_total) - waits, 0), int(table.self_gpu_total)
     if not cpu:
         return ""
-    waited = f" and waits for {format_duration(waits)}" if waits else ""
-    text = f"CPU {format_duration(cpu)} : GPU {format_duration(gpu)} = {_format_ratio(cpu / gpu)}, "
-    if cpu >= gpu * CLEAR_RATIO:
-        return text + _describe_cpu(table, cpu, gpu)
-    if gpu >= cpu * CLEAR_RATIO:
-        return f"{text}the CPU runs ahead{waited}: the GPU limits"
-    return f"{text}neither is clearly the longer: look for gaps on the GPU's lanes"
+    text = f"CPU {format_duration(cpu)} : GPU {format_duration(gpu)} = {_format_ratio(cpu / gpu)}"
+    if measured.busy is None:
+        return text
+    text = f"{text}, GPU busy {format_percent(measured.busy)}"
+    if measured.regime is Regime.UNKNOWN:
+        return f"{text}: what limits is not known (check says why)"
+    return f"{text}: {measured.regime.value}, {_describe_regime(measured.regime, table, cpu)}"
 
 
 def _format_ratio(ratio: float) -> str:
@@ -58,18 +62,21 @@ def _format_ratio(ratio: float) -> str:
     return f"{shown} : 1" if ratio >= 1 else f"1 : {shown}"
 
 
-def _describe_cpu(table: ProfilerTable, cpu: int, gpu: int) -> str:
-    """Describe what a CPU does that is busy for longer than the GPU."""
+def _describe_regime(regime: Regime, table: ProfilerTable, cpu: int) -> str:
+    """Describe what the CPU does where the GPU waits for it, else which side limits. `cpu`: ns of its self time."""
+    if regime is Regime.COMPUTE:
+        return "the GPU limits"
+    if regime is Regime.COMMUNICATION:
+        return "the GPU waits for other GPUs"
     rows = [row for row in range(len(table.names)) if not table.on_gpu[row]]
     loading = sum(int(table.cpu[row]) for row in rows if table.names[row].startswith(_LOADING))
     compiling = sum(int(table.self_cpu[row]) for row in rows if _COMPILING.search(table.names[row]))
-    if loading >= cpu * LARGE_SHARE:
-        return f"the CPU loads data ({loading / cpu:.0%}): input-bound"
+    if regime is Regime.INPUT or loading >= cpu * LARGE_SHARE:
+        share = f" ({format_percent(loading / cpu)} of its time)" if loading else ""
+        return f"the CPU loads data{share}"
     if compiling >= cpu * LARGE_SHARE:
-        return f"the CPU compiles ({compiling / cpu:.0%})"
-    if cpu >= gpu * OVERHEAD_RATIO:
-        return "the CPU dispatches: overhead-bound"
-    return "the CPU takes longer: overhead-bound where the GPU waits for it"
+        return f"the CPU compiles ({format_percent(compiling / cpu)} of its time)"
+    return "the CPU dispatches" if regime is Regime.OVERHEAD else "neither side limits alone"
 
 
 def describe_row(sheet: Sheet, row: int) -> str:
@@ -85,7 +92,7 @@ def describe_row(sheet: Sheet, row: int) -> str:
     found = [
         f"hotspot: {value(f'self_{side}_share'):.0%} of the {side.upper()}'s self time"
         for side in ("gpu", "cpu")
-        if value(f"self_{side}_share") >= HOTSPOT_SHARE
+        if value(f"self_{side}_share") >= thresholds.HOTSPOT_SHARE.value
     ]
     if value("cpu_share") >= 0.1 and value("cpu") >= CHILDREN_RATIO * max(value("self_cpu"), 1):
         found.append(f"cost in its children: self is {value('self_cpu') / value('cpu'):.0%} of its CPU total")

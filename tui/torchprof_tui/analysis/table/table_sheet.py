@@ -7,18 +7,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from torchprof_tui.analysis.patterns.engine.check_scope import Scope, step_scope
 from torchprof_tui.analysis.table.counted_calls import STEP_NAME, Calls, find_main_lane
 from torchprof_tui.analysis.table.event_scope import NotRecordedError, step_mask
 from torchprof_tui.analysis.table.flops import RowFlops, sum_row_flops
 from torchprof_tui.analysis.table.groups import Profile, add_serving_columns
 from torchprof_tui.analysis.table.profiler_table import GroupBy, ProfilerTable
 from torchprof_tui.analysis.table.sheets import CALLS_FIELD, NAME_FIELD, CallTotals, Field, Sheet, Unit, ratio
-from torchprof_tui.analysis.table.table_reading import describe_balance
+from torchprof_tui.analysis.table.table_reading import describe_balance, has_balance
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.trace.core.arrays import F64, I64, Bool
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
-from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.model.trace import Step, Trace
 
 _DETAIL_FIELDS = {
     GroupBy.SHAPE: Field("input_shapes", "input shapes", Unit.TEXT),
@@ -110,7 +111,6 @@ def build_table_sheet(table: ProfilerTable, calls: Calls, flops: RowFlops | None
             *([NEGATIVE_SELF_TIME] if (table.self_cpu < 0).any() else []),
             *([NESTED_CALLS] if _has_share_above_one(table, span_mask) else []),
         ),
-        reading=describe_balance(table),
         gpu_mask=table.on_gpu & ~table.annotation if table.per_name else None,
         span_mask=span_mask if table.per_name else None,
     )
@@ -211,23 +211,30 @@ def add_outside_ops(sheet: Sheet, trace: Trace, frames_hint: str, record_hint: s
     return replace(sheet, totals=(line, *sheet.totals), sums=sums)
 
 
-def build_calls_sheet(profile: Profile, group_by: GroupBy, event_mask: Bool | None, with_flops: bool) -> Sheet:
-    """Build the table over all events or those of a mask (bool[n]). Raises NotRecordedError, OSError, LookupError."""
+def build_calls_sheet(profile: Profile, group_by: GroupBy, step: Step | None, with_flops: bool) -> Sheet:
+    """Build the table of a step, None for the whole trace. Raises NotRecordedError, OSError, LookupError."""
+    event_mask = None if step is None else step_mask(profile.trace, step, profile.request_times)
     table, calls = profile.build_table(group_by, event_mask), profile.calls
     sheet = build_table_sheet(table, calls, sum_row_flops(table, calls, profile.flops()) if with_flops else None)
     sheet = add_serving_columns(sheet, group_by, profile.trace, event_mask)
-    if event_mask is not None:
+    sheet = replace(sheet, reading=read_balance(profile, table, None if step is None else step_scope(step)))
+    if step is not None:
         return sheet
     return add_outside_ops(
         sheet, profile.trace, "T in the app shows the frames", "record with --with-stack to see the code"
     )
 
 
-def find_step_mask(profile: Profile, number: int) -> Bool:
-    """Select the events that the step of this number did and launched: bool[n]. Raises NotRecordedError."""
-    steps = profile.trace.steps
+def read_balance(profile: Profile, table: ProfilerTable, scope: Scope | None) -> str:
+    """Describe a table's balance of CPU and GPU in the scope that it covers, None for the whole trace."""
+    return describe_balance(table, profile.measure_regime(scope)) if has_balance(table) else ""
+
+
+def find_step(trace: Trace, number: int) -> Step:
+    """Find the step of this number. Raises NotRecordedError."""
+    steps = trace.steps
     for step in steps:
         if step.number == number:
-            return step_mask(profile.trace, step, profile.request_times)
+            return step
     known = f"it has {steps[0].number} to {steps[-1].number}" if steps else "it has none"
     raise NotRecordedError(f"no step {number} in this trace ({known})")

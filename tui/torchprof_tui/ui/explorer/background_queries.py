@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.doctor.read_problems import Diagnosis
     from torchprof_tui.analysis.patterns.engine.check_scope import Scope
     from torchprof_tui.analysis.patterns.verdict.latest_check import CheckResult, LatestOnlyChecker, PrecomputedCheck
-    from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
+    from torchprof_tui.analysis.patterns.verdict.verdict import ScopeRegime, Verdict
     from torchprof_tui.analysis.time.range_statistics import RangeStatistics
     from torchprof_tui.ui.explorer.event_reading import ChainRead, EventContextRead, StepRowsRead
 
@@ -166,6 +166,10 @@ class BackgroundQueries:
         """Check a scope of a rank; None where it was cancelled or another scope has been requested since."""
         checked = self._get_checker(rank_index).check(scope)
         return None if checked is None else ScopeChecked(checked, rank_index)
+
+    def measure_regime(self, rank_index: int, scope: Scope | None) -> ScopeRegime:
+        """Measure what limits a scope of a rank, None for its whole trace: what its verdict says."""
+        return self._get_checker(rank_index).measure_regime(scope)
 
     def diagnose_trace(self) -> DiagnosisReady:
         """Collect the remarks of the trace doctor."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual.screen import Screen
@@ -21,6 +22,8 @@ from torchprof_tui.ui.source.source_screen import SourceScreen
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.source_line import SourceLine
+    from torchprof_tui.analysis.patterns.engine.check_scope import Scope
+    from torchprof_tui.analysis.patterns.verdict.verdict import ScopeRegime
     from torchprof_tui.analysis.table.groups import Profile
     from torchprof_tui.trace.model.ranks import Rank
     from torchprof_tui.ui.memory.memory_worker import MemoryRead
@@ -41,8 +44,9 @@ _imported: set[str] = set()
 class ChildScreens:
     """Create child screens, and keep the profile of each rank for the next table."""
 
-    def __init__(self, view_state: ViewState) -> None:
-        self._view_state = view_state
+    def __init__(self, view_state: ViewState, measure_regime: Callable[[int, Scope | None], ScopeRegime]) -> None:
+        """`measure_regime`: measures what limits a scope (None: all) of the rank with this index, on a worker."""
+        self._view_state, self._measure_regime = view_state, measure_regime
         self._profiles: dict[int, Profile] = {}  # by rank
         self._memories: dict[int, MemoryRead] = {}  # by rank, filled by the memory screen
 
@@ -71,7 +75,9 @@ class ChildScreens:
 
         rank = self._view_state.current_rank()
         if rank.number not in self._profiles:
-            self._profiles[rank.number] = Profile(rank.trace)
+            ranks = self._view_state.trace.merged_ranks
+            index = 0 if ranks is None else ranks.index_of_lane(rank.header_lane)
+            self._profiles[rank.number] = Profile(rank.trace, partial(self._measure_regime, index))
         return self._profiles[rank.number]
 
     def create_source_screen(self, line: SourceLine, rank: Rank, count_lines_below: Callable[[], int]) -> SourceScreen:

@@ -102,7 +102,7 @@ class ExplorerScreen(GuardedScreen[None]):
         self._status = StatusLine(id="status")
         what_if = WhatIfController(self, self.view_state, self._panel_controller.path_panel)
         self._prompts = PromptController(self, self.view_state, self.moves, what_if, self._refresh_widgets)
-        self._child_screens = ChildScreens(self.view_state)
+        self._child_screens = ChildScreens(self.view_state, self._panel_controller.measure_regime)
         self._data_loss_line = summarize_losses(trace)
 
     def compose(self) -> ComposeResult:

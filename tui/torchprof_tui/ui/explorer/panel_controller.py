@@ -56,6 +56,7 @@ class PanelController:
         context = PanelContext(
             view_state, timeline, queries, DebouncedWorker(screen), self._show_panel, self._leave_panel
         )
+        self.measure_regime = queries.measure_regime
         self.chain_panel = ChainPanel(trace)
         self.scopes = ScopeChecks(context, self.chain_panel)
         self.details_panel = DetailsPanel(trace)

@@ -26,7 +26,12 @@ from torchprof_tui.analysis.table.repetitions_sheet import (
 )
 from torchprof_tui.analysis.table.row_detail import RowDetail, build_row_detail
 from torchprof_tui.analysis.table.sheets import RepetitionTotals, Sheet, explain_empty_sheet, list_tables_with_rows
-from torchprof_tui.analysis.table.table_sheet import add_outside_ops, build_table_sheet, drop_empty_gpu_columns
+from torchprof_tui.analysis.table.table_sheet import (
+    add_outside_ops,
+    build_table_sheet,
+    drop_empty_gpu_columns,
+    read_balance,
+)
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.model.trace import Trace
@@ -194,6 +199,14 @@ class SharesMade(Message):
     shares: GpuTimeShares
 
 
+class BalanceRead(Message):
+    """The sentence under a table was made."""
+
+    def __init__(self, query: SheetQuery, reading: str) -> None:
+        super().__init__()
+        self.query, self.reading = query, reading
+
+
 class RowRead(Message):
     """The detail of a row was loaded."""
 
@@ -214,6 +227,11 @@ def read_sheet(profile: Profile, whole_trace: Trace, query: SheetQuery, scope: T
         return SheetMade(query, None, str(error))
     except (OSError, LookupError) as error:
         return SheetMade(query, None, f"the trace file can no longer be read: {error}")
+
+
+def read_scope_balance(profile: Profile, query: SheetQuery, table: ProfilerTable, scope: TableScope) -> BalanceRead:
+    """Describe the balance of CPU and GPU, once the checker is free: after the table, which does not wait for it."""
+    return BalanceRead(query, read_balance(profile, table, scope.time))
 
 
 def read_row(profile: Profile, whole_trace: Trace, built_sheet: BuiltSheet, row: int) -> RowRead | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from functools import partial
 
 from textual.app import ComposeResult
@@ -12,7 +13,7 @@ from torchprof_tui.analysis.table.groups import Profile, compute_gpu_time_shares
 from torchprof_tui.analysis.table.profiler_table import GroupBy
 from torchprof_tui.analysis.table.row_detail import find_row_of_event
 from torchprof_tui.analysis.table.sheets import format_spans_note
-from torchprof_tui.analysis.table.table_reading import describe_row
+from torchprof_tui.analysis.table.table_reading import describe_row, has_balance
 from torchprof_tui.analysis.words.dictionary import Word, find_event_word
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, ListScreen, cycle
@@ -30,6 +31,7 @@ from torchprof_tui.ui.table.sheet_catalog import (
     DEFAULT_SORT_KEYS,
     REPETITIONS_TAB,
     TABS,
+    BalanceRead,
     BuiltSheet,
     RowRead,
     SharesMade,
@@ -37,6 +39,7 @@ from torchprof_tui.ui.table.sheet_catalog import (
     SheetQuery,
     format_totals,
     read_row,
+    read_scope_balance,
     read_sheet,
 )
 from torchprof_tui.ui.table.time_share_charts import TimeShareCharts
@@ -46,6 +49,8 @@ PANEL_MIN_HEIGHT, PANEL_HEIGHT_SHARE = 24, 0.35
 
 
 EXPORT_PROMPT = "write to"
+MEASURING = "measuring what limits …"
+"""In the line of the sentence under the table, until it is known."""
 
 
 class TableScreen(ListScreen):
@@ -136,6 +141,11 @@ class TableScreen(ListScreen):
         built, self._built_sheet = message.built_sheet, message.built_sheet
         self._status.show_message("")
         self._listing.set_sheet(self._tab, None if built is None else built.sheet)
+        table = built.table if built is not None and built.table is not None and has_balance(built.table) else None
+        self._show_reading("" if table is None else MEASURING)
+        if table is not None:
+            scope = self._scopes[self._scope]
+            self._worker.submit("balance", partial(read_scope_balance, self.profile, message.query, table, scope))
         if built is None:
             self.rows.empty_text = f"{message.problem}. b: another grouping; tab: the next table."
             self.rows.set_row_count(0)
@@ -148,6 +158,17 @@ class TableScreen(ListScreen):
             row = find_row_of_event(self.trace, self.profile.calls, built.table, self._target_event)
             self._target_event = -1
         self._move_to_row(row)
+
+    def on_balance_read(self, message: BalanceRead) -> None:
+        if message.query == self._current_query and self._built_sheet is not None:
+            self._built_sheet = replace(
+                self._built_sheet, sheet=replace(self._built_sheet.sheet, reading=message.reading)
+            )
+            self._show_reading(message.reading)
+
+    def _show_reading(self, reading: str) -> None:
+        self._reading.show_message(reading)
+        self._reading.display = bool(reading)
 
     def _move_to_row(self, row: int) -> None:
         """Move the cursor to a row of the sheet, if it is listed."""
@@ -169,8 +190,6 @@ class TableScreen(ListScreen):
         scope = self._scopes[self._scope].label if self._tab != ARRIVALS_TAB else "all ranks"
         group_by = self._group_by if self._tab == TABS[0] else GroupBy.NAME
         self._summary.show_message(format_summary(listing, group_by, scope, totals))
-        self._reading.show_message(self._built_sheet.sheet.reading)
-        self._reading.display = bool(self._built_sheet.sheet.reading)
         self.handle_cursor_move()
         return problem
 

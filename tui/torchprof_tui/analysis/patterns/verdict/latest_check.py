@@ -15,7 +15,7 @@ from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.verdict.costs import CostBase, find_base, price_findings
 from torchprof_tui.analysis.patterns.verdict.rank_checks import build_rank_checker
-from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
+from torchprof_tui.analysis.patterns.verdict.verdict import ScopeRegime, Verdict, decide_verdict, measure_regime
 from torchprof_tui.analysis.patterns.verdict.wins import predict_wins, rank_by_wins
 from torchprof_tui.trace.model.trace import Trace
 
@@ -95,6 +95,11 @@ class LatestOnlyChecker:
                 return None
             verdict = self._checker.decide_verdict()
             return replace(verdict, first=f"{verdict.what or verdict.first} · {FIRST_VERDICT_NOTE}", remedy="")
+
+    def measure_regime(self, scope: Scope | None) -> ScopeRegime:
+        """Measure what limits a scope, None for the whole trace."""
+        with self._lock:
+            return measure_regime(self._checker.view(scope or self._checker.default_scope))
 
     def cancel(self) -> None:
         """Cancel the running check before its next step of some milliseconds, so that it does not delay drawing."""

@@ -86,6 +86,15 @@ class Verdict:
         return f"{self.regime.value} · GPU busy {format_percent(self.busy)} of {self.busy_base} · {self.first}"
 
 
+@dataclass(frozen=True, slots=True)
+class ScopeRegime:
+    """What limits a scope: its regime, how busy the GPU was (0..1, None without GPU work), and why nothing is known."""
+
+    regime: Regime
+    busy: float | None
+    undetermined: str = ""
+
+
 def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict:
     """Decide the regime of a scope and what to do first.
 
@@ -94,17 +103,11 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
     if missing_reason := view.missing_window_reason():
         return _decide_without_gpu(view, missing_reason, findings)
     shares, base = view.shares, view.window_label
-    regime = decide_regime(shares)
-    if regime is Regime.UNKNOWN and measure_turn_taking(view):
-        regime = Regime.MIXED
-    data_loss = view.tables.data_loss
+    measured = measure_regime(view)
+    regime, data_loss = measured.regime, view.tables.data_loss
     tree = build_time_tree(view, findings)
-    # Missing entries cannot make a GPU less busy, so COMPUTE stays decidable.
-    if data_loss and regime is not Regime.COMPUTE and is_loss_significant(data_loss):
-        text = f"undetermined: {data_loss.reason}; the numbers are {PARTIAL_INPUT_NOTE}"
-        return Verdict(Regime.UNKNOWN, shares.busy, text, tree=tree, busy_base=base)
-    if unknown := _describe_unknown(view):
-        return Verdict(Regime.UNKNOWN, shares.busy, unknown, tree=tree, busy_base=base)
+    if measured.undetermined:
+        return Verdict(regime, shares.busy, measured.undetermined, tree=tree, busy_base=base)
     evidence = Evidence(view, findings, shares, tree)
     diagnosis = _choose_diagnosis(evidence, regime)
     fitted = fit_remedy(view.tables.practices, Remedy(diagnosis.remedy)).action if diagnosis.remedy else ""
@@ -123,6 +126,23 @@ def decide_verdict(view: ScopeView, findings: Sequence[Finding] = ()) -> Verdict
         share=diagnosis.share,
         events=diagnosis.events,
     )
+
+
+def measure_regime(view: ScopeView) -> ScopeRegime:
+    """Measure what limits a scope, for the verdict and for the sentence under the profiler's table."""
+    if view.missing_window_reason():
+        return ScopeRegime(Regime.UNKNOWN, None)
+    shares, data_loss = view.shares, view.tables.data_loss
+    regime = decide_regime(shares)
+    if regime is Regime.UNKNOWN and measure_turn_taking(view):
+        regime = Regime.MIXED
+    # Missing entries cannot make a GPU less busy, so COMPUTE stays decidable.
+    if data_loss and regime is not Regime.COMPUTE and is_loss_significant(data_loss):
+        text = f"undetermined: {data_loss.reason}; the numbers are {PARTIAL_INPUT_NOTE}"
+        return ScopeRegime(Regime.UNKNOWN, shares.busy, text)
+    if unknown := _describe_unknown(view):
+        return ScopeRegime(Regime.UNKNOWN, shares.busy, unknown)
+    return ScopeRegime(regime, shares.busy)
 
 
 def _name_largest(verdict: Verdict, diagnosis: Diagnosis, findings: Sequence[Finding]) -> Verdict:
