@@ -26,7 +26,9 @@ def test_test_needs_are_not_published() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     extras = text.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
     names = set(re.findall(r"^(\w+) = ", extras, re.MULTILINE))
-    assert {"remote", "s3", "gcs", "fleet"} <= names <= {"remote", "s3", "gcs", "fleet", "arrow", "mcp", "run"}
+    assert (
+        {"remote", "s3", "gcs", "fleet"} <= names <= {"remote", "s3", "gcs", "fleet", "arrow", "mcp", "pictures", "run"}
+    )
     dev = text.partition("\ndev = [")[2].partition("\n]")[0]
     assert "pytest" in dev
     assert "torch" not in dev

@@ -15,9 +15,9 @@ from tests.helpers.pattern_traces import GEMM, op_with_work
 from tests.helpers.trace_builder import Entry, step
 from torchprof_tui.analysis.compare.account import Account, PartChange
 from torchprof_tui.analysis.compare.step_selection import ComparisonError, parse_step_numbers
+from torchprof_tui.analysis.compare.waterfall import build_rows
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.diff.main import parse_time_limit
-from torchprof_tui.ui.common.text_charts import build_rows
 
 NAIVE, FLASH, RANKS = "sample:attention_naive", "sample:attention_flash", "sample:train_gpt_2ranks"
 SIDES = {"label", "steps", "start_ns", "duration_ns", "left_out"}

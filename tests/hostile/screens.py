@@ -23,7 +23,6 @@ from tests.hostile.commands import captured, prepare_cache
 from tests.hostile.oracle import FindingError, check_errors, check_strips, check_svg
 from tests.hostile.world import World, build_world
 from torchprof_tui.app import TorchprofApp
-from torchprof_tui.commands.snapshot.main import as_svg
 from torchprof_tui.trace.loading.decode_and_store import decode_and_store
 from torchprof_tui.trace.loading.load_in_process import split_into_blocks
 from torchprof_tui.trace.loading.open_or_build import BuildResult, OpeningState
@@ -33,6 +32,7 @@ from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.trace.specs.address import is_remote
 from torchprof_tui.trace.storage.disk_cache import CacheEntry
+from torchprof_tui.ui.common.screen_picture import draw_screen
 from torchprof_tui.ui.start.loading_screen import SecondTraceScreen
 
 SECONDS = 300
@@ -127,7 +127,7 @@ async def _play(case: ScreenCase, world: World) -> tuple[str, ...]:
                     await asyncio.wait_for(_settle(app), SECONDS / 2)
                 await pilot.pause()
                 _check_screen(app, titles)
-                check_svg(as_svg(app))
+                check_svg(draw_screen(app))
     finally:
         if opener is not None:
             opener.cancel()

@@ -30,7 +30,7 @@ class Export(Answer, frozen=True, kw_only=True, tag="torchprof-tui/export/1"):
     trace: Annotated[str, about("path of the file, as given with -o")]
     format: Annotated[str, about("its format: the name of the option that chooses it, such as parquet")]
     count: Annotated[int, about("what it holds, in `unit`")]
-    unit: Annotated[str, about("what is counted: events, entries or stacks")]
+    unit: Annotated[str, about("what is counted: events, entries, stacks, or groups of like launches")]
     bytes: Annotated[int, about("its size")]
     left_out: Annotated[list[str], about("what of the trace is not in it, such as environment variables")]
     partial: Annotated[list[Problem], about("what was lost of the whole trace; [] for nothing")]

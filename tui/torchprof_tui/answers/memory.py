@@ -12,11 +12,15 @@ from torchprof_tui.analysis.memory.findings.allocator_findings import find_snaps
 from torchprof_tui.analysis.memory.findings.lifetime_findings import list_memory_findings
 from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding as FoundMemory
 from torchprof_tui.analysis.memory.memory_history import (
+    BANDS,
+    CategoryTotals,
     DeviceHistory,
     GroupBy,
     MemoryHistory,
     MemoryState,
     explain_missing_addresses,
+    find_highest_positions,
+    read_reserved,
 )
 from torchprof_tui.analysis.memory.producers import Phase
 from torchprof_tui.analysis.memory.snapshots.device_snapshot import DeviceSnapshot, SnapshotGroupBy, SnapshotState
@@ -232,6 +236,51 @@ def _build_allocations(device: DeviceHistory, lifetimes: I64, first: int) -> lis
         )
         for row, lifetime in enumerate(lifetimes.tolist())
     ]
+
+
+class Band(Record, frozen=True, kw_only=True):
+    """One band of a stacked curve."""
+
+    name: Annotated[str, about("a category, or what is not accounted for")]
+    bytes: Annotated[list[int], about("in each interval, when most is allocated in it", "bytes")]
+    peak_bytes: Annotated[int, about("at the peak")]
+
+
+class StackedCurve(Record, frozen=True, kw_only=True):
+    """The memory of a device over equal intervals of the trace, each at its highest. `bands` sum to `allocated`."""
+
+    trace: Annotated[str, about("name of the trace")]
+    device: Annotated[str, about("GPU 0, CPU, …")]
+    start_ns: Annotated[int, about("where the first interval begins")]
+    end_ns: Annotated[int, about("where the last interval ends")]
+    bands: Annotated[list[Band], about("from the bottom")]
+    allocated_bytes: Annotated[list[int], about("by interval")]
+    reserved_bytes: Annotated[list[int | None], about("by interval; null if not recorded")]
+    peak: Annotated[Peak, about("of the whole trace")]
+    cannot_tell: Annotated[str | None, about("why allocations are not told apart; null if they are")]
+
+
+def build_stacked_curve(history: MemoryHistory, device: DeviceHistory, intervals: int) -> StackedCurve:
+    """Build the curve of a device over the whole trace."""
+    memory, totals = device.memory, CategoryTotals(device)
+    first, last = history.trace.span
+    start, end = min(first, int(memory.time[0])), max(last, int(memory.time[-1])) + 1
+    positions = find_highest_positions(device, np.linspace(start, end, intervals + 1).astype(np.int64))
+    sums, at_peak = totals.sum_at(positions), totals.sum_at(np.array([memory.peak]))[0]
+    return StackedCurve(
+        trace=history.trace.label,
+        device=memory.label,
+        start_ns=start,
+        end_ns=end,
+        bands=[
+            Band(name=name, bytes=column.tolist(), peak_bytes=int(size))
+            for name, column, size in zip(BANDS, sums.T, at_peak, strict=True)
+        ],
+        allocated_bytes=sums.sum(axis=1).tolist(),
+        reserved_bytes=[_none_if_unknown(size) for size in read_reserved(device, positions).tolist()],
+        peak=_build_peak(memory),
+        cannot_tell=explain_missing_addresses(memory),
+    )
 
 
 class Segment(Record, frozen=True, kw_only=True):

@@ -258,6 +258,9 @@ Undecided = Annotated[
 ]
 AsJson = Annotated[bool, Argument("print JSON")]
 
+PICTURE = "OUT.svg, or OUT.png with pip install 'torchprof-tui[pictures]'"
+"""Names of the files of pictures, for the help."""
+
 
 def choose_undecided_status(undecided: str | None) -> int:
     """Return the exit status where `--fail-on` cannot be decided, and report on stderr how to allow it."""

@@ -37,7 +37,7 @@ COMMANDS = {
     "slice": "write a time range of a trace as a smaller trace",
     "export": "write all events as Parquet, Arrow or CSV, or ranks as one Chrome trace file",
     "perfetto": "open a trace, or a part of it, in Perfetto's UI in the browser",
-    "snapshot": "save the screen after some keys, as SVG or text",
+    "snapshot": "save the screen after some keys, as SVG, PNG or text",
     "mcp": "answer an agent's questions about traces, as an MCP server",
     "cache": "list or clear the cache of opened traces",
     "config": "print the settings in force, check or create the configuration file",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torchprof_tui.commands.common.options import TraceOptions, Undecided, option, reject_undecided_alone
+from torchprof_tui.commands.common.options import PICTURE, TraceOptions, Undecided, option, reject_undecided_alone
 
 Grouping = Literal["op", "module", "kernel", "class", "cause"]
 """What the rows of the second table are: `class` and `cause` group the account, the others match events."""
@@ -46,6 +46,7 @@ class DiffOptions(TraceOptions):
         "PATH",
         default=(),
     )
+    output: str | None = option(f"also draw the waterfall: {PICTURE}", "OUT", short="-o", default=None)
     no_cache: bool = option("neither use nor keep what was decoded", default=False)
 
     def __post_init__(self) -> None:

@@ -27,10 +27,12 @@ from torchprof_tui.analysis.compare.step_selection import (
     split_sides,
 )
 from torchprof_tui.answers.diff import build_diff
+from torchprof_tui.answers.pictures.waterfall import draw_waterfall
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, use_captures
 from torchprof_tui.commands.common.options import choose_undecided_status, parse_time_range
 from torchprof_tui.commands.common.output import print_answer
+from torchprof_tui.commands.common.picture_file import check_picture, write_picture
 from torchprof_tui.commands.diff import DiffOptions
 from torchprof_tui.commands.diff.text import format_comparison, format_report
 from torchprof_tui.commands.open import OpenOptions
@@ -48,9 +50,12 @@ def run(options: DiffOptions) -> int:
     if options.screen:
         return open_screen(options)
     limit = None if options.fail_on is None else parse_time_limit(options.fail_on)
+    picture = None if options.output is None else check_picture(options.output)
     comparison = load_comparison(options)
     with show_work("comparing"):
         account = comparison.account
+    if picture is not None:
+        write_picture(picture, draw_waterfall(comparison))
     if options.json:
         failed = UNSET if limit is None else limit.is_exceeded(account)
         print_answer(build_diff(comparison, options.by, failed))
@@ -74,6 +79,8 @@ def open_screen(options: DiffOptions) -> int:
     """Open A in the app, then compare it with B there. Raises UsageError."""
     if options.fail_on is not None:
         raise UsageError("--fail-on: the screen has no exit status to fail with; leave --screen out")
+    if options.output is not None:
+        raise UsageError("-o: leave --screen out; on the screen, :export draws the waterfall")
     problem = open_command.find_terminal_problem()
     if problem:
         raise UsageError(f"--screen: {problem}; leave it out for the comparison as text")

@@ -20,6 +20,7 @@ from torchprof_tui.analysis.compare.comparison import (
     list_largest_changes,
 )
 from torchprof_tui.analysis.compare.matched_rows import ComparedRow, ComparedRows, RowStatus, choose_matching
+from torchprof_tui.analysis.compare.waterfall import build_rows
 from torchprof_tui.analysis.memory.findings.memory_finding import format_size
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.commands.check.markdown import escape_markdown
@@ -27,7 +28,7 @@ from torchprof_tui.commands.diff import DiffOptions
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.name_display import truncate
-from torchprof_tui.ui.common.text_charts import build_rows, format_waterfall
+from torchprof_tui.ui.common.text_charts import format_waterfall
 
 WIDTH = 80
 _INDENT = "  "

@@ -39,6 +39,9 @@ FORMATS = {
     "folded": Format((".folded",), "folded stacks with their self time in ns, for flamegraph.pl", (".txt",), True),
     "speedscope": Format((".speedscope.json",), "the same stacks for speedscope.app", (".json",), True),
     "chrome": Format((".json", ".json.gz"), "one Chrome trace file, also of several ranks"),
+    "roofline": Format(
+        (), "a picture: rates of kernels beside what the GPU reaches, from shapes (OUT.svg, OUT.png)", (".svg", ".png")
+    ),
 }
 """Formats by the name of their flag; of several endings of a name the first one counts.
 
@@ -61,7 +64,10 @@ class ExportOptions(TraceOptions):
     rank: AnyRank = None
     output: str | None = option("file to write; without it stacks are printed", "OUT", short="-o", default=None)
     format: str | None = option(
-        flags_help={name: f"{each.help} ({', '.join(each.suffixes)})" for name, each in FORMATS.items()},
+        flags_help={
+            name: " ".join([each.help, *([f"({', '.join(each.suffixes)})"] if each.suffixes else [])])
+            for name, each in FORMATS.items()
+        },
         exclusive="format",
         default=None,
     )
@@ -99,8 +105,13 @@ def choose_format(chosen: str | None, out: Path | None) -> tuple[str, Format]:
         if out is not None and not out.name.endswith(suffixes):
             raise UsageError(f"-o: a file of --{chosen} ends in {' or '.join(suffixes)}")
         if out is None and not wanted.can_print:
-            raise UsageError(f"--{chosen} needs a file: -o NAME{wanted.suffixes[0]}")
+            raise UsageError(f"--{chosen} needs a file: -o NAME{suffixes[0]}")
         return chosen, wanted
+    if out is not None and out.suffix in FORMATS["roofline"].more_suffixes:
+        raise UsageError(
+            "-o: which picture? --roofline here; `memory -o` draws the curve, `diff -o` the waterfall, `snapshot -o` "
+            "the screen"
+        )
     if out is None:
         raise UsageError("-o OUT is missing: the file name chooses the format; --folded and --speedscope print")
     for name, each in FORMATS.items():

@@ -28,10 +28,13 @@ from torchprof_tui.analysis.slicing.slice_writer import check_not_source
 from torchprof_tui.analysis.table.event_scope import range_mask, step_mask
 from torchprof_tui.answers.files import Export
 from torchprof_tui.answers.losses import build_losses
+from torchprof_tui.answers.pictures.roofline import draw_roofline
+from torchprof_tui.answers.roofline import build_roofline
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, report_private_values, select_rank
 from torchprof_tui.commands.common.options import parse_time_range
 from torchprof_tui.commands.common.output import print_answer
+from torchprof_tui.commands.common.picture_file import check_picture, write_picture
 from torchprof_tui.commands.export import ExportOptions, choose_format
 from torchprof_tui.program.terminal_progress import show_work
 from torchprof_tui.trace.core.arrays import Bool
@@ -58,6 +61,8 @@ def run(options: ExportOptions) -> int:
     out = Path(target)
     if name in ("parquet", "arrow"):
         require_arrow()
+    if name == "roofline":
+        check_picture(target)
     try:
         check_target(out)  # before a large trace is read
         trace = _load(options)
@@ -122,6 +127,12 @@ def write_trace(trace: Trace, name: str, out: Path, options: ExportOptions) -> E
         columns = EventColumns(trace)
         ROW_WRITERS[name](columns, out)
         return ExportResult(len(columns), "events")
+    if name == "roofline":
+        roofline = build_roofline(select_rank(trace, options.rank)[0])
+        if roofline.cannot_tell:
+            raise UsageError(f"{clean(trace.label)}: no roofline: {roofline.cannot_tell}")
+        write_picture(out, draw_roofline(roofline))
+        return ExportResult(len(roofline.groups), "groups of like launches")
     if name == "chrome":
         written = write_chrome_file(trace, out, options.keep_metadata)
         return ExportResult(written.entries, "entries", written.skipped_keys, written.private_values, written.kept_keys)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from torchprof_tui.commands.common.options import RANKS_HELP, ROWS, AsJson, FirstRank, NoCache, TraceOptions, option
+from torchprof_tui.commands.common.options import (
+    PICTURE,
+    RANKS_HELP,
+    ROWS,
+    AsJson,
+    FirstRank,
+    NoCache,
+    TraceOptions,
+    option,
+)
 
 DEFAULT_ROWS = 15
 """Rows of each text table by default."""
@@ -35,3 +44,4 @@ class MemoryOptions(TraceOptions):
         default=None,
     )
     json: AsJson = False
+    output: str | None = option(f"also draw the curve of the whole trace: {PICTURE}", "OUT", short="-o", default=None)

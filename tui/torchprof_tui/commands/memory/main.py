@@ -30,10 +30,12 @@ from torchprof_tui.analysis.memory.snapshots.device_snapshot import (
     list_device_snapshots,
 )
 from torchprof_tui.analysis.memory.snapshots.snapshot_file import is_snapshot_file, read_snapshot
-from torchprof_tui.answers.memory import AliveMemory, build_alive_memory, build_snapshot
+from torchprof_tui.answers.memory import AliveMemory, build_alive_memory, build_snapshot, build_stacked_curve
+from torchprof_tui.answers.pictures.memory_curve import COLUMNS, draw_memory_curve
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, select_rank
 from torchprof_tui.commands.common.output import print_answer
+from torchprof_tui.commands.common.picture_file import check_picture, write_picture
 from torchprof_tui.commands.common.tables import ConsoleTable, create_console
 from torchprof_tui.commands.memory import DEFAULT_ROWS, MemoryOptions
 from torchprof_tui.trace.core.printable import clean
@@ -66,7 +68,11 @@ def answer_question(trace: Trace, options: MemoryOptions) -> AliveMemory:
 
 
 def _run_trace(options: MemoryOptions) -> int:
+    picture = None if options.output is None else check_picture(options.output)
     loaded = load_specs(options.trace, cache=not options.no_cache)
+    if picture is not None:
+        history, device, _, _ = _choose_state(select_rank(loaded.trace, options.rank)[0], options)
+        write_picture(picture, draw_memory_curve(build_stacked_curve(history, device, COLUMNS)))
     if options.json:
         print_answer(answer_question(loaded.trace, options))
         return 0
@@ -113,6 +119,8 @@ def _run_snapshot(options: MemoryOptions) -> int:
     by = options.by or SnapshotGroupBy.LINE.value
     if by not in [each.value for each in SnapshotGroupBy]:
         raise UsageError(f"--by {by}: a snapshot knows lines and stacks only; record a trace with profile_memory=True")
+    if options.output is not None:
+        raise UsageError("-o: only the curve of a trace is drawn; for the screen of a snapshot: :export in the app")
     if options.rank is not None:
         raise UsageError("--rank: a snapshot is of one process; give the file of that rank")
     devices = list_device_snapshots(read_snapshot(options.trace[0]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchprof_tui.commands.common.options import Captures, NoCache, TraceOptions, option
+from torchprof_tui.commands.common.options import PICTURE, Captures, NoCache, TraceOptions, option
 from torchprof_tui.commands.open import Theme
 
 
@@ -15,7 +15,7 @@ class SnapshotOptions(TraceOptions):
     )
     size: str = option("columns x lines (default 160x48)", "WxH", default="160x48")
     keys: str = option("keys to press, by Textual's names, separated by commas: w,w,right,c", default="")
-    output: str = option("OUT.svg or OUT.txt", "OUT", short="-o")
+    output: str = option(f"OUT.txt, {PICTURE}", "OUT", short="-o")
     theme: Theme = "dark"
     capture: Captures = ()
     no_cache: NoCache = False

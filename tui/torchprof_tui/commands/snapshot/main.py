@@ -1,4 +1,4 @@
-"""Write the app's screen as SVG or text after some keys: `torchprof-tui snapshot`."""
+"""Write the app's screen as SVG, PNG or text after some keys: `torchprof-tui snapshot`."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ import asyncio
 import os
 import re
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.terminal_theme import SVG_EXPORT_THEME
-
 from torchprof_tui.commands.common.errors import UsageError
+from torchprof_tui.commands.common.picture_file import SUFFIXES, check_picture, write_picture
 from torchprof_tui.commands.open.main import name_captures
 from torchprof_tui.commands.snapshot import SnapshotOptions
-from torchprof_tui.trace.core.atomic_file import OutputError, check_target, write_atomically
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
+from torchprof_tui.ui.common.screen_picture import draw_screen
 
 if TYPE_CHECKING:
-    from torchprof_tui.app import TorchprofApp
     from torchprof_tui.trace.loading.opener import TraceOpener
 
 SETTLE_SECONDS = 0.1
@@ -32,15 +29,9 @@ def run(options: SnapshotOptions) -> int:
     size = SIZE_PATTERN.fullmatch(options.size)
     if size is None:
         raise UsageError(f"--size: {options.size!r} is not a size such as 160x48")
-    output = Path(options.output)
-    if output.suffix not in (".svg", ".txt"):
-        raise UsageError(f"-o: {options.output!r} ends in neither .svg nor .txt")
     if "-" in options.trace:
         raise UsageError("-: a snapshot needs a file")
-    try:
-        check_target(output)  # before a large trace is read
-    except OutputError as error:
-        raise UsageError(f"-o: {error}") from error
+    output = check_picture(options.output, (*SUFFIXES, ".txt"))
     os.environ["TEXTUAL_COLOR_SYSTEM"] = "truecolor"  # independent of the calling terminal
     keys = [key for key in options.keys.split(",") if key]
     for key in keys:
@@ -55,11 +46,8 @@ def run(options: SnapshotOptions) -> int:
             if sys.stderr.isatty():
                 opening.wait_until_connected()
         cells = (int(size[1]), int(size[2]))
-        picture = asyncio.run(_take_snapshot(options, opening, cells, keys, output.suffix == ".svg"))
-    try:
-        write_atomically(output, picture)
-    except OutputError as error:
-        raise UsageError(f"-o: {error}") from error
+        picture = asyncio.run(_take_snapshot(options, opening, cells, keys, output.suffix != ".txt"))
+    write_picture(output, picture)
     return 0
 
 
@@ -89,23 +77,10 @@ async def _take_snapshot(
                 await app.workers.wait_for_complete()
                 await pilot.pause()
                 if svg:
-                    return as_svg(app)
+                    return draw_screen(app)
                 # without colours and trailing blanks
                 return "".join(f"{strip.text.rstrip()}\n" for strip in app.screen._compositor.render_strips())
     finally:
         if opening is not None:
             opening.cancel()
     raise UsageError(app.failure)
-
-
-def as_svg(app: TorchprofApp) -> str:
-    """Export the screen as a self-contained SVG (rich's own refers to a font server).
-
-    Cells without a colour get the theme's background and foreground.
-    """
-    svg = app.export_screenshot(title=app.title, simplify=True)
-    svg = re.sub(r"\s*@font-face\s*{[^}]*}", "", svg)
-    theme = app.current_theme
-    svg = svg.replace(SVG_EXPORT_THEME.background_color.hex, theme.background or "")
-    svg = svg.replace(SVG_EXPORT_THEME.foreground_color.hex, theme.foreground or "")
-    return svg.replace("Fira Code, monospace", "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace")

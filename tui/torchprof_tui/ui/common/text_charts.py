@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from torchprof_tui.analysis.compare.waterfall import MAX_PARTS, build_rows, choose_axis
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.cell_text import truncate
 
 if TYPE_CHECKING:
-    from torchprof_tui.analysis.compare.account import Account, PartChange
+    from torchprof_tui.analysis.compare.account import Account
 
 LEVELS = "▁▂▃▄▅▆▇█"
 """Block characters by height: eighths of a cell."""
@@ -39,50 +39,13 @@ def build_strip_chart(durations: I64, selected: int, cells: int) -> tuple[str, i
 LABEL_CELLS, TIME_CELLS, CHANGE_CELLS, BAR_CELLS = 25, 9, 10, 22
 """With the spaces between them 80 cells and less."""
 
-MAX_PARTS = 12
-"""Parts that are drawn one by one; the rest is one row."""
-
 _LONGER, _SHORTER = "█", "░"
-_MIN_SHARE = 0.001
-"""Smaller changes, of the longer step, are drawn as a part of the rest."""
-
-
-@dataclass(frozen=True, slots=True)
-class WaterfallRow:
-    """A row: a part with the time of both sides, ns; `start`, `end`: from where to where it moves the step's time."""
-
-    label: str
-    a: int
-    b: int
-    start: int
-    end: int
-    mark: str = ""
-
-    @property
-    def delta(self) -> int:
-        return self.b - self.a
-
-
-def build_rows(account: Account, max_parts: int = MAX_PARTS) -> list[WaterfallRow]:
-    """Build the rows of the parts that changed, those beyond noise first; the others are one row, so the sum holds."""
-    smallest = _MIN_SHARE * max(account.a, account.b)
-    shown = [part for part in account.parts if abs(part.delta) >= smallest][:max_parts]
-    rest = [part for part in account.parts if part not in shown]
-    rows, time = [], account.a
-    for part in shown:
-        rows.append(WaterfallRow(part.label, part.a, part.b, time, time + part.delta, _mark(part)))
-        time += part.delta
-    if rest:
-        a, b = sum(part.a for part in rest), sum(part.b for part in rest)
-        label = f"{len(rest)} other part{'s' if len(rest) > 1 else ''}" if shown else "all parts"
-        rows.append(WaterfallRow(label, a, b, time, time + b - a))
-    return rows
 
 
 def format_waterfall(account: Account, bar_cells: int = BAR_CELLS, max_parts: int = MAX_PARTS) -> list[str]:
     """Format the account: a row of headings, A, a row of each part, B; bars of at most `bar_cells`."""
     rows = build_rows(account, max_parts)
-    low, high = _choose_axis(account, rows)
+    low, high = choose_axis(account, rows)
 
     def bar(start: int, end: int) -> str:
         scale = bar_cells / max(high - low, 1)
@@ -107,18 +70,6 @@ def format_waterfall(account: Account, bar_cells: int = BAR_CELLS, max_parts: in
     if any(row.mark for row in rows):
         lines.append("(~ within the noise)")
     return lines
-
-
-def _mark(part: PartChange) -> str:
-    return "~" if part.is_within_noise and part.delta else ""
-
-
-def _choose_axis(account: Account, rows: list[WaterfallRow]) -> tuple[int, int]:
-    """Choose where the bars begin and end, ns: at 0, or later where all that moves lies in a small part at the end."""
-    times = [account.a, account.b, *(row.end for row in rows)]
-    low, high = min(times), max(times)
-    begin = low - (high - low) // 4
-    return (begin, high) if begin > high // 2 and high > low else (0, high)
 
 
 def _format_cells(label: str, a: str, b: str, change: str, bar: str) -> str:

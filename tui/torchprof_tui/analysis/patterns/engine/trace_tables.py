@@ -379,7 +379,7 @@ class TraceTables:
     @cached_property
     def roofline(self) -> Roofline:
         """Bytes, FLOPs and shares of the peaks by groups of like launches; its `group` is int64[work]."""
-        return compute_roofline(self.trace, self.gpu_pieces, self._find_device_peaks)
+        return compute_roofline(self.trace, self.gpu_pieces, self.find_device_peaks)
 
     @cached_property
     def gpu_pieces(self) -> GpuPieces:
@@ -392,7 +392,8 @@ class TraceTables:
         """The names of the classes of GPU work, and the index of each piece's class: int64[work]."""
         return name_classes(self.trace.names, self.work.events.name, self.work.kernel_class)
 
-    def _find_device_peaks(self, number: int) -> DevicePeaks | None:
+    def find_device_peaks(self, number: int) -> DevicePeaks | None:
+        """Find the peaks of a device by its number; None where the trace does not describe it."""
         names = {device.name for device in self.trace.devices}
         if len(names) == 1:  # also where ROCm numbers kernels by agent and describes device 0 only
             return find_peaks(names.pop())

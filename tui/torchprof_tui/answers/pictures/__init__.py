@@ -1,0 +1,1 @@
+"""Draw answers as SVG: vector pictures with axes, units and labels, for a ticket or a report."""
