@@ -330,6 +330,8 @@ def run_all(options: argparse.Namespace) -> int:
                 pass
         except ValueError as error:
             problem = str(error)
+        finally:
+            trials.close()
         answer = {"name": name, "variant": variant, "problem": problem, **as_fields(build_tried(trials))}
         answer["seconds"] = time.monotonic() - began
         Path(options.folder, f"{name}.{variant}.json").write_text(json.dumps(answer), encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.paths import ROOT
+from torchprof_try.program_process import ProgramCommand, split_command
 from torchprof_try.remedies import REMEDIES, Evidence, choose_remedies, combine
-from torchprof_try.trials import TrialRequest, Trials, split_command
+from torchprof_try.trials import TrialRequest, Trials
 from torchprof_tui.runs.recording_request import HARNESS
 from torchprof_tui.trace.core.errors import TraceError
 
@@ -57,9 +59,9 @@ def list_files(folder: Path) -> dict[str, str]:
 
 def try_all(*command: str, **more: object) -> Trials:
     request = TrialRequest(command, steps=6, warmup=2, repeat=0, **more)  # type: ignore[arg-type]
-    trials = Trials(request)
-    for _ in trials.run():
-        pass
+    with contextlib.closing(Trials(request)) as trials:
+        for _ in trials.run():
+            pass
     return trials
 
 
@@ -147,9 +149,17 @@ def test_remedies_need_evidence() -> None:
 
 
 def test_commands_are_split() -> None:
-    assert split_command(["torchrun", "--nproc_per_node", "2", "train.py", "--lr", "1"]) == (
-        ["torchrun", "--nproc_per_node", "2"],
-        ["train.py", "--lr", "1"],
-        False,
+    launched = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2")
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2")
+    assert split_command((*torchrun, "train.py", "--lr", "1")) == ProgramCommand(
+        launched, ("train.py", "--lr", "1"), False, True
     )
-    assert split_command(["-m", "pkg.train", "x"]) == ([], ["pkg.train", "x"], True)
+    assert split_command((*torchrun, "-m", "pkg.train", "-m")) == ProgramCommand(
+        launched, ("pkg.train", "-m"), True, True
+    )
+    assert split_command(("-m", "pkg.train", "x"), sys.executable) == ProgramCommand(
+        (sys.executable,), ("pkg.train", "x"), True
+    )
+    assert split_command((sys.executable, "-O", "train.py")) == ProgramCommand((sys.executable, "-O"), ("train.py",))
+    with pytest.raises(TraceError, match="neither a workload"):
+        split_command(("no-such-command", "train.py"))

@@ -9,4 +9,5 @@ COMMAND = CommandExtension(
     options="torchprof_try.command:TryOptions",
     run="torchprof_try.command.main:run",
     answers="torchprof_try.answers:ANSWERS",
+    screens="torchprof_try.ui",
 )

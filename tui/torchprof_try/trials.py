@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -22,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from torchprof_try.estimates import Saving, compare_losses, estimate_saving
+from torchprof_try.program_process import ProgramProcess, read_journal, remove_created, split_command
 from torchprof_try.remedies import BY_NAME, TOGETHER, Evidence, Remedy, choose_remedies, combine, predict_saving
 from torchprof_tui.api.checks import check_range
 from torchprof_tui.runs.recording_request import HARNESS, WORKLOADS
@@ -32,18 +31,20 @@ BASELINE = "baseline"
 BETWEEN = 2
 """Remedies from one run of the baseline to the next."""
 
-LAUNCHERS = ("torchrun",)
+SPEC_VARIABLE = "TORCHPROF_TRIAL"
+"""Environment variable of the recorder: the spec of a trial that is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialRequest:
-    """What is tried. `command`: the program with its arguments, after the interpreter. Times in seconds.
+    """What is tried. `command`: the program with its arguments, as `run` takes it. Times in seconds.
 
-    `step`: what ends a step, as `run --step` takes it. `limit`: of each process.
+    `python`: the interpreter, where the user names one beside the command. `step`: what ends a step, as `run --step`
+    takes it. `limit`: of each process. `max_seconds`, `max_runs`: of all; what is begun is ended.
     """
 
     command: tuple[str, ...]
-    python: str = sys.executable
+    python: str | None = None
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     everything: bool = False
@@ -55,6 +56,8 @@ class TrialRequest:
     step: str = "auto"
     allow_writes: bool = False
     keep: str | None = None
+    max_seconds: float = math.inf
+    max_runs: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,45 +80,100 @@ class TrialRow:
     parts: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class TrialProgress:
+    """What runs `now`, how many processes are `done` of about `total` (0: not known yet), and for how long still."""
+
+    now: str
+    done: int
+    total: int
+    seconds_left: float | None
+
+    @property
+    def line(self) -> str:
+        """Format it for people, in one line."""
+        if not self.total:
+            return f"{self.now}, run {self.done + 1}"
+        left = self.seconds_left
+        when = (
+            ""
+            if left is None
+            else f", about {max(round(left), 1)} s left"
+            if left < 100
+            else (f", about {left / 60:.0f} min left")
+        )
+        return f"{self.now}, run {min(self.done + 1, self.total)} of {self.total}{when}"
+
+
 @dataclass(slots=True)
 class Trials:
-    """The table of a program: `rows` change while `run` goes on."""
+    """The table of a program: `rows` change while `run` goes on. Close it after the run, which removes its files."""
 
     request: TrialRequest
     rows: list[TrialRow] = field(default_factory=list)
     evidence: Evidence | None = None
-    note: str = ""
     device: str = ""
     torch: str = ""
     trace: str | None = None
     is_complete: bool = False
     _times: dict[str, list[list[float]]] = field(default_factory=dict)
     _losses: dict[str, list[list[float]]] = field(default_factory=dict)
-    _process: subprocess.Popen[bytes] | None = None
-    _created: list[str] = field(default_factory=list)
+    _process: ProgramProcess = field(default_factory=ProgramProcess)
+    _folder: str = ""
     _has_gpu: bool = False
+    _now: str = ""
+    _done: int = 0
+    _planned: int = 0
+    _began: float = 0.0
+    _started: float = 0.0
+    _seconds: list[float] = field(default_factory=list)
 
     def run(self) -> Generator[str, None, None]:
-        """Run everything and yield one line of progress after each change of the rows. Raises TraceError.
+        """Run everything and yield one line of progress after each change of the rows.
 
-        Close the iterator to end early: the process group is ended, and the rows stay as they are.
+        Close the iterator to end early, or call `stop` from another thread: the processes are ended, and the rows stay
+        as they are. Raises TraceError, TrialsStopped.
         """
-        folder = tempfile.mkdtemp(prefix="torchprof-try-")
-        try:
-            self.rows = [TrialRow(BASELINE, "the program as it is")]
-            yield from self._try(folder, BASELINE, ())  # first: it finds out whether the program can be repeated
-            if self._find(BASELINE).state != "measured":
-                raise TraceError(f"the program cannot be tried: {self._find(BASELINE).why}")
-            yield "recording a trace"
-            self.evidence = self._record(folder)
-            yield from self._try(folder, BASELINE, ())
-            remedies = self._choose()
-            yield f"{len(remedies)} remedies to try"
-            yield from self._try_all(folder, remedies)
-            self.is_complete = True
-        finally:
-            self._end_process()
-            shutil.rmtree(folder, ignore_errors=True)
+        self._folder, self._started = tempfile.mkdtemp(prefix="torchprof-try-"), time.monotonic()
+        self.rows = [TrialRow(BASELINE, "the program as it is")]
+        yield from self._try(BASELINE, ())  # first: it finds out whether the program can be repeated
+        if self._find(BASELINE).state != "measured":
+            raise TraceError(f"the program cannot be tried: {self._find(BASELINE).why}")
+        self._begin("recording a trace")
+        yield self.progress.line
+        self.evidence = self._check(self._record(BASELINE, ()))
+        self._end()
+        yield from self._try(BASELINE, ())
+        remedies = self._choose()
+        self._planned = self._done + len(remedies) + len(remedies) // BETWEEN + 1
+        yield f"{len(remedies)} remedies to try"
+        yield from self._try_all(remedies)
+
+    def stop(self) -> None:
+        """Let `run`, in another thread, end its process and raise TrialsStopped."""
+        self._process.stop()
+
+    def close(self) -> None:
+        """Remove the files of the trials, with the recordings. `run` must have ended."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def progress(self) -> TrialProgress:
+        """What runs now, and for how long still."""
+        seconds = self._seconds
+        left = None
+        if self._planned and seconds:
+            mean = sum(seconds) / len(seconds)
+            running = time.monotonic() - self._began if self._now else 0.0
+            left = max(mean - running, 0.0) + mean * max(self._planned - self._done - 1, 0)
+        return TrialProgress(self._now, self._done, self._planned, left)
+
+    def _begin(self, now: str) -> None:
+        self._now, self._began = now, time.monotonic()
+
+    def _end(self) -> None:
+        self._seconds.append(time.monotonic() - self._began)
+        self._done += 1
 
     def _choose(self) -> list[Remedy]:
         request, evidence = self.request, self.evidence
@@ -126,22 +184,39 @@ class Trials:
             self.rows.append(row)
         return remedies
 
-    def _try_all(self, folder: str, remedies: Sequence[Remedy]) -> Iterator[str]:
+    def _try_all(self, remedies: Sequence[Remedy]) -> Iterator[str]:
+        is_cut = False
         for index, remedy in enumerate(remedies):
-            yield from self._try(folder, remedy.name, (remedy,))
-            if index % BETWEEN == BETWEEN - 1:
-                yield from self._try(folder, BASELINE, ())
+            if is_cut := self._is_over(1):
+                break
+            yield from self._try(remedy.name, (remedy,))
+            if index % BETWEEN == BETWEEN - 1 and not self._is_over(1):
+                yield from self._try(BASELINE, ())
         for _ in range(self.request.repeat):
-            for remedy in self._list_winners(remedies):
-                yield from self._try(folder, remedy.name, (remedy,))
-                yield from self._try(folder, BASELINE, ())
+            winners = self._list_winners(remedies)
+            self._planned += 2 * len(winners)
+            for remedy in winners:
+                if self._is_over(2):
+                    is_cut = True
+                    break
+                yield from self._try(remedy.name, (remedy,))
+                yield from self._try(BASELINE, ())
         best = combine(self._list_winners(remedies))
-        if len(best) > 1:
+        if len(best) > 1 and self._is_over(1):
+            is_cut = True
+        elif len(best) > 1:
+            self._planned += 1
             parts = tuple(remedy.name for remedy in best)
             says, patch = " + ".join(parts), "\n".join(remedy.patch for remedy in best)
             self.rows.append(TrialRow(TOGETHER, says, patch, parts=parts))
-            yield from self._try(folder, TOGETHER, best)
-        yield from self._try(folder, BASELINE, ())
+            yield from self._try(TOGETHER, best)
+        yield from self._try(BASELINE, ())
+        self.is_complete = not is_cut
+
+    def _is_over(self, more: int) -> bool:
+        """Whether the limits leave no time, or not so many runs besides the last one of the baseline."""
+        request = self.request
+        return self._done + more + 1 > request.max_runs or time.monotonic() - self._started > request.max_seconds
 
     def _list_winners(self, remedies: Sequence[Remedy]) -> list[Remedy]:
         """List the remedies that won and left the losses what they were, the best first."""
@@ -154,11 +229,17 @@ class Trials:
 
     # --- one process ---------------------------------------------------------------------------------------------
 
-    def _try(self, folder: str, name: str, remedies: Sequence[Remedy]) -> Iterator[str]:
+    def _try(self, name: str, remedies: Sequence[Remedy]) -> Iterator[str]:
         before = self._find(name)
         self._replace(replace(before, state="running"))
-        yield name
-        report = self._measure(folder, remedies)
+        self._begin("the program as it is" if name == BASELINE else name)
+        try:
+            yield self.progress.line
+            report = self._measure(remedies)
+        except BaseException:
+            self._replace(before)
+            raise
+        self._end()
         blocks = report.get("block_seconds", [])
         unused = [each.name for each in remedies if each.name in report.get("unused", ())]
         if unused and len(unused) == len(remedies):
@@ -176,7 +257,7 @@ class Trials:
         else:
             state = "unused" if report["outcome"] == "unused" else "failed"
             self._replace(replace(before, state=state, why=report["error"] or "no step ended"))
-        yield name
+        yield self.progress.line
 
     def _estimate(self) -> None:
         """Estimate all savings again: each run of the baseline is for all of them."""
@@ -189,16 +270,30 @@ class Trials:
                 loss = compare_losses(self._losses[BASELINE], self._losses[row.name][0], is_exact)
                 self._replace(replace(row, saving=saving, loss=loss))
 
-    def _measure(self, folder: str, remedies: Sequence[Remedy]) -> dict[str, Any]:
+    def _measure(self, remedies: Sequence[Remedy]) -> dict[str, Any]:
         """Run the program once. Returns its report; "error" says why there is none."""
-        spec, report = os.path.join(folder, "spec.json"), os.path.join(folder, "report.json")
+        report = os.path.join(self._folder, "report.json")
         with contextlib.suppress(OSError):
             os.remove(report)
-        request = self.request
-        launcher, command, is_module = split_command(request.command)
+        command = split_command(self.request.command, self.request.python)
+        spec = self._write_spec(remedies, report, [*command.program, *self._ask_for_steps(command.program)])
+        argv = [*command.launcher, str(HARNESS), "--trial", spec]
+        error, refused = self._run(argv, _set_environment(remedies), report)
+        try:
+            known: dict[str, Any] = json.loads(Path(report).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            known = {"outcome": "failed", "error": error or "the program ended without a step", "losses": []}
+        self._has_gpu = known.get("has_gpu", self._has_gpu)
+        if refused and known["outcome"] != "measured":
+            return {"outcome": "unsafe", "error": f"it would {refused}", "losses": []}
+        return known
+
+    def _write_spec(self, remedies: Sequence[Remedy], report: str, program: Sequence[str]) -> str:
+        """Write what a process does. Returns the path."""
+        request, spec = self.request, os.path.join(self._folder, "spec.json")
         content = {
-            "command": [*command, *self._ask_for_steps(command)],
-            "module": is_module,
+            "command": list(program),
+            "module": split_command(request.command, request.python).is_module,
             "step": request.step,
             "remedies": [remedy.name for remedy in remedies],
             "warmup": request.warmup,
@@ -207,85 +302,61 @@ class Trials:
             "seed": request.seed,
             "allow_writes": request.allow_writes,
             "report": report,
+            "journal": os.path.join(self._folder, "journal.jsonl"),
         }
         Path(spec).write_text(json.dumps(content), encoding="utf-8")
-        environment = {**os.environ}
-        for remedy in remedies:
-            for variable, value in remedy.environment.items():
-                before = environment.get(variable) if variable == "PYTORCH_CUDA_ALLOC_CONF" else None
-                environment[variable] = f"{before},{value}" if before else value
-        prefix = launcher or [request.python]
-        error = self._run([*prefix, str(HARNESS), "--trial", spec], environment, request.limit * 2 + 60)
-        try:
-            known: dict[str, Any] = json.loads(Path(report).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {"outcome": "failed", "error": error or "the program ended without a step", "losses": []}
-        self._created, self._has_gpu = known["created"], known["has_gpu"]
-        for path in reversed(self._created):
-            _remove_created(path)
-        return known
+        return spec
 
-    def _ask_for_steps(self, command: Sequence[str]) -> list[str]:
+    def _run(self, argv: Sequence[str], environment: dict[str, str], report: str = "") -> tuple[str, str]:
+        """Run a process, and remove the files that it creates. Returns why it failed, and what was refused."""
+        journal = os.path.join(self._folder, "journal.jsonl")
+        try:
+            error = self._process.run(argv, environment, self.request.limit * 2 + 60, report)
+        finally:
+            created, refused = read_journal(journal)
+            remove_created(created)
+            with contextlib.suppress(OSError):
+                os.remove(journal)
+        return error, refused
+
+    def _ask_for_steps(self, program: Sequence[str]) -> list[str]:
         """Ask a built-in workload for enough steps."""
-        if command[0] in WORKLOADS and not os.path.exists(command[0]) and "--active" not in command:
+        if program[0] in WORKLOADS and not os.path.exists(program[0]) and "--active" not in program:
             return ["--active", str(self.request.warmup + self.request.steps)]
         return []
 
-    def _record(self, folder: str) -> Evidence:
-        """Record a trace of the program as it is, and check it."""
-        request, runs = self.request, os.path.join(folder, "runs")
+    def _record(self, name: str, remedies: Sequence[Remedy]) -> str:
+        """Record a short trace of the program with remedies. Returns its path. Raises TraceError, TrialsStopped."""
+        request, runs = self.request, os.path.join(self._folder, f"trace-{name}")
         options = ["-o", runs, "--no-table", "--yes", "--no-preflight"]
         options += ["--step", request.step] if request.step != "auto" else []
-        argv = [request.python, str(HARNESS), *options, *request.command]
-        error = self._run(argv, dict(os.environ), request.limit * 2 + 60)
-        for path in reversed(self._created):  # the recorder does not watch what the program writes
-            _remove_created(path)
+        command = split_command(request.command, request.python)
+        words = list(command.program)
+        if command.is_launched:  # the recorder starts it as torchrun does
+            launched = command.launcher.index("torch.distributed.run")
+            module = ["--module"] if command.is_module else []
+            words = ["-m", "torch.distributed.run", *command.launcher[launched + 1 :], *module, *words]
+            interpreter = command.launcher[: launched - 1]
+        else:
+            interpreter = command.launcher
+            words = ["-m", *words] if command.is_module else words
+        spec = self._write_spec(remedies, "", command.program)
+        environment = {**_set_environment(remedies), SPEC_VARIABLE: spec}
+        error, refused = self._run([*interpreter, str(HARNESS), *options, *words], environment)
         found = sorted(Path(runs).glob("**/*.pt.trace.json*"))
         if not found:
-            raise TraceError(f"no trace was recorded: {error or 'the program recorded no step'}")
-        if request.keep is not None:
-            os.makedirs(request.keep, exist_ok=True)
-            self.trace = shutil.copy(found[0], request.keep)
-        check = check_range(load_trace(str(found[0]), cache=False), None, None)
+            reason = f"it would {refused}" if refused else error or "the program recorded no step"
+            raise TraceError(f"no trace was recorded: {reason}")
+        return str(found[0])
+
+    def _check(self, trace: str) -> Evidence:
+        """Check the recording of the program as it is, and keep it where the user asked for it."""
+        if self.request.keep is not None:
+            os.makedirs(self.request.keep, exist_ok=True)
+            self.trace = shutil.copy(trace, self.request.keep)
+        check = check_range(load_trace(trace, cache=False), None, None)
         fired = {each.id: each.won_share for each in check.patterns if each.state == "fired"}
         return Evidence(fired, self._has_gpu, check.verdict.first)
-
-    def _run(self, argv: Sequence[str], environment: dict[str, str], seconds: float) -> str:
-        """Run a process in a group of its own until it ends. Returns why it failed, from its last line; "" if not."""
-        with tempfile.TemporaryFile() as output:
-            try:
-                self._process = subprocess.Popen(
-                    argv,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise TraceError(f"{argv[0]}: {error.strerror or error}") from error
-            try:
-                status = self._process.wait(seconds)
-            except subprocess.TimeoutExpired:
-                return f"no end within {seconds:.0f} s"
-            finally:
-                self._end_process()
-            output.seek(max(0, output.seek(0, os.SEEK_END) - 4000))
-            lines = output.read().decode("utf-8", "replace").strip().splitlines()
-        return "" if status == 0 else (lines[-1].strip()[:200] if lines else f"exit status {status}")
-
-    def _end_process(self) -> None:
-        """End the process and all that it has started."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        for number, seconds in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 5.0)):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(seconds)
-            if not _has_group(process.pid):
-                return
 
     # --- rows ----------------------------------------------------------------------------------------------------
 
@@ -296,34 +367,11 @@ class Trials:
         self.rows = [row if each.name == row.name else each for each in self.rows]
 
 
-def split_command(command: Sequence[str]) -> tuple[list[str], list[str], bool]:
-    """Split a command into the launcher's part ([] for none), the program's, and whether it is a module (`-m`)."""
-    words = list(command)
-    if words and os.path.basename(words[0]) in LAUNCHERS:
-        place = next((index for index, word in enumerate(words) if index and word.endswith(".py")), None)
-        if place is None:
-            raise TraceError("torchrun: name the script, FILE.py")
-        return words[:place], words[place:], False
-    if words[:1] == ["-m"]:
-        return [], words[1:], True
-    return [], words, False
-
-
-def _has_group(group: int) -> bool:
-    deadline = time.monotonic() + 0.2
-    while time.monotonic() < deadline:
-        try:
-            os.killpg(group, 0)
-        except (ProcessLookupError, PermissionError):
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def _remove_created(path: str) -> None:
-    """Remove a file or an empty folder that a run created."""
-    with contextlib.suppress(OSError):
-        if os.path.isdir(path) and not os.path.islink(path):
-            os.rmdir(path)
-        else:
-            os.remove(path)
+def _set_environment(remedies: Sequence[Remedy]) -> dict[str, str]:
+    """Return the environment of a process with the variables of remedies."""
+    environment = {**os.environ}
+    for remedy in remedies:
+        for variable, value in remedy.environment.items():
+            before = environment.get(variable) if variable == "PYTORCH_CUDA_ALLOC_CONF" else None
+            environment[variable] = f"{before},{value}" if before else value
+    return environment

@@ -6,6 +6,7 @@ import argparse
 import atexit
 import contextlib
 import dataclasses
+import importlib
 import os
 import shlex
 import signal
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from .profiler_cycles import Cycle, Recorder
     from .schedule import Phase
 
+TRIAL_VARIABLE = "TORCHPROF_TRIAL"
 USAGE_EXIT_STATUS = 2  # as in the viewer's command line: the input or the arguments are wrong
 MAX_STOP_ATTEMPTS = 3  # times that a program may catch StopRun before it is ended
 LEAVE_WITHIN_SECONDS = 30.0  # seconds that a stopped program has for its threads and exit handlers
@@ -265,6 +267,7 @@ class RecordingSession:
             self._announce_end()
             self.mode.start()
             self._program_began = True
+            self._prepare_trial()
             self.program.run()
         except StopRun:
             return self._finish_stopped()
@@ -284,6 +287,12 @@ class RecordingSession:
         if not _has_other_threads():  # otherwise Python joins them first, and the exit handler saves after that
             self.finish("finished", 0)
         return 0
+
+    def _prepare_trial(self) -> None:
+        """Apply the remedies of `torchprof-tui try` whose effect is recorded, if there are any."""
+        spec = os.environ.pop(TRIAL_VARIABLE, None)
+        if spec is not None:
+            importlib.import_module(".trial", __package__).prepare_recording(spec)
 
     @property
     def ends_program(self) -> bool:

@@ -1,7 +1,7 @@
 """Run a program once with remedies and measure its steps without the profiler: ``harness.py --trial SPEC.json``.
 
 The spec names the command, the remedies, the steps and the file of the report; the report has the times of blocks of
-steps, the losses, the peak memory, the files that the program created, and how it ended.
+steps, the losses, the peak memory, and how it ended. `prepare_recording` does the same to a process that is recorded.
 """
 
 # mypy: allow-untyped-calls
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import math
 import os
 import random
 import resource
@@ -36,26 +37,37 @@ class TrialFinishedError(BaseException):
     """All steps are measured. No `Exception`: the program must not catch it."""
 
 
-class StepTimer:
-    """Time steps in blocks after the warm-up, and end the program after the last one."""
+class FirstStep:
+    """Apply remedies to the program's outermost modules when its first step has ended."""
 
-    def __init__(self, warmup: int, steps: int, seconds: float) -> None:
-        self.block_seconds: list[float] = []
-        self.block_steps = max(1, steps // BLOCKS)
+    def __init__(self) -> None:
         self.count = 0
-        self.peak_memory = 0
         self.modules: list[Any] = []
         self.after_first: list[Any] = []
-        self._warmup, self._blocks, self._seconds = max(warmup, 1), min(BLOCKS, steps), seconds
-        self._began = self._block_began = 0.0
 
     def note_step(self) -> None:
-        """Note the end of a step. Raises TrialFinishedError after the last one."""
+        """Note the end of a step."""
         self.count += 1
         if self.count == 1:
             _restore_calls()
             for apply in self.after_first:
                 apply(self.modules)
+
+
+class StepTimer(FirstStep):
+    """Time steps in blocks after the warm-up, and end the program after the last one."""
+
+    def __init__(self, warmup: int, steps: int, seconds: float) -> None:
+        super().__init__()
+        self.block_seconds: list[float] = []
+        self.block_steps = max(1, steps // BLOCKS)
+        self.peak_memory = 0
+        self._warmup, self._blocks, self._seconds = max(warmup, 1), min(BLOCKS, steps), seconds
+        self._began = self._block_began = 0.0
+
+    def note_step(self) -> None:
+        """Note the end of a step. Raises TrialFinishedError after the last one."""
+        super().note_step()
         if self.count == self._warmup:
             _wait_for_gpu()
             if torch.cuda.is_available():
@@ -89,7 +101,7 @@ _call = torch.nn.Module.__call__
 _depth = threading.local()
 
 
-def _collect_modules(timer: StepTimer) -> None:
+def _collect_modules(timer: FirstStep) -> None:
     """Collect the modules that the program calls itself, until the first step ends."""
 
     def collecting_call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -136,11 +148,14 @@ def main(argv: list[str]) -> int:
     with open(argv[0], encoding="utf-8") as file:
         spec = json.load(file)
     report: dict[str, Any] = {"outcome": "", "error": "", "losses": [], "torch": torch.__version__}
-    timer = StepTimer(spec["warmup"], spec["steps"], spec["seconds"])
-    guard, losses = WriteGuard(), []  # type: ignore[var-annotated]
+    rank = rank_environment.identify_rank(os.environ)
+    # Only one rank looks at the clock: all must end after the same step.
+    timer = StepTimer(spec["warmup"], spec["steps"], spec["seconds"] if rank is None or not rank.rank else math.inf)
+    losses: list[Any] = []
     status = 0
     try:
-        _prepare(spec, timer, guard, losses)
+        _prepare(spec, timer)
+        _record_losses(losses)
         _run_program(spec, timer)
         report["outcome"] = "ended"
         report["error"] = f"the program ended after {timer.count} steps"
@@ -159,8 +174,6 @@ def main(argv: list[str]) -> int:
     except Exception as error:
         report |= {"outcome": "failed", "error": _describe(error)}
         status = 1
-    if guard.refused and report["outcome"] != "measured":
-        report |= {"outcome": "unsafe", "error": f"it would {guard.refused}"}
     report["losses"] = [float(each) for each in losses] if report["outcome"] == "measured" else []
     report |= {
         "block_seconds": timer.block_seconds,
@@ -168,7 +181,6 @@ def main(argv: list[str]) -> int:
         "steps": timer.count,
         "modules": [type(each).__name__ for each in timer.modules],
         "peak_memory_bytes": timer.peak_memory,
-        "created": guard.created,
         "unused": sorted(set(spec["remedies"]) & trial_remedies.COUNTED - trial_remedies.applied),
         "has_gpu": torch.cuda.is_initialized(),
         "device": torch.cuda.get_device_name() if torch.cuda.is_initialized() else "CPU",
@@ -187,7 +199,19 @@ def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {line}" if line else type(error).__name__
 
 
-def _prepare(spec: dict[str, Any], timer: StepTimer, guard: WriteGuard, losses: list[Any]) -> None:
+def prepare_recording(path: str) -> None:
+    """Apply the remedies of a spec to a process that is recorded, and watch what its program writes."""
+    with open(path, encoding="utf-8") as file:
+        spec = json.load(file)
+    first = FirstStep()
+    _prepare(spec, first)
+    if first.after_first:
+        _count_steps(first)
+    else:
+        _restore_calls()
+
+
+def _prepare(spec: dict[str, Any], timer: FirstStep) -> None:
     for name in reversed(spec["remedies"]):  # what is patched first sees what the later ones changed
         if name in trial_remedies.AT_START:
             trial_remedies.AT_START[name]()
@@ -196,11 +220,9 @@ def _prepare(spec: dict[str, Any], timer: StepTimer, guard: WriteGuard, losses: 
         elif name not in trial_remedies.AT_START and name not in trial_remedies.BY_ENVIRONMENT:
             raise UsageError(f"no remedy {name!r}")
     _collect_modules(timer)
-    _record_losses(losses)
     _seed(spec["seed"])
     if not spec["allow_writes"]:
-        guard.watch_torch_save(torch)
-        guard.install()
+        WriteGuard(spec["journal"], os.path.dirname(spec["journal"])).install(torch)
 
 
 def _run_program(spec: dict[str, Any], timer: StepTimer) -> None:
@@ -220,7 +242,7 @@ def _run_program(spec: dict[str, Any], timer: StepTimer) -> None:
     program.run()
 
 
-def _count_steps(timer: StepTimer) -> None:
+def _count_steps(timer: FirstStep) -> None:
     """Count the steps of the optimizer; of a program that creates none, the calls of its first outermost module."""
     has_optimizer = False
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from torchprof_tui.commands.common.options import AsJson, Number, Options, option
+from torchprof_tui.commands.open import Color, NoMouse, Theme
+
+INTERRUPTED_STATUS = 130
+"""Exit status where the table is not full, because the user ended the trials."""
 
 _STEPS = Number("a number from 2 on", 2, 99_999)
 
@@ -12,7 +16,8 @@ class TryOptions(Options):
     description = (
         "Run a program as it is, then once with each remedy that its trace suggests and that needs no change of the "
         "source, then the best together, and print what each really won. The program must be repeatable: it is stopped "
-        "where it would change a file that was there before, and files that it creates are removed."
+        "where it would change a file that was there before, and files that it creates are removed. In a terminal as a "
+        "screen, in a pipe as text."
     )
 
     command: tuple[str, ...] = option(
@@ -33,10 +38,14 @@ class TryOptions(Options):
         default=60,
     )
     step: str = option("what ends a step, as run takes it (default auto)", "auto|MODULE:FUNCTION", default="auto")
-    python: str | None = option("the interpreter of the program (default: this one)", "PATH", default=None)
+    python: str | None = option("the interpreter of the program (default: as run finds it)", "PATH", default=None)
     seed: int = option("of random, numpy and torch (default 0)", "N", number=Number("a number"), default=0)
     allow_writes: bool = option("let the program change files that were there before", default=False)
     keep_trace: str | None = option("keep the recording in this folder", "FOLDER", default=None)
     write_patch: str | None = option("write the patches of the winners into this file", "FILE", default=None)
     json: AsJson = False
     markdown: bool = option("print the table as Markdown, for a pull request", default=False)
+    text: bool = option("print the table when all is tried, also in a terminal", default=False)
+    theme: Theme = "dark"
+    color: Color = "auto"
+    no_mouse: NoMouse = False

@@ -10,34 +10,43 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchprof_try.answers import Tried, build_tried
-from torchprof_try.command import TryOptions
+from torchprof_try.command import INTERRUPTED_STATUS, TryOptions
 from torchprof_try.trials import TrialRequest, Trials
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.output import print_answer
-
-INTERRUPTED_STATUS = 130
+from torchprof_tui.commands.open.main import find_terminal_problem
 
 
 def run(options: TryOptions) -> int:
-    trials = Trials(build_request(options))
-    status = 0
+    with contextlib.closing(Trials(build_request(options))) as trials:
+        is_printed = options.json or options.markdown or options.text
+        if is_printed or not sys.stdout.isatty() or find_terminal_problem():
+            status = _run_in_terminal(trials)
+        else:
+            # imports textual, which the text does not need
+            status = importlib.import_module("torchprof_try.command.screen").open_screen(options, trials)
+        tried = build_tried(trials)
+        if options.json:
+            print_answer(tried)
+        else:
+            # imports rich, which JSON does not need
+            text = importlib.import_module("torchprof_try.command.text")
+            text.print_markdown(tried) if options.markdown else text.print_tried(tried)
+        if options.write_patch is not None:
+            _write_patches(options.write_patch, tried)
+    return status
+
+
+def _run_in_terminal(trials: Trials) -> int:
+    """Try all, with a line of progress on stderr where somebody may read it. Returns the exit status."""
     try:
         with _one_interrupt(), contextlib.closing(trials.run()) as lines:
             for line in lines:
                 if sys.stderr.isatty():
                     print(f"torchprof-tui: {line}", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
-        status = INTERRUPTED_STATUS
-    tried = build_tried(trials)
-    if options.json:
-        print_answer(tried)
-    else:
-        # imports rich, which JSON does not need
-        text = importlib.import_module("torchprof_try.command.text")
-        text.print_markdown(tried) if options.markdown else text.print_tried(tried)
-    if options.write_patch is not None:
-        _write_patches(options.write_patch, tried)
-    return status
+        return INTERRUPTED_STATUS
+    return 0
 
 
 @contextlib.contextmanager
@@ -62,12 +71,9 @@ def build_request(options: TryOptions) -> TrialRequest:
     """Build the request of a command line. Raises UsageError."""
     if not options.command:
         raise UsageError("name the program: torchprof-tui try -- python train.py")
-    command, python = options.command, options.python or sys.executable
-    if Path(command[0]).name.startswith(("python", "pypy")) and len(command) > 1:
-        python, command = options.python or command[0], command[1:]
     return TrialRequest(
-        command,
-        python,
+        options.command,
+        options.python,
         _split(options.only),
         _split(options.without),
         options.all,
