@@ -19,6 +19,7 @@ from tests.helpers.explorer_app import explorer, settled, text_of, until
 from tests.helpers.golden_files import at_every_size, compare_golden, text_on_screen
 from tests.helpers.merged_ranks import load_merged_ranks
 from tests.helpers.rank_traces import late_rank
+from torchprof_tui.analysis.patterns.verdict.rank_checks import MultiRankChecker
 from torchprof_tui.app import TorchprofApp
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.trace.model.lanes import Role
@@ -163,6 +164,43 @@ async def test_hidden_and_shown_again(shown: Trace) -> None:
         assert [label for _, label in contents(screen)] == ["rank 0", "rank 1", "rank 2"]
         await pilot.press("up", ":", *"hide", "enter", ":", *"unhide", "enter")
         assert len(contents(screen)) == 3
+
+
+async def test_a_straggler_names_the_late_rank_and_a_key_opens_it(shown: Trace) -> None:
+    """Its cause, which the verdict of that rank tells, is that of the command `check`, which checks all ranks."""
+    checker = MultiRankChecker(shown)
+    findings, _ = checker.check(checker.default_scope)
+    straggler = next(each for each in findings if each.id == "straggler")
+    assert straggler.remedy.action.startswith("open rank 1: ")
+    async with folded_explorer(shown, (160, 48)) as (screen, pilot):
+        panel = screen._panel_controller.cheatsheet_panel
+        await until(pilot, lambda: any(each.remedy == straggler.remedy for each in panel._fired_findings()))
+        number = [each.id for each in panel._fired_findings()].index("straggler") + 1
+        await pilot.press(str(number))
+        assert "] opens rank 1" in panel.text()
+        collective = screen.view_state.selected
+        assert screen.trace.event(collective).lane.rank == 0
+        await pilot.press("]")
+        await settled(pilot)
+        assert screen.trace.event(screen.view_state.selected).lane.rank == 1
+        assert not screen.view_state.lane_view.are_ranks_folded
+        assert panel.finding is not None
+        assert panel.finding.is_leading
+        assert "opens rank 1" not in panel.text()
+        await pilot.press("backspace")
+        assert screen.view_state.selected == collective
+
+
+async def test_a_colon_goes_to_a_rank(shown: Trace) -> None:
+    async with folded_explorer(shown, (120, 40)) as (screen, pilot):
+        await pilot.press(":", *"rank 2", "enter")
+        assert screen.view_state.current_rank().number == 2
+        assert (LineContent.ROW, "stream 20") in contents(screen)
+        await pilot.press(":", *"rank 7", "enter")
+        await pilot.pause()
+        assert screen.is_asking
+        assert "no rank 7; there are 0, 1, 2" in text_of(screen)
+        assert screen.view_state.current_rank().number == 2
 
 
 async def test_the_table_is_of_the_rank_looked_at(shown: Trace) -> None:

@@ -1,10 +1,10 @@
-"""Targets of the go-to prompt: times and steps."""
+"""Targets of the go-to prompt: times, steps and ranks."""
 
 from __future__ import annotations
 
 import pytest
 
-from torchprof_tui.ui.lanes.view_state import StepNumber, TimePoint, parse_goto_target
+from torchprof_tui.ui.lanes.view_state import RankNumber, StepNumber, TimePoint, parse_goto_target
 
 US = 1000
 
@@ -19,7 +19,12 @@ def test_a_bare_number_is_a_time(text: str, ns: int) -> None:
     assert parse_goto_target(text) == TimePoint(ns)
 
 
-@pytest.mark.parametrize("text", ["", "#", "step", "#²", "soon"])
+@pytest.mark.parametrize("text", ["rank 1", "rank1", " Rank #1"])
+def test_a_rank_is_accepted_in_any_form(text: str) -> None:
+    assert parse_goto_target(text) == RankNumber(1)
+
+
+@pytest.mark.parametrize("text", ["", "#", "step", "rank", "rank x", "#²", "soon"])
 def test_anything_else_is_refused_with_the_accepted_forms(text: str) -> None:
     with pytest.raises(ValueError, match=r"12\.5ms"):
         parse_goto_target(text)

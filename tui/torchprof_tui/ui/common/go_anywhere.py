@@ -7,7 +7,7 @@ from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 GO_TO = "go to"
 """The label of the prompt."""
 
-GO_TO_HINT = "12ms · #3 · memory, doctor, … · a trace"
+GO_TO_HINT = "12ms · #3 · rank 1 · memory, doctor, … · a trace"
 
 
 def is_trace_name(text: str) -> bool:

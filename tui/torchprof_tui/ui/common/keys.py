@@ -195,7 +195,8 @@ move.first  to_end(False)
 move.last  to_end(True)
 move.open  jump  jump: show the panel's event on the lanes; on a line of the program: open its source
 move.toggle  fold  fold: fold or unfold the lane, or the rank
-= move.link move.link-back
+move.link  follow(True)  link: follow the link: launch ⇢ kernel, forward ⇢ backward; of a straggler: open the late rank
+= move.link-back
 move.next-step  step(True)  step: next step; the next repetition where no steps were recorded
 move.previous-step  step(False)
 move.back  go_back

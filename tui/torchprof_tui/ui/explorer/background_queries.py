@@ -61,6 +61,11 @@ class ScopeChecked(WorkResult):
 
 
 @dataclass
+class LateRankChecked(WorkResult):
+    """The rank that others wait for has been checked: what its own verdict says is known."""
+
+
+@dataclass
 class RangeRead(WorkResult):
     """The statistics of a marked range have been computed."""
 
@@ -82,7 +87,8 @@ cheatsheet of the whole trace is ranked by it."""
 class BackgroundQueries:
     """Answer queries about a trace with messages.
 
-    Call the methods on a worker thread, except `cancel` and `whole_trace_scope`, which belong to the UI thread.
+    Call the methods on a worker thread, except `cancel`, `whole_trace_scope` and `explain_late_rank`, which belong to
+    the UI thread.
     `report`: receives what is known before a query is answered; called on the worker thread.
     """
 
@@ -91,6 +97,7 @@ class BackgroundQueries:
     ) -> None:
         self._trace, self._gpu_busy, self._report = trace, gpu_busy, report
         self._checkers: dict[int, LatestOnlyChecker] = {}  # by rank
+        self._verdicts: dict[int, Verdict] = {}  # on whole traces, by rank
         self._annotation_lock = threading.Lock()
         self._notes: dict[int, str] = {}
         self._annotated_ranks: set[int] = set()  # ranks that `annotations` covers
@@ -138,8 +145,21 @@ class BackgroundQueries:
         rank = self._trace.all_ranks[rank_index]
         if not rank.trace.steps:
             search_repetitions(rank)
+        self._verdicts[rank_index] = precomputed.result.verdict
         ranked = None if is_large else checker.check(checker.default_scope)
         return TraceChecked(precomputed.result if ranked is None else ranked, rank_index)
+
+    def check_late_rank(self, rank_index: int) -> LateRankChecked:
+        """Check the rank that others wait for: its verdict says why, and its lanes get their labels."""
+        precomputed = self._get_checker(rank_index).precompute()
+        self._annotate_lanes(rank_index, precomputed)
+        self._verdicts[rank_index] = precomputed.result.verdict
+        return LateRankChecked()
+
+    def explain_late_rank(self, checked: CheckResult, rank_index: int) -> CheckResult:
+        """Say in the result of a rank why another rank is late, as far as that is known. Cheap."""
+        late = checked.late_rank
+        return checked if late is None else checked.explain_late_rank(rank_index, self._verdicts.get(late.index))
 
     def _annotate_lanes(self, rank_index: int, precomputed: PrecomputedCheck) -> None:
         """Add the gap labels and event notes of a rank to `annotations`.

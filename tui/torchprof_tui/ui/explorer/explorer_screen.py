@@ -89,7 +89,7 @@ class ExplorerScreen(GuardedScreen[None]):
         super().__init__()
         self._get_stage = get_stage
         self._first_panel = ""
-        self._laid_out_for = ""  # the panel
+        self._laid_out_for = ("", False)
         self.trace = trace
         self.view_state = ViewState(trace)
         self.moves = SelectionMoves(self.view_state)
@@ -144,9 +144,9 @@ class ExplorerScreen(GuardedScreen[None]):
     def _apply_layout(self) -> None:
         """Share out the screen for its size and the size that the panels have by `z`."""
         panel_size = self.panel_size if self.details_open and self.trace.lanes else PanelSize.NORMAL
-        self._laid_out_for = self._dock.active_name
+        self._laid_out_for = self._layout_key
         layout = self._lanes_area.apply_layout(
-            self.size.width, self.size.height - self.reserved_lines, panel_size, self._laid_out_for != FIRST_PANEL
+            self.size.width, self.size.height - self.reserved_lines, panel_size, self._dock.active_name != FIRST_PANEL
         )
         self.set_class(not layout.verdict, "low")
         self._panel_controller.scopes.verdict_line.styles.height = max(layout.verdict, 1)
@@ -154,6 +154,11 @@ class ExplorerScreen(GuardedScreen[None]):
         self._dock.styles.height = layout.dock
         self._dock.show_side_by_side(layout.panels, self.size.width)
         self._refresh_widgets()
+
+    @property
+    def _layout_key(self) -> tuple[str, bool]:
+        """What the screen is shared out for: the active panel, and whether all ranks are folded."""
+        return self._dock.active_name, self.view_state.lane_view.are_ranks_folded
 
     def on_lanes_resized(self, message: LanesResized) -> None:
         self.view_state.resize(message.width, message.height)
@@ -198,7 +203,7 @@ class ExplorerScreen(GuardedScreen[None]):
 
     def _refresh_widgets(self, message: str = "") -> None:
         """Pass the state to the widgets. Cheap: each compares it and repaints what differs in the next frame."""
-        if self._laid_out_for != self._dock.active_name and self._laid_out_for:
+        if self._laid_out_for != self._layout_key and self._laid_out_for[0]:
             self._apply_layout()
         self._lanes_area.update_widgets()
         self._panel_controller.update_panels()
@@ -364,7 +369,9 @@ class ExplorerScreen(GuardedScreen[None]):
         self._run_move(self._panel_controller.toggle_labels)
 
     def action_follow(self, forward: bool) -> None:
-        self._run_move(partial(self.moves.follow_link, forward))
+        """Follow the selected event's link; forward, where it has none, that of the finding under the cursor."""
+        panel = self._open_panel if forward and not self.moves.has_link else None
+        self._run_move(lambda: (panel.follow() if panel is not None else None) or self.moves.follow_link(forward))
 
     def action_step(self, later: bool) -> None:
         self._run_move(partial(self.moves.select_adjacent_step, later))
@@ -414,17 +421,8 @@ class ExplorerScreen(GuardedScreen[None]):
         self.details_open = True
         self._run_move(self._panel_controller.cheatsheet_panel.toggle_rule)
 
-    def _run_fold(self, lanes: tuple[int, ...]) -> None:
-        """Fold or unfold lanes, and share out the screen again where ranks were opened or closed."""
-        before = self.view_state.lane_view.are_ranks_folded
-        self._run_move(partial(self.view_state.toggle_fold, lanes))
-        if self.view_state.lane_view.are_ranks_folded != before:
-            message = self._status.message
-            self._apply_layout()
-            self._status.show_message(message)
-
     def action_fold(self) -> None:
-        self._run_fold((self.view_state.current_lane(),))
+        self._run_move(partial(self.view_state.toggle_fold, (self.view_state.current_lane(),)))
 
     def action_pin(self) -> None:
         self._run_move(partial(self.view_state.toggle_pin, self.view_state.current_lane()))
@@ -594,7 +592,7 @@ class ExplorerScreen(GuardedScreen[None]):
         self._run_move(move, is_jump=not message.is_continued)
 
     def on_lanes_folded(self, message: LanesFolded) -> None:
-        self._run_fold(message.lanes)
+        self._run_move(partial(self.view_state.toggle_fold, message.lanes))
 
     def on_panel_picked(self, message: PanelPicked) -> None:
         self._dock.show_panel(message.panel)

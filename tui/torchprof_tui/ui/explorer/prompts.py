@@ -142,7 +142,7 @@ class PromptController:
 
     def open_go_to(self) -> None:
         named = [Choice(name, sentence) for name, (_, sentence) in list_named_commands().items()]
-        self._open(GO_TO, GO_TO_HINT, choices=named)
+        self._open(GO_TO, GO_TO_HINT, choices=[*named, *(Choice(*place) for place in self._view_state.list_places())])
 
     def open_slice(self) -> None:
         t0, t1, range_label = self._view_state.active_range()

@@ -44,6 +44,7 @@ class ScopeChecks:
         self.mode = ScopeMode.SCREEN
         self.is_ready = False
         self.checked: CheckResult | None = None
+        self._whole: CheckResult | None = None  # of the whole trace of the rank
         self._rank_index = 0  # the rank that verdict and cheatsheet are about
         self._requested: Scope | None = None
         self._held: Scope | None = None  # that of the findings while the user walks through their evidence
@@ -147,9 +148,23 @@ class ScopeChecks:
             self._context.timeline.set_annotations(*self._context.queries.annotations)
         if rank_index != self._rank_index:
             return False
-        self.show_verdict(checked.verdict, rank_index)
-        self.checked = checked
+        late = checked.late_rank
+        if late is not None and late.index != rank_index:
+            self._context.worker.submit("late rank", partial(self._context.queries.check_late_rank, late.index))
+        self._whole = self.checked = self._explain(checked)
+        self.show_verdict(self.checked.verdict, rank_index)
         return True
+
+    def _explain(self, checked: CheckResult) -> CheckResult:
+        return self._context.queries.explain_late_rank(checked, self._rank_index)
+
+    def take_late_rank(self) -> None:
+        """Say in what is shown why another rank is late, now that it has been checked."""
+        if self._context.queries.annotations is not None:
+            self._context.timeline.set_annotations(*self._context.queries.annotations)
+        if self.checked is not None and self._whole is not None:
+            self.checked = self._explain(self.checked)
+            self.show_verdict(self._explain(self._whole).verdict, self._rank_index)
 
     def take_scope(self, checked: CheckResult, rank_index: int) -> bool:
         """Take the result for a scope, if it is still wanted. Returns whether `checked` is new."""
@@ -158,5 +173,5 @@ class ScopeChecks:
             return False
         if (scope.t0, scope.t1) != (requested.t0, requested.t1):
             return False
-        self.checked = checked
+        self.checked = self._explain(checked)
         return True

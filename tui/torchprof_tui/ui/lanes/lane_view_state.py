@@ -119,8 +119,8 @@ class LaneViewState:
     @property
     def are_ranks_folded(self) -> bool:
         """Whether there are several ranks and the lanes of all are folded."""
-        headers = {rank.header_lane for rank in self._trace.all_ranks if rank.is_merged}
-        return bool(headers) and headers <= self.arrangement.folded
+        folded = self.arrangement.folded
+        return all(rank.is_merged and rank.header_lane in folded for rank in self._trace.all_ranks)
 
     # -- queries -------------------------------------------------------------------------------------------
 

@@ -72,6 +72,11 @@ class SelectionMoves:
                 return ""
         return "this trace has no events to select"
 
+    @property
+    def has_link(self) -> bool:
+        """Whether the selected event has a link forward."""
+        return self._view_state.selected >= 0 and navigation.follow_link(self._trace, self._view_state.selected) >= 0
+
     def follow_link(self, forward: bool) -> str:
         """Follow a link: launch ⇢ GPU work, forward ⇢ backward, or back.
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from torchprof_tui.analysis.repetition.repeat_fold import RepeatFold
 from torchprof_tui.analysis.repetition.step_list import list_steps
 from torchprof_tui.analysis.search.name_search import BadPattern, SearchResult, search_names
-from torchprof_tui.trace.core.time_format import parse_time
+from torchprof_tui.trace.core.time_format import format_duration, parse_time
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Step, Trace
@@ -132,15 +132,25 @@ class StepNumber:
 
 
 @dataclass(frozen=True, slots=True)
+class RankNumber:
+    """The number N of "rank N"."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class TimePoint:
     """A time in ns from the trace's first event."""
 
     time: int
 
 
-def parse_goto_target(text: str) -> StepNumber | TimePoint:
-    """Parse a time or a step. Raises ValueError, with the accepted forms, for anything else."""
+def parse_goto_target(text: str) -> StepNumber | RankNumber | TimePoint:
+    """Parse a time, a step or a rank. Raises ValueError, with the accepted forms, for anything else."""
     target = text.strip().lower()
+    rank = target.removeprefix("rank")
+    if rank != target and (digits := rank.strip().removeprefix("#")).isdecimal():
+        return RankNumber(int(digits))
     number = target.removeprefix("profiler").removeprefix("step").strip().removeprefix("#")
     if number != target and number.isdecimal():
         return StepNumber(int(number))
@@ -366,7 +376,7 @@ class ViewState:
         self._extend_mark()
 
     def go_to(self, text: str) -> str:
-        """Go to a time (`12ms`) or select a step (`#3`, `step 3`). Returns why that failed, else ""."""
+        """Go to a time (`12ms`), select a step (`#3`, `step 3`) or open a rank (`rank 1`). Returns why not, else ""."""
         if not text.strip():
             return ""
         try:
@@ -375,10 +385,18 @@ class ViewState:
             return str(error)
         if isinstance(target, StepNumber):
             return self._select_step(target.number)
+        if isinstance(target, RankNumber):
+            return self._open_rank_of_number(target.number)
         low, high = self.viewport.limits
         self.pan_to(target.time)
         self.pointer_time = min(max(target.time, low), high)
         return "" if low <= target.time <= high else "that time is outside the trace"
+
+    def list_places(self) -> list[tuple[str, str]]:
+        """List (text, note) of the ranks, and of the steps of the current one, as `go_to` takes them."""
+        ranks = [(rank.label, "open it: its lanes, its findings") for rank in self.trace.all_ranks if rank.is_merged]
+        steps = [(f"step {step.number}", format_duration(step.duration)) for step in self.current_trace().steps]
+        return [*ranks, *steps]
 
     def _select_step(self, number: int) -> str:
         for step in self.current_steps():
@@ -387,6 +405,26 @@ class ViewState:
                 return ""
         known = ", ".join(f"#{step.number}" for step in self.current_steps()[:8])
         return f"no step #{number}" + (f"; there are {known}" if known else ": this trace has none")
+
+    def _open_rank_of_number(self, number: int) -> str:
+        ranks = [rank for rank in self.trace.all_ranks if rank.is_merged]
+        if not ranks:
+            return f"no rank {number}: this trace is of one process; open the folder with the traces of all ranks"
+        for rank in ranks:
+            if rank.number == number:
+                self.open_rank(rank)
+                return ""
+        known = ", ".join(str(rank.number) for rank in ranks[:8])
+        return f"no rank {number}; there are {known}{', …' if len(ranks) > 8 else ''}"
+
+    def open_rank(self, rank: Rank) -> None:
+        """Make a rank the current one, with nothing selected: panels are about it. Show its lanes, unfolded."""
+        self.selected, self.lane = -1, rank.header_lane
+        if rank.header_lane in self.lane_view.arrangement.hidden:
+            self.lane_view.reveal_lane(rank.header_lane)
+        if rank.header_lane in self.lane_view.arrangement.folded:
+            self.toggle_fold((rank.header_lane,))
+        self.scroll_into_view()
 
     # -- marked range --------------------------------------------------------------------------------------
 

@@ -354,7 +354,7 @@ def _check_straggler_across_ranks(view: ScopeView, rank_context: RankContext) ->
     if not view.window_length:
         return Answer.cannot_tell("no work of the program in this range")
     in_scope = view.overlap_mask(arrivals.first_start, arrivals.last_start)
-    is_late = in_scope & (arrivals.spread >= thresholds.STRAGGLER_MIN.value)
+    is_late = _find_late_arrivals(view, arrivals)
     waiting_by_rank = [
         arrivals.wait_intervals(rank_index, is_late).measure_between(*view.window)
         for rank_index in range(len(arrivals.ranks))
@@ -427,9 +427,7 @@ def find_late_rank(view: ScopeView) -> tuple[int | None, str]:
     if rank_context is None or not len(rank_context.arrivals):
         return None, ""
     arrivals = rank_context.arrivals
-    is_late = view.overlap_mask(arrivals.first_start, arrivals.last_start) & (
-        arrivals.spread >= thresholds.STRAGGLER_MIN.value
-    )
+    is_late = _find_late_arrivals(view, arrivals)
     if not is_late.any():
         return None, ""
     latest, is_main_cause, frequency, _, _ = _find_latest_rank(arrivals, is_late)
@@ -437,3 +435,18 @@ def find_late_rank(view: ScopeView) -> tuple[int | None, str]:
     if not is_main_cause:
         return None, f"different ranks are late, most often {rank_label}, at {frequency}"
     return latest, f"{'this rank' if latest == rank_context.rank_index else rank_label} is late at {frequency}"
+
+
+def find_latest_collective(view: ScopeView, rank_index: int) -> int:
+    """Find the collective to which a rank that is late came last by the most: an event, as in the rank's own trace."""
+    assert view.tables.rank_context is not None
+    arrivals = view.tables.rank_context.arrivals
+    is_last = _find_late_arrivals(view, arrivals) & (arrivals.last_rank == rank_index)
+    longest = np.arange(len(arrivals)) == np.where(is_last, arrivals.late_by, -1).argmax()
+    return int(arrivals.select_events(longest, rank_index)[0])
+
+
+def _find_late_arrivals(view: ScopeView, arrivals: Arrivals) -> Bool:
+    """Find the collectives of the scope in which a rank waits long for another: bool[m]."""
+    in_scope = view.overlap_mask(arrivals.first_start, arrivals.last_start)
+    return in_scope & (arrivals.spread >= thresholds.STRAGGLER_MIN.value)

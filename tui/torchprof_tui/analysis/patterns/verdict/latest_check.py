@@ -14,6 +14,12 @@ from torchprof_tui.analysis.patterns.engine.gpu_gaps import Gaps
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.verdict.costs import CostBase, find_base, price_findings
+from torchprof_tui.analysis.patterns.verdict.late_rank import (
+    LateRank,
+    explain_late_rank,
+    explain_straggler,
+    find_late_place,
+)
 from torchprof_tui.analysis.patterns.verdict.rank_checks import build_rank_checker
 from torchprof_tui.analysis.patterns.verdict.verdict import ScopeRegime, Verdict, decide_verdict, measure_regime
 from torchprof_tui.analysis.patterns.verdict.wins import predict_wins, rank_by_wins
@@ -25,12 +31,26 @@ FIRST_VERDICT_NOTE = "checking the patterns …"
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """All findings in a scope, worst first, and its verdict; `base`: what costs are shares of."""
+    """All findings in a scope, worst first, and its verdict; `base`: what costs are shares of.
+
+    `late_rank`: the rank that the others wait for, None without one.
+    """
 
     scope: Scope
     findings: Sequence[Finding]
     verdict: Verdict
     base: CostBase
+    late_rank: LateRank | None = None
+
+    def explain_late_rank(self, rank_index: int, late_verdict: Verdict | None) -> CheckResult:
+        """Say why the late rank is late. `rank_index`: that of the result; `late_verdict`: None while it is unknown."""
+        late = self.late_rank
+        if late is None:
+            return self
+        findings = explain_straggler(self.findings, late, late_verdict, is_own=late.index == rank_index)
+        if late_verdict is None or self.verdict.late_rank != late.index:
+            return replace(self, findings=findings)
+        return replace(self, findings=findings, verdict=explain_late_rank(self.verdict, rank_index, late_verdict))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,4 +155,5 @@ class LatestOnlyChecker:
         view.raise_if_cancelled()
         verdict = decide_verdict(view, findings)
         priced = price_findings(view, findings, verdict)
-        return CheckResult(scope, [each.with_event_offset(self._offset) for each in priced], verdict, find_base(view))
+        found = [each.with_event_offset(self._offset) for each in priced]
+        return CheckResult(scope, found, verdict, find_base(view), find_late_place(view, findings))

@@ -12,14 +12,17 @@ from torchprof_tui.analysis.collectives.communication_waiting import Arrivals, c
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope, whole_trace_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker, check_view, severity_sort_key
 from torchprof_tui.analysis.patterns.engine.largest_gaps import LargestGap, list_largest_gaps_of_ranks
-from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy, State, merge_places
-from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.patterns.engine.pattern import Finding, State, merge_places
 from torchprof_tui.analysis.patterns.engine.trace_tables import RankContext
-from torchprof_tui.analysis.patterns.rules.multi_gpu import describe_stall, find_late_rank
+from torchprof_tui.analysis.patterns.rules.multi_gpu import describe_stall
 from torchprof_tui.analysis.patterns.verdict.costs import CostBase, find_base, price_findings
-from torchprof_tui.analysis.patterns.verdict.tree_model import EXPOSED
+from torchprof_tui.analysis.patterns.verdict.late_rank import (
+    LateRank,
+    explain_late_rank,
+    explain_straggler,
+    find_late_place,
+)
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
-from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.ranks import Rank
 from torchprof_tui.trace.model.trace import Trace
 
@@ -58,13 +61,17 @@ class MultiRankChecker:
             findings = check_view(view, pattern_ids)
             verdicts.append(decide_verdict(view, findings))
             findings_by_rank.append(price_findings(view, findings, verdicts[-1], with_cause=ids is None))
-        verdicts = [_explain_late_rank(verdict, index, verdicts) for index, verdict in enumerate(verdicts)]
+        verdicts = [
+            verdict if verdict.late_rank is None else explain_late_rank(verdict, index, verdicts[verdict.late_rank])
+            for index, verdict in enumerate(verdicts)
+        ]
         by_id: dict[str, list[tuple[Rank, Finding]]] = {}
         for rank, findings in zip(self.ranks, findings_by_rank, strict=True):
             for finding in findings:
                 by_id.setdefault(finding.id, []).append((rank, finding.with_event_offset(rank.first)))
         merged = self._say_pauses_once([merge_findings(rank_findings) for rank_findings in by_id.values()], by_id)
-        merged = [_explain_straggler(finding, views[0], merged, verdicts) for finding in merged]
+        late = find_late_place(views[0], merged)
+        merged = explain_straggler(merged, late, None if late is None else verdicts[late.index])
         return sorted(keep_one_leading(merged), key=severity_sort_key), verdicts
 
     def _say_pauses_once(self, merged: list[Finding], by_id: dict[str, list[tuple[Rank, Finding]]]) -> list[Finding]:
@@ -77,7 +84,7 @@ class MultiRankChecker:
         said = describe_stall(context.arrivals)
         return [
             replace(each, answer=replace(each.answer, seen=each.answer.seen.replace(said, "")))
-            if each.id == "straggler"
+            if each.id == LateRank.FINDING
             else each
             for each in merged
         ]
@@ -90,44 +97,6 @@ class MultiRankChecker:
         """List the longest idle gaps of all ranks, each with the line of its rank, longest first."""
         found = list_largest_gaps_of_ranks([checker.view(scope) for checker in self._checkers], count)
         return [gap.for_rank(self.ranks[index].number, self.ranks[index].first) for index, gap in found]
-
-
-def _explain_late_rank(verdict: Verdict, rank_index: int, verdicts: Sequence[Verdict]) -> Verdict:
-    """Add to the verdict of a rank that waits what the late rank's own verdict says; its remedy is there."""
-    late = verdict.late_rank
-    if late is None or late == rank_index or not verdicts[late].what or verdicts[late].late_rank is not None:
-        return verdict
-    if verdicts[late].cause == EXPOSED:
-        return verdict  # talking to others is no reason for being late to them
-    return replace(verdict, first=f"{verdict.what}: there {verdicts[late].what}", remedy=verdicts[late].remedy)
-
-
-def _explain_straggler(
-    finding: Finding, view: ScopeView, findings: Sequence[Finding], verdicts: Sequence[Verdict]
-) -> Finding:
-    """Say of the pattern `straggler` which rank to open, and why it is late: its host, a pause, or its own verdict."""
-    context = view.tables.rank_context
-    if finding.id != STRAGGLER or not finding.has_fired or context is None:
-        return finding
-    late, _ = find_late_rank(view)
-    if late is None:
-        return finding
-    arrivals, verdict = context.arrivals, verdicts[late]
-    stalls = [stall for stall in arrivals.host_stalls if stall.rank_index == late]
-    is_host_slow = any(each.id == "slow-host" and each.has_fired for each in findings)
-    if is_host_slow and arrivals.host_speed.slowest == late:
-        cause = "its host is slow (see slow-host)"
-    elif stalls:
-        cause = f"it pauses {format_duration(stalls[0].excess)} before {stalls[0].operator} in each step"
-    elif verdict.what and verdict.late_rank is None and verdict.cause != EXPOSED:
-        cause = verdict.what
-    else:
-        return finding
-    remedy = Remedy(f"open {arrivals.ranks.all[late].label}: {cause}")
-    return replace(finding, answer=replace(finding.answer, remedy=remedy))
-
-
-STRAGGLER = "straggler"
 
 
 def merge_findings(rank_findings: Sequence[tuple[Rank, Finding]]) -> Finding:

@@ -34,10 +34,16 @@ from torchprof_tui.ui.explorer.scope_checks import ScopeChecks
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.patterns.verdict.costs import CostBase
+    from torchprof_tui.analysis.patterns.verdict.late_rank import LateRank
     from torchprof_tui.analysis.patterns.verdict.latest_check import CheckResult
     from torchprof_tui.analysis.patterns.verdict.tree_model import TimeTree
     from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
-    from torchprof_tui.ui.explorer.background_queries import ScopeChecked, TraceChecked, VerdictDecided
+    from torchprof_tui.ui.explorer.background_queries import (
+        LateRankChecked,
+        ScopeChecked,
+        TraceChecked,
+        VerdictDecided,
+    )
 
 
 PROBLEM_SIGN, NOTE_SIGN, ARTEFACT_SIGN = "●", "○", "·"
@@ -117,11 +123,17 @@ _BAR_KINDS = {COMPUTE: Kind.KERNEL, COPIES: Kind.COPY, EXPOSED: Kind.COLLECTIVE}
 
 
 def format_entry(
-    finding: Finding, width: int, current: bool, palette: Palette, base: CostBase, shows_rule: bool = False
+    finding: Finding,
+    width: int,
+    current: bool,
+    palette: Palette,
+    base: CostBase,
+    shows_rule: bool = False,
+    late_rank: str = "",
 ) -> Lines:
     """Format a fired pattern: on one line; the current entry with what was measured, why, what to do, where to go.
 
-    `base`: what costs are shares of. `shows_rule`: also how the current entry was found.
+    `base`: what costs are shares of. `shows_rule`: also how the current entry was found. `late_rank`: where ] leads.
     """
     pattern, answer = finding.pattern, finding.answer
     seen = clean(answer.seen)
@@ -142,7 +154,7 @@ def format_entry(
     lines: Lines = [head if text_width < MIN_TEXT_CELLS else [*head, (title, palette.text)]]
     rows = [("measured", seen), ("why", pattern.meaning), ("do", _format_action(finding)), ("", finding.remedy.code)]
     room = max(width - ROW_LABEL_CELLS - 2, 10)
-    lines += _format_rows(rows, room, palette) + _format_way(finding, room, shows_rule, palette)
+    lines += _format_rows(rows, room, palette) + _format_way(list_ways(finding, shows_rule, late_rank), room, palette)
     if shows_rule:
         limits = [("limit" if not k else "", threshold.text) for k, threshold in enumerate(pattern.thresholds)]
         lines += _format_rows([("rule", pattern.decided), *limits], room, palette)
@@ -159,11 +171,11 @@ def _format_rows(rows: list[tuple[str, str]], room: int, palette: Palette) -> Li
     ]
 
 
-def _format_way(finding: Finding, room: int, shows_rule: bool, palette: Palette) -> Lines:
+def _format_way(ways: list[tuple[str, str]], room: int, palette: Palette) -> Lines:
     """Format where the keys lead from an entry, each key with its text on one line."""
     lines: Lines = []
     used = room + 1
-    for key, text in list_ways(finding, shows_rule):
+    for key, text in ways:
         text = truncate(clean(text), max(room - len(key) - 1, 1))
         cells = cell_len(key) + 1 + cell_len(text)
         if used + 3 + cells > room:
@@ -178,10 +190,11 @@ def _format_way(finding: Finding, room: int, shows_rule: bool, palette: Palette)
     return lines
 
 
-def list_ways(finding: Finding, shows_rule: bool = False) -> list[tuple[str, str]]:
-    """List where the keys lead from an entry: its evidence, its line of code, how it was found."""
+def list_ways(finding: Finding, shows_rule: bool = False, late_rank: str = "") -> list[tuple[str, str]]:
+    """List where the keys lead from an entry: the late rank, its evidence, its line of code, how it was found."""
     count, noun, first = _count_evidence(finding)
-    ways = [("enter", f"{first} of {count:,} {noun}s" if count > 1 else f"the {noun}")] if count else []
+    ways = [("]", f"opens {late_rank}")] if late_rank else []
+    ways += [("enter", f"{first} of {count:,} {noun}s" if count > 1 else f"the {noun}")] if count else []
     if count > 1:
         ways.append(("n N", "the others"))
     if line := describe_code_line(finding):
@@ -286,6 +299,7 @@ class CheatsheetPanel(Panel):
         self._checked: CheckResult | None = None
         self._scope_label = ""
         self._cursor_id = ""  # the id of an entry, so that it stays when the order changes
+        self._is_cursor_moved = False  # by the user; else it is on the first entry
         self._evidence = EvidenceCursor()
         self._reveals_cursor = True  # in the next frame
         self._is_verdict_above = False
@@ -303,14 +317,20 @@ class CheatsheetPanel(Panel):
         if self._scopes.take_scope(message.checked, message.rank_index):
             self._show_checked()
 
+    def on_late_rank_checked(self, message: LateRankChecked) -> None:
+        self._scopes.take_late_rank()
+        self._show_checked()
+
     def _show_checked(self) -> None:
-        """Show the last result and the label of its scope; the cursor stays on its pattern while it fires."""
+        """Show the last result and the label of its scope; a cursor that the user moved stays while its pattern fires."""
         self._checked, self._scope_label = self._scopes.checked, self._scopes.label
         fired = [finding.id for finding in self._fired_findings()]
-        if self._cursor_id not in fired:
+        if self._cursor_id not in fired or not self._is_cursor_moved:
+            before = self._cursor_id
             self._cursor_id = fired[0] if fired else ""
-            self._evidence.reset()
-            self._reveals_cursor = True
+            if self._cursor_id != before:
+                self._evidence.reset()
+                self._reveals_cursor = True
         self.refresh_content(top=False)
 
     @property
@@ -345,6 +365,23 @@ class CheatsheetPanel(Panel):
             return message
         return self.context.view_state.fit_selection() or message
 
+    @property
+    def _late_rank(self) -> LateRank | None:
+        """The rank that the finding under the cursor waits for, where it is another one; else None."""
+        late = None if self._checked is None else self._checked.late_rank
+        is_about_it = late is not None and self._cursor_id == late.FINDING and self._scopes.rank.label != late.label
+        return late if is_about_it else None
+
+    def follow(self) -> str | None:
+        """Go to the rank that is late, to the event before which it loses most, and to what costs most there."""
+        if (late := self._late_rank) is None:
+            return None
+        state = self.context.view_state
+        state.open_rank(state.trace.all_ranks[late.index])
+        state.show_in_step(late.event)
+        self._is_cursor_moved = False
+        return f"{late.label}: where it is late the longest; backspace goes back"
+
     def next_evidence(self, distance: int) -> str | None:
         if self.finding is None or self.context.view_state.search.is_last_question:
             return None
@@ -356,6 +393,7 @@ class CheatsheetPanel(Panel):
         place = self._next_place(distance)
         if place is None:
             return "this finding has no single event to show", None
+        self._is_cursor_moved = True
         if self._scopes.hold():
             self._show_checked()
         state.select(place.event)
@@ -420,7 +458,7 @@ class CheatsheetPanel(Panel):
 
     def _move_to(self, finding_id: str) -> None:
         """Move the cursor to the entry of this id."""
-        self._cursor_id = finding_id
+        self._cursor_id, self._is_cursor_moved = finding_id, True
         self._evidence.reset()
         self._reveals_cursor = True
         self.refresh_content(top=False)
@@ -474,7 +512,8 @@ class CheatsheetPanel(Panel):
         for finding in fired:
             first = len(lines)
             is_current = finding.id == self._cursor_id
-            lines += format_entry(finding, width, is_current, palette, checked.base, self._shows_rule)
+            late = self._late_rank.label if is_current and self._late_rank is not None else ""
+            lines += format_entry(finding, width, is_current, palette, checked.base, self._shows_rule, late)
             self._lines_by_id[finding.id] = (first, len(lines) - 1)
         for reason, ids in group_undecidable(checked.findings):
             lines += wrap_text(f"? {clean(describe_group(reason, ids))}", width, palette.muted, "  ")

@@ -98,6 +98,10 @@ class Panel(TextPanel):
         """Handle n N. Returns a message, or None where the search should handle the key."""
         return None
 
+    def follow(self) -> str | None:
+        """Handle ] where the selected event has no link. Returns a message, or None where the panel has none either."""
+        return None
+
     @property
     def is_on_line(self) -> bool:
         """Whether the cursor is on a line of the program, so that enter opens its source."""
