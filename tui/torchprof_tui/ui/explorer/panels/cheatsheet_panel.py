@@ -322,7 +322,7 @@ class CheatsheetPanel(Panel):
         self._show_checked()
 
     def _show_checked(self) -> None:
-        """Show the last result and the label of its scope; a cursor that the user moved stays while its pattern fires."""
+        """Show the last result and the label of its scope; a cursor that was moved stays while its pattern fires."""
         self._checked, self._scope_label = self._scopes.checked, self._scopes.label
         fired = [finding.id for finding in self._fired_findings()]
         if self._cursor_id not in fired or not self._is_cursor_moved:
