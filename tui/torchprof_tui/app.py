@@ -189,14 +189,22 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
                 await self.pop_screen()
         await self.screen.run_action("go_to")
 
-    def list_known_traces(self) -> list[tuple[str, str]]:
-        """Return (name, what it is) of recent traces but the open one, then of samples. Reads the disk."""
+    def list_known_traces(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+        """Return (name, what it is) of the open trace's eager or compiled twins; of recent traces and samples.
+
+        Reads the disk.
+        """
         from torchprof_samples import SAMPLES  # deferred: not needed before the first frame
         from torchprof_tui.ui.start.recent_traces import list_recent_traces
+        from torchprof_tui.ui.start.twin_trace import find_twins
 
+        names = {str(sample.path): f"sample:{sample.name}" for sample in SAMPLES}
         opened = "" if self._current_opener is None else self._current_opener.spec
-        recent = [(trace.spec, "opened before") for trace in list_recent_traces() if trace.spec != opened]
-        return recent + [(f"sample:{sample.name}", sample.ran) for sample in SAMPLES]
+        specs = [trace.spec for trace in list_recent_traces() if trace.spec != opened]
+        recent = [(names.get(spec, spec), "opened before") for spec in specs]
+        known = recent + [(f"sample:{sample.name}", sample.ran) for sample in SAMPLES]
+        opened = names.get(opened, opened)
+        return find_twins(opened, [name for name, _ in known]), known
 
     def on_trace_asked(self, message: TraceAsked) -> None:
         self._open(message.spec)
@@ -231,6 +239,8 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
     async def show_trace(self, message: LoadingScreen.Opened) -> None:
         previous, self._current_opener = self._current_opener, message.opener
         self.failure = None
+        if self.last_compared != self.earlier_recording:  # it was compared with another trace
+            self.last_compared = ""
         note_phase("trace opened", events=len(message.trace), cached=message.opener.cached)
         early = self.take_early_lanes(message)
         if previous is None and early is None:

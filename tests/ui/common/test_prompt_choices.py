@@ -26,7 +26,7 @@ def test_choices_contain_the_text_and_those_that_begin_with_it_come_first() -> N
 
 def test_a_comparison_with_itself_offers_requests_that_can_be_parsed() -> None:
     offered = [text for text, _ in list_own_choices(two_steps(), [0, 1, 3])]
-    assert {"step 0/1", "rank 0/1", "rank 0/3"} <= set(offered)
+    assert {"step 0 against step 1", "rank 0 against rank 1", "rank 0 against rank 3"} <= set(offered)
     assert len(offered) == len(set(offered))
     for text in offered:
         assert not parse_request(text).other

@@ -86,6 +86,34 @@ async def test_another_trace_and_back() -> None:
         assert (await compared(app, pilot)) is not screen
 
 
+@pytest.mark.parametrize(("spec", "other"), [(EAGER, "geglu_mlp_compile"), (COMPILED, "geglu_mlp_eager")])
+async def test_enter_alone_compares_with_the_same_program_eager_or_compiled(spec: str, other: str) -> None:
+    async with opened(spec) as (app, pilot):
+        await pilot.press("D", "enter")
+        assert (await compared(app, pilot)).sides[1].label == other
+
+
+async def test_enter_takes_the_first_choice_that_is_shown() -> None:
+    async with opened("sample:linear_eager") as (app, pilot):
+        await ask(pilot, "mlp_c")
+        assert (await compared(app, pilot)).sides[1].label == "geglu_mlp_compile"
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, ExplorerScreen))
+        await ask(pilot, "step")
+        screen = await compared(app, pilot)
+        assert screen.sides[0].trace is screen.sides[1].trace
+
+
+async def test_another_trace_forgets_what_the_last_one_was_compared_with() -> None:
+    async with opened(EAGER) as (app, pilot):
+        await ask(pilot, "attention_n")
+        await compared(app, pilot)
+        app._open(COMPILED)
+        await until(pilot, lambda: app.screen.TITLE == "explorer")
+        await pilot.press("D", "enter")
+        assert (await compared(app, pilot)).sides[1].label == "geglu_mlp_eager"
+
+
 async def test_two_steps_of_the_open_trace() -> None:
     async with opened(EAGER) as (app, pilot):
         await ask(pilot, "step 3/4")
@@ -141,7 +169,7 @@ async def test_what_cannot_be_opened_is_said_and_the_trace_stays() -> None:
 
 async def test_an_incomplete_request_keeps_the_prompt_open() -> None:
     async with opened(EAGER) as (app, pilot):
-        await ask(pilot, "step 3")
+        await ask(pilot, "step 9")
         assert app.screen.has_class("asking")
         await pilot.press("escape")
         assert not app.screen.has_class("asking")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,6 +17,7 @@ from torchprof_tui.analysis.compare.step_selection import (
     split_sides,
 )
 from torchprof_tui.trace.core.late_regex import compile_later
+from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 
 if TYPE_CHECKING:
     from torchprof_tui.trace.model.steps import Step
@@ -33,7 +35,12 @@ def suggest_forms(text: str) -> str:
     return SHORT_FORMS if text else FORMS
 
 
-_CHOICE = compile_later(r"(?:^|\s)(steps?|ranks?)\s+#?([\d.#/]+)\s*$")
+TAKES_FIRST = "enter: the first"
+"""The hint where enter takes the first of the choices above the prompt, beside what else may be typed."""
+
+_CHOICE = compile_later(
+    r"(?:^|\s)(steps?|ranks?)\s+#?([\d.#/]+)(?:\s+against\s+(?:(?:steps?|ranks?)\s+)?(#?[\d.]+))?\s*$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +64,13 @@ def list_own_choices(trace: Trace, ranks: Sequence[int]) -> list[tuple[str, str]
     if len(steps) > 1:
         fastest, slowest = min(steps, key=_duration), max(steps, key=_duration)
         if fastest.duration < slowest.duration:
-            choices.append((f"step {fastest.number}/{slowest.number}", "the fastest and the slowest step"))
+            choices.append((_format_pair("step", fastest.number, slowest.number), "the fastest and the slowest step"))
         choices += [
-            (f"step {a.number}/{b.number}", "a step and the next one") for a, b in pairwise(steps[:MAX_OWN_CHOICES])
+            (_format_pair("step", a.number, b.number), "a step and the next one")
+            for a, b in pairwise(steps[:MAX_OWN_CHOICES])
         ]
     if len(ranks) > 1:
-        choices += [(f"rank {ranks[0]}/{rank}", "two ranks") for rank in ranks[1:MAX_OWN_CHOICES]]
+        choices += [(_format_pair("rank", ranks[0], rank), "two ranks") for rank in ranks[1:MAX_OWN_CHOICES]]
     return list(dict(reversed(choices)).items())[::-1]
 
 
@@ -70,22 +78,46 @@ MAX_OWN_CHOICES = 5
 """Steps, and ranks, that are offered: others can be typed."""
 
 
+def _format_pair(noun: str, a: int, b: int) -> str:
+    """Name the two steps or ranks of a comparison, as `parse_request` reads them."""
+    return f"{noun} {a} against {noun} {b}"
+
+
 def _duration(step: Step) -> int:
     return step.duration
 
 
+def take_choice(typed: str, found: Sequence[str]) -> str:
+    """Return the first of the choices found for a text that is no request by itself, else the text.
+
+    A path that exists, a host's path and a URL are taken as typed, and so is a whole choice. Reads the disk.
+    """
+    if not found or typed in found:
+        return typed
+    try:
+        other = parse_request(typed).other
+    except ComparisonError:
+        return found[0]
+    is_elsewhere = ":" in other and not other.startswith(SAMPLE_PREFIX)
+    return typed if not other or is_elsewhere or os.path.lexists(os.path.expanduser(other)) else found[0]
+
+
 def parse_request(text: str) -> ComparisonRequest:
-    """Parse "after.json", "step 3/4", "rank 0/3" or "run/ rank 0 step 3". Raises ComparisonError."""
+    """Parse "after.json", "step 3/4", "step 3 against step 4", "rank 0/3" or "run/ rank 0 step 3".
+
+    Raises ComparisonError.
+    """
     rest = text.strip()
     steps: Selections = (AUTOMATIC, AUTOMATIC)
     ranks: tuple[int | None, int | None] = (None, None)
     while match := _CHOICE.search(rest):
         rest = rest[: match.start()].strip()
+        numbers = f"{match[2]}/{match[3]}" if match[3] else match[2]
         if match[1].startswith("step"):
-            a, b = map(parse_step_numbers, split_sides(match[2]))
+            a, b = map(parse_step_numbers, split_sides(numbers))
             steps = StepSelection(numbers=a), StepSelection(numbers=b)
         else:
-            ranks = _parse_ranks(match[2])
+            ranks = _parse_ranks(numbers)
     if not rest and steps[0] == steps[1] and ranks[0] == ranks[1]:  # the open trace with itself
         raise ComparisonError("the same on both sides: step 3/4" if text.strip() else f"name a trace: {FORMS}")
     return ComparisonRequest(rest, steps, ranks)

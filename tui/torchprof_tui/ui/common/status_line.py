@@ -200,10 +200,20 @@ class Prompt(Horizontal):
     def purpose(self) -> str:
         return self._purpose
 
+    @property
+    def text(self) -> str:
+        return self._input.value
+
+    @property
+    def found(self) -> list[str]:
+        """The choices for what was typed, all of them where nothing was."""
+        return [choice.text for choice in self._found]
+
     def offer(self, choices: Sequence[Choice]) -> None:
         """List choices above the prompt, all of them until something is typed; () for none."""
         self._choices = choices
-        self._find(self._draft)
+        typed = self._input.value if self.is_open and self._chosen < 0 else self._draft
+        self._find("" if typed == self._initial else typed)
 
     def _find(self, typed: str) -> None:
         self._found, self._chosen, self._draft = find_choices(self._choices, typed), -1, typed

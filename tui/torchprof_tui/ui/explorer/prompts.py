@@ -15,7 +15,14 @@ from torchprof_tui.analysis.compare.step_selection import ComparisonError
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.ui.common.compare_asked import CompareAsked, TraceAsked
-from torchprof_tui.ui.common.comparison_request import list_own_choices, parse_request, suggest_forms
+from torchprof_tui.ui.common.comparison_request import (
+    SHORT_FORMS,
+    TAKES_FIRST,
+    list_own_choices,
+    parse_request,
+    suggest_forms,
+    take_choice,
+)
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.go_anywhere import GO_TO, GO_TO_HINT, is_trace_name
 from torchprof_tui.ui.common.keys import list_named_commands
@@ -136,6 +143,8 @@ class PromptController:
         self._screen, self._view_state, self._moves, self._show_message = screen, view_state, moves, show_message
         self._debounced_worker = DebouncedWorker(screen)
         self.prompt = Prompt(id="prompt")
+        self._is_listing = False  # the traces to compare with
+        self._submitted: str | None = None  # while they are being listed
 
     def open_search(self) -> None:
         self._open(SEARCH, "text, or /regular expression/ · ↑ earlier", self._view_state.search.query, replace=True)
@@ -151,28 +160,38 @@ class PromptController:
         self._open(SLICE, f"{rank_prefix}{range_label} · ends in .json or .json.gz", name)
 
     def open_comparison(self, suggested: str) -> None:
+        """Ask what to compare with; the choices are listed when the app has read on a thread which traces there are."""
+        first = [Choice(suggested, "suggested")] if suggested else []
         ranks = [rank.number for rank in self._view_state.trace.all_ranks]
         own = [Choice(*pair) for pair in list_own_choices(self._view_state.current_trace(), ranks)]
-        first = [Choice(suggested, "suggested")] if suggested else []
-        self._open(COMPARE, suggest_forms(suggested), suggested, replace=True, choices=[*first, *own])
-        self._offer_traces([*first, *own])
-
-    def _offer_traces(self, first: list[Choice]) -> None:
-        """List recent traces and samples, too: the app reads which there are on a thread, as a disk may be slow."""
+        self._open(COMPARE, suggest_forms(suggested), suggested, replace=True, choices=first)
         list_traces = getattr(self._screen.app, "list_known_traces", None)
         if list_traces is None:
+            self.prompt.offer([*first, *own])
             return
 
         def read() -> None:
-            known = {choice.text for choice in first}
-            traces = [Choice(*pair) for pair in list_traces() if pair[0] not in known]
-            self._screen.app.call_from_thread(self._offer, [*first, *traces])
+            twins, known = ([Choice(*pair) for pair in pairs] for pairs in list_traces())
+            self._screen.app.call_from_thread(self._offer, [*first, *twins, *own, *known])
 
+        self._is_listing, self._submitted = True, None
         self._screen.run_worker(read, group="known traces", exclusive=True, thread=True)
 
-    def _offer(self, choices: list[Choice]) -> None:
-        if self.prompt.is_open and self.prompt.purpose in (COMPARE, GO_TO):
-            self.prompt.offer(choices)
+    def _offer(self, choices: Sequence[Choice]) -> None:
+        """List each choice once; then do what enter asked for in the meantime."""
+        self._is_listing = False
+        if self.prompt.is_open and self.prompt.purpose == COMPARE:
+            known: dict[str, Choice] = {}
+            for choice in choices:
+                known.setdefault(choice.text, choice)
+            self.prompt.offer([*known.values()])
+            self._show_comparison_hint(self.prompt.text)
+            if self._submitted is not None:
+                self._ask_comparison(self._submitted)
+
+    def _show_comparison_hint(self, typed: str) -> None:
+        takes_first = self.prompt.found and typed not in self.prompt.found
+        self.prompt.show_hint(f"{TAKES_FIRST} · {SHORT_FORMS}" if takes_first else suggest_forms(typed))
 
     def open_what_if(self) -> None:
         self._open(WHAT_IF, self._clip_hint(WHAT_IF_FORMS), self.what_if.suggest())
@@ -181,7 +200,7 @@ class PromptController:
         if message.purpose == SEARCH:
             self._debounced_worker.debounce("search", partial(self._preview_search, message.text))
         elif message.purpose == COMPARE:
-            self.prompt.show_hint(suggest_forms(message.text))
+            self._show_comparison_hint(message.text)
         elif message.purpose == WHAT_IF:
             if message.text.strip():
                 self.what_if.ask(message.text, is_final=False)
@@ -266,9 +285,15 @@ class PromptController:
         self._show_message("")
 
     def _ask_comparison(self, text: str) -> None:
-        """Ask the app for a comparison of the open trace with what was typed; two steps are those of one rank."""
+        """Ask the app for a comparison of the open trace with what was typed; two steps are those of one rank.
+
+        What names nothing stands for the first choice with that text.
+        """
+        if self._is_listing:
+            self._submitted = text
+            return
         try:
-            request = parse_request(text)
+            request = parse_request(take_choice(text, self.prompt.found))
         except ComparisonError as error:
             self.prompt.show_hint(str(error))
             return

@@ -1,0 +1,63 @@
+"""Twins of a trace: the same program, eager and compiled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from torchprof_samples import SAMPLES
+from torchprof_tui.runs.history import save_request
+from torchprof_tui.runs.recording_request import RecordingRequest
+from torchprof_tui.runs.run_result import MANIFEST_VERSION
+from torchprof_tui.ui.start.twin_trace import find_twins
+
+
+@pytest.mark.parametrize(
+    ("opened", "twins"),
+    [
+        ("geglu_mlp_eager", ["geglu_mlp_compile"]),
+        ("train_gpt_compile", ["train_gpt_eager"]),
+        ("matmul_add_4096_warm_eager", ["matmul_add_4096_warm_compile"]),
+        ("article_4096_compile", ["article_4096_cold"]),
+        ("article_4096_cold", ["article_4096_compile"]),
+        ("matmul_add_64_cold_eager", []),
+        ("attention_naive", []),
+    ],
+)
+def test_samples_tell_it_by_their_names(opened: str, twins: list[str]) -> None:
+    names = [f"sample:{sample.name}" for sample in SAMPLES]
+    assert [name for name, _ in find_twins(f"sample:{opened}", names)] == [f"sample:{name}" for name in twins]
+
+
+def test_files_of_the_same_folder_with_the_same_warm_up_first(tmp_path: Path) -> None:
+    for name in ("mlp_cold_eager", "mlp_eager", "mlp_compiled", "mlp_compiled.key_averages", "gpt_eager"):
+        (tmp_path / f"{name}.json").touch()
+    assert find_twins(str(tmp_path / "mlp_compiled.json"), ["/elsewhere/mlp_eager.json"]) == [
+        (str(tmp_path / "mlp_eager.json"), "the same, eager"),
+        (str(tmp_path / "mlp_cold_eager.json"), "the same, eager"),
+    ]
+    assert find_twins(str(tmp_path / "missing" / "mlp_eager.json"), []) == []
+
+
+def test_runs_tell_it_by_their_requests(tmp_path: Path) -> None:
+    commands = {
+        "a": ("mlp", "--width", "512"),
+        "b": ("mlp", "--compile", "--width", "512", "--warmup", "9"),
+        "c": ("mlp", "--compile", "--width", "64"),
+        "d": ("mlp", "--mode=max-autotune", "--width", "512"),
+    }
+    for name, command in commands.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "0.json").touch()
+        save_request(str(folder), RecordingRequest(command))
+        manifest = {"schema": MANIFEST_VERSION, "kept": [{"trace": "0.json"}]}
+        (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    found = find_twins(str(tmp_path / "a" / "0.json"), [])
+    assert {(Path(name).parent.name, note) for name, note in found} == {
+        ("b", "the same, compiled"),
+        ("d", "the same, compiled"),
+    }
+    assert {Path(name).parent.name for name, _ in find_twins(str(tmp_path / "d" / "0.json"), [])} == {"a"}

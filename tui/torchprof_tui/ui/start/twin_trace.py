@@ -1,0 +1,114 @@
+"""Find the traces of the same program in the other mode: the eager one of a compiled one, and the reverse."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from torchprof_tui.runs.history import list_past_runs, read_request
+from torchprof_tui.trace.core.errors import UnreadableFileError
+from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
+from torchprof_tui.trace.specs.address import is_key_averages_file, is_remote, is_url, list_local_suffixes
+from torchprof_tui.ui.start.recent_traces import MAX_SCANNED
+
+_COMPILED = frozenset({"compile", "compiled"})
+_WARMTH = frozenset({"cold", "warm"})
+"""Words of names that say nothing about the program: a compiled recording has always been warmed up."""
+
+_UNRELATED_OPTIONS = frozenset({"--warmup", "--wait", "--active", "--output", "-o"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Mode:
+    """What was recorded, without the mode: `exact` with the warm-up's word. `is_compiled`: through torch.compile."""
+
+    program: tuple[str, ...]
+    exact: tuple[str, ...]
+    is_compiled: bool
+
+    def is_twin_of(self, other: _Mode) -> bool:
+        return self.program == other.program and self.is_compiled != other.is_compiled
+
+
+def find_twins(opened: str, others: Sequence[str]) -> list[tuple[str, str]]:
+    """Return (name, note) of twins of the open trace: among `others`, beside it and of its runs, the closest first.
+
+    The names tell (`mlp_eager`, `mlp_compile`), or the request of the run that recorded them. Reads the disk.
+    """
+    beside = _list_neighbours(opened) if _is_local(opened) else others
+    asked = _read_run(opened)
+    by_request = [] if asked is None else _choose(asked, _list_runs(opened))
+    by_name = _choose(_read_name(opened), ((name, _read_name(name)) for name in beside))
+    return list(dict([*by_request, *by_name]).items())
+
+
+def _is_local(spec: str) -> bool:
+    return not (spec.startswith(SAMPLE_PREFIX) or is_remote(spec) or is_url(spec))
+
+
+def _choose(opened: _Mode, candidates: Iterable[tuple[str, _Mode]]) -> list[tuple[str, str]]:
+    """List the twins of `opened`, those with the same warm-up first."""
+    twins = [(name, mode) for name, mode in candidates if mode.is_twin_of(opened)]
+    twins.sort(key=lambda twin: twin[1].exact != opened.exact)
+    return [(name, "the same, compiled" if mode.is_compiled else "the same, eager") for name, mode in twins]
+
+
+def _read_name(spec: str) -> _Mode:
+    """Read the mode from the words of a file's name; the folder must be the same."""
+    folder, _, name = spec.removeprefix(SAMPLE_PREFIX).rpartition("/")
+    suffix = max((end for end in list_local_suffixes() if name.endswith(end)), key=len, default="")
+    words = re.findall(r"[^\W_]+", name.removesuffix(suffix).casefold())
+    exact = tuple(word for word in words if word not in _COMPILED and word != "eager")
+    program = tuple(word for word in exact if word not in _WARMTH)
+    return _Mode((folder, *program), exact, not _COMPILED.isdisjoint(words))
+
+
+def _list_neighbours(spec: str) -> list[str]:
+    """List the traces beside a local trace; beside a folder of ranks, the folders."""
+    folder, name = os.path.split(spec)
+    suffixes = list_local_suffixes()
+    with contextlib.suppress(OSError), os.scandir(os.path.expanduser(folder) or ".") as entries:
+        several = itertools.islice(entries, MAX_SCANNED)
+        wanted = name.endswith(suffixes)
+        names = [each.name for each in several if (each.name.endswith(suffixes) if wanted else each.is_dir())]
+        return sorted(os.path.join(folder, each) for each in names if not is_key_averages_file(each))
+    return []
+
+
+def _read_run(spec: str) -> _Mode | None:
+    """Read the mode from the request that recorded a local trace; None without one."""
+    with contextlib.suppress(UnreadableFileError, OSError):
+        stored = read_request(os.path.expanduser(spec)) if _is_local(spec) else None
+        return None if stored is None else _read_command(stored.request.command)
+    return None
+
+
+def _list_runs(spec: str) -> list[tuple[str, _Mode]]:
+    """List the traces of the runs beside that of the open trace, newest first."""
+    output = os.path.dirname(os.path.dirname(os.path.abspath(os.path.expanduser(spec))))
+    return [
+        (trace, _read_command(run.request.command))
+        for run in list_past_runs(output)
+        for trace in run.result.traces_to_open[:1]
+    ]
+
+
+def _read_command(command: Sequence[str]) -> _Mode:
+    """Read the mode from a program's own options: `--compile`, or `--mode` with a mode of torch.compile."""
+    words, kept, is_compiled = iter(command), list[str](), False
+    for word in words:
+        option, _, value = word.partition("=")
+        if option == "--compile":
+            is_compiled = True
+        elif option == "--mode":
+            is_compiled |= (value or next(words, "")) not in ("", "eager")
+        elif option in _UNRELATED_OPTIONS:
+            value or next(words, "")
+        else:
+            kept.append(word)
+    program = tuple(kept)
+    return _Mode(program, program, is_compiled)
