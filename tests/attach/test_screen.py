@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 
 from tests.helpers.explorer_app import settled, until
 from tests.helpers.golden_files import text_on_screen
-from torchprof_attach.command.main import NEXT_TIME
+from torchprof_attach.command.main import NEXT_TIME, NEXT_TIME_HANG
 from torchprof_attach.session import Job, Recorded, Say, Wish
 from torchprof_attach.ui.attach_screen import AttachScreen
 from torchprof_tui.ui.common.ordered_keys import HelpApp, OrderedKeysApp
@@ -33,6 +33,8 @@ class FakeSession:
         self.jobs, self.recorded = list(jobs), list[list[int]]()
         self.gate = threading.Event()
         self.is_cancelled = False
+        self.still_seconds = 0.0
+        self.way_to_dump: str | None = None
 
     def list_jobs(self, inject: bool = False) -> list[Job]:
         return list(self.jobs)
@@ -46,6 +48,15 @@ class FakeSession:
         content = {"steps": [1, 2, 3]}
         return [Recorded(job, "kineto", (f"{out}/{job.pid}",), content=content, is_aligned=True) for job in jobs]
 
+    def read_progress(self, jobs: Sequence[Job]) -> dict[tuple[str, int, int], tuple[float, str]]:
+        return {job.key: (self.still_seconds, "no step ended") for job in jobs}
+
+    def dump(self, job: Job, folder: Path) -> Recorded:
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.way_to_dump is None:
+            return Recorded(job, problem="py-spy is not installed")
+        return Recorded(job, "dump", (self.way_to_dump,))
+
     def cancel(self) -> None:
         self.is_cancelled = True
         self.gate.set()
@@ -55,9 +66,17 @@ class ScreenApp(OrderedKeysApp, HelpApp):
     def __init__(self, session: Any) -> None:
         super().__init__()
         self.session, self.asked, self.copied = session, list[tuple[str, ...]](), ""
+        self.hangs, self.told = list[Path](), list[str]()
 
     def on_mount(self) -> None:
-        self.push_screen(AttachScreen(self.session, lambda: None, Wish(), Path("attached"), NEXT_TIME))
+        next_time = (NEXT_TIME, NEXT_TIME_HANG)
+        self.push_screen(AttachScreen(self.session, lambda: None, Wish(), Path("attached"), next_time, 30))
+
+    def notify(self, message: str, **_: Any) -> None:
+        self.told.append(message)
+
+    def on_attach_screen_hang_asked(self, message: AttachScreen.HangAsked) -> None:
+        self.hangs.append(message.folder)
 
     def on_attach_screen_traces_asked(self, message: AttachScreen.TracesAsked) -> None:
         self.asked.append(message.paths)
@@ -162,3 +181,34 @@ async def test_no_process_says_what_to_do() -> None:
         assert "No process of yours uses torch here; next time, set KINETO_USE_DAEMON=1" in " ".join(
             text_on_screen(screen).split()
         )
+
+
+async def test_e_takes_what_the_ranks_of_the_job_wait_for_and_opens_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with attach_screen() as (screen, pilot, session, app):
+        session.way_to_dump = "stacks"
+        await pilot.press("e")
+        await until(pilot, lambda: bool(app.hangs))
+        assert app.hangs[0].parent == Path("attached")
+        assert not screen.is_recording
+        await pilot.press("end", "e")  # a process that cannot be recorded can be asked
+        await until(pilot, lambda: len(app.hangs) == 2)
+        assert "torchprof-tui hang attached/other-" in screen._status.message
+
+
+async def test_a_job_that_hangs_is_told_and_what_to_set_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("torchprof_attach.hang_watch.MAX_POLL_SECONDS", 0.01)
+    async with attach_screen() as (screen, pilot, session, app):
+        assert "watching for hangs of 30 s" in text_on_screen(screen)
+        assert not app.told
+        session.still_seconds = 31
+        await until(pilot, lambda: bool(app.told))
+        lines = app.told[0].splitlines()
+        assert lines[:2] == ["nothing could be taken", "rank 0: py-spy is not installed"]
+        assert NEXT_TIME_HANG in lines
+        assert not app.hangs  # nothing opens unasked

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
+from torchprof_attach.hang_watch import Dumped
 from torchprof_attach.session import Job, Recorded
 from torchprof_tui.answers.record import Answer, Record, about
 
@@ -53,6 +54,16 @@ class UnreachableHost(Record, frozen=True, kw_only=True):
     reason: Annotated[str, about("why, one line")]
 
 
+class AttachHang(Record, frozen=True, kw_only=True):
+    """A job that made no progress, and what was taken of it."""
+
+    evidence: Annotated[str, about("why it was taken for one that hangs")]
+    sentence: Annotated[str, about("which rank did not come, as `hang` reads it; or why that cannot be told")]
+    folder: Annotated[str, about("of the files")]
+    command: Annotated[str, about("that opens them; empty: nothing could be taken")]
+    problems: Annotated[list[str], about("of which ranks less than all was taken, and why")]
+
+
 class Attach(Answer, frozen=True, kw_only=True, tag="torchprof-tui/attach/1"):
     """Running jobs of the user, and what was recorded of them."""
 
@@ -61,6 +72,7 @@ class Attach(Answer, frozen=True, kw_only=True, tag="torchprof-tui/attach/1"):
     same_iterations: Annotated[
         bool | None, about("several ranks began at the same iteration; null: one rank, or it cannot be told")
     ]
+    hangs: Annotated[list[AttachHang], about("jobs that made no progress; [] without --watch-hang")]
     unreachable: Annotated[list[UnreachableHost], about("hosts that were left out; [] for none")]
 
 
@@ -68,12 +80,24 @@ ANSWERS = (Attach,)
 """What `--json` prints."""
 
 
-def build_attach(jobs: Sequence[Job], done: Sequence[Recorded], problems: Mapping[str, str]) -> Attach:
-    """Build the answer of what was listed and recorded."""
+def build_attach(
+    jobs: Sequence[Job], done: Sequence[Recorded], problems: Mapping[str, str], hangs: Sequence[Dumped] = ()
+) -> Attach:
+    """Build the answer of what was listed, recorded and dumped."""
     return Attach(
         jobs=[build_job(job) for job in jobs],
         recordings=[_build_recording(each) for each in done],
         same_iterations=find_same_iterations(done),
+        hangs=[
+            AttachHang(
+                evidence=each.evidence,
+                sentence=each.sentence,
+                folder=str(each.folder),
+                command=each.command,
+                problems=each.problems,
+            )
+            for each in hangs
+        ],
         unreachable=[UnreachableHost(host=host, reason=reason) for host, reason in sorted(problems.items())],
     )
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LOCAL = "localhost"
 HELLO_SECONDS = 30.0
 
-SENT_MODULES = ("processes", "gpu_use", "fabric", "trace_file", "in_process", "servers", "agent")
+SENT_MODULES = ("processes", "gpu_use", "fabric", "trace_file", "in_process", "servers", "hang_dump", "agent")
 """Modules of `host` in the order in which they import each other."""
 
 _BOOTSTRAP = (
@@ -147,7 +147,7 @@ class Host:
                 raise HostError(f"{self.name}: the connection is lost") from error
 
     def fetch(self, path: str, target: str) -> None:
-        """Move a file of the agent to `target`, with mode 0600, and delete it there. Raises OSError, HostError."""
+        """Move a file of the agent to `target`, with mode 0600; a copy may stay there. Raises OSError, HostError."""
         partial = f"{target}.part"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(partial)
@@ -157,8 +157,6 @@ class Host:
             self._receive(path, partial)
         os.chmod(partial, 0o600)
         os.replace(partial, target)
-        with contextlib.suppress(HostError):
-            self.ask(do="forget", path=path)
 
     def _receive(self, path: str, target: str) -> None:
         events = self._files[path] = queue.Queue()

@@ -8,13 +8,14 @@ of the iterations differ by those 12 s, which is seen, and the request is given 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -186,7 +187,8 @@ class Session:
             for waiting in list(self._queues.values()):
                 waiting.put({"event": "closed", "host": host.name})
             return
-        key = f"jobs {host.name}" if event["event"] == "jobs" else str(event.get("id"))
+        kind = event["event"]
+        key = f"{kind} {host.name}" if kind in ("jobs", "progress") else str(event.get("id"))
         waiting_for = self._queues.get(key)
         if waiting_for is not None:
             waiting_for.put(event)
@@ -195,25 +197,45 @@ class Session:
 
     def list_jobs(self, inject: bool = False) -> list[Job]:
         """List the processes of all hosts."""
+        jobs = []
+        for name, each in self._ask_hosts("jobs", {name: {"do": "list", "inject": inject} for name in self.hosts}):
+            known = self._step_seconds.get((name, each["pid"], each["start"]))
+            jobs.append(Job(host=name, step_seconds=known, **{**each, "gpus": tuple(each.get("gpus", ()))}))
+        return jobs
+
+    def read_progress(self, jobs: Sequence[Job]) -> dict[tuple[str, int, int], tuple[float, str]]:
+        """Read since when processes make no progress, s, and by what that is known; of those that still run.
+
+        It is measured from the first call on, unless the recorder is in the process.
+        """
+        requests = {
+            name: {"do": "progress", "jobs": pairs}
+            for name in self.hosts
+            if (pairs := [(job.pid, job.start) for job in jobs if job.host == name])
+        }
+        return {
+            (name, each["pid"], each["start"]): (each["still_seconds"], each["evidence"])
+            for name, each in self._ask_hosts("progress", requests)
+        }
+
+    def _ask_hosts(self, kind: str, requests: Mapping[str, dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Ask hosts, and yield what each tells of its processes. Those that do not answer are in `problems`."""
         asked = []
-        for name, host in self.hosts.items():
-            self._queues[f"jobs {name}"] = queue.Queue()
+        for name, request in requests.items():
+            self._queues[f"{kind} {name}"] = queue.Queue()
             try:
-                host.ask(do="list", inject=inject)
+                self.hosts[name].ask(**request)
                 asked.append(name)
             except HostError as error:
                 self.problems[name] = str(error)
-        jobs = []
         for name in asked:
             try:
-                event = self._queues[f"jobs {name}"].get(timeout=LIST_SECONDS)
+                event = self._queues[f"{kind} {name}"].get(timeout=LIST_SECONDS)
             except queue.Empty:
                 self.problems[name] = f"it did not answer for {LIST_SECONDS:.0f} s"
                 continue
             for each in event.get("jobs", ()):
-                known = self._step_seconds.get((name, each["pid"], each["start"]))
-                jobs.append(Job(host=name, step_seconds=known, **{**each, "gpus": tuple(each.get("gpus", ()))}))
-        return jobs
+                yield name, each
 
     # -- recording ---------------------------------------------------------------------------------------------
 
@@ -282,21 +304,43 @@ class Session:
 
     def _ask(self, job: Job, wish: Wish, folder: Path, say: Say, **extra: Any) -> Recorded:
         """Ask for a recording and wait for its end; the file stays with the agent."""
+        if extra.get("not_before") and job.host in self.hosts:
+            extra = {**extra, "not_before": extra["not_before"] + self.hosts[job.host].clock_offset}
+        request = {
+            "do": "record", "steps": wish.steps, "window_ms": wish.window_ms, "options": list(wish.options),
+            "timeout": wish.timeout, "inject": wish.inject, **extra,
+        }  # fmt: skip
+        return self._wait_for(job, request, folder, say, lambda event: self._read_done(job, event, wish))
+
+    def dump(self, job: Job, folder: Path) -> Recorded:
+        """Take what a process waits for, and bring the files into a folder, which is created. Blocks."""
+        os.makedirs(folder, exist_ok=True)
+
+        def read(event: dict[str, Any]) -> Recorded:
+            paths = tuple(each["path"] for each in event["files"])
+            return Recorded(job, event["way"], paths, notes=tuple(event["notes"]))
+
+        done = self._wait_for(job, {"do": "dump"}, folder, lambda _: None, read)
+        return self._fetch(done, [folder / Path(path).name for path in done.paths])
+
+    def _wait_for(
+        self,
+        job: Job,
+        request: dict[str, Any],
+        folder: Path,
+        say: Say,
+        read: Callable[[dict[str, Any]], Recorded],
+    ) -> Recorded:
+        """Give a request about a process to its host, and wait for its end; the files stay with the agent."""
         number = f"r{next(self._numbers)}"
         events = self._queues[number] = queue.Queue()
         way = job.way
         host = self.hosts.get(job.host)
         if host is None:
             return Recorded(job, problem=self.problems.get(job.host, "the host is not connected"))
-        shift = host.clock_offset
-        if extra.get("not_before"):
-            extra = {**extra, "not_before": extra["not_before"] + shift}
         place = str(folder.absolute()) if host.is_local else None
         try:
-            host.ask(
-                do="record", id=number, pid=job.pid, start=job.start, folder=place, steps=wish.steps,
-                window_ms=wish.window_ms, options=list(wish.options), timeout=wish.timeout, inject=wish.inject, **extra,
-            )  # fmt: skip
+            host.ask(id=number, pid=job.pid, start=job.start, folder=place, **request)
             while True:
                 event = events.get()
                 kind = event["event"]
@@ -308,7 +352,7 @@ class Session:
                 elif kind == "failed":
                     return Recorded(job, way, problem=str(event["reason"]))
                 elif kind == "done":
-                    return self._read_done(job, event, wish)
+                    return read(event)
         except HostError as error:
             return Recorded(job, way, problem=str(error))
         finally:
@@ -334,13 +378,14 @@ class Session:
             self.hosts[done.job.host].ask(do="forget", path=path)
 
     def _fetch(self, done: Recorded, targets: list[Path]) -> Recorded:
-        """Bring the files of a recording here; a server writes one per rank."""
+        """Bring the files of a recording here, and let the agent forget them; a server writes one per rank."""
         if not done.paths:
             return done
         fetched = []
         try:
             for at, path in enumerate(done.paths):
-                target = targets[0] if at == 0 else targets[0].with_name(f"{targets[0].stem}-{Path(path).name}")
+                target = targets[0].with_name(f"{targets[0].stem}-{Path(path).name}")
+                target = targets[at] if at < len(targets) else target
                 name = str(target)
                 if path.endswith(".gz") and not name.endswith(".gz"):
                     name += ".gz"
@@ -349,6 +394,8 @@ class Session:
         except (OSError, HostError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             return replace(done, paths=(), problem=f"{targets[0]}: {reason}")
+        with contextlib.suppress(HostError):
+            self._discard(done)
         return replace(done, paths=tuple(fetched))
 
     def cancel(self) -> None:

@@ -51,6 +51,13 @@ class AttachOptions(Options):
         number=Number("a number from 1 on", 1, 99_999),
         default=DEFAULT_KEEP,
     )
+    watch_hang: int | None = option(
+        "when no step ends for this long, write what each rank waits for (flight recorder, stacks) below ./attached or "
+        "-o, and say which rank did not come; until ctrl+c. Records as well only with --every, and on the screen",
+        "SECONDS",
+        number=Number("a number of seconds from 1 to 86400", 1, 86_400),
+        default=None,
+    )
     timeout: int = option(
         f"seconds to wait for a trace (default: {DEFAULT_TIMEOUT})",
         "S",
@@ -78,6 +85,8 @@ class AttachOptions(Options):
                 self._refuse(f"argument --{name}: {value!r} is no time (write it like 300ms, 90s, 30m or 2h)")
         if self.every is not None and not self.records:
             self._refuse("--every needs a PID or --all")
+        if self.list and self.watch_hang is not None:
+            self._refuse("--list only prints; --watch-hang watches")
         if self.list and self.pids:
             self._refuse("--list takes hosts, not pids")
 

@@ -6,12 +6,14 @@ import contextlib
 import importlib
 import os
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from torchprof_attach.answers import build_attach
 from torchprof_attach.command import AttachOptions, parse_seconds
+from torchprof_attach.hang_watch import Dumped, HangWatch, choose_ranks
 from torchprof_attach.hosts import LOCAL
 from torchprof_attach.session import Job, Recorded, Session, name_output
 from torchprof_tui.commands.common.errors import UsageError
@@ -30,6 +32,13 @@ NEXT_TIME = (
 )
 """What to do where there is no way in; docs/tasks/attach.md says more."""
 
+NEXT_TIME_HANG = (
+    "next time, one of: torchprof-tui run --watch-hang SECONDS; torchprof_runs.install() in the program; for NCCL "
+    "TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/tmp/dump_rank_ and TORCH_FR_BUFFER_SIZE=2000 (before torch 2.9 "
+    "TORCH_NCCL_TRACE_BUFFER_SIZE) at its start; pip install py-spy, also now"
+)
+"""What to do where nothing could be taken of a job that hangs."""
+
 
 def run(options: AttachOptions) -> int:
     if sys.platform != "linux" and not options.hosts:
@@ -45,18 +54,42 @@ def run(options: AttachOptions) -> int:
         if not session.hosts:
             raise UsageError("; ".join(session.problems.values()))
         jobs = session.list_jobs(options.inject)
-        if not options.records:
+        if not options.records and options.watch_hang is None:
             _print(options, session, jobs, ())
             return 0
+        stop = threading.Event()
         try:
-            return _record(options, session, jobs)
+            if options.watch_hang is None:
+                return _record(options, session, choose_jobs(jobs, options))
+            watched = choose_watched(jobs, options)
+            if options.every is None:
+                return _watch(options, session, watched, stop)
+            chosen = choose_jobs(jobs, options)
+            threading.Thread(target=_watch, args=(options, session, watched, stop), daemon=True).start()
+            return _record(options, session, chosen)
         except KeyboardInterrupt:
             session.cancel()
             return 130
+        finally:
+            stop.set()
 
 
-def _record(options: AttachOptions, session: Session, jobs: Sequence[Job]) -> int:
-    chosen = choose_jobs(jobs, options)
+def _watch(options: AttachOptions, session: Session, watched: Sequence[Job], stop: threading.Event) -> int:
+    """Dump the job when it hangs, until it has ended. Returns the exit status: 1 where nothing could be taken."""
+    assert options.watch_hang is not None
+    folder = Path(FOLDER if options.output is None or options.every else options.output).expanduser()
+    _say(f"watching {len(watched)} process{'es'[: 2 * (len(watched) > 1)]} of {watched[0].program}; ctrl+c ends it")
+    status = 0
+    for dumped in HangWatch(session, options.watch_hang, folder, _say).watch(lambda: watched, stop):
+        _print(options, session, (), (), [dumped])
+        status = max(status, int(not dumped.has_files))
+    if not stop.is_set():
+        lost = [session.problems[job.host] for job in watched if job.host in session.problems]
+        _say(lost[0] if lost else "the job has ended")
+    return status
+
+
+def _record(options: AttachOptions, session: Session, chosen: Sequence[Job]) -> int:
     status, kept, rounds = 0, [], 0
     period = None if options.every is None else parse_seconds(options.every)
     while True:
@@ -76,28 +109,48 @@ def _record(options: AttachOptions, session: Session, jobs: Sequence[Job]) -> in
         time.sleep(max(period - (time.monotonic() - begin), 0.0))
 
 
+def choose_watched(jobs: Sequence[Job], options: AttachOptions) -> list[Job]:
+    """Choose what to watch: all ranks of the jobs of the named pids, else those of the only job. Raises UsageError."""
+    named = _choose_named(jobs, options) or _choose_only_job(choose_ranks(jobs))
+    groups = {job.group for job in named}
+    if not named:
+        raise UsageError("no process of yours is a rank of a job here (attach --list shows them); name a pid")
+    return [job for job in jobs if job.group in groups and (not job.launcher or job in named)]
+
+
 def choose_jobs(jobs: Sequence[Job], options: AttachOptions) -> list[Job]:
     """Choose what to record: the named pids, or with --all the ranks of the only job. Raises UsageError."""
     if options.pids:
-        chosen = [job for job in jobs if job.pid in options.pids]
-        missing = sorted(set(options.pids) - {job.pid for job in chosen})
-        if missing:
-            raise UsageError(f"{missing[0]}: no such process of yours that uses torch (attach --list shows them)")
-        if len(chosen) > len(options.pids):
-            raise UsageError(f"{options.pids[0]}: several hosts have a process with this number; name one host")
+        chosen = _choose_named(jobs, options)
         if options.all:
             chosen += _list_ranks(jobs, chosen[0], chosen)
     else:
-        groups = {job.group: job for job in jobs if job.way and not job.launcher}
-        if len(groups) > 1:
-            named = ", ".join(f"{job.program} ({job.label})" for job in list(groups.values())[:4])
-            raise UsageError(f"--all: several jobs run: {clean(named)}; name a pid of one of them")
-        chosen = _list_ranks(jobs, next(iter(groups.values())), ()) if groups else []
+        only = _choose_only_job([job for job in jobs if job.way and not job.launcher])
+        chosen = _list_ranks(jobs, only[0], ()) if only else []
     unreachable = [job for job in chosen if not job.way]
     if unreachable or not chosen:
         why = f"{unreachable[0].label}: {unreachable[0].why}" if unreachable else "no job of yours can be recorded"
         raise UsageError(f"{clean(why)}; {NEXT_TIME}")
     return chosen
+
+
+def _choose_named(jobs: Sequence[Job], options: AttachOptions) -> list[Job]:
+    chosen = [job for job in jobs if job.pid in options.pids]
+    missing = sorted(set(options.pids) - {job.pid for job in chosen})
+    if missing:
+        raise UsageError(f"{missing[0]}: no such process of yours that uses torch (attach --list shows them)")
+    if len(chosen) > len(options.pids):
+        raise UsageError(f"{options.pids[0]}: several hosts have a process with this number; name one host")
+    return chosen
+
+
+def _choose_only_job(jobs: Sequence[Job]) -> list[Job]:
+    """Choose the last process of the only job. Raises UsageError where there are several."""
+    groups = {job.group: job for job in jobs}
+    if len(groups) > 1:
+        named = ", ".join(f"{job.program} ({job.label})" for job in list(groups.values())[:4])
+        raise UsageError(f"--all: several jobs run: {clean(named)}; name a pid of one of them")
+    return list(groups.values())
 
 
 def _list_ranks(jobs: Sequence[Job], of: Job, without: Sequence[Job]) -> list[Job]:
@@ -135,10 +188,17 @@ def _say(line: str) -> None:
     print(clean(line), file=sys.stderr, flush=True)
 
 
-def _print(options: AttachOptions, session: Session, jobs: Sequence[Job], done: Sequence[Recorded]) -> None:
-    answer = build_attach(jobs, done, session.problems)
+def _print(
+    options: AttachOptions,
+    session: Session,
+    jobs: Sequence[Job],
+    done: Sequence[Recorded],
+    hangs: Sequence[Dumped] = (),
+) -> None:
+    answer = build_attach(jobs, done, session.problems, hangs)
     if options.json:
         print_answer(answer)
     else:
         # imports rich, which the screen and JSON do not need here
-        importlib.import_module("torchprof_attach.command.text").print_attach(answer, NEXT_TIME)
+        next_time = NEXT_TIME_HANG if hangs else NEXT_TIME
+        importlib.import_module("torchprof_attach.command.text").print_attach(answer, next_time)

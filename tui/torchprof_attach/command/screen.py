@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
 from textual.screen import Screen
 
 from torchprof_attach.command import AttachOptions
-from torchprof_attach.command.main import FOLDER, NEXT_TIME
+from torchprof_attach.command.main import FOLDER, NEXT_TIME, NEXT_TIME_HANG
 from torchprof_attach.hosts import LOCAL
 from torchprof_attach.session import Session
 from torchprof_attach.ui.attach_screen import AttachScreen
 from torchprof_tui import app as app_module
 from torchprof_tui.app import TorchprofApp
+from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.open.main import set_color_environment
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.sources.ssh_connections import SshConnections
@@ -38,6 +40,19 @@ class AttachApp(TorchprofApp):
         self.say(clean(f"opening {Path(message.paths[0]).name}"))
         self._open(*message.paths)
 
+    def on_attach_screen_hang_asked(self, message: AttachScreen.HangAsked) -> None:
+        """Show which rank did not come, above the list."""
+        # an extension of its own
+        read = importlib.import_module("torchprof_hang.command.files").read_evidence
+        explain = importlib.import_module("torchprof_hang.command.main").explain_evidence
+        screen = importlib.import_module("torchprof_hang.ui.hang_screen")
+        try:
+            evidence = read([str(message.folder)])
+        except UsageError as error:
+            self.say(clean(str(error)))
+            return
+        self.push_screen(screen.HangScreen(evidence, explain(evidence)))
+
 
 def open_screen(options: AttachOptions, session: Session, connections: SshConnections) -> int:
     """Show the jobs of the session's hosts; hosts where ssh may ask are connected before the screen."""
@@ -48,7 +63,7 @@ def open_screen(options: AttachOptions, session: Session, connections: SshConnec
     folder = Path(options.output or FOLDER).expanduser()
     connect = (lambda: None) if is_remote else session.connect
     app = AttachApp(
-        AttachScreen(session, connect, options.wish, folder, NEXT_TIME),
+        AttachScreen(session, connect, options.wish, folder, (NEXT_TIME, NEXT_TIME_HANG), options.watch_hang),
         theme=options.theme,
         debug=options.debug,
         connections=connections,

@@ -20,6 +20,9 @@ def print_attach(answer: Attach, next_time: str) -> None:
     if answer.recordings:
         _print_recordings(console, answer)
         return
+    if answer.hangs:
+        _print_hangs(console, answer, next_time)
+        return
     if not answer.jobs:
         console.print("no process of yours uses torch here")
     else:
@@ -42,6 +45,15 @@ def _build_jobs(jobs: list[AttachJob]) -> ConsoleTable:
             clean(job.command),
         )
     return table
+
+
+def _print_hangs(console: Console, answer: Attach, next_time: str) -> None:
+    for each in answer.hangs:
+        console.print(clean(f"{each.sentence}: {each.command}" if each.command else each.sentence), soft_wrap=True)
+        for problem in each.problems:
+            console.print(f"  {clean(problem)}", style="yellow")
+        if not each.command:
+            console.print(next_time)
 
 
 def _print_recordings(console: Console, answer: Attach) -> None:

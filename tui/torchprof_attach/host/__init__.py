@@ -7,6 +7,7 @@
 `trace_file`   what a recorded file holds, and the rank that is written into it
 `servers`      the endpoints of vLLM and SGLang, dynolog's command
 `in_process`   SIGUSR2, and `sys.remote_exec` of Python 3.14
+`hang_dump`    since when a process makes no progress, and what it waits for
 `agent`        takes requests as JSON lines and answers with events
 =============  ==========================================================================================
 """

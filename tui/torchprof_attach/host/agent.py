@@ -4,6 +4,8 @@
 |---|---|
 | `list` | `jobs`: processes with their ways in, GPUs, problems; the clock of this host |
 | `record` (`id`, `pid`, `start` and what to record) | `phase`s, then `done` with the files, or `failed` with a line |
+| `progress` (`jobs`: pairs of `pid` and `start`) | `progress`: of those that run, since when they make none |
+| `dump` (`id`, `pid`, `start`) | `done` with the files of what it waits for, or `failed` with a line |
 | `cancel` (`id`) | `failed` |
 | `fetch` (`path`) | `data` in base64, then `end` |
 | `forget` (`path`) | nothing: the file is deleted |
@@ -30,8 +32,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from torchprof_attach.host import fabric, in_process, servers
-from torchprof_attach.host.gpu_use import GpuReader
+from torchprof_attach.host import fabric, hang_dump, in_process, servers
+from torchprof_attach.host.gpu_use import GpuReader, GpuUse
 from torchprof_attach.host.processes import (
     KINETO_VARIABLE,
     Process,
@@ -99,6 +101,7 @@ class Agent:
         self._active: dict[str, Recording] = {}
         self._pending: dict[int, int] = {}  # start by pid, of processes that never did what they were asked
         self._folders: set[str] = set()
+        self._progress = hang_dump.ProgressReader(lambda: self._create_folder(None))
         self._lock = threading.Lock()
 
     # -- the loop ----------------------------------------------------------------------------------------------
@@ -137,7 +140,7 @@ class Agent:
 
     def _handle(self, request: dict[str, Any]) -> None:
         handlers = {"list": self._list, "record": self._record, "cancel": self._cancel}
-        handlers.update(fetch=self._fetch, forget=self._forget)
+        handlers.update(fetch=self._fetch, forget=self._forget, progress=self._read_progress, dump=self._dump)
         handler = handlers.get(str(request.get("do")))
         try:
             if handler is not None:
@@ -147,10 +150,13 @@ class Agent:
 
     # -- listing -----------------------------------------------------------------------------------------------
 
-    def _list(self, request: dict[str, Any]) -> None:
+    def _read_gpus(self) -> dict[int, GpuUse]:
         if self._gpus is None:
             self._gpus = GpuReader()
-        use, jobs = self._gpus.read(), []
+        return self._gpus.read()
+
+    def _list(self, request: dict[str, Any]) -> None:
+        use, jobs = self._read_gpus(), []
         for process in list_processes():
             way, why = self.find_way(process, bool(request.get("inject")))
             gpu = use.get(process.pid)
@@ -199,12 +205,36 @@ class Agent:
             self._selector.register(opened.socket, selectors.EVENT_READ, opened)
         return opened
 
+    # -- hangs -------------------------------------------------------------------------------------------------
+
+    def _read_progress(self, request: dict[str, Any]) -> None:
+        use, found = self._read_gpus(), []
+        for pid, start in request["jobs"]:
+            with contextlib.suppress(OSError, ValueError, KeyError):  # it has ended
+                found.append(self._progress.read(_find_process(pid, start), pid in use))
+        self._send({"event": "progress", "jobs": found})
+
+    def _dump(self, request: dict[str, Any]) -> None:
+        process = _find_process(int(request["pid"]), request["start"])
+        dump = Recording(request, process, self._create_folder(request.get("folder")))
+        dump.way = "dump"
+        self._active[dump.id] = dump
+        threading.Thread(target=self._take_dump, args=(dump,), daemon=True).start()
+
+    def _take_dump(self, dump: Recording) -> None:
+        """Take what a process waits for. Runs on a thread."""
+        try:
+            files, notes = hang_dump.take_dump(dump.process, dump.folder, lambda: dump.cancelled)
+        except (OSError, ValueError) as error:
+            self._fail(dump, _format(error))
+            return
+        done = {"event": "done", "id": dump.id, "way": dump.way, "notes": notes}
+        self._end(dump, {**done, "files": [{"path": path} for path in files]})
+
     # -- recording ---------------------------------------------------------------------------------------------
 
     def _record(self, request: dict[str, Any]) -> None:
-        process = read_process(int(request["pid"]))
-        if process is None or (request.get("start") and process.start != request["start"]):
-            raise OSError("no such process of yours that uses torch")
+        process = _find_process(int(request["pid"]), request.get("start"))
         if any(each.process.pid == process.pid for each in self._active.values()):
             raise OSError("it is being recorded; this request was left out")
         if self._pending.get(process.pid) == process.start:
@@ -271,7 +301,7 @@ class Agent:
         """Look whether files were completed, or never will be."""
         now = time.monotonic()
         for each in list(self._active.values()):
-            if each.finishing or each.way == "server":
+            if each.finishing or each.way in ("server", "dump"):
                 continue
             path = each.find_file()
             if path is not None:
@@ -376,6 +406,14 @@ class Agent:
         folder = os.path.dirname(self._own(str(request["path"])))
         self._folders.discard(folder)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _find_process(pid: int, start: int | None) -> Process:
+    """Find a process by its number, and where that is known by its start. Raises OSError."""
+    process = read_process(pid)
+    if process is None or (start and process.start != start):
+        raise OSError("no such process of yours that uses torch")
+    return process
 
 
 def _read_step(path: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from textual.app import ComposeResult
 from textual.message import Message
 
 from torchprof_attach.answers import find_same_iterations
+from torchprof_attach.hang_watch import Dumped, HangWatch, choose_ranks
 from torchprof_attach.session import Job, Recorded, Session, Wish, name_output
 from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.ui.common.child_screen import ListScreen
@@ -28,10 +30,11 @@ KEYS = parse_keys("""\
 move.open  record_one  record: record the rank of the cursor, and open its trace
 program.record  record_all  all ranks: record all ranks of its job at the same iteration, and open them together
 = write.copy write.copy-all
+write.export  take_dump  hang: write what each rank of its job waits for, and open it: which rank did not come
 move.clear  cancel  stop: stop waiting for a trace; the job is not touched
 """)
 
-HINTS = parse_hints("? = help; q = quit; enter = record; r = all ranks; esc = stop; y Y = copy")
+HINTS = parse_hints("? = help; q = quit; enter = record; r = all ranks; e = why it hangs; esc = stop; y Y = copy")
 
 GUIDE = Guide(
     "Jobs that are running",
@@ -39,6 +42,10 @@ GUIDE = Guide(
         ("way", "how it can be recorded: Kineto's socket, a server's endpoint, SIGUSR2 …; below: why not"),
         ("it/s", "iterations per second in the last recording here; an iteration is an optimizer step"),
         ("GPU, memory", "load of its busiest GPU and what it holds on GPUs, by NVML"),
+        (
+            "--watch-hang",
+            "a job that makes no progress for so many seconds is dumped, and the rank named that did not come",
+        ),
         ("waiting", "a profiler asks every 5 s what to record; all ranks then begin at the same iteration"),
     ),
     ("step",),
@@ -74,6 +81,14 @@ class RecordingEnded(Message):
     problem: str = ""
 
 
+@dataclass
+class HangDumped(Message):
+    """What the ranks of a job wait for was taken. `is_asked`: by a key."""
+
+    dumped: Dumped
+    is_asked: bool = False
+
+
 class DetailPanel(TextPanel):
     """What is known about the process of the cursor. `lines`: texts, one below the other."""
 
@@ -99,12 +114,30 @@ class AttachScreen(ListScreen):
 
         paths: tuple[str, ...]
 
-    def __init__(self, session: Session, connect: Callable[[], None], wish: Wish, folder: Path, next_time: str) -> None:
+    @dataclass
+    class HangAsked(Message):
+        """Open what was taken of a job that hangs."""
+
+        folder: Path
+
+    def __init__(
+        self,
+        session: Session,
+        connect: Callable[[], None],
+        wish: Wish,
+        folder: Path,
+        next_time: tuple[str, str],
+        watch_seconds: float | None = None,
+    ) -> None:
+        """`next_time`: what to set for a recording, and for a dump. `watch_seconds`: after which a job hangs."""
         super().__init__()
         self.session = session
         self.jobs: list[Job] = []
         self.is_recording = False
-        self._connect, self._wish, self._folder, self._next_time = connect, wish, folder, next_time
+        self._connect, self._wish, self._folder = connect, wish, folder
+        self._next_time, self._next_time_hang = next_time
+        self._watch_seconds = watch_seconds
+        self._watch = HangWatch(session, watch_seconds or math.inf, folder, self._say)
         self._title = StatusLine(id="attach-title")
         self.rows = RowList(self._build_row, self._build_header, id="attach-rows")
         self._detail = DetailPanel()
@@ -125,8 +158,17 @@ class AttachScreen(ListScreen):
     def _list_jobs(self) -> None:
         """List the jobs again and again. Runs on a thread."""
         self._connect()
+        if self._watch_seconds is not None:
+            threading.Thread(target=self._watch_jobs, name="attach watch", daemon=True).start()
         while not self._is_left.is_set():
             self.post_message(JobsListed(self.session.list_jobs(self._wish.inject)))
+            self._is_left.wait(REFRESH_SECONDS)
+
+    def _watch_jobs(self) -> None:
+        """Dump jobs that hang. Runs on a thread."""
+        while not self._is_left.is_set():  # it ends with the last job
+            for dumped in self._watch.watch(lambda: choose_ranks(self.jobs), self._is_left):
+                self.post_message(HangDumped(dumped))
             self._is_left.wait(REFRESH_SECONDS)
 
     def on_jobs_listed(self, message: JobsListed) -> None:
@@ -141,7 +183,8 @@ class AttachScreen(ListScreen):
         ready = sum(bool(job.way) and not job.launcher for job in self.jobs)
         lost = "".join(f" · {host}: {reason}" for host, reason in sorted(self.session.problems.items()))
         hosts = ", ".join(self.session.hosts)
-        self._title.show_state(f"attach {hosts}: {ready} of {len(self.jobs)} processes can be recorded{lost}")
+        watch = "" if self._watch_seconds is None else f" · watching for hangs of {self._watch_seconds:g} s"
+        self._title.show_state(f"attach {hosts}: {ready} of {len(self.jobs)} processes can be recorded{lost}{watch}")
         self._show_detail()
 
     @property
@@ -214,10 +257,13 @@ class AttachScreen(ListScreen):
         """Record and say what happens. Runs on a thread."""
         try:
             target = name_output(jobs, self._folder)
-            done = self.session.record(jobs, self._wish, target, lambda line: self.post_message(Progress(line)))
+            done = self.session.record(jobs, self._wish, target, self._say)
             self.post_message(RecordingEnded(done))
         except Exception as error:  # reported on the screen: nothing else looks at this thread
             self.post_message(RecordingEnded([], format_error(error)))
+
+    def _say(self, line: str) -> None:
+        self.post_message(Progress(line))
 
     def on_progress(self, message: Progress) -> None:
         self.show_message(f"{time.strftime('%H:%M:%S')} {message.line}")
@@ -231,11 +277,42 @@ class AttachScreen(ListScreen):
         told = [message.problem] if message.problem else [*problems, *notes]
         if told:
             self._status.show_message("; ".join(told), is_warning=True)
-            self.app.notify(clean("\n".join(told[:4])), title="attach", severity="warning", timeout=10, markup=False)
+            self.app.notify(
+                "\n".join(map(clean, told[:4])), title="attach", severity="warning", timeout=10, markup=False
+            )
         else:
             self.show_message(f"wrote {paths[0]}" if same is None else f"{len(paths)} ranks, the same iterations")
         if paths:
             self.post_message(self.TracesAsked(paths))
+
+    def action_take_dump(self) -> None:
+        job = self._cursor_job
+        if self.is_recording:
+            self.show_message("a recording goes on; esc stops waiting for it")
+        elif job is not None:
+            ranks = [each for each in self.jobs if each.group == job.group and (each is job or not each.launcher)]
+            self.is_recording = True
+            threading.Thread(target=self._dump, args=(ranks, job.label), name="attach dump", daemon=True).start()
+
+    def _dump(self, ranks: list[Job], label: str) -> None:
+        """Take what the ranks of a job wait for. Runs on a thread."""
+        try:
+            self.post_message(HangDumped(self._watch.dump(ranks, f"{label}: asked"), is_asked=True))
+        except Exception as error:  # reported on the screen: nothing else looks at this thread
+            self.post_message(RecordingEnded([], format_error(error)))
+
+    def on_hang_dumped(self, message: HangDumped) -> None:
+        dumped = message.dumped
+        if message.is_asked:
+            self.is_recording = False
+        lines = [dumped.line, *dumped.problems, *([] if dumped.has_files else [self._next_time_hang])]
+        self._status.show_message("; ".join(lines), is_warning=True)
+        if message.is_asked and dumped.has_files:
+            self.post_message(self.HangAsked(dumped.folder))
+        else:
+            self.app.notify(
+                "\n".join(map(clean, lines[:4])), title="hang", severity="warning", timeout=20, markup=False
+            )
 
     def action_cancel(self) -> None:
         if not self.is_recording:
