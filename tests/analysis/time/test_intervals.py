@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union, unite
 
 SPAN = 400
 
@@ -40,6 +40,16 @@ def test_operations_agree_with_sets_of_single_times(count: int, other_count: int
         ):
             _check_form(found)
             assert _list_times(found) == expected
+
+
+@pytest.mark.parametrize("counts", [(), (0,), (5,), (0, 7, 0), (9, 30, 4, 1)])
+def test_many_sets_are_united_at_once(counts: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(len(counts))
+    for _ in range(30):
+        sets = [_random_set(rng, count) for count in counts]
+        found = unite(iter(sets))
+        _check_form(found)
+        assert _list_times(found) == set().union(*map(_list_times, sets))
 
 
 def test_touching_sets_have_no_time_in_common() -> None:

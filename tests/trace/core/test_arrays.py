@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchprof_tui.trace.core.arrays import I64, find_largest, is_in, number_distinct, sorted_unique
+from torchprof_tui.trace.core.arrays import (
+    I64,
+    find_largest,
+    find_percentiles,
+    is_in,
+    number_distinct,
+    sorted_unique,
+)
 
 
 @given(st.lists(st.integers(-5, 5) | st.integers(-(2**31), 2**31 - 1)), st.sampled_from([np.int32, np.int64]))
@@ -28,6 +35,18 @@ def test_distinct_values_of_any_shape(shape: tuple[int, ...]) -> None:
 def test_the_largest_are_those_of_a_stable_sort(values: list[int], count: int) -> None:
     column = np.array(values, np.int64)
     assert find_largest(column, count).tolist() == np.argsort(-column, kind="stable")[:count].tolist()
+
+
+def test_distinct_values_of_numbers_that_compare_with_nothing() -> None:
+    assert sorted_unique(np.array([3.0, np.nan, 1.0]))[:2].tolist() == [1.0, 3.0]
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=40), st.lists(st.integers(0, 100), max_size=4))
+def test_percentiles_are_those_of_numpy(values: list[int], percents: list[int]) -> None:
+    column = np.array(values, np.int64)
+    rows = np.stack([column, column[::-1] // 3])
+    for each in (column, rows):
+        assert find_percentiles(each, percents).tolist() == np.percentile(each, percents, axis=-1).tolist()
 
 
 @given(st.lists(st.integers(0, 9), max_size=30))

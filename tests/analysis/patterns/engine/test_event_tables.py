@@ -10,7 +10,7 @@ from numpy.random import default_rng
 
 from tests.helpers.paths import SAMPLES
 from tests.helpers.trace_builder import annotation, cpu, runtime, trace
-from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
+from torchprof_tui.analysis.dispatch.ancestry import find_outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.check_scope import range_scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, OverlapIndex, as_slice
@@ -100,7 +100,9 @@ def test_ancestors_of_all_launches_selected_are_those_of_the_scope(checker: Chec
             (find_launch_ancestors(tables, mark_clones), tables.is_clone),
             (find_launch_ancestors(tables, mark_matches, r"aten::\w+"), mark_matches(tables, r"aten::\w+")),
         ):
-            expected = np.where(launch >= 0, outermost_ancestor(view.trace, np.maximum(launch, 0), mask), -1)
+            expected = np.where(
+                launch >= 0, find_outermost_ancestor(view.trace.parent, np.maximum(launch, 0), mask), -1
+            )
             np.testing.assert_array_equal(found[view.work_in_scope], expected)
 
 

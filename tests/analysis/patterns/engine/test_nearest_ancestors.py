@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.trace_builder import annotation, cpu, kernel, runtime, trace
-from torchprof_tui.analysis.dispatch.ancestry import (
-    mark_with_ancestors,
-    nearest_ancestor,
-    outermost_ancestor,
-)
+from torchprof_tui.analysis.dispatch.ancestry import mark_with_ancestors, nearest_ancestor
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -47,7 +44,7 @@ def shown() -> Trace:
 def test_nearest_and_outermost_are_what_climbing_finds(shown: Trace) -> None:
     every = np.arange(len(shown))
     ops = np.asarray(shown.kind) == Kind.OP
-    inner, outer = nearest_ancestor(shown, every), outermost_ancestor(shown, every, ops)
+    inner, outer = nearest_ancestor(shown, every), TraceTables(shown).outermost_ancestor(every, ops)
     ranges = nearest_ancestor(shown, every, Kind.ANNOTATION)
     for event in range(len(shown)):
         op_ancestors = [ancestor for ancestor in ancestors_of(shown, event) if ops[ancestor]]
@@ -61,6 +58,14 @@ def test_nearest_and_outermost_are_what_climbing_finds(shown: Trace) -> None:
     assert (inner != outer).any()
 
 
+@pytest.mark.parametrize("stride", [1, 3, 11, 1000])
+def test_tables_find_the_ancestors_of_few_marked_events(shown: Trace, stride: int) -> None:
+    every, marked, tables = np.arange(len(shown)), np.arange(len(shown)) % stride == 0, TraceTables(shown)
+    climbed = [[above for above in ancestors_of(shown, event) if marked[above]] for event in range(len(shown))]
+    assert tables.innermost_ancestor(every, marked).tolist() == [found[0] if found else -1 for found in climbed]
+    assert tables.outermost_ancestor(every, marked).tolist() == [found[-1] if found else -1 for found in climbed]
+
+
 def test_with_ancestors_marks_each_event_and_all_above_it(shown: Trace) -> None:
     chosen = np.flatnonzero(np.arange(len(shown)) % 7 == 3)
     expected = {event for row in chosen.tolist() for event in (row, *ancestors_of(shown, row))}
@@ -70,7 +75,6 @@ def test_with_ancestors_marks_each_event_and_all_above_it(shown: Trace) -> None:
 
 def test_of_no_events_there_is_nothing_above(shown: Trace) -> None:
     none = np.zeros(0, np.int64)
-    assert (
-        len(nearest_ancestor(shown, none)) == len(outermost_ancestor(shown, none, np.ones(len(shown), np.bool_))) == 0
-    )
+    assert len(nearest_ancestor(shown, none)) == 0
+    assert len(TraceTables(shown).outermost_ancestor(none, np.ones(len(shown), np.bool_))) == 0
     assert not mark_with_ancestors(shown, none).any()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I32, I64, Array, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -145,9 +145,12 @@ def include_ancestors(parent: I32, mask: Bool) -> Bool:
     for _ in range(POINTER_DOUBLING_DEPTH):
         above = parent[added]
         above = above[above >= 0]
-        added = sorted_unique(above[~included[above]])
-        if not len(added):
+        above = above[~included[above]]
+        if not len(above):
             return included
+        is_first = np.ones(len(above), np.bool_)  # siblings follow each other; the same one again does no harm
+        np.not_equal(above[1:], above[:-1], out=is_first[1:])
+        added = above[is_first]
         included[added] = True
     included[sum_subtrees(parent, mask.astype(np.int64)) > 0] = True
     return included
@@ -228,18 +231,15 @@ def nearest_ancestor(trace: Trace, rows: I64 | I32, kind: Kind = Kind.OP) -> I64
     return find_nearest_ancestor(trace.parent, rows, np.asarray(trace.kind) == kind)
 
 
-def outermost_ancestor(trace: Trace, rows: I64 | I32, mask: Bool) -> I64:
-    """Return the outermost ancestor for which `mask` bool[n] holds, -1 for none: int64[k]."""
-    return find_outermost_ancestor(trace.parent, rows, mask)
-
-
 def place_ends(trace: Trace) -> I64:
     """Put the ends of the events of all lanes one after the other, ns: int64[n], for `mark_covered`."""
     begin, end = trace.span
-    lane = np.asarray(trace.lane).astype(np.int64)
-    return (
-        lane * (2 * max(int(end) - int(begin), 1)) + np.asarray(trace.start) + np.asarray(trace.duration) - int(begin)
-    )
+    places = np.asarray(trace.lane).astype(np.int64)
+    places *= 2 * max(int(end) - int(begin), 1)
+    places += trace.start
+    places += trace.duration
+    places -= int(begin)
+    return places
 
 
 def mark_covered(ends: I64, rows: Array, mask: Bool) -> Bool:
@@ -252,7 +252,7 @@ def mark_covered(ends: I64, rows: Array, mask: Bool) -> Bool:
     if not len(owners):
         return np.zeros(len(rows), dtype=np.bool_)
     reach = np.maximum.accumulate(ends[owners])
-    before = np.cumsum(mask, dtype=np.int32)[rows] - mask[rows] - 1
+    before = owners.searchsorted(rows) - 1
     covered: Bool = (before >= 0) & (ends[rows] <= reach[np.maximum(before, 0)])
     return covered
 

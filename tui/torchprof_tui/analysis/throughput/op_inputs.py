@@ -215,7 +215,7 @@ def read_sampled_inputs(trace: Trace, op: I64 | I32, group: I64, time: I64) -> S
 
     Raises OSError or LookupError where the file is gone or has changed.
     """
-    rows = np.unique(op[_select_pieces(trace, op, group, time)])[:MAX_OPS].astype(np.int64)
+    rows = sorted_unique(op[_select_pieces(trace, op, group, time)])[:MAX_OPS].astype(np.int64)
     case = np.full(len(rows), -1, np.int64)
     cases: list[OpInputs] = []
     case_of_key: dict[str, int] = {}

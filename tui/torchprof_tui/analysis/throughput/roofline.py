@@ -22,7 +22,7 @@ from torchprof_tui.analysis.kernel.names.name_decoder import decode_kernel_name
 from torchprof_tui.analysis.throughput.device_peaks import DTYPES, DevicePeaks, short_type
 from torchprof_tui.analysis.throughput.op_formulas import PRODUCT_CLASSES, count_bytes, count_flops, working_classes
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs, SampledInputs, read_sampled_inputs
-from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool
+from torchprof_tui.trace.core.arrays import F64, I32, I64, U8, Bool, number_distinct, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 NO_FRACTION = 0.0
@@ -285,7 +285,7 @@ def _peaks_of_groups(
 ) -> tuple[F64, F64, F64]:
     """Return (GB/s, bytes of cache, TFLOP/s for its data type) of each group's device: float64[k], NaN for unknown."""
     bandwidth, cache, rate = (np.full(len(device), np.nan) for _ in range(3))
-    for number in np.unique(device).tolist():
+    for number in sorted_unique(device).tolist():
         peaks = peaks_of_device(number)
         if peaks is None:
             continue
@@ -370,11 +370,12 @@ class GpuClassSummary:
 
 def name_classes(names: Sequence[str], name: I32, kernel_class: U8) -> tuple[list[str], I64]:
     """Return the names of the classes of work, and the index of each piece's class: int64[w]."""
-    pair, inverse = np.unique(name.astype(np.int64) * 256 + kernel_class, return_inverse=True)
-    texts = [_name_class(names[number // 256], KernelClass(number % 256)) for number in pair.tolist()]
+    used, number_of_name = number_distinct(name, len(names))
+    pair, inverse = number_distinct(number_of_name.astype(np.int64) * 256 + kernel_class, len(used) * 256)
+    texts = [_name_class(names[int(used[number // 256])], KernelClass(number % 256)) for number in pair.tolist()]
     class_names = sorted(set(texts))
     index_of = {text: index for index, text in enumerate(class_names)}
-    return class_names, np.array([index_of[text] for text in texts], np.int64)[inverse.reshape(-1)]
+    return class_names, np.array([index_of[text] for text in texts], np.int64)[inverse]
 
 
 def _name_class(kernel_name: str, kernel_class: KernelClass) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -58,9 +59,7 @@ class Intervals:
         return Intervals(np.maximum(self.starts[first:last], t0), np.minimum(self.ends[first:last], t1))
 
     def __or__(self, other: Intervals) -> Intervals:
-        if not len(self) or not len(other):
-            return self if len(self) else other
-        return union(np.concatenate([self.starts, other.starts]), np.concatenate([self.ends, other.ends]))
+        return unite((self, other))
 
     def __and__(self, other: Intervals) -> Intervals:
         """Intersect by binary search of the smaller set in the other, so that few intervals cost little."""
@@ -85,6 +84,14 @@ class Intervals:
 
 _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 NO_INTERVALS = Intervals(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
+def unite(sets: Iterable[Intervals]) -> Intervals:
+    """Build the set covered by any of these, sorted once for all of them."""
+    parts = [part for part in sets if len(part)]
+    if len(parts) < 2:
+        return parts[0] if parts else NO_INTERVALS
+    return union(np.concatenate([part.starts for part in parts]), np.concatenate([part.ends for part in parts]))
 
 
 def union(starts: I64, ends: I64) -> Intervals:

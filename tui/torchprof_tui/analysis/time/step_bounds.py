@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from torchprof_tui.analysis.time.gpu_time import work_mask
-from torchprof_tui.trace.core.arrays import I32, I64
+from torchprof_tui.trace.core.arrays import I32, I64, sorted_unique
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
 
@@ -44,7 +44,7 @@ def find_launch_starts(trace: Trace, rows: I64 | I32) -> I64:
     launch = trace.links.launch_of[rows]
     lane = trace.lane[rows]
     first = np.zeros(len(trace.lanes), np.int64)
-    for number in np.unique(lane[launch < 0]).tolist():
+    for number in sorted_unique(lane[launch < 0]).tolist():
         launched = trace.links.launch_of[trace.lanes[number].first : trace.lanes[number].last] >= 0
         first[number] = trace.lanes[number].first + launched.argmax() if launched.any() else 0
     unknown = np.where(rows < first[lane], trace.span[0] - 1, trace.start[rows])

@@ -17,7 +17,7 @@ from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.analysis.what_if.back_to_back import GONE, RankChanges
 from torchprof_tui.analysis.what_if.scenario import OVERLAPPED, Scenario, ScenarioError, ScenarioKind
 from torchprof_tui.analysis.what_if.step_model import RankModel, StepModel
-from torchprof_tui.trace.core.arrays import I32, I64, Bool
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
 
@@ -27,7 +27,7 @@ def select_inside(rank: RankModel, rows: I64) -> tuple[Bool, Bool]:
     trace, work = rank.trace, rank.window.work
     pieces, launched = np.zeros(len(rank.pieces), np.bool_), np.zeros(len(work), np.bool_)
     launch_lane = np.where(work.is_launched, trace.lane[work.launch], -1)
-    for lane in np.unique(trace.lane[rows]).tolist():
+    for lane in sorted_unique(trace.lane[rows]).tolist():
         own = rows[trace.lane[rows] == lane]
         inside = union(trace.start[own], trace.start[own] + trace.duration[own])
         for chosen, lanes, times in (
@@ -85,7 +85,7 @@ def launch_as_graph(changes: RankChanges, rows: I64 | None = None) -> bool:
         return False
     changes.scale(inside, np.zeros(0, np.bool_), 0.0)
     blocking = rank.pieces.kind == SegmentKind.BLOCKING
-    for lane in np.unique(rank.pieces.lane[inside]).tolist():
+    for lane in sorted_unique(rank.pieces.lane[inside]).tolist():
         if lane == rank.window.lane:
             own = np.flatnonzero(rank.pieces.lane == lane)
             stretch = np.cumsum(blocking[own])
@@ -139,8 +139,8 @@ def find_launch_region(rank: RankModel) -> Bool:
     """Select the pieces from the op of a thread's first launch in the step to its last launch: bool[p]."""
     trace, work = rank.trace, rank.window.work
     region = np.zeros(len(rank.pieces), np.bool_)
-    launches = np.unique(work.launch[rank.is_own & work.is_launched])
-    for lane in np.unique(trace.lane[launches]).tolist():
+    launches = sorted_unique(work.launch[rank.is_own & work.is_launched])
+    for lane in sorted_unique(trace.lane[launches]).tolist():
         calls = launches[trace.lane[launches] == lane]
         first, last = (_find_outer_op(rank, int(calls[index])) for index in (0, -1))
         begin, end = trace.start[first], trace.start[last] + trace.duration[last]
@@ -389,7 +389,7 @@ def _select_between(rank: RankModel, gaps: I64) -> Bool:
     chosen = np.zeros(len(pieces), np.bool_)
     gaps = gaps - rank.first_row
     first, last = gaps[((gaps >= 0) & (gaps < len(trace))).all(axis=1)].T
-    for lane in np.unique(trace.lane[first]).tolist():
+    for lane in sorted_unique(trace.lane[first]).tolist():
         own = trace.lane[first] == lane
         ends = trace.start[first[own]] + trace.duration[first[own]]
         between = union(ends, np.maximum(trace.start[last[own]], ends))
@@ -442,7 +442,7 @@ def _is_inside(rank: RankModel, events: I32, rows: I64) -> Bool:
     trace, found = rank.trace, np.zeros(len(events), np.bool_)
     known = np.flatnonzero(events >= 0)
     lanes, times = trace.lane[events[known]], trace.start[events[known]]
-    for lane in np.unique(trace.lane[rows]).tolist():
+    for lane in sorted_unique(trace.lane[rows]).tolist():
         own = rows[trace.lane[rows] == lane]
         inside = union(trace.start[own], trace.start[own] + np.maximum(trace.duration[own], 1))
         index = np.searchsorted(inside.starts, times, side="right") - 1

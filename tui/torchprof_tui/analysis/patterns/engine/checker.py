@@ -63,7 +63,7 @@ from torchprof_tui.analysis.patterns.rules import (
     written_out,
 )
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict, decide_verdict
-from torchprof_tui.trace.core.arrays import I64, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, keep_freed_memory, sorted_unique
 from torchprof_tui.trace.model.trace import Trace
 
 _RULE_MODULES = (
@@ -111,6 +111,7 @@ class Checker:
     """
 
     def __init__(self, trace: Trace, rank_context: RankContext | None = None, with_serving_steps: bool = False) -> None:
+        keep_freed_memory()
         self.trace = trace
         self.tables = TraceTables(trace, rank_context, with_serving_steps)
         self.gap_finder = GapFinder(self.tables)

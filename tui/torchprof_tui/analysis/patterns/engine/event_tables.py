@@ -231,8 +231,9 @@ class NameIndex:
 
     def mark(self, pattern: str, marked: Bool) -> None:
         """Mark the events whose name matches the pattern at its start, in a column of the trace: bool[n]."""
-        if self._find_names(pattern):
-            marked[self.match(pattern).row] = True
+        is_chosen = self.flag_names(pattern)
+        if is_chosen.any():
+            marked[self._table.row[is_chosen[self._table.name]]] = True
 
     def flag_names(self, pattern: str) -> Bool:
         """Flag the names of the trace that events of the table have, and that match the pattern: bool[names]."""

@@ -23,7 +23,7 @@ from torchprof_tui.analysis.patterns.engine.host_activity import ACTIVITY_CAUSES
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.repeated_steps import RepeatedSteps, find_repeated_steps
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union, unite
 from torchprof_tui.trace.core.arrays import I64, U8, Bool
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -171,6 +171,7 @@ class GapFinder(HostActivities):
         )
         if cause not in ACTIVITY_CAUSES and cause is not IdleCause.HOST:
             return found
+        parts = [found]
         for number, activity in enumerate(self.threads[1]):
             of_thread = thread == number
             before = union(start[of_thread], call_start[of_thread])
@@ -180,10 +181,10 @@ class GapFinder(HostActivities):
             if cause is IdleCause.HOST:
                 for part in activity:
                     before = before - part.clip(t0, t1)
-                found = found | before
+                parts.append(before)
             else:
-                found = found | (before & activity[ACTIVITY_CAUSES.index(cause)].clip(t0, t1))
-        return found
+                parts.append(before & activity[ACTIVITY_CAUSES.index(cause)].clip(t0, t1))
+        return unite(parts)
 
     def _find_device_gaps(self, device: int) -> Gaps:
         tables = self.tables

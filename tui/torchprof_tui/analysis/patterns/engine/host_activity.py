@@ -7,8 +7,7 @@ outside any op, the other launching threads count: autograd runs the backward pa
 from __future__ import annotations
 
 import re
-from functools import cached_property, reduce
-from operator import or_
+from functools import cached_property
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
-from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union, unite
 from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -212,7 +211,7 @@ class HostActivities:
 
         def take_events(*parts: EventTable) -> Intervals:
             times = (tables.select_on_lanes(part, lanes).intervals for part in parts)
-            return take_remaining(reduce(or_, times))
+            return take_remaining(unite(times))
 
         input_time = take_events(self.input_waits)
         sync_time = take_events(self.sync_calls, self.blocking_copies)
@@ -223,7 +222,7 @@ class HostActivities:
         communication_time = take_events(tables.match_names(COMMUNICATION_REGEX))
         cold_time = take_remaining(cold | (self.cold_ops & dispatch_time))
         cpu_time = take_events(self.cpu_ops)
-        return input_time, sync_time, communication_time, cold_time, cpu_time, take_remaining(dispatch_time)
+        return input_time, sync_time, communication_time, cold_time, cpu_time, dispatch_time - assigned
 
     @cached_property
     def _outermost_activity(self) -> EventTable:
@@ -246,17 +245,13 @@ def _add_other_threads(own: list[ThreadActivity], number: int) -> ThreadActivity
     """Add to one thread's activity what the others did while it was outside any op."""
     if len(own) == 1:
         return own[0]
-    assigned = NO_INTERVALS
-    for part in own[number]:
-        assigned = assigned | part
+    assigned = unite(own[number])
     combined = []
     for index, own_part in enumerate(own[number]):
-        others = NO_INTERVALS
-        for other_number, activity in enumerate(own):
-            if other_number != number:
-                others = others | activity[index]
+        others = unite(activity[index] for other_number, activity in enumerate(own) if other_number != number)
         remaining = others - assigned
-        assigned = assigned | remaining
+        if index < len(own[number]) - 1:
+            assigned = assigned | remaining
         combined.append(own_part | remaining)
     return tuple(combined)
 

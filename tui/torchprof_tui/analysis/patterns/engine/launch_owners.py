@@ -6,10 +6,9 @@ from collections.abc import Callable, Hashable
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, is_in, number_distinct
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, is_in, number_distinct, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
 
@@ -26,7 +25,7 @@ def _find_launch_ancestors(tables: TraceTables, mark: Callable[..., Bool], *more
     linked = launch >= 0
     found = np.full(len(launch), -1, np.int32)
     calls, back = number_distinct(launch[linked], len(tables.trace))
-    found[linked] = outermost_ancestor(tables.trace, calls, mark(tables, *more))[back]
+    found[linked] = tables.outermost_ancestor(calls, mark(tables, *more))[back]
     return found
 
 
@@ -79,14 +78,14 @@ def find_owner_ops(tables: TraceTables, calls: I64) -> I64:
     operator that runs on the same thread when the call begins.
     """
     trace, is_op = tables.trace, tables.is_dispatcher_op
-    owner = outermost_ancestor(trace, calls, is_op)
+    owner = tables.outermost_ancestor(calls, is_op)
     if not len(trace.links.called_work):
         return owner
     ops = np.flatnonzero(is_op)
-    outermost = tables.event_table(ops[outermost_ancestor(trace, ops, is_op) < 0])
+    outermost = tables.event_table(ops[tables.outermost_ancestor(ops, is_op) < 0])
     thread_of_lane = np.unique([lane.tid for lane in trace.lanes], return_inverse=True)[1]
     thread_of_op, thread_of_call = thread_of_lane[trace.lane[outermost.row]], thread_of_lane[trace.lane[calls]]
-    for thread in np.unique(thread_of_call[owner < 0]).tolist():
+    for thread in sorted_unique(thread_of_call[owner < 0]).tolist():
         of_thread = outermost.select(thread_of_op == thread)
         waiting = np.flatnonzero((owner < 0) & (thread_of_call == thread))
         start = np.asarray(trace.start[calls[waiting]])

@@ -16,6 +16,7 @@ import numpy as np
 
 from torchprof_tui.analysis.kernel.footprint import find_device
 from torchprof_tui.analysis.patterns.engine.pattern import Remedy
+from torchprof_tui.trace.core.arrays import sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ class Practices:
     def vendor(self) -> Vendor | None:
         """Who made the GPU; None where no runtime call says so."""
         names = self._tables.trace.names
-        called = [names[number] for number in np.unique(self._tables.calls.name).tolist()]
+        called = [names[number] for number in sorted_unique(self._tables.calls.name).tolist()]
         found = {
             vendor: sum(re.match(pattern, name) is not None for name in called)
             for vendor, pattern in _VENDOR_REGEXES.items()

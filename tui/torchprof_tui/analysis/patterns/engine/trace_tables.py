@@ -18,10 +18,10 @@ from torchprof_tui.analysis.collectives.communication_waiting import Arrivals, W
 from torchprof_tui.analysis.completeness.data_loss import DataLoss, find_data_loss, read_slice_metadata
 from torchprof_tui.analysis.dispatch.ancestry import (
     find_nearest_ancestor,
+    find_outermost_ancestor,
     mark_covered,
     mark_with_ancestors,
     nearest_ancestor,
-    outermost_ancestor,
     place_ends,
 )
 from torchprof_tui.analysis.dispatch.source_line import SourceLineFinder
@@ -338,6 +338,14 @@ class TraceTables:
             found[covered] = find_nearest_ancestor(self.trace.parent, rows[covered], mask)
         return found
 
+    def outermost_ancestor(self, rows: I64 | I32, mask: Bool) -> I64:
+        """Return the outermost proper ancestor of each row for which `mask` bool[n] holds, -1 for none: int64[k]."""
+        found = np.full(len(rows), -1, dtype=np.int64)
+        covered = np.flatnonzero(mark_covered(self._end_places, rows, mask))
+        if len(covered):
+            found[covered] = find_outermost_ancestor(self.trace.parent, rows[covered], mask)
+        return found
+
     @cached_property
     def is_dispatcher_op(self) -> Bool:
         """bool[n]: operators of the dispatcher (`aten::mm`, `torchvision::nms`), no wrappers of autograd or compile."""
@@ -361,7 +369,7 @@ class TraceTables:
         inner, outer = np.full(len(launch), -1, dtype=np.int64), np.full(len(launch), -1, dtype=np.int64)
         calls, back = number_distinct(launch[linked], len(self.trace))
         inner[linked] = nearest_ancestor(self.trace, calls)[back]
-        outer[linked] = outermost_ancestor(self.trace, calls, self.is_dispatcher_op)[back]
+        outer[linked] = find_outermost_ancestor(self.trace.parent, calls, self.is_dispatcher_op)[back]
         return inner, outer
 
     @cached_property

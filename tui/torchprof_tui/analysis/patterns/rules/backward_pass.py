@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, count_launched_work, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.op_text import read_inputs
@@ -145,7 +144,7 @@ def recomputed_forward(view: ScopeView) -> Answer:
         return Answer.absent()
     owners = sorted_unique(nodes.recorded_node[is_forward])
     ops = nodes.recorded[np.isin(nodes.recorded_node, owners)]
-    outermost = outermost_ancestor(tables.trace, ops, tables.is_dispatcher_op)
+    outermost = tables.outermost_ancestor(ops, tables.is_dispatcher_op)
     rows = view.select_in_scope(tables.event_table(sorted_unique(np.where(outermost >= 0, outermost, ops)))).row
     if not len(rows):
         return Answer.absent()

@@ -13,7 +13,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.throughput.roofline import OTHER
 from torchprof_tui.analysis.time.intervals import Intervals, union
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.communication_kernels import Operation
 from torchprof_tui.trace.model.event_kind import Kind
@@ -172,7 +172,7 @@ def bound_transfer(tables: TraceTables, rows: I64) -> I64:
     group = tables.launch_group[order[np.searchsorted(work.row[order], rows)]]
     duration = np.asarray(tables.trace.duration[rows])
     transfer = np.zeros(len(rows), dtype=np.int64)
-    for number in np.unique(group).tolist():
+    for number in sorted_unique(group).tolist():
         alike = np.flatnonzero(group == number)
         shortest_first = alike[np.argsort(duration[alike], kind="stable")][:_MAX_READ].tolist()
         bandwidths = [_read_bandwidth(tables, int(rows[index])) for index in shortest_first]

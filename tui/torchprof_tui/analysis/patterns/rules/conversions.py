@@ -15,7 +15,7 @@ from torchprof_tui.analysis.patterns.engine.launch_owners import MATH_ATTENTION_
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -99,7 +99,7 @@ def layout_conversion(view: ScopeView) -> Answer:
     kernels = view.work.events.select(is_layout)
     conv_time = float(view.work_time[is_launched_beneath(view, is_layout, r"aten::\w*convolution\w*$")].sum())
     of_convolutions = conv_time > 0.5 * float(view.work_time[is_layout].sum())
-    names = [name for name in np.unique(view.work.events.name).tolist() if "TransData" in view.trace.names[name]]
+    names = [name for name in sorted_unique(view.work.events.name).tolist() if "TransData" in view.trace.names[name]]
     is_tiled = is_layout & np.isin(view.work.events.name, names)
     of_npu = float(view.work_time[is_tiled].sum()) > 0.5 * float(view.work_time[is_layout].sum())
     owner = "convolutions" if of_convolutions else "aten::contiguous or aten::reshape"
@@ -130,7 +130,7 @@ def _select_copies(view: ScopeView, predicate: Callable[[str], bool]) -> Bool:
     """Select the copy kernels of the scope whose short decoded name fulfils a predicate: bool[work]."""
     work = view.work
     is_copy = work.class_mask(KernelClass.COPY) & (work.kind == Kind.KERNEL)
-    used = np.unique(work.events.name[is_copy])
+    used = sorted_unique(work.events.name[is_copy])
     names = view.trace.names
     chosen = [name for name in used.tolist() if predicate(decode_kernel_name(names[name]).display)]
     selected: Bool = is_copy & np.isin(work.events.name, chosen)

@@ -29,7 +29,7 @@ from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_hidden_co
 from torchprof_tui.analysis.patterns.rules.serving import find_comparable_steps
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.analysis.words.dictionary import explain
-from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, is_in
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -61,7 +61,7 @@ def explain_growth(tables: TraceTables, steps: StepTable, excess: int) -> tuple[
     )
     step = steps.index_at(trace.start[events])
     events, step = events[step >= 0], step[step >= 0]
-    first = np.unique(trace.name[events[step == 0]])
+    first = sorted_unique(trace.name[events[step == 0]])
     known = np.isin(trace.name[events], first)
     if not known.any():
         return "", None

@@ -16,7 +16,7 @@ from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.backward_pass import find_backward_nodes
 from torchprof_tui.analysis.patterns.rules.cpu_lane import find_trailing_sync
 from torchprof_tui.analysis.time.intervals import Intervals, union
-from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
 _NODE_REGEX = r"autograd::engine::evaluate_function: "
@@ -77,12 +77,12 @@ def _find_reading_ops(tables: TraceTables) -> I64:
 def anomaly_mode(view: ScopeView) -> Answer:
     tables = view.tables
     nodes = view.match_names(_NODE_REGEX, Kind.OP)
-    if not len(nodes):
+    if not len(nodes) or not len(tables.match_names(_NAN_REGEX, Kind.OP)):
         return Answer.absent()
     outer = tables.compute_once(find_outer_ops)
     node = view.tables.innermost_ancestor(outer.table.row, tables.mark_rows(nodes.row))
     is_nan, is_item = (tables.match_rows(outer.table.row, regex) & (node >= 0) for regex in (_NAN_REGEX, _ITEM_REGEX))
-    tested = np.intersect1d(node[is_nan], node[is_item])
+    tested = sorted_unique(node[is_nan & is_in(node, node[is_item])])
     leaves = np.count_nonzero(tables.match_rows(nodes.row, _NODE_REGEX + r"torch::autograd::AccumulateGrad$"))
     if not len(tested) or 2 * len(tested) < len(nodes) - leaves:
         return Answer.absent()
@@ -321,5 +321,6 @@ def deterministic_algorithms(view: ScopeView) -> Answer:
 def _has_parent(tables: TraceTables, rows: I64, regex: str) -> Bool:
     """Return whether the direct parent's name matches: bool[k]."""
     parent = tables.trace.parent[rows]
-    found: Bool = (parent >= 0) & tables.mark_ops(regex)[np.maximum(parent, 0)]
+    above = np.maximum(parent, 0)
+    found: Bool = (parent >= 0) & (tables.trace.kind[above] == Kind.OP) & tables.match_rows(above, regex)
     return found

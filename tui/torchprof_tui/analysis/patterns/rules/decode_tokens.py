@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import (
@@ -37,7 +36,7 @@ from torchprof_tui.analysis.patterns.rules.serving import (
 )
 from torchprof_tui.analysis.serving.serving_steps import UNKNOWN, ServingSteps, StepKind
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.query.read_entries import read_entries
@@ -154,14 +153,14 @@ def _find_growing_grids(tables: TraceTables, calls: I64) -> tuple[list[int], str
     if column is None or len(calls) < _MIN_SIZES:
         return [], ""
     work = tables.work.select(tables.work.launch >= 0)
-    call = outermost_ancestor(trace, work.launch.astype(np.int64), tables.mark_rows(calls))
+    call = tables.outermost_ancestor(work.launch.astype(np.int64), tables.mark_rows(calls))
     work, call = work.select(call >= 0), call[call >= 0]
     blocks = np.zeros(len(trace), np.int64)
     np.maximum.at(blocks, call, column.values_at(work.events.row, 0).astype(np.int64).prod(axis=1))
     sizes = blocks[calls]
     change = np.diff(sizes, axis=0)
     rises, falls = (change > 0).sum(axis=0), (change < 0).sum(axis=0)
-    kinds = np.array([len(np.unique(place)) for place in sizes.T])
+    kinds = np.array([len(sorted_unique(place)) for place in sizes.T])
     places = np.flatnonzero((kinds >= _MIN_SIZES) & (4 * falls <= rises))  # a fall: another text begins
     if not len(places):
         return [], ""
@@ -187,7 +186,7 @@ def find_planned_attentions(tables: TraceTables) -> EventTable:
         return ops
     limit = max(thresholds.PLANNING_RATIO.value * float(np.median(ops.duration)), thresholds.COLD_CALL_MIN.value)
     is_slow = ops.duration >= limit
-    if 2 * len(np.unique(step[is_slow])) <= len(decoding):
+    if 2 * len(sorted_unique(step[is_slow])) <= len(decoding):
         is_slow[:] = False
     return ops.select(np.sort(np.flatnonzero(is_slow)))
 
@@ -248,7 +247,7 @@ def kv_cache_cat(view: ScopeView) -> Answer:
         return Answer.absent(f"{calls} of aten::cat a step, none of which grows" if appends.count else "no aten::cat")
     is_cat = tables.mark_rows(cats.row)
     linked = np.flatnonzero(view.work.launch >= 0)
-    beneath = linked[outermost_ancestor(view.trace, view.work.launch[linked].astype(np.int64), is_cat) >= 0]
+    beneath = linked[view.tables.outermost_ancestor(view.work.launch[linked].astype(np.int64), is_cat) >= 0]
     copies = view.work.events.select(beneath)
     planning = view.select_in_scope(tables.compute_once(find_planned_attentions))
     held_up = cats.intervals | planning.intervals
@@ -289,7 +288,7 @@ def token_sync(view: ScopeView) -> Answer:
     if len(decoding) < thresholds.TOKEN_LOOP_MIN.value:
         return Answer.absent("fewer than three decode steps" if len(steps) else NO_GENERATION)
     waits = find_waits(view)
-    owner = outermost_ancestor(view.trace, waits.row, tables.is_dispatcher_op)
+    owner = tables.outermost_ancestor(waits.row, tables.is_dispatcher_op)
     # A wait after a step belongs to it as long as no other step has begun.
     step = steps.start.searchsorted(waits.start, side="right") - 1
     belongs = (owner >= 0) & np.isin(step, decoding) & view.overlap_mask(waits.start, waits.end)
@@ -482,7 +481,7 @@ def _find_pauses(view: ScopeView, serving: ServingSteps) -> tuple[I64, I64]:
     """
     completion = np.maximum(serving.end, serving.gpu_end)
     waits = find_waits(view)
-    reading = find_waiting_times(view, waits, outermost_ancestor(view.trace, waits.row, view.tables.is_dispatcher_op))
+    reading = find_waiting_times(view, waits, view.tables.outermost_ancestor(waits.row, view.tables.is_dispatcher_op))
     time = reading.measure_before(completion + serving.pause) - reading.measure_before(completion)
     length = np.minimum(serving.pause, np.maximum(serving.gap_idle, 0)) - time
     is_unknown = (serving.gap == UNKNOWN) | (serving.gap_idle == UNKNOWN)

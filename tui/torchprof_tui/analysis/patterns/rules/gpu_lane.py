@@ -16,7 +16,7 @@ from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS,
 from torchprof_tui.analysis.patterns.rules.cpu_lane import device_copy_mask
 from torchprof_tui.analysis.patterns.rules.serving import find_generation_steps
 from torchprof_tui.analysis.words.dictionary import explain
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, find_percentiles
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.query.read_entries import read_entries
@@ -178,7 +178,7 @@ def kernel_variance(view: ScopeView) -> Answer:
         because = f"; {len(explained)} vary with their inputs alone: {explained[0]}" if explained else ""
         return Answer.absent(f"{format_count(len(candidates), 'kernel')} compared{because}")
     durations = runs.duration[member_indices]
-    p5, median, p95 = np.percentile(durations, [5, 50, 95])
+    p5, median, p95 = find_percentiles(durations, (5, 50, 95)).tolist()
     return Answer.fired(
         f"{view.tables.short_name(int(runs.row[member_indices[0]]))}, {format_count(len(member_indices), 'run')}: "
         f"mean {format_duration(durations.mean())}, median "
@@ -236,7 +236,7 @@ def _measure_spread(durations: I64, step: I64) -> float | None:
 
 def _relative_spread(durations: I64) -> float:
     """Return the median over the rows of (p95 − p5) / median, 0 where that is within the clock's resolution."""
-    p5, median, p95 = np.percentile(durations, [5, 50, 95], axis=1)
+    p5, median, p95 = find_percentiles(durations, (5, 50, 95))
     is_significant = p95 - p5 >= thresholds.VARIANCE_MIN_SPREAD.value
     return float(np.median(np.where(is_significant, (p95 - p5) / np.maximum(median, 1), 0.0)))
 

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import nearest_ancestor, outermost_ancestor
+from torchprof_tui.analysis.dispatch.ancestry import nearest_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable, transfer_sizes
 from torchprof_tui.analysis.patterns.engine.host_activity import ALLOCATION_CALL_REGEX, DATA_LOADER_REGEX
@@ -59,7 +59,7 @@ def sync_in_step(view: ScopeView) -> Answer:
         return Answer.absent()
     outer_ops = find_owner_ops(tables, waits.row)
     # On Ascend the op waits for the thread that launches, which may be at work: only the call itself is lost.
-    lost_time = find_lost_time(view, waits, outermost_ancestor(view.trace, waits.row, tables.is_dispatcher_op))
+    lost_time = find_lost_time(view, waits, tables.outermost_ancestor(waits.row, tables.is_dispatcher_op))
     idle_time = measure_idle(view, lost_time)
     if not idle_time:
         return Answer.absent(f"{format_count(len(waits), 'wait')}, and the GPU was idle after none of them")

@@ -16,7 +16,7 @@ from torchprof_tui.analysis.patterns.engine.op_text import read_inputs
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs
-from torchprof_tui.trace.core.arrays import I64, Bool
+from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -76,11 +76,12 @@ def few_blocks(view: ScopeView) -> Answer:
     device = find_device(view.trace, int(work.events.row[0])) if len(work) else None
     if device is None or not device.sms:
         return Answer.cannot_tell("the trace does not say how many SMs the GPU has")
-    grid = launch_shapes(view.trace, work.events.row)[:, :3]
-    blocks = np.where((grid > 0).all(axis=1), grid.prod(axis=1), device.sms)
-    chosen = (work.kind == Kind.KERNEL) & (blocks < thresholds.FEW_BLOCKS_SHARE.value * device.sms)
-    chosen &= work.events.duration >= thresholds.LONG_KERNEL.value
+    chosen = (work.kind == Kind.KERNEL) & (work.events.duration >= thresholds.LONG_KERNEL.value)
     chosen &= ~work.class_mask(KernelClass.TRITON) & ~work.class_mask(KernelClass.GEMM)
+    grid = launch_shapes(view.trace, work.events.row[chosen])[:, :3]
+    blocks = np.full(len(work), device.sms)
+    blocks[chosen] = np.where((grid > 0).all(axis=1), grid.prod(axis=1), device.sms)
+    chosen &= blocks < thresholds.FEW_BLOCKS_SHARE.value * device.sms
     if not chosen.any():
         return Answer.absent()
     longest = int(np.flatnonzero(chosen)[view.work_time[chosen].argmax()])
@@ -217,7 +218,7 @@ def _adds_to_few(inputs: OpInputs) -> bool:
 )
 def float64_kernels(view: ScopeView) -> Answer:
     names, work = view.trace.names, view.work
-    used = np.unique(work.events.name).tolist()
+    used = sorted_unique(work.events.name).tolist()
     doubles = [number for number in used if "fp64" in decode_kernel_name(names[number]).dtypes]
     chosen = np.isin(work.events.name, doubles) & (work.kind == Kind.KERNEL)
     if not chosen.any():

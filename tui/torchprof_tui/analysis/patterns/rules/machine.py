@@ -17,7 +17,7 @@ from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU, N
 from torchprof_tui.analysis.patterns.rules.serving import find_generation_steps
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS
 from torchprof_tui.analysis.time.kernel_speed import weighted_median
-from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, find_percentiles
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -319,7 +319,7 @@ def find_slow_calls(tables: TraceTables) -> SlowCalls:
         len(of_name),
         int(median[name]),
         percent,
-        int(np.percentile(of_name, 100 - percent)),
+        int(find_percentiles(of_name, (100 - percent,))[0]),
         is_recurring and (is_same or not has_shapes),
         has_shapes or 2 * excess[has_position[is_slow]].sum() > excess.sum(),
     )

@@ -25,7 +25,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Sever
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_ADDRESSES, NO_MEMORY
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, sorted_unique
 
 MAX_EVIDENCE = 1000
 """Events of a pattern that stand for its allocations: those of the largest."""
@@ -74,7 +74,7 @@ def _answer_from_finding(view: ScopeView, pattern_id: str) -> Answer:
 
 
 def _fire(view: ScopeView, memory: DeviceMemory, finding: MemoryFinding, rows: I64, is_named: bool) -> Answer:
-    events = view.select_in_scope(view.tables.event_table(np.unique(rows))).row
+    events = view.select_in_scope(view.tables.event_table(sorted_unique(rows))).row
     if not len(events):
         events = view.representative_events() if view.scope.is_whole_trace else events
     if not len(events):

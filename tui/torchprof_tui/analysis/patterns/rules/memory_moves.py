@@ -6,7 +6,6 @@ import itertools
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.event_tables import transfer_sizes
@@ -168,6 +167,9 @@ _COPY_REGEX = r"aten::(to|_to_copy|copy_)$"
 def offloaded_activations(view: ScopeView) -> Answer:
     tables, trace = view.tables, view.trace
     out, back = (_find_copies(tables, word) for word in ("DtoH", "HtoD"))
+    least = thresholds.OFFLOADS_PER_STEP.value * max(len(tables.steps), 1)
+    if min(len(out[0]), len(back[0])) < least:
+        return Answer.absent()
     nodes = tables.mark_ops(r"autograd::engine::evaluate_function: ")
     in_node = [tables.innermost_ancestor(calls, nodes) >= 0 for _, calls in (out, back)]
     (out_work, out_calls), (back_work, back_calls) = (
@@ -179,10 +181,9 @@ def offloaded_activations(view: ScopeView) -> Answer:
     is_out, is_back = (np.isin(each, known) for each in sizes)
     out_calls, back_calls = out_calls[is_out], back_calls[is_back]
     calls = np.concatenate([out_calls, back_calls])
-    copies = outermost_ancestor(trace, calls, tables.mark_ops(_COPY_REGEX))
+    copies = tables.outermost_ancestor(calls, tables.mark_ops(_COPY_REGEX))
     rows = view.select_in_scope(tables.event_table(sorted_unique(copies[copies >= 0]))).row
-    steps = max(len(tables.steps), 1)
-    if min(len(out_calls), len(back_calls)) < thresholds.OFFLOADS_PER_STEP.value * steps or not len(rows):
+    if min(len(out_calls), len(back_calls)) < least or not len(rows):
         return Answer.absent()
     moved = sum(int(size[each].sum()) for size, each in zip(sizes, (is_out, is_back), strict=True)) / 1e6
     each_way = f"{len(out_calls):,} copies to the host and {len(back_calls):,} back"

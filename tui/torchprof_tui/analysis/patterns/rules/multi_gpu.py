@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from enum import Enum
-from functools import reduce
-from operator import or_
 
 import numpy as np
 
@@ -29,6 +27,7 @@ from torchprof_tui.analysis.patterns.rules.communication import (
     find_reduce_sections,
     find_slow_rate,
 )
+from torchprof_tui.analysis.time.intervals import unite
 from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.time_format import format_duration
@@ -209,7 +208,7 @@ def exposed_comm(view: ScopeView) -> Answer:
         np.sort(collectives.row[exposed_per_collective > 0]),
         max(exposed_time, sum(section.total for section in sections) // len(tables.devices)),
         _choose_remedy(view, collectives.row, exposed_per_collective),
-        spans=reduce(or_, sections) if sections else None,
+        spans=unite(sections) if sections else None,
     )
 
 

@@ -21,7 +21,7 @@ from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGE
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import F64, I64, Bool, is_in
+from torchprof_tui.trace.core.arrays import F64, I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -276,7 +276,7 @@ def op_loop(view: ScopeView) -> Answer:
     if not len(events):
         return Answer.absent("the scope lies between two ops of a loop")
     spans = union(loops.start[chosen], loops.end[chosen]).clip(*view.window)
-    others = len(np.unique(loops.group[chosen])) - 1
+    others = len(sorted_unique(loops.group[chosen])) - 1
     more = f"; with {format_count(others, 'other such loop')}: {format_duration(spans.total)}" if others else ""
     casts = _find_casts(view, loops, chosen)
     headline, remedy = "", _choose_remedy(view, times, runs)

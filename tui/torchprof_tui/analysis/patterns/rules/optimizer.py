@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.launch_owners import find_launch_ancestors, mark_matches
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
@@ -105,7 +104,7 @@ def _find_batched_steps(tables: TraceTables) -> I64:
     """Find the optimizer steps with foreach or fused ops inside."""
     steps = tables.match_names(OPTIMIZER_NAME_REGEX).row
     batched_ops = tables.match_names(r"aten::_(foreach|fused)_", Kind.OP)
-    owner = outermost_ancestor(tables.trace, batched_ops.row, mark_matches(tables, OPTIMIZER_NAME_REGEX))
+    owner = tables.outermost_ancestor(batched_ops.row, mark_matches(tables, OPTIMIZER_NAME_REGEX))
     batched: I64 = steps[np.isin(steps, owner)]
     return batched
 

@@ -20,6 +20,7 @@ from torchprof_tui.analysis.patterns.rules.host_code import measure_cpu_work
 from torchprof_tui.analysis.patterns.rules.op_loop import find_experts
 from torchprof_tui.analysis.patterns.rules.optimizer import FUSED_OPTIMIZERS, choose_optimizer_remedy
 from torchprof_tui.analysis.patterns.rules.serving import find_token_loop
+from torchprof_tui.trace.core.arrays import sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
 _SCALAR_OPS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal")
@@ -375,7 +376,7 @@ def is_allocator_off(view: ScopeView, calls: EventTable) -> bool:
     A cache that is emptied, or that is too small, frees many blocks in a row.
     """
     index = view.tables.steps.index_at(calls.start)
-    steps = len(np.unique(index))
+    steps = len(sorted_unique(index))
     if not len(calls) or len(calls) < thresholds.ALLOCATOR_OFF_CALLS.value * steps:
         return False
     in_order = calls.name[np.argsort(calls.start, kind="stable")].tolist()

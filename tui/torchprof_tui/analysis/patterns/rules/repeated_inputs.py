@@ -15,7 +15,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, regis
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import Intervals, union
-from torchprof_tui.trace.core.arrays import I64, is_in
+from torchprof_tui.trace.core.arrays import I64, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -114,7 +114,7 @@ def tensor_from_list(view: ScopeView) -> Answer:
     seen = f"{format_count(number, 'tensor')} in {format_duration(total)}{view.format_per_step(number)}"
     before = made.before[chosen]
     gaps = np.concatenate([made.pairs[chosen], before[before[:, 0] >= 0]])
-    return answer_fault(view, np.unique(made.pairs[chosen].ravel()), seen, gaps=gaps)
+    return answer_fault(view, sorted_unique(made.pairs[chosen].ravel()), seen, gaps=gaps)
 
 
 @dataclass(frozen=True, slots=True)

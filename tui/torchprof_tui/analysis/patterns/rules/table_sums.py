@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import reduce
-from operator import or_
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import outermost_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU, NO_LINKS, NOTHING_HERE
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_call_count_remedy, choose_cpu_remedy
-from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union, unite
 from torchprof_tui.analysis.words.dictionary import explain
 from torchprof_tui.trace.core.arrays import I64, Bool, find_largest
 from torchprof_tui.trace.core.time_format import format_duration
@@ -38,7 +35,7 @@ def find_loops_around(view: ScopeView, calls: EventTable, min_calls: int) -> Int
     if not len(calls) or not len(ops):
         return NO_INTERVALS
     is_op = np.asarray(trace.kind) == Kind.OP
-    ops = ops.select(outermost_ancestor(trace, ops.row, is_op) < 0)
+    ops = ops.select(view.tables.outermost_ancestor(ops.row, is_op) < 0)
     values = ops.name.astype(np.int64) + np.asarray(trace.lane[ops.row]).astype(np.int64) * len(trace.names)
     is_looping = _mark_repeats(values)
     edges = np.flatnonzero(np.diff(np.concatenate([[False], is_looping, [False]]).astype(np.int8)))
@@ -102,8 +99,7 @@ def overhead_bound(view: ScopeView) -> Answer:
         for cause in shares.OVERHEAD_CAUSES
         for device in view.tables.devices
     )
-    spans = reduce(or_, idle, NO_INTERVALS)
-    return Answer.fired(summary, evidence, at_stake, choose_cpu_remedy(view), view.clip(spans))
+    return Answer.fired(summary, evidence, at_stake, choose_cpu_remedy(view), view.clip(unite(idle)))
 
 
 @register_pattern(

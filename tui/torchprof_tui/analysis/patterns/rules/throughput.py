@@ -16,7 +16,7 @@ from torchprof_tui.analysis.throughput.device_peaks import DTYPES
 from torchprof_tui.analysis.throughput.op_formulas import PRODUCT_CLASSES
 from torchprof_tui.analysis.throughput.op_inputs import SMALL_SIDE, explain_shape, find_product_shape
 from torchprof_tui.analysis.throughput.roofline import Roofline
-from torchprof_tui.trace.core.arrays import F64, I64, Bool
+from torchprof_tui.trace.core.arrays import F64, I64, Bool, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -310,7 +310,7 @@ def _runs_alone(view: ScopeView) -> Bool:
     """Return whether no other work of its device covers more than a tenth of each piece: bool[work of the scope]."""
     events, device = view.work.events, view.work.device
     alone = np.zeros(len(view.work), np.bool_)
-    for number in np.unique(device).tolist():
+    for number in sorted_unique(device).tolist():
         here: I64 = np.flatnonzero(device == number)
         start, end = events.start[here], events.end[here]
         slack = (end - start) // 10

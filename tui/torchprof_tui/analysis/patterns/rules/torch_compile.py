@@ -6,7 +6,6 @@ import re
 
 import numpy as np
 
-from torchprof_tui.analysis.dispatch.ancestry import find_outermost_ancestor
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.avoidable_work import answer_fault, find_launched_work
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
@@ -15,7 +14,7 @@ from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.analysis.words.dictionary import explain
-from torchprof_tui.trace.core.arrays import sorted_unique
+from torchprof_tui.trace.core.arrays import is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 
 COMPILED_REGION_REGEX = r"Torch-Compiled Region"
@@ -108,7 +107,7 @@ def fxgraph_hash(view: ScopeView) -> Answer:
     matches = [_GRAPH_HASH.match(view.tables.name(int(row))) for row in graph_calls.row]
     hashes = np.array([match[1] if match else "" for match in matches])
     steps = view.tables.steps.index_at(graph_calls.start)
-    hashes_by_step = [frozenset(hashes[steps == step].tolist()) for step in np.unique(steps[steps >= 0]).tolist()]
+    hashes_by_step = [frozenset(hashes[steps == step].tolist()) for step in sorted_unique(steps[steps >= 0]).tolist()]
     distinct = sorted(set(hashes.tolist()))
     if len(hashes_by_step) < 2:
         comparison = "in one step" if hashes_by_step else "no steps to compare"
@@ -252,13 +251,13 @@ _READ_REGEX = r"aten::(item|is_nonzero)$"
     is_fault=True,
 )
 def graph_breaks(view: ScopeView) -> Answer:
-    tables, parent = view.tables, view.trace.parent
+    tables = view.tables
     regions = tables.match_names(COMPILED_REGION_REGEX)
-    owners = find_outermost_ancestor(parent, regions.row, tables.mark_rows(regions.row))
+    owners = tables.outermost_ancestor(regions.row, tables.mark_rows(regions.row))
     whole = view.select_in_scope(tables.event_table(sorted_unique(owners[owners >= 0])))
     is_whole = tables.mark_rows(whole.row)
     graphs, reads, lookups = (
-        table.select(find_outermost_ancestor(parent, table.row, is_whole) >= 0)
+        table.select(tables.outermost_ancestor(table.row, is_whole) >= 0)
         for table in map(tables.match_names, (COMPILED_GRAPH_REGEX, _READ_REGEX, CACHE_LOOKUP_REGEX))
     )
     if not len(whole) or len(graphs) < 2:
@@ -266,8 +265,8 @@ def graph_breaks(view: ScopeView) -> Answer:
     kernels = len(find_launched_work(view, graphs.row))
     is_small = kernels <= thresholds.SMALL_PIECE.value * len(graphs)
     pieces = graphs.row if is_small else graphs.row[:0]
-    last = graphs.row[np.append(np.diff(find_outermost_ancestor(parent, graphs.row, is_whole)) != 0, True)]
-    rows = np.sort(np.concatenate([np.setdiff1d(pieces, last), reads.row, lookups.row]))
+    last = graphs.row[np.append(np.diff(tables.outermost_ancestor(graphs.row, is_whole)) != 0, True)]
+    rows = np.sort(np.concatenate([pieces[~is_in(pieces, last)], reads.row, lookups.row]))
     rows = view.select_in_scope(tables.event_table(rows)).row
     if not len(rows):
         return Answer.absent()

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import or_
 
 import numpy as np
 
@@ -24,7 +22,7 @@ from torchprof_tui.analysis.patterns.verdict.launching import LAUNCHING
 from torchprof_tui.analysis.patterns.verdict.time_tree import Claims, divide_compute, find_spans, list_copy_intervals
 from torchprof_tui.analysis.patterns.verdict.tree_model import COPIES, EXPOSED, GENERAL_PATTERN_IDS
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
-from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals
+from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, unite
 from torchprof_tui.trace.core.arrays import is_in
 from torchprof_tui.trace.core.time_format import format_duration
 
@@ -202,7 +200,7 @@ def _build_cause(view: ScopeView, verdict: Verdict, base: CostBase) -> Finding |
         cause = _IDLE_CAUSES[verdict.cause]
         wanted = LAUNCHING if cause is IdleCause.DISPATCH else (cause,)
         times = [view.gap_finder.find_cause_intervals(each, device) for device in path[0] for each in wanted]
-    spans = reduce(or_, times, NO_INTERVALS).clip(*view.window)
+    spans = unite(times).clip(*view.window)
     title, meaning = _CAUSES[verdict.cause]
     pattern = Pattern(
         verdict.cause, Section.BEYOND, title, meaning, verdict.remedy, "No pattern is about it: the largest cause.",

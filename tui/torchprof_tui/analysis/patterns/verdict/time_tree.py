@@ -140,10 +140,8 @@ class Claims:
             self._view.raise_if_cancelled()
             finding, spans, time = claim.finding, claim.gpu if of_gpu else claim.host, 0
             for device, left in remaining.items():
-                explained = left & spans if len(left) and len(spans) else NO_INTERVALS
-                if len(explained):
-                    time += explained.total
-                    remaining[device] = left - explained
+                remaining[device] = left - spans
+                time += left.total - remaining[device].total
             if time:
                 parts.append(TimePart(finding.id, finding.pattern.title, time))
         return tuple(sorted(parts, key=lambda part: -part.time))
