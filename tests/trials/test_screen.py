@@ -13,11 +13,14 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.helpers.explorer_app import settled, until
+from tests.helpers.paths import SAMPLES
 from torchprof_try.estimates import Saving
+from torchprof_try.patches import Places
 from torchprof_try.program_process import TrialsStopped
 from torchprof_try.trials import BASELINE, TrialRequest, TrialRow, Trials
 from torchprof_try.ui.try_screen import TryScreen
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.ordered_keys import HelpApp, OrderedKeysApp
 
 BEFORE = TrialRow(BASELINE, "the program as it is", state="measured", step=0.02, memory=1 << 28)
@@ -50,6 +53,10 @@ class ScriptedTrials(Trials):
             raise TraceError(self.problem)
         self.is_complete = True
 
+    def record(self, name: str) -> tuple[str, str]:
+        assert name == "tf32"
+        return str(SAMPLES / "article_64_cold.pt.trace.json.gz"), str(SAMPLES / "article_64_warm.pt.trace.json.gz")
+
     def stop(self) -> None:
         self.stopped.set()
         self.more.release()
@@ -62,9 +69,13 @@ class TryScreenApp(OrderedKeysApp, HelpApp):
     def __init__(self, trials: Trials) -> None:
         super().__init__()
         self.trials, self.copied = trials, ""
+        self.asked: list[CompareAsked] = []
 
     def on_mount(self) -> None:
         self.push_screen(TryScreen(self.trials))
+
+    def on_compare_asked(self, message: CompareAsked) -> None:
+        self.asked.append(message)
 
     def copy_to_clipboard(self, text: str) -> None:
         self.copied = text
@@ -148,6 +159,51 @@ async def test_copying_takes_what_to_write() -> None:
         assert isinstance(pilot.app, TryScreenApp)
         assert pilot.app.copied == "with torch.autocast():\n    output = model(batch)\n"
         assert screen._detail.text().strip().startswith("bf16: bf16 autocast")
+
+
+@pytest.mark.parametrize("key", ["P", "e"])
+async def test_the_patch_is_written_as_a_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("import torch\n\nprint(torch)\n")
+    trials = ScriptedTrials([MEASURED, WAITING[1]])
+    trials.places = Places(str(tmp_path / "train.py"))
+    async with opened(trials) as (screen, pilot):
+        await until(pilot, lambda: screen.rows.count == 2)
+        await pilot.press(key, "enter")
+        await settled(pilot)
+        text = (tmp_path / "tf32.patch").read_text()
+        assert text.startswith(
+            "# tf32: TF32 for float32 matmuls; saved 25% of a step, losses within rounding\n--- a/train.py"
+        )
+        assert "train.py:2:" in screen._detail.text()
+        await pilot.press(key, "enter")
+        await settled(pilot)
+        assert screen._prompt.is_open  # it exists already
+        await pilot.press("escape", "down", key, "enter")
+        await settled(pilot)
+        assert "# belongs around the call of the model" in (tmp_path / "bf16.patch").read_text()
+    assert (tmp_path / "train.py").read_text() == "import torch\n\nprint(torch)\n"
+
+
+async def test_enter_compares_the_traces_after_the_trials() -> None:
+    trials = ScriptedTrials([MEASURED, FAILED])
+    async with opened(trials) as (screen, pilot):
+        app = pilot.app
+        assert isinstance(app, TryScreenApp)
+        await until(pilot, lambda: screen.rows.count == 2)
+        await pilot.press("enter")
+        await settled(pilot)
+        assert "would disturb it" in screen._status.message
+        await pilot.press("escape")
+        await until(pilot, lambda: not screen.is_trying)
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(app.asked))
+        assert app.asked[0].request.other == str(SAMPLES / "article_64_warm.pt.trace.json.gz")
+        assert app.asked[0].label == "the program as it is"
+        assert len(app.asked[0].trace)
+        await pilot.press("down", "enter")
+        await settled(pilot)
+        assert screen._status.message == "nothing to compare: out of memory on the GPU"
 
 
 SLEEPER = """

@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.paths import ROOT
+from torchprof_try.answers import build_tried
 from torchprof_try.program_process import ProgramCommand, split_command
 from torchprof_try.remedies import REMEDIES, Evidence, choose_remedies, combine
 from torchprof_try.trials import TrialRequest, Trials
 from torchprof_tui.runs.recording_request import HARNESS
 from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.loading.load_in_process import load_trace
 
 LOOP = """
 import os, shutil, subprocess, sys, torch
@@ -141,7 +143,16 @@ for x in torch.utils.data.DataLoader(Data(), batch_size=1, **workers):
 def test_workers_win_where_the_loader_starves_the_model(folder: Path) -> None:
     """The saving is that of a measurement by hand, where the program itself has the workers."""
     (folder / "starved.py").write_text(STARVED)
-    trials = try_all("starved.py", only=("workers",))
+    with contextlib.closing(
+        Trials(TrialRequest(("starved.py",), steps=6, warmup=2, repeat=0, only=("workers",)))
+    ) as trials:
+        for _ in trials.run():
+            pass
+        texts = [load_trace(path, cache=False).names for path in trials.record("workers")]
+    assert [any("_MultiProcessingDataLoaderIter" in name for name in names) for names in texts] == [False, True]
+    (remedy,) = build_tried(trials).remedies
+    assert remedy.place == "starved.py:15"
+    assert "+for x in torch.utils.data.DataLoader(Data(), batch_size=1, **workers, num_workers=1" in remedy.diff
     row = next(row for row in trials.rows if row.name == "workers")
     assert row.state == "measured", row.why
     assert row.saving is not None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated
 
-from torchprof_try.trials import BASELINE, Trials
+from torchprof_try.patches import Places, build_patch, format_patch
+from torchprof_try.remedies import BY_NAME
+from torchprof_try.trials import BASELINE, TrialRow, Trials
 from torchprof_tui.answers.record import Answer, Record, about
 
 
@@ -27,6 +30,8 @@ class TrialRemedy(Record, frozen=True, kw_only=True):
     peak_memory_bytes: Annotated[int | None, about("of the allocator, or the process without a GPU", "bytes")]
     loss: Annotated[str, about("equal, within rounding, different; empty: no loss was seen")]
     patch: Annotated[str, about("what to write")]
+    place: Annotated[str, about("FILE:LINE where it belongs, of the program; empty: not known")]
+    diff: Annotated[str, about("the same as a unified diff, from the current folder; empty: the place is not known")]
     parts: Annotated[list[str], about("remedies that were combined; [] for one alone")]
 
 
@@ -64,23 +69,44 @@ def build_tried(trials: Trials) -> Tried:
         measured_steps=trials.request.steps,
         complete=trials.is_complete,
         trace=trials.trace,
-        remedies=[
-            TrialRemedy(
-                name=row.name,
-                says=row.says,
-                state=row.state,
-                reason=row.why,
-                predicted_share=row.predicted,
-                saved_share=row.saving.share if row.saving is not None else None,
-                saved_low_share=row.saving.low if row.saving is not None and math.isfinite(row.saving.low) else None,
-                saved_high_share=row.saving.high if row.saving is not None and math.isfinite(row.saving.low) else None,
-                won=row.saving is not None and row.saving.is_won,
-                step_us=row.step * 1e6 if row.step is not None else None,
-                peak_memory_bytes=row.memory,
-                loss=row.loss,
-                patch=row.patch,
-                parts=list(row.parts),
-            )
-            for row in rows
-        ],
+        remedies=[_build_remedy(row, trials.places) for row in rows],
+    )
+
+
+def _build_remedy(row: TrialRow, places: Places) -> TrialRemedy:
+    patch = build_patch([BY_NAME[name] for name in row.parts or (row.name,)], places)
+    return TrialRemedy(
+        name=row.name,
+        says=row.says,
+        state=row.state,
+        reason=row.why,
+        predicted_share=row.predicted,
+        saved_share=row.saving.share if row.saving is not None else None,
+        saved_low_share=row.saving.low if row.saving is not None and math.isfinite(row.saving.low) else None,
+        saved_high_share=row.saving.high if row.saving is not None and math.isfinite(row.saving.low) else None,
+        won=row.saving is not None and row.saving.is_won,
+        step_us=row.step * 1e6 if row.step is not None else None,
+        peak_memory_bytes=row.memory,
+        loss=row.loss,
+        patch=row.patch,
+        place=", ".join(patch.places),
+        diff=patch.diff,
+        parts=list(row.parts),
+    )
+
+
+def format_patches(tried: Tried, names: Sequence[str], places: Places) -> str:
+    """Format the file of a patch with some remedies of the table, each with what was measured."""
+    wanted = [each for each in tried.remedies if each.name in names]
+    return format_patch(
+        [(BY_NAME[part], _describe_measured(each)) for each in wanted for part in each.parts or [each.name]],
+        places,
+    )
+
+
+def _describe_measured(each: TrialRemedy) -> str:
+    if each.saved_share is None:
+        return "not measured"
+    return (
+        f"saved {each.saved_share:.0%} of a step{'' if each.won else ' (not shown)'}, losses {each.loss or 'not seen'}"
     )

@@ -212,11 +212,15 @@ TOGETHER = "together"
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the recording says. `fired`: ids of findings → the share of a step that their fix saves at most, or None."""
+    """What the recording says. `fired`: ids of findings → the share of a step that their fix saves at most, or None.
+
+    `places`: ids of findings → (file, number) of the lines that they name.
+    """
 
     fired: Mapping[str, float | None]
     has_gpu: bool
     verdict: str = ""
+    places: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
 
 
 def choose_remedies(

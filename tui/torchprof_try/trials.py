@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from torchprof_try.estimates import Saving, compare_losses, estimate_saving
+from torchprof_try.patches import Places
 from torchprof_try.program_process import ProgramProcess, read_journal, remove_created, split_command
 from torchprof_try.remedies import BY_NAME, TOGETHER, Evidence, Remedy, choose_remedies, combine, predict_saving
 from torchprof_tui.api.checks import check_range
@@ -116,10 +117,12 @@ class Trials:
     torch: str = ""
     trace: str | None = None
     is_complete: bool = False
+    places: Places = field(default_factory=Places)
     _times: dict[str, list[list[float]]] = field(default_factory=dict)
     _losses: dict[str, list[list[float]]] = field(default_factory=dict)
     _process: ProgramProcess = field(default_factory=ProgramProcess)
     _folder: str = ""
+    _recordings: dict[str, str] = field(default_factory=dict)
     _has_gpu: bool = False
     _now: str = ""
     _done: int = 0
@@ -148,6 +151,18 @@ class Trials:
         self._planned = self._done + len(remedies) + len(remedies) // BETWEEN + 1
         yield f"{len(remedies)} remedies to try"
         yield from self._try_all(remedies)
+
+    def record(self, name: str) -> tuple[str, str]:
+        """Record the program with the remedies of a row, once `run` has ended. Returns the paths without and with them.
+
+        Raises TraceError, TrialsStopped.
+        """
+        if BASELINE not in self._recordings:
+            raise TraceError("the program as it is was not recorded")
+        if name not in self._recordings:
+            self._process = ProgramProcess()
+            self._record(name, [BY_NAME[each] for each in self._find(name).parts or (name,)])
+        return self._recordings[BASELINE], self._recordings[name]
 
     def stop(self) -> None:
         """Let `run`, in another thread, end its process and raise TrialsStopped."""
@@ -180,6 +195,9 @@ class Trials:
         assert evidence is not None
         remedies = choose_remedies(evidence, request.only, request.without, request.everything)
         for remedy in remedies:
+            self.places.suggested[remedy.name] = [
+                place for pattern in remedy.patterns for place in evidence.places.get(pattern, ())
+            ]
             row = TrialRow(remedy.name, remedy.says, remedy.patch, predicted=predict_saving(remedy, evidence))
             self.rows.append(row)
         return remedies
@@ -248,6 +266,7 @@ class Trials:
             self._times.setdefault(name, []).append(blocks)
             self._losses.setdefault(name, []).append(report["losses"])
             self.device, self.torch = report["device"], report["torch"]
+            self.places = self.places.add(report["script"], report["places"], report["calls"])
             times = [time for run in self._times[name] for time in run]
             measured = replace(before, state="measured", step=sorted(times)[len(times) // 2], why="")
             self._replace(replace(measured, memory=report["peak_memory_bytes"] or None))
@@ -347,7 +366,10 @@ class Trials:
         if not found:
             reason = f"it would {refused}" if refused else error or "the program recorded no step"
             raise TraceError(f"no trace was recorded: {reason}")
-        return str(found[0])
+        suffix = found[0].name.partition(".pt.trace.json")[2]
+        self._recordings[name] = path = os.path.join(self._folder, f"{name}.pt.trace.json{suffix}")
+        os.rename(found[0], path)
+        return path
 
     def _check(self, trace: str) -> Evidence:
         """Check the recording of the program as it is, and keep it where the user asked for it."""
@@ -356,7 +378,8 @@ class Trials:
             self.trace = shutil.copy(trace, self.request.keep)
         check = check_range(load_trace(trace, cache=False), None, None)
         fired = {each.id: each.won_share for each in check.patterns if each.state == "fired"}
-        return Evidence(fired, self._has_gpu, check.verdict.first)
+        places = {each.id: _find_file(each.line or "") for each in check.patterns if each.state == "fired"}
+        return Evidence(fired, self._has_gpu, check.verdict.first, places)
 
     # --- rows ----------------------------------------------------------------------------------------------------
 
@@ -375,3 +398,9 @@ def _set_environment(remedies: Sequence[Remedy]) -> dict[str, str]:
             before = environment.get(variable) if variable == "PYTORCH_CUDA_ALLOC_CONF" else None
             environment[variable] = f"{before},{value}" if before else value
     return environment
+
+
+def _find_file(line: str) -> tuple[tuple[str, int], ...]:
+    """Find the file of "FILE:LINE" of a finding; () where it is not here."""
+    name, _, number = line.rpartition(":")
+    return ((os.path.abspath(name), int(number)),) if number.isdecimal() and os.path.isfile(name) else ()

@@ -43,6 +43,7 @@ class FirstStep:
     def __init__(self) -> None:
         self.count = 0
         self.modules: list[Any] = []
+        self.calls: list[tuple[str, int] | None] = []  # the lines that call them
         self.after_first: list[Any] = []
 
     def note_step(self) -> None:
@@ -108,6 +109,7 @@ def _collect_modules(timer: FirstStep) -> None:
         depth = getattr(_depth, "value", 0)
         if depth == 0 and not any(each is self for each in timer.modules) and any(True for _ in self.parameters()):
             timer.modules.append(self)
+            timer.calls.append(trial_remedies.find_own_line())
         _depth.value = depth + 1
         try:
             return _call(self, *args, **kwargs)
@@ -181,7 +183,10 @@ def main(argv: list[str]) -> int:
         "steps": timer.count,
         "modules": [type(each).__name__ for each in timer.modules],
         "peak_memory_bytes": timer.peak_memory,
-        "unused": sorted(set(spec["remedies"]) & trial_remedies.COUNTED - trial_remedies.applied),
+        "unused": sorted(set(spec["remedies"]) & trial_remedies.COUNTED - set(trial_remedies.places)),
+        "places": trial_remedies.places,
+        "calls": [each for each in timer.calls if each is not None],
+        "script": _find_script(),
         "has_gpu": torch.cuda.is_initialized(),
         "device": torch.cuda.get_device_name() if torch.cuda.is_initialized() else "CPU",
     }
@@ -209,6 +214,11 @@ def prepare_recording(path: str) -> None:
         _count_steps(first)
     else:
         _restore_calls()
+
+
+def _find_script() -> str:
+    path = os.path.abspath(getattr(sys.modules["__main__"], "__file__", "") or "")
+    return path if trial_remedies.is_own_file(path) else ""
 
 
 def _prepare(spec: dict[str, Any], timer: FirstStep) -> None:

@@ -18,8 +18,38 @@ from typing import Any
 import torch
 
 ITEM_EVERY = 10
-applied: set[str] = set()
-"""Remedies that changed something in this process: a switch that nothing uses is no measurement."""
+MAX_PLACES = 8
+"""Lines of the program that are noted for a remedy."""
+
+places: dict[str, list[tuple[str, int]]] = {}
+"""Remedies that changed something in this process, since a switch that nothing uses is no measurement, and the lines of
+the program (file, number) at which they did."""
+
+
+def note_use(name: str) -> None:
+    """Note that a remedy changes something, and at which line of the program."""
+    lines = places.setdefault(name, [])
+    if len(lines) < MAX_PLACES:
+        line = find_own_line()
+        if line is not None and line not in lines:
+            lines.append(line)
+
+
+def find_own_line() -> tuple[str, int] | None:
+    """Find the innermost line of the user's own code that is being executed."""
+    frame = sys._getframe(1)
+    while frame is not None and not is_own_file(frame.f_code.co_filename):
+        frame = frame.f_back  # type: ignore[assignment]
+    return None if frame is None else (os.path.abspath(frame.f_code.co_filename), frame.f_lineno)
+
+
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_LIBRARIES = ("site-packages", "dist-packages", f"{os.sep}torch{os.sep}", f"{os.sep}lib{os.sep}python")
+
+
+def is_own_file(path: str) -> bool:
+    """Whether a file of code is the user's own: no library, no recorder, no workload, and no code without a file."""
+    return not (path.startswith((_HERE, "<")) or any(part in path for part in _LIBRARIES))
 
 
 def _change_arguments(name: str, owner: Any, changes: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
@@ -38,7 +68,7 @@ def _change_arguments(name: str, owner: Any, changes: Callable[[dict[str, Any]],
         more = given.pop("kwargs", {})
         changed = changes({**given, **more})
         if changed != {**given, **more}:
-            applied.add(name)
+            note_use(name)
         original(self, **changed)
 
     owner.__init__ = changed_init
@@ -46,9 +76,7 @@ def _change_arguments(name: str, owner: Any, changes: Callable[[dict[str, Any]],
 
 def _is_own_call() -> bool:
     """Whether the caller of the patched function is the user's code, not a library."""
-    frame = sys._getframe(2)
-    path = frame.f_code.co_filename
-    return "site-packages" not in path and "dist-packages" not in path and f"{os.sep}torch{os.sep}" not in path
+    return is_own_file(sys._getframe(2).f_code.co_filename)
 
 
 # --- data -------------------------------------------------------------------------------------------------------
@@ -88,7 +116,7 @@ def _copy_without_blocking() -> None:
         def changed(self: Any, *args: Any, _original: Any = original, **kwargs: Any) -> Any:
             if self.device.type == "cpu" and not any(isinstance(each, bool) for each in args):
                 kwargs["non_blocking"] = True
-                applied.add("non-blocking")
+                note_use("non-blocking")
             return _original(self, *args, **kwargs)
 
         setattr(torch.Tensor, name, changed)
@@ -187,7 +215,7 @@ def _drop_gradients() -> None:
         @functools.wraps(original)
         def zero_grad(self: Any, set_to_none: bool = True, _original: Any = original) -> None:
             if not set_to_none:
-                applied.add("set-to-none")
+                note_use("set-to-none")
             _original(self, set_to_none=True)
 
         owner.zero_grad = zero_grad  # type: ignore[method-assign]
@@ -205,7 +233,7 @@ _set_anomaly_enabled = torch.set_anomaly_enabled
 def _turn_anomaly_mode_off() -> None:
     def ignore(mode: bool = False, *_: Any) -> None:
         if mode:
-            applied.add("no-anomaly-mode")
+            note_use("no-anomaly-mode")
 
     torch.set_anomaly_enabled = ignore  # type: ignore[assignment]
 
@@ -215,7 +243,7 @@ def _turn_anomaly_mode_off_again(_modules: Sequence[Any]) -> None:
 
 
 def _keep_cache() -> None:
-    torch.cuda.empty_cache = lambda: applied.add("keep-cache")
+    torch.cuda.empty_cache = lambda: note_use("keep-cache")
 
 
 def _skip_synchronisations() -> None:
@@ -223,7 +251,7 @@ def _skip_synchronisations() -> None:
 
     def synchronize(*args: Any, **kwargs: Any) -> None:
         if _is_own_call():
-            applied.add("no-synchronize")
+            note_use("no-synchronize")
         else:
             original(*args, **kwargs)
 
@@ -244,7 +272,7 @@ def _thin_readings() -> None:
         if count % ITEM_EVERY == 0:
             value = original(self)
         else:
-            applied.add("thin-logging")
+            note_use("thin-logging")
         known[place] = count + 1, value
         return value
 
@@ -286,7 +314,7 @@ COUNTED = {
     *("workers", "pin-memory", "prefetch", "non-blocking", "fused-optimizer", "foreach-optimizer", "bucket-view"),
     *("bucket-size", "fsdp-prefetch", "set-to-none", "no-anomaly-mode", "keep-cache", "no-synchronize", "thin-logging"),
 }
-"""Remedies that may find nothing to change; `applied` has those that did."""
+"""Remedies that may find nothing to change; `places` has those that did."""
 
 BY_ENVIRONMENT = ("expandable-segments", "threads-physical", "threads-one")
 """Remedies that are variables of the process, which the viewer sets."""

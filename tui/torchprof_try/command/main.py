@@ -9,8 +9,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from torchprof_try.answers import Tried, build_tried
+from torchprof_try.answers import Tried, build_tried, format_patches
 from torchprof_try.command import INTERRUPTED_STATUS, TryOptions
+from torchprof_try.remedies import BY_NAME, combine
 from torchprof_try.trials import TrialRequest, Trials
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.output import print_answer
@@ -33,7 +34,7 @@ def run(options: TryOptions) -> int:
             text = importlib.import_module("torchprof_try.command.text")
             text.print_markdown(tried) if options.markdown else text.print_tried(tried)
         if options.write_patch is not None:
-            _write_patches(options.write_patch, tried)
+            _write_patches(options.write_patch, trials, tried)
     return status
 
 
@@ -92,12 +93,8 @@ def _split(names: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in names.split(",") if name.strip()) if names else ()
 
 
-def _write_patches(path: str, tried: Tried) -> None:
-    """Write what to change for each winner: lines of Python or of the shell, for review."""
-    parts = [
-        f"# {each.name}: {each.says}; saved {each.saved_share:.0%} of a step, "
-        f"losses {each.loss or 'not seen'}\n{each.patch}\n"
-        for each in tried.remedies
-        if each.won and not each.parts
-    ]
-    Path(path).write_text("\n".join(parts), encoding="utf-8")
+def _write_patches(path: str, trials: Trials, tried: Tried) -> None:
+    """Write what to change for the winners, for review."""
+    won = [BY_NAME[each.name] for each in tried.remedies if each.won and not each.parts and each.loss != "different"]
+    names = [remedy.name for remedy in combine(won)]
+    Path(path).write_text(format_patches(tried, names, trials.places), encoding="utf-8")

@@ -5,19 +5,24 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.cells import cell_len, set_cell_size
 from textual import events
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.message import Message
 
-from torchprof_try.answers import TrialRemedy, Tried, build_tried
+from torchprof_try.answers import TrialRemedy, Tried, build_tried, format_patches
 from torchprof_try.program_process import TrialsStopped
 from torchprof_try.row_text import TITLES, describe_best, describe_program, format_cells
 from torchprof_try.trials import Trials
 from torchprof_tui.trace.core.errors import format_error
-from torchprof_tui.ui.common.child_screen import ListScreen
+from torchprof_tui.trace.loading.load_in_process import load_trace
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.ui.common.child_screen import ListScreen, write_new_file
+from torchprof_tui.ui.common.compare_asked import CompareAsked
+from torchprof_tui.ui.common.comparison_request import ComparisonRequest
 from torchprof_tui.ui.common.guides import Guide
 from torchprof_tui.ui.common.keys import parse_hints, parse_keys
 from torchprof_tui.ui.common.name_display import clean, truncate
@@ -26,11 +31,19 @@ from torchprof_tui.ui.common.status_line import StatusLine
 
 KEYS = parse_keys("""\
 = move.up move.down move.page-up move.page-down move.first move.last
+move.open  compare  diff: compare a trace of the program as it is with one of the row's remedy, which is recorded first
+write.export  ask_patch  patch: write what the row changes as a .patch file, for review; nothing is applied
 = write.copy write.copy-all
 move.clear  stop  stop: end the run that goes on, and keep the table
 """)
+KEYS = [
+    replace(each, key=f"{each.key},P") if isinstance(each, Binding) and each.id == "write.export" else each
+    for each in KEYS
+]
+"""`P` is a second key of the verb that writes a file: here the file is a patch."""
 
-HINTS = parse_hints("? = help; q = quit; esc = stop; y Y = copy")
+HINTS = parse_hints("? = help; q = quit; esc = stop; enter = diff; P = patch; y Y = copy")
+PATCH = "write the patch to"
 
 GUIDE = Guide(
     "Remedies, measured",
@@ -39,7 +52,7 @@ GUIDE = Guide(
         ("predicted", "the most that check forecasts for it"),
         ("loss", "beside that of the program as it is: equal, within rounding, or DIFFERENT"),
         ("memory", "the peak of the allocator; of the process where there is no GPU"),
-        ("below", "what the remedy of the row is, and what to write"),
+        ("below", "what the remedy of the row is, and what to write: a diff where its place in the program is known"),
     ),
     ("step",),
 )
@@ -73,6 +86,15 @@ class TrialsEnded(Message):
     is_stopped: bool
 
 
+@dataclass
+class RecordingEnded(Message):
+    """The program was recorded with a remedy. `trace`: of the program as it is; None where there is a `problem`."""
+
+    trace: Trace | None
+    other: str
+    problem: str
+
+
 class DetailPanel(TextPanel):
     """What is known about the remedy of the cursor. `lines`: texts, one below the other."""
 
@@ -98,6 +120,7 @@ class TryScreen(ListScreen):
         self.tried = build_tried(trials)
         self.problem = ""
         self.is_trying = True
+        self.recorded = ""  # the remedy that is being recorded
         self._records: list[TrialRemedy] = []
         self._title = StatusLine(id="try-title")
         self._program = StatusLine(id="try-program")
@@ -203,7 +226,7 @@ class TryScreen(ListScreen):
 
     def _show_detail(self) -> None:
         record = self._cursor_record
-        lines = [] if record is None else [f"{record.name}: {record.says}", *record.patch.splitlines()]
+        lines = [] if record is None else [f"{record.name}: {record.says}", *_list_patch(record)]
         if lines != self._detail.lines:
             self._detail.lines = lines
             self._detail.refresh_content()
@@ -211,7 +234,7 @@ class TryScreen(ListScreen):
     # -- keys ---------------------------------------------------------------------------------------------------
 
     def action_stop(self) -> None:
-        if self.is_trying:
+        if self.is_trying or self.recorded:
             self.trials.stop()
             self.show_message("ending the run that goes on …")
         else:
@@ -226,6 +249,13 @@ class TryScreen(ListScreen):
         else:
             self.show_message("no row yet")
 
+    def action_ask_patch(self) -> None:
+        record = self._cursor_record
+        if record is None:
+            self.show_message("no row yet")
+        else:
+            self._open_prompt(PATCH, "a new file", f"{record.name}.patch")
+
     def search(self, text: str) -> str:
         return ""
 
@@ -233,7 +263,59 @@ class TryScreen(ListScreen):
         return ""
 
     def submit(self, text: str) -> str:
-        return ""
+        """Write the patch of the row. Returns why it was not written, else ""."""
+        record = self._cursor_record
+        if record is None:
+            return "no row"
+        formatters = {".patch": lambda: format_patches(self.tried, [record.name], self.trials.places)}
+        line, is_written = write_new_file(text, formatters, f"the patch of {record.name}")
+        self.show_message(line if is_written else "")
+        return "" if is_written else line
+
+    # -- traces -------------------------------------------------------------------------------------------------
+
+    def action_compare(self) -> None:
+        record = self._cursor_record
+        if self.is_trying:
+            self.show_message("measuring goes on, and a recording would disturb it: esc stops it")
+        elif record is None or record.state in ("unused", "failed"):
+            self.show_message("nothing to compare: " + ("no row" if record is None else record.reason or record.state))
+        elif self.recorded:
+            self.show_message(f"{self.recorded} is being recorded; esc stops it")
+        else:
+            self.recorded = record.name
+            self._progress.show_state(f"● recording a trace with {record.name} · esc: stop")
+            self._thread = threading.Thread(target=self._record, args=(record.name,), name="try record")
+            self._thread.start()
+
+    def _record(self, name: str) -> None:
+        """Record the program with a remedy, and read the trace of the program as it is. Runs on a thread."""
+        trace, other, problem = None, "", ""
+        try:
+            base, other = self.trials.record(name)
+            trace = load_trace(base, cache=False)
+        except TrialsStopped:
+            problem = "stopped"
+        except Exception as error:  # reported on the screen: nothing else looks at this thread
+            problem = format_error(error)
+        self.post_message(RecordingEnded(trace, other, problem))
+
+    def on_recording_ended(self, message: RecordingEnded) -> None:
+        name, self.recorded = self.recorded, ""
+        if message.trace is None:
+            self._progress.show_state(f"○ no trace with {name}")
+            self._status.show_message(message.problem, is_warning=True)
+            return
+        self._progress.show_state(f"○ recorded with {name}; enter compares again")
+        self.post_message(CompareAsked(ComparisonRequest(message.other), message.trace, "the program as it is"))
+
+
+def _list_patch(record: TrialRemedy) -> list[str]:
+    """List the lines of what to write: the changed ones of a diff, without the heads of its files."""
+    if not record.diff:
+        return record.patch.splitlines()
+    shown = [line for line in record.diff.splitlines() if line[:1] in "+-@" and line[:3] not in ("+++", "---")]
+    return [f"{record.place}:", *(line for line in shown if not line.startswith("@@"))]
 
 
 def _join(texts: Sequence[str], width: int) -> str:
