@@ -34,6 +34,7 @@ from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.compare_asked import CompareAsked, TraceAsked
 from torchprof_tui.ui.common.garbage_collection import GarbageCollectingApp
 from torchprof_tui.ui.common.ordered_keys import HelpApp, OrderedKeysApp
+from torchprof_tui.ui.common.screen_picture import draw_screen, write_new_pictures
 from torchprof_tui.ui.common.screen_styles import THEMES, ScreenStylesApp
 from torchprof_tui.ui.common.terminal_driver import TerminalDriver
 from torchprof_tui.ui.later_screens import (
@@ -64,6 +65,9 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.1
 """Seconds between looks whether the user is back at the lanes."""
+
+SETTLE_SECONDS = 0.1
+"""Seconds after which a screen is painted without the prompt or the palette that asked for its picture."""
 
 SWITCH_INTERVAL_SECONDS = 0.0002
 """Seconds after which a background thread, also one that imports modules, must release the GIL for the frame that is
@@ -477,6 +481,19 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         """Leave the screen that asked for it, unless an earlier message has left it already."""
         if self.is_shown(name):
             self.pop_screen()
+
+    # -- pictures ------------------------------------------------------------------------------------------
+
+    @work(group="export")
+    async def action_export(self) -> None:
+        """Write the screen as it is without the prompt and messages, and the pictures of its answers."""
+        self.clear_notifications()
+        await asyncio.sleep(SETTLE_SECONDS)
+        kind = type(self.screen).__name__.removesuffix("Screen").lower()
+        pictures = {kind: draw_screen(self), **getattr(self.screen, "draw_pictures", dict)()}
+        name = self.title if self._current_opener is None else self._current_opener.spec
+        line, written = await asyncio.to_thread(write_new_pictures, name, pictures)
+        self.notify(line, severity="information" if written else "error", timeout=8, markup=False)
 
     # -- learning ------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from torchprof_tui.answers import html
 from torchprof_tui.answers.losses import Problem, build_losses
 from torchprof_tui.answers.record import Answer, Record, about, fill
 from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.model.trace import Trace
 
 SCHEMA = "torchprof-tui/memory/1"
 
@@ -260,15 +261,15 @@ class StackedCurve(Record, frozen=True, kw_only=True):
     cannot_tell: Annotated[str | None, about("why allocations are not told apart; null if they are")]
 
 
-def build_stacked_curve(history: MemoryHistory, device: DeviceHistory, intervals: int) -> StackedCurve:
+def build_stacked_curve(trace: Trace, device: DeviceHistory, intervals: int) -> StackedCurve:
     """Build the curve of a device over the whole trace."""
     memory, totals = device.memory, CategoryTotals(device)
-    first, last = history.trace.span
+    first, last = trace.span
     start, end = min(first, int(memory.time[0])), max(last, int(memory.time[-1])) + 1
     positions = find_highest_positions(device, np.linspace(start, end, intervals + 1).astype(np.int64))
     sums, at_peak = totals.sum_at(positions), totals.sum_at(np.array([memory.peak]))[0]
     return StackedCurve(
-        trace=history.trace.label,
+        trace=trace.label,
         device=memory.label,
         start_ns=start,
         end_ns=end,

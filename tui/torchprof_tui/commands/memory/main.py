@@ -72,7 +72,7 @@ def _run_trace(options: MemoryOptions) -> int:
     loaded = load_specs(options.trace, cache=not options.no_cache)
     if picture is not None:
         history, device, _, _ = _choose_state(select_rank(loaded.trace, options.rank)[0], options)
-        write_picture(picture, draw_memory_curve(build_stacked_curve(history, device, COLUMNS)))
+        write_picture(picture, draw_memory_curve(build_stacked_curve(history.trace, device, COLUMNS)))
     if options.json:
         print_answer(answer_question(loaded.trace, options))
         return 0

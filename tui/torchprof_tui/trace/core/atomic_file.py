@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from torchprof_tui.trace.core.late_regex import compile_later
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
@@ -37,6 +39,17 @@ def expand_path(text: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError as error:
         raise OutputError(f"{_shorten(text)}: the home folder is unknown; write the whole path") from error
+
+
+_TRACE_SUFFIX = compile_later(r"(\.pt)?(\.trace)?\.json(\.\w+)?$")
+_UNSAFE_CHARACTERS = compile_later(r"[^\w.+-]+")
+_MAX_STEM_LENGTH = 80
+
+
+def make_file_stem(label: str) -> str:
+    """Make the beginning of a file's name of that of a trace: its last part without ending, in safe characters."""
+    name = label.rstrip("/").replace("\\", "/").replace(":", "/").rpartition("/")[2]
+    return _UNSAFE_CHARACTERS.sub("_", _TRACE_SUFFIX.sub("", name))[:_MAX_STEM_LENGTH] or "trace"
 
 
 def shorten_file_name(stem: str, suffix: str, max_bytes: int = MAX_NAME_BYTES) -> str:

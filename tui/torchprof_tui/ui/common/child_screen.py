@@ -11,6 +11,7 @@ from torchprof_tui.trace.core.atomic_file import OutputError, check_target, expa
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.go_anywhere import GO_TO, GO_TO_HINT
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
+from torchprof_tui.ui.common.keys import EXPORT
 from torchprof_tui.ui.common.painted_widget import RowList, follow_theme
 from torchprof_tui.ui.common.status_line import (
     Prompt,
@@ -78,6 +79,9 @@ class ChildScreen(GuardedScreen[Any]):
 
     def _go_to(self, text: str) -> None:
         """Leave this screen and what lies above the lanes; then go where the text says."""
+        if text.strip() == EXPORT:  # of this screen
+            self.app.call_later(self.app.run_action, f"app.{EXPORT}")
+            return
         lanes = next((screen for screen in self.app.screen_stack if screen.TITLE == "explorer"), None)
         if lanes is None:
             self.show_message("there are no lanes below this screen")

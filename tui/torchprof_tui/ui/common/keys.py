@@ -590,7 +590,12 @@ DIFF_COMMANDS = (
 )
 """Commands of a comparison without a key."""
 
-PROGRAM_COMMANDS = (KeyHelp(":record", "Program: record a run, and open its trace", "record"),)
+EXPORT = "export"
+
+PROGRAM_COMMANDS = (
+    KeyHelp(":record", "Program: record a run, and open its trace", "app.record"),
+    KeyHelp(f":{EXPORT}", "Program: write this screen, and its curve or waterfall, as pictures (SVG)", "app.export"),
+)
 """Commands of the program without a key."""
 
 
@@ -611,7 +616,8 @@ def list_named_commands() -> dict[str, tuple[str, str]]:
         if (name == "open" and section == "program") or (section in ("panels", "screens") and name not in _UNNAMED):
             namespace = "app." if section == "program" else ""
             named.setdefault(name, (f"{namespace}{binding.action}", binding.tooltip))
-    return named | {"record": ("app.record", "record a run, and open its trace"), "quit": ("app.quit", "quit")}
+    program = {key.keys[1:]: (key.action, key.description.partition(": ")[2]) for key in PROGRAM_COMMANDS}
+    return named | program | {"quit": ("app.quit", "quit")}
 
 
 _UNNAMED = {"number", "down", "up", "rule"}

@@ -17,6 +17,7 @@ from torchprof_tui.analysis.compare.comparison import Comparison, describe_row
 from torchprof_tui.analysis.compare.matched_rows import RowStatus
 from torchprof_tui.analysis.compare.side_choice import RankNumbers, format_label, select_ranks
 from torchprof_tui.analysis.compare.step_selection import ComparisonError
+from torchprof_tui.answers.pictures.waterfall import draw_waterfall
 from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.trace.model.trace import Trace
@@ -555,6 +556,10 @@ class DiffScreen(SearchScreen):
         if self.sides[number].selected < 0 <= self.sides[1 - number].selected:
             number = 1 - number
         self.action_explore(number, panel)
+
+    def draw_pictures(self) -> dict[str, str]:
+        """Draw the account as a waterfall."""
+        return {} if self.comparison is None else {"waterfall": draw_waterfall(self.comparison)}
 
     def action_swap(self) -> None:
         if self._lacks_sides():

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from torchprof_tui.trace.core.atomic_file import OutputError, check_target, expand_path, shorten_file_name
+from torchprof_tui.trace.core.atomic_file import (
+    OutputError,
+    check_target,
+    expand_path,
+    make_file_stem,
+    shorten_file_name,
+)
 from torchprof_tui.trace.core.time_format import format_duration, format_time
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.number_format import format_file_size
@@ -14,16 +19,10 @@ if TYPE_CHECKING:
     from torchprof_tui.analysis.slicing.slice_writer import SliceResult
 
 
-_TRACE_SUFFIX = re.compile(r"(\.pt)?(\.trace)?\.json(\.\w+)?$")
-_UNSAFE_CHARACTERS = re.compile(r"[^\w.+-]+")
-_MAX_STEM_LENGTH = 80
-
-
 def suggest_file_name(trace: Trace, t0: int, t1: int) -> str:
     """Suggest a file name in the current folder: the trace's name and the range in µs. `t0`, `t1` in ns."""
-    stem = _UNSAFE_CHARACTERS.sub("_", _TRACE_SUFFIX.sub("", re.split(r"[/:\\]", trace.label)[-1]))
     suffix = f"_{t0 / 1000:.0f}-{t1 / 1000:.0f}us.json.gz"
-    return shorten_file_name(stem[:_MAX_STEM_LENGTH] or "trace", suffix)
+    return shorten_file_name(make_file_stem(trace.label), suffix)
 
 
 def export_slice(trace: Trace, t0: int, t1: int, name: str) -> tuple[str, bool]:

@@ -15,6 +15,8 @@ from textual.strip import Strip
 from torchprof_tui.analysis.memory.device_memory import UNKNOWN_BYTES
 from torchprof_tui.analysis.memory.memory_history import BANDS, GroupBy, explain_missing_addresses
 from torchprof_tui.analysis.memory.snapshots.device_snapshot import TraceStacks
+from torchprof_tui.answers.memory import build_stacked_curve
+from torchprof_tui.answers.pictures.memory_curve import COLUMNS, draw_memory_curve
 from torchprof_tui.trace.core.arrays import I64
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.query.viewport import Viewport
@@ -121,6 +123,12 @@ class MemoryScreen(CurveScreen[ShownDevice]):
     def compose(self) -> ComposeResult:
         yield from (self.chart, self._ruler, self._legend, self.lifetimes, self._tabs, self.groups)
         yield from (self._detail, self._status, self._prompt)
+
+    def draw_pictures(self) -> dict[str, str]:
+        """Draw the curve of the device over the whole trace."""
+        if self.device is None:
+            return {}
+        return {"memory-curve": draw_memory_curve(build_stacked_curve(self.trace, self.device.history, COLUMNS))}
 
     def on_mount(self) -> None:
         self.follow_theme(keys.MEMORY_HINTS)
