@@ -56,7 +56,7 @@ def test_a_main_thread_makes_progress(
     now = [100.0]
     answers = [(5 * SECOND, 70), (5 * SECOND + activity[0], 70 + activity[1])]
     monkeypatch.setattr(hang_dump, "read_activity", lambda pid: answers.pop(0))
-    monkeypatch.setattr(hang_dump.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("torchprof_attach.host.hang_dump.time.monotonic", lambda: now[0])
     reader, process = ProgressReader(lambda: ""), make_process("python", "train.py")
     assert reader.read(process, uses_gpu)["still_seconds"] == 0
     now[0] += 2.0
@@ -93,9 +93,12 @@ def answer(tmp_path: Path) -> Callable[[Path, Callable[[str], None]], None]:
 
     def start(pipe: Path, reply: Callable[[str], None]) -> None:
         descriptor = os.open(pipe, os.O_RDWR)
-        threading.Thread(
-            target=lambda: [reply(line) for line in iter(lambda: os.read(descriptor, 4096).decode(), "")], daemon=True
-        ).start()
+
+        def read() -> None:
+            while True:
+                reply(os.read(descriptor, 4096).decode())
+
+        threading.Thread(target=read, daemon=True).start()
 
     return start
 
@@ -136,11 +139,12 @@ def test_torch_is_asked_by_its_pipe_for_the_dump_that_it_writes_then(
     tmp_path: Path, answer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hang_dump, "find_py_spy", lambda process: "")
-    variables = {
-        "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": f"{tmp_path}/pipe_",
-        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{tmp_path}/dump_",
-    }
-    process = make_process("python", RANK="3", **variables)
+    process = make_process(
+        "python",
+        RANK="3",
+        TORCH_NCCL_DEBUG_INFO_PIPE_FILE=f"{tmp_path}/pipe_",
+        TORCH_NCCL_DEBUG_INFO_TEMP_FILE=f"{tmp_path}/dump_",
+    )
     folder = tmp_path / "out"
     folder.mkdir()
     (tmp_path / "dump_3").write_bytes(b"of yesterday")

@@ -179,3 +179,16 @@ def test_a_new_name_has_program_time_and_rank(session: Session, start_job: Start
     job = find_job(session, start_job(RANK="5", MASTER_PORT="1"))
     assert name_output([job], Path("attached")).match("attached/fake_kineto-*-rank5.json")
     assert name_output([job, job], Path("attached")).match("attached/fake_kineto-*")
+
+
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [
+        ("python train.py --lr 1", "train"),
+        ("python -m pkg.train", "pkg"),
+        ("python /x/torchprof_runs/harness.py --nproc 2 my/train.py", "train"),
+        ("python /x/torchprof_runs/harness.py train_gpt", "harness"),
+    ],
+)
+def test_a_program_is_named_by_its_script(command: str, program: str) -> None:
+    assert Job("a", 1, 1, command=command).program == program

@@ -37,6 +37,7 @@ POLL_SECONDS = 5.0
 MAX_TRIES = 3
 LIST_SECONDS = 10.0
 DEFAULT_TIMEOUT = 300
+RECORDER = "torchprof_runs/harness.py"  # of `run`: the program that it runs is behind it
 OPTIONS = ("shapes", "memory", "stacks", "flops", "modules")
 
 REPEATED_WINDOW = "the time window is empty, as the CPU build of torch writes it; asked again by iterations"
@@ -97,7 +98,8 @@ class Job:
     def program(self) -> str:
         """Name the program: its script or module, without folders and suffix."""
         words = self.command.split(" ")
-        script = next((word for word in words[1:] if word.endswith(".py")), "")
+        scripts = [word for word in words[1:] if word.endswith(".py")]
+        script = next((word for word in scripts if not word.endswith(RECORDER)), (scripts or [""])[0])
         module = words[words.index("-m") + 1] if "-m" in words[:-1] else ""
         return Path(script or module or words[0]).stem or "job"
 

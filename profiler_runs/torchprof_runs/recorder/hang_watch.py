@@ -29,6 +29,7 @@ FOLDER = "hang"
 BUFFER_VARIABLES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 BUFFER_ENTRIES = "2000"
 GIL_GRACE_SECONDS = 2.0  # after which the stacks are written by faulthandler, without the GIL
+TAKEN_SUFFIX = "_no_signal.txt"
 MAX_FRAMES = 100  # of one thread
 MAX_RECENT_STEPS = 100
 PEERS = ("dst", "src", "group_dst", "group_src", "tag")  # arguments of torch.distributed's send and recv
@@ -68,8 +69,9 @@ class HangWatch:
         if not faulthandler.is_enabled():  # else the program has chosen where to write them
             faulthandler.enable(self._file)
         with contextlib.suppress(ValueError, AttributeError):
-            if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:  # else it is the program's own
+            if not _is_signal_taken():
                 faulthandler.register(signal.SIGUSR1, self._file, all_threads=True)
+        self._note_signal()
         self._arm()
         threading.Thread(target=self._watch, name="torchprof-hang-watch", daemon=True).start()
 
@@ -129,9 +131,17 @@ class HangWatch:
         while not self._stop.wait(min(self._seconds / 10, 1.0)):
             if os.getpid() != self._pid:
                 return
+            self._note_signal()
             if self._dumped_at < self._steps and time.monotonic() - self._last_step >= self._seconds:
                 faulthandler.cancel_dump_traceback_later()
                 self.dump(f"no step ended for {self._seconds:g} s")
+
+    def _note_signal(self) -> None:
+        """Rename the file by which `hang --live` knows whom it may send SIGUSR1, once the program handles it itself."""
+        name = self._file.name
+        if _is_signal_taken() and os.path.exists(name):
+            with contextlib.suppress(OSError):
+                os.replace(name, f"{name.removesuffix('.txt')}{TAKEN_SUFFIX}")
 
     def _describe(self, reason: str, error: BaseException | None) -> dict[str, Any]:
         steps = sorted(self._durations[1:] or self._durations)
@@ -170,6 +180,11 @@ class HangWatch:
         path = os.path.join(folder or self._folder, f"stacks_rank_{self._rank}.json")
         with self._write_lock:  # the end of a step may write the same file
             _write_file(path, json.dumps(document, separators=(",", ":")).encode())
+
+
+def _is_signal_taken() -> bool:
+    """Tell whether the program handles SIGUSR1, to save or requeue itself; the handler of faulthandler is not seen."""
+    return hasattr(signal, "SIGUSR1") and signal.getsignal(signal.SIGUSR1) is not signal.SIG_DFL
 
 
 def _write_file(path: str, data: bytes) -> None:

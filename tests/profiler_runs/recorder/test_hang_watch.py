@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,7 +17,8 @@ from typing import Any
 import pytest
 
 from tests.helpers.paths import ROOT
-from torchprof_runs.recorder.hang_watch import FORMAT, HangWatch, enable_flight_recorder
+from torchprof_hang.analysis.evidence import find_rank
+from torchprof_runs.recorder.hang_watch import FORMAT, TAKEN_SUFFIX, HangWatch, enable_flight_recorder
 from torchprof_runs.recorder.options import UsageError, parse_options
 
 
@@ -118,6 +120,22 @@ def test_the_option_reaches_the_ranks() -> None:
     assert parse_options([*options.as_argv(), "train.py"]) == options
     with pytest.raises(UsageError):
         parse_options(["--watch-hang", "0", "train.py"])
+
+
+def test_a_program_that_handles_the_signal_itself_is_not_sent_it(watch: HangWatch, tmp_path: Path) -> None:
+    """A job that saves or requeues itself on SIGUSR1 must not do so when `hang --live` looks at it."""
+    watch.start()
+    file = tmp_path / "faulthandler_rank_3.txt"
+    assert file.exists()
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        wait_for(tmp_path / f"faulthandler_rank_3{TAKEN_SUFFIX}")
+        assert not file.exists()
+        names = [os.readlink(f"/proc/self/fd/{watch._file.fileno()}")]
+        assert not [name for name in names if re.search(r"faulthandler_rank_[0-9]*\.txt$", name)]  # as live.py looks
+        assert find_rank(f"faulthandler_rank_3{TAKEN_SUFFIX}") == 3
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 NATIVE = """
