@@ -14,7 +14,7 @@ import pytest
 from tests.attach.conftest import StartJob, find_job, read_said, wait_for
 from torchprof_attach.host import agent
 from torchprof_attach.hosts import Host
-from torchprof_attach.session import EMPTY, REPEATED_WINDOW, Session, Wish, _Pace, name_output
+from torchprof_attach.session import EMPTY, REPEATED_WINDOW, Job, Session, Wish, _Pace, name_output
 
 
 def test_a_program_is_listed_with_its_rank_and_way(session: Session, start_job: StartJob) -> None:
@@ -185,7 +185,7 @@ def test_a_new_name_has_program_time_and_rank(session: Session, start_job: Start
     ("command", "program"),
     [
         ("python train.py --lr 1", "train"),
-        ("python -m pkg.train", "pkg"),
+        ("python -m train", "train"),
         ("python /x/torchprof_runs/harness.py --nproc 2 my/train.py", "train"),
         ("python /x/torchprof_runs/harness.py train_gpt", "harness"),
     ],
