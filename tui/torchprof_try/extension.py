@@ -9,5 +9,6 @@ COMMAND = CommandExtension(
     options="torchprof_try.command:TryOptions",
     run="torchprof_try.command.main:run",
     answers="torchprof_try.answers:ANSWERS",
+    tools="torchprof_try.mcp_tool:TOOLS",
     screens="torchprof_try.ui",
 )

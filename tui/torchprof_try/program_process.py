@@ -40,7 +40,14 @@ class ProgramProcess:
         """Let `run` end its process and raise TrialsStopped, now and from now on."""
         self._is_stopped.set()
 
-    def run(self, argv: Sequence[str], environment: Mapping[str, str], seconds: float, report: str = "") -> str:
+    def run(
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        seconds: float,
+        report: str = "",
+        cwd: str | None = None,
+    ) -> str:
         """Run a process until it ends, or some time after `report` exists. Returns why it failed; "" if not.
 
         Raises TrialsStopped, TraceError.
@@ -52,6 +59,7 @@ class ProgramProcess:
                 self._process = subprocess.Popen(
                     argv,
                     env=environment,
+                    cwd=cwd,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,

@@ -41,7 +41,8 @@ class TrialRequest:
     """What is tried. `command`: the program with its arguments, as `run` takes it. Times in seconds.
 
     `python`: the interpreter, where the user names one beside the command. `step`: what ends a step, as `run --step`
-    takes it. `limit`: of each process. `max_seconds`, `max_runs`: of all; what is begun is ended.
+    takes it. `limit`: of each process. `max_seconds`, `max_runs`: of all; what is begun is ended. `cwd`: the folder of
+    the program, "" for the current one.
     """
 
     command: tuple[str, ...]
@@ -59,6 +60,7 @@ class TrialRequest:
     keep: str | None = None
     max_seconds: float = math.inf
     max_runs: float = math.inf
+    cwd: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +332,7 @@ class Trials:
         """Run a process, and remove the files that it creates. Returns why it failed, and what was refused."""
         journal = os.path.join(self._folder, "journal.jsonl")
         try:
-            error = self._process.run(argv, environment, self.request.limit * 2 + 60, report)
+            error = self._process.run(argv, environment, self.request.limit * 2 + 60, report, self.request.cwd or None)
         finally:
             created, refused = read_journal(journal)
             remove_created(created)
@@ -340,7 +342,11 @@ class Trials:
 
     def _ask_for_steps(self, program: Sequence[str]) -> list[str]:
         """Ask a built-in workload for enough steps."""
-        if program[0] in WORKLOADS and not os.path.exists(program[0]) and "--active" not in program:
+        if (
+            program[0] in WORKLOADS
+            and not os.path.exists(os.path.join(self.request.cwd, program[0]))
+            and "--active" not in program
+        ):
             return ["--active", str(self.request.warmup + self.request.steps)]
         return []
 
@@ -378,7 +384,9 @@ class Trials:
             self.trace = shutil.copy(trace, self.request.keep)
         check = check_range(load_trace(trace, cache=False), None, None)
         fired = {each.id: each.won_share for each in check.patterns if each.state == "fired"}
-        places = {each.id: _find_file(each.line or "") for each in check.patterns if each.state == "fired"}
+        places = {
+            each.id: _find_file(each.line or "", self.request.cwd) for each in check.patterns if each.state == "fired"
+        }
         return Evidence(fired, self._has_gpu, check.verdict.first, places)
 
     # --- rows ----------------------------------------------------------------------------------------------------
@@ -400,7 +408,8 @@ def _set_environment(remedies: Sequence[Remedy]) -> dict[str, str]:
     return environment
 
 
-def _find_file(line: str) -> tuple[tuple[str, int], ...]:
+def _find_file(line: str, cwd: str) -> tuple[tuple[str, int], ...]:
     """Find the file of "FILE:LINE" of a finding; () where it is not here."""
     name, _, number = line.rpartition(":")
-    return ((os.path.abspath(name), int(number)),) if number.isdecimal() and os.path.isfile(name) else ()
+    path = os.path.abspath(os.path.join(cwd, name))
+    return ((path, int(number)),) if number.isdecimal() and os.path.isfile(path) else ()

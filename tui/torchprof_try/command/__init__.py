@@ -8,6 +8,9 @@ from torchprof_tui.commands.open import Color, NoMouse, Theme
 INTERRUPTED_STATUS = 130
 """Exit status where the table is not full, because the user ended the trials."""
 
+LEAST_RUNS = 5
+"""The program as it is three times, a recording, and one remedy."""
+
 _STEPS = Number("a number from 2 on", 2, 99_999)
 
 
@@ -21,7 +24,8 @@ class TryOptions(Options):
     )
 
     command: tuple[str, ...] = option(
-        "the program with its arguments: FILE, -m MODULE, torchrun … FILE, or a built-in workload; after --",
+        "the program with its arguments: FILE, -m MODULE, torchrun … FILE, or a built-in workload; after --; or a "
+        "trace, whose run is repeated",
         "PROGRAM",
         is_positional=True,
     )
@@ -36,6 +40,15 @@ class TryOptions(Options):
         "S",
         number=Number("a number from 1 on", 1),
         default=60,
+    )
+    max_time: int | None = option(
+        "begin no further run after so many seconds", "S", number=Number("a number from 1 on", 1), default=None
+    )
+    max_runs: int | None = option(
+        f"start the program so many times at most, {LEAST_RUNS} at least",
+        "N",
+        number=Number(f"a number from {LEAST_RUNS} on", LEAST_RUNS),
+        default=None,
     )
     step: str = option("what ends a step, as run takes it (default auto)", "auto|MODULE:FUNCTION", default="auto")
     python: str | None = option("the interpreter of the program (default: as run finds it)", "PATH", default=None)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from torchprof_try.answers import Tried, build_tried, format_patches
 from torchprof_try.command import INTERRUPTED_STATUS, TryOptions
+from torchprof_try.recorded_run import is_recorded_run, read_recorded_run
 from torchprof_try.remedies import BY_NAME, combine
 from torchprof_try.trials import TrialRequest, Trials
 from torchprof_tui.commands.common.errors import UsageError
@@ -72,20 +75,27 @@ def build_request(options: TryOptions) -> TrialRequest:
     """Build the request of a command line. Raises UsageError."""
     if not options.command:
         raise UsageError("name the program: torchprof-tui try -- python train.py")
-    return TrialRequest(
-        options.command,
-        options.python,
-        _split(options.only),
-        _split(options.without),
-        options.all,
-        options.steps,
-        options.warmup,
-        float(options.time_limit),
-        options.repeat,
-        options.seed,
-        options.step,
-        options.allow_writes,
-        options.keep_trace,
+    found = (
+        read_recorded_run(options.command[0])
+        if is_recorded_run(options.command)
+        else TrialRequest(options.command, options.python, step=options.step)
+    )
+    return replace(
+        found,
+        python=options.python or found.python,
+        step=options.step if options.step != "auto" else found.step,
+        only=_split(options.only),
+        without=_split(options.without),
+        everything=options.all,
+        steps=options.steps,
+        warmup=options.warmup,
+        limit=float(options.time_limit),
+        repeat=options.repeat,
+        seed=options.seed,
+        allow_writes=options.allow_writes,
+        keep=options.keep_trace,
+        max_seconds=options.max_time or math.inf,
+        max_runs=options.max_runs or math.inf,
     )
 
 
