@@ -28,7 +28,7 @@ class Remedy:
 
 
 _DISPATCH = ("overhead-bound", "tiny-kernels", "op-loop", "memory-bound-elementwise", "call-count", "written-out")
-_LOADER = ("input-starved", "cpu-input")
+_LOADER = ("input-starved",)
 _COPIES = ("pageable-copy", "sync-in-step")
 _COMPILES = ("compile", "compile-reduce-overhead", "compile-max-autotune")
 
@@ -102,7 +102,7 @@ REMEDIES = (
         "cudnn-benchmark",
         "cuDNN measures its algorithms",
         "torch.backends.cudnn.benchmark = True",
-        ("layout-conversion", "deterministic-mode", "deterministic-algorithms"),
+        ("layout-conversion", "deterministic-algorithms"),
         changes_numbers=True,
     ),
     Remedy(
@@ -116,7 +116,7 @@ REMEDIES = (
         "no-deterministic-mode",
         "deterministic algorithms off",
         "torch.use_deterministic_algorithms(False)",
-        ("deterministic-mode", "deterministic-algorithms"),
+        ("deterministic-algorithms",),
         changes_numbers=True,
     ),
     Remedy(
@@ -155,7 +155,7 @@ REMEDIES = (
         "set-to-none",
         "gradients are dropped, not zeroed",
         "optimizer.zero_grad(set_to_none=True)",
-        ("tiny-kernels", "zeroed-gradients"),
+        ("tiny-kernels",),
     ),
     Remedy(
         "gc-frozen",

@@ -42,7 +42,7 @@ class TrialRequest:
 
     `python`: the interpreter, where the user names one beside the command. `step`: what ends a step, as `run --step`
     takes it. `limit`: of each process. `max_seconds`, `max_runs`: of all; what is begun is ended. `cwd`: the folder of
-    the program, "" for the current one.
+    the program, "" for the current one. `finding`: only remedies against it, "" for all that the trace suggests.
     """
 
     command: tuple[str, ...]
@@ -61,6 +61,7 @@ class TrialRequest:
     max_seconds: float = math.inf
     max_runs: float = math.inf
     cwd: str = ""
+    finding: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,12 @@ class Trials:
     def _choose(self) -> list[Remedy]:
         request, evidence = self.request, self.evidence
         assert evidence is not None
-        remedies = choose_remedies(evidence, request.only, request.without, request.everything)
+        everything = request.everything or bool(request.finding)
+        remedies = [
+            remedy
+            for remedy in choose_remedies(evidence, request.only, request.without, everything)
+            if request.finding in ("", *remedy.patterns)
+        ]
         for remedy in remedies:
             self.places.suggested[remedy.name] = [
                 place for pattern in remedy.patterns for place in evidence.places.get(pattern, ())

@@ -31,7 +31,7 @@ from torchprof_tui.trace.core.process_state import use_switch_interval
 from torchprof_tui.trace.loading.open_or_build import DAMAGED_CACHE_MESSAGE
 from torchprof_tui.trace.loading.resolve import resolve_specs
 from torchprof_tui.ui.common import keys
-from torchprof_tui.ui.common.compare_asked import CompareAsked, TraceAsked
+from torchprof_tui.ui.common.compare_asked import CompareAsked, TraceAsked, TrialsAsked
 from torchprof_tui.ui.common.garbage_collection import GarbageCollectingApp
 from torchprof_tui.ui.common.ordered_keys import HelpApp, OrderedKeysApp
 from torchprof_tui.ui.common.screen_picture import draw_screen, write_new_pictures
@@ -43,7 +43,9 @@ from torchprof_tui.ui.later_screens import (
     create_learn_screen,
     create_opening_screen,
     create_start_screen,
+    create_trials_screen,
     import_screens,
+    list_tryable_findings,
     update_recent_and_prune,
 )
 from torchprof_tui.ui.start.loading_screen import LoadingScreen, SecondTraceScreen
@@ -210,6 +212,13 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         opened = names.get(opened, opened)
         return find_twins(opened, [name for name, _ in known]), known
 
+    def on_trials_asked(self, message: TrialsAsked) -> None:
+        path = "" if self._current_opener is None else self._current_opener.path
+        try:
+            self.push_screen(create_trials_screen(path, message.finding))
+        except (OSError, ValueError) as error:
+            self.notify(format_error(error), title="cannot be tried", severity="warning", timeout=10, markup=False)
+
     def on_trace_asked(self, message: TraceAsked) -> None:
         self._open(message.spec)
 
@@ -272,6 +281,16 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
         note_phase("whole trace checked")
         # Not before: imports hold the GIL, and would delay the check of a large trace by a sixth.
         self.run_worker(asyncio.to_thread(import_screens), group="screens")
+        self._find_tryable()
+
+    @work(group="house")
+    async def _find_tryable(self) -> None:
+        """Find what the cheatsheet can offer to measure: the explorer's trace may have come with its run."""
+        opener = self._current_opener
+        explorer = next((screen for screen in self.screen_stack if screen.TITLE == "explorer"), None)
+        if opener is not None and explorer is not None:
+            findings = await asyncio.to_thread(list_tryable_findings, opener.path)
+            explorer.set_tryable(findings)  # type: ignore[attr-defined]
 
     @work(group="house")
     async def _update_recent_and_prune(self, spec: str) -> None:

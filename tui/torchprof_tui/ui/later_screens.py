@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from torchprof_tui.trace.core.errors import TraceError
+from torchprof_tui.trace.core.extensions import find_command, guard_function
 from torchprof_tui.trace.storage.disk_cache import explain_refused_folder, prune_cache
 from torchprof_tui.ui.start.loading_screen import LoadingScreen
 
@@ -125,6 +127,32 @@ def create_diff_screen(asked: CompareAsked, other: Trace, opener: TraceOpener | 
     """Create the screen that compares the open trace with `other`."""
     opening = importlib.import_module("torchprof_tui.ui.diff.diff_screen")
     screen: DiffScreen = opening.create_diff_screen(asked, other, opener)
+    return screen
+
+
+TRIALS = "try"
+"""The command that repeats the run of a trace with remedies."""
+
+
+def list_tryable_findings(trace: str) -> frozenset[str]:
+    """List the findings whose remedies can be tried: the run of this trace can be repeated. Reads the disk."""
+    # deferred: not needed before the first frame
+    history = importlib.import_module("torchprof_tui.runs.history")
+    try:
+        stored, command = history.read_request(trace), find_command(TRIALS)
+    except (OSError, ValueError):
+        return frozenset()
+    if stored is None or not stored.is_own or command is None or not command.open_finding:
+        return frozenset()
+    return frozenset(command.findings)
+
+
+def create_trials_screen(trace: str, finding: str) -> Screen[Any]:
+    """Create the screen that repeats the run of a trace with remedies. Raises TraceError where it cannot."""
+    command = find_command(TRIALS)
+    if command is None or not command.open_finding:
+        raise TraceError("no package with the command try is installed")
+    screen: Screen[Any] = guard_function(command, command.open_finding)(trace, finding)
     return screen
 
 

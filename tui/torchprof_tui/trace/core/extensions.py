@@ -43,6 +43,8 @@ class CommandExtension:
     `run`: a function that takes one of these, and returns the exit status.
     `answers`: a tuple of the records that its `--json` prints (`answers.record.Answer`). `tools`: a mapping of names to
     MCP tools (`commands.mcp.answers.ToolEntry`). `screens`: the package of its screens, whose keys can be remapped.
+    `findings`: ids of those of `check` that it acts on, where the run of the trace can be repeated; `open_finding`: a
+    function that takes the path of such a trace and one of these ids ("" for all), and returns a screen.
     """
 
     help: str
@@ -51,6 +53,8 @@ class CommandExtension:
     answers: str = ""
     tools: str = ""
     screens: str = ""
+    findings: tuple[str, ...] = ()
+    open_finding: str = ""
     name: str = ""
     package: str = ""
     kind: ClassVar[str] = "command"

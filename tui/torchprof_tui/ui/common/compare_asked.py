@@ -1,4 +1,4 @@
-"""The messages that ask the app for a comparison, and for another trace.
+"""The messages that ask the app for a comparison, for another trace, and for trials of a finding's remedies.
 
 The app imports them before its first frame, which the many other messages would delay.
 """
@@ -29,3 +29,10 @@ class TraceAsked(Message):
     """Open the trace of this name."""
 
     spec: str
+
+
+@dataclass
+class TrialsAsked(Message):
+    """Measure what the remedies of a finding save, "" for those of all findings."""
+
+    finding: str

@@ -570,6 +570,7 @@ hide        hide              Lanes: hide the lane
 unhide      show_hidden       Lanes: show hidden lanes again
 fold-all    fold_all(True)    Lanes: fold all lanes
 unfold-all  fold_all(False)   Lanes: unfold all lanes
+try         try_remedies      Panels: repeat the run of this trace with the remedies of the finding, and measure them
 far-left    pan(-5)           Time: move five times as far back
 far-right   pan(5)            Time: move five times as far on
 """

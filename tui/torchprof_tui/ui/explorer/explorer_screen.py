@@ -26,6 +26,7 @@ from torchprof_tui.analysis.words.dictionary import Word, find_event_word
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common import keys
+from torchprof_tui.ui.common.compare_asked import TrialsAsked
 from torchprof_tui.ui.common.debounced_worker import WorkResult
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.painted_widget import follow_theme
@@ -514,6 +515,16 @@ class ExplorerScreen(GuardedScreen[None]):
         self.details_open = True
         self._dock.show_panel("path")
         self._prompts.open_what_if()
+
+    def action_try_remedies(self) -> None:
+        """Ask for trials of the finding under the cursor, where the cheatsheet is open; else of all findings."""
+        cheatsheet = self._panel_controller.cheatsheet_panel
+        finding = cheatsheet.finding if self._open_panel is cheatsheet else None
+        self.post_message(TrialsAsked(finding.id if finding is not None and finding.id in cheatsheet.tryable else ""))
+
+    def set_tryable(self, findings: frozenset[str]) -> None:
+        """Set the findings whose remedies can be measured, because the run of this trace can be repeated."""
+        self._panel_controller.cheatsheet_panel.set_tryable(findings)
 
     async def action_child(self, name: str) -> None:
         """Open another screen; the event that is chosen there is selected."""

@@ -130,10 +130,12 @@ def format_entry(
     base: CostBase,
     shows_rule: bool = False,
     late_rank: str = "",
+    can_try: bool = False,
 ) -> Lines:
     """Format a fired pattern: on one line; the current entry with what was measured, why, what to do, where to go.
 
     `base`: what costs are shares of. `shows_rule`: also how the current entry was found. `late_rank`: where ] leads.
+    `can_try`: what its remedies save can be measured.
     """
     pattern, answer = finding.pattern, finding.answer
     seen = clean(answer.seen)
@@ -154,7 +156,8 @@ def format_entry(
     lines: Lines = [head if text_width < MIN_TEXT_CELLS else [*head, (title, palette.text)]]
     rows = [("measured", seen), ("why", pattern.meaning), ("do", _format_action(finding)), ("", finding.remedy.code)]
     room = max(width - ROW_LABEL_CELLS - 2, 10)
-    lines += _format_rows(rows, room, palette) + _format_way(list_ways(finding, shows_rule, late_rank), room, palette)
+    ways = list_ways(finding, shows_rule, late_rank, can_try)
+    lines += _format_rows(rows, room, palette) + _format_way(ways, room, palette)
     if shows_rule:
         limits = [("limit" if not k else "", threshold.text) for k, threshold in enumerate(pattern.thresholds)]
         lines += _format_rows([("rule", pattern.decided), *limits], room, palette)
@@ -190,8 +193,10 @@ def _format_way(ways: list[tuple[str, str]], room: int, palette: Palette) -> Lin
     return lines
 
 
-def list_ways(finding: Finding, shows_rule: bool = False, late_rank: str = "") -> list[tuple[str, str]]:
-    """List where the keys lead from an entry: the late rank, its evidence, its line of code, how it was found."""
+def list_ways(
+    finding: Finding, shows_rule: bool = False, late_rank: str = "", can_try: bool = False
+) -> list[tuple[str, str]]:
+    """List where keys lead from an entry: late rank, evidence, line of code, trials, how it was found."""
     count, noun, first = _count_evidence(finding)
     ways = [("]", f"opens {late_rank}")] if late_rank else []
     ways += [("enter", f"{first} of {count:,} {noun}s" if count > 1 else f"the {noun}")] if count else []
@@ -199,6 +204,7 @@ def list_ways(finding: Finding, shows_rule: bool = False, late_rank: str = "") -
         ways.append(("n N", "the others"))
     if line := describe_code_line(finding):
         ways.append(("L" if find_code_location(finding) else IN_EVENT, line))
+    ways += [(":try", "measures what its remedies save")] if can_try else []
     return [*ways, ("E", "hide the rule" if shows_rule else "its rule")]
 
 
@@ -289,13 +295,14 @@ VERDICT_MIN_HEIGHT = 8
 
 
 class CheatsheetPanel(Panel):
-    """List the findings of `scopes`. `finding`: the one under the cursor."""
+    """List the findings of `scopes`. `finding`: the one under the cursor. `tryable`: those with remedies to try."""
 
     NAME = "cheatsheet"
 
     def __init__(self, scopes: ScopeChecks) -> None:
         super().__init__()
         self._scopes = scopes
+        self.tryable: frozenset[str] = frozenset()
         self._checked: CheckResult | None = None
         self._scope_label = ""
         self._cursor_id = ""  # the id of an entry, so that it stays when the order changes
@@ -320,6 +327,12 @@ class CheatsheetPanel(Panel):
     def on_late_rank_checked(self, message: LateRankChecked) -> None:
         self._scopes.take_late_rank()
         self._show_checked()
+
+    def set_tryable(self, findings: frozenset[str]) -> None:
+        """Set the findings whose remedies can be tried."""
+        if findings != self.tryable:
+            self.tryable = findings
+            self.refresh_content(top=False)
 
     def _show_checked(self) -> None:
         """Show the last result and the label of its scope; a cursor that was moved stays while its pattern fires."""
@@ -513,7 +526,8 @@ class CheatsheetPanel(Panel):
             first = len(lines)
             is_current = finding.id == self._cursor_id
             late = self._late_rank.label if is_current and self._late_rank is not None else ""
-            lines += format_entry(finding, width, is_current, palette, checked.base, self._shows_rule, late)
+            can_try = finding.id in self.tryable
+            lines += format_entry(finding, width, is_current, palette, checked.base, self._shows_rule, late, can_try)
             self._lines_by_id[finding.id] = (first, len(lines) - 1)
         for reason, ids in group_undecidable(checked.findings):
             lines += wrap_text(f"? {clean(describe_group(reason, ids))}", width, palette.muted, "  ")
