@@ -72,9 +72,20 @@ def test_the_findings_of_a_trace_as_text(capsys: pytest.CaptureFixture[str]) -> 
     assert "function 0 ran in 3 compiled versions" in " ".join(out.split())
 
 
+@pytest.mark.parametrize("name", ["What is only the profiler's?", "what is only", "profilers"])
+def test_a_case_is_named_by_its_title_too(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    status, out, _ = call_main(capsys, "learn", name, "--text")
+    assert status == 0
+    assert out.startswith("What is only the profiler's?")
+
+
 def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert "wide-stp: no case of this name, and no file (did you mean wide-step?)" in read_error_line(
-        capsys, "learn", "wide-stp", "--text"
+    assert (
+        "wide-stp: no case of this name or title, and no file (did you mean wide-step?; learn --list lists"
+        in read_error_line(capsys, "learn", "wide-stp", "--text")
+    )
+    assert "What is nowhere: no case of this name or title, and no file (learn --list lists" in read_error_line(
+        capsys, "learn", "What is nowhere", "--text"
     )
     assert "--text needs a case" in read_error_line(capsys, "learn", "--text")
     assert "one case or one trace at a time" in read_error_line(capsys, "learn", "a", "b")

@@ -200,17 +200,9 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
 
         Reads the disk.
         """
-        from torchprof_samples import SAMPLES  # deferred: not needed before the first frame
-        from torchprof_tui.ui.start.recent_traces import list_recent_traces
-        from torchprof_tui.ui.start.twin_trace import find_twins
+        from torchprof_tui.ui.start.twin_trace import list_known_traces  # deferred: not needed before the first frame
 
-        names = {str(sample.path): f"sample:{sample.name}" for sample in SAMPLES}
-        opened = "" if self._current_opener is None else self._current_opener.spec
-        specs = [trace.spec for trace in list_recent_traces() if trace.spec != opened]
-        recent = [(names.get(spec, spec), "opened before") for spec in specs]
-        known = recent + [(f"sample:{sample.name}", sample.ran) for sample in SAMPLES]
-        opened = names.get(opened, opened)
-        return find_twins(opened, [name for name, _ in known]), known
+        return list_known_traces("" if self._current_opener is None else self._current_opener.spec)
 
     def on_trials_asked(self, message: TrialsAsked) -> None:
         path = "" if self._current_opener is None else self._current_opener.path

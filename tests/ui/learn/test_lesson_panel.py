@@ -117,6 +117,13 @@ async def test_taken_through_screens_to_the_end_and_the_list(tmp_path: Path) -> 
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, LearnScreen))
         await until(pilot, lambda: "✓ 2 of 3" in text(app))
+        learn = app.screen
+        assert isinstance(learn, LearnScreen)
+        following = list(CASES)[list(CASES).index("table") + 1]
+        assert learn._list.has_focus
+        assert learn._list.highlighted == learn._list.get_option_index(following)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.lesson.lesson is not None and app.lesson.lesson.case.id == following)  # type: ignore[union-attr]
 
 
 async def test_a_comparison_is_evidence() -> None:

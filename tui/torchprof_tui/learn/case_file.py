@@ -101,9 +101,11 @@ class CaseList:
     problems: tuple[str, ...]
 
     def find(self, name: str) -> Case | None:
-        """Find the case of this id, or the only one whose id begins so."""
-        exact = [case for case in self.cases if case.id == name]
-        close = exact or [case for case in self.cases if name and case.id.startswith(name)]
+        """Find the case of this id or title, or the only one whose id or title begins so."""
+        wanted = name.strip().casefold()
+        names = [(case, (case.id.casefold(), case.title.casefold())) for case in self.cases]
+        exact = [case for case, known in names if wanted in known]
+        close = exact or [case for case, known in names if wanted and any(each.startswith(wanted) for each in known)]
         return close[0] if len(close) == 1 else None
 
 

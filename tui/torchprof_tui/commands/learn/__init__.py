@@ -14,7 +14,7 @@ class LearnOptions(TraceOptions):
     )
 
     case: tuple[str, ...] = option(
-        "the name of a case or its beginning, a file of a case (.toml), or a trace: a path, sample:NAME, host:path",
+        "a case by its name, its title or how one begins, its file (.toml), or a trace: path, sample:NAME, host:path",
         "CASE",
         is_positional=True,
         default=(),

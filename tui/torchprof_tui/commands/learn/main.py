@@ -58,10 +58,14 @@ def _find_case(name: str, known: CaseList) -> Case | None:
         except UnreadableFileError as error:
             raise UsageError(str(error)) from error
     case = known.find(name)
-    if name and case is None and name.replace("-", "").isalnum() and not os.path.exists(name):
-        similar = [each.id for each in known.cases if each.id.startswith(name)]
-        hint = ", ".join(similar) or suggest(name, [each.id for each in known.cases]) or "learn --list lists the cases"
-        raise UsageError(f"{name}: no case of this name, and no file ({hint})")
+    is_words = not set(name) & set("/.:*~") and name != "-"
+    if name and case is None and is_words and not os.path.exists(name):
+        names = [each.id for each in known.cases]
+        hint = ", ".join(each for each in names if each.startswith(name)) or suggest(name, names)
+        hint = f"{hint}; " if hint else ""
+        raise UsageError(
+            f"{clean(name)}: no case of this name or title, and no file ({hint}learn --list lists the cases)"
+        )
     return case
 
 

@@ -210,7 +210,7 @@ move.next-panel  next_panel(1)
 move.previous-panel  next_panel(-1)
 view.scope  scope(1)  scope: scope of the cheatsheet: the screen, the selection, the whole trace; n N keep their
     list
-view.switch  labels  labels: show or hide labels: why the GPU was idle, kernel classes, the profiler's own events
+view.switch  labels  labels: hide or show labels: why the GPU was idle, kernel classes, the profiler's own events
 = view.repeat
 view.peak  slowest_repeat  slowest repeat: show the slowest of the folded repeats; } { the next and the
     previous one

@@ -271,6 +271,8 @@ class LessonPanel(TextPanel):
             await self.app.pop_screen()
         driver.end()
         await driver.explorer.action_child("learn")
+        if driver.lesson is not None:
+            self.app.screen.finished = driver.lesson.case.id  # type: ignore[attr-defined]  # it is not mounted yet
 
     def action_leave(self) -> None:
         self._driver.end()

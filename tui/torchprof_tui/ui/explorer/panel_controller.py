@@ -166,6 +166,6 @@ class PanelController:
         self.scopes.release()
 
     def toggle_labels(self) -> str:
-        """Handle x: show or hide the labels on the lanes: reasons of GPU gaps, kernel classes, notes."""
-        shown = self._timeline.toggle_labels()
-        return "labels shown on gaps, kernels and the profiler's own events" if shown else "labels hidden"
+        """Handle x: hide or show the labels on the lanes: reasons of GPU gaps, kernel classes, notes."""
+        done = "labels shown" if self._timeline.toggle_labels() else "labels hidden (x shows them)"
+        return f"{done}: why the GPU was idle, kernel classes, the profiler's own events"

@@ -132,6 +132,8 @@ class LearnScreen(GuardedScreen[None]):
         self._list = OptionList(id="learn-list", markup=False)
         self._status = StatusLine(id="learn-status")
         self._cases: dict[str, Case] = {}
+        self.finished: str | None = None
+        """The id of the case that has just been worked through: the list has the focus, at the next one."""
 
     def compose(self) -> ComposeResult:
         yield from (self._text, self._input, self._list, Static(id="learn-hint", markup=False), self._status)
@@ -140,7 +142,7 @@ class LearnScreen(GuardedScreen[None]):
         follow_theme(self)
         self.set_class(self._asked is None, "no-range")
         self._status.show_keys(keys.LEARN_HINTS)
-        (self._list if self._asked is None else self._input).focus()
+        (self._list if self._asked is None or self.finished is not None else self._input).focus()
         self._read_cases()
 
     @work(thread=True, exclusive=True)
@@ -161,13 +163,21 @@ class LearnScreen(GuardedScreen[None]):
         options += [Option(_format_case(case, results.get(case.id)), id=case.id) for case in found.cases]
         self._list.clear_options()
         self._list.add_options(options)
-        undone = next((case.id for case in found.cases if case.id not in results), None)
-        first = OWN if self._trace is not None else undone or next(iter(self._cases), None)
+        first = self._find_next(results)
+        if self._trace is not None and self.finished is None:
+            first = OWN
         if first is not None:
             self._list.highlighted = self._list.get_option_index(first)
         problems = [*found.problems, *([problem] if problem else [])]
         if problems:
             self.query_one("#learn-hint", Static).update("\n".join(clean(line) for line in problems[:3]))
+
+    def _find_next(self, results: dict[str, Result]) -> str | None:
+        """Find the next case that was not done, behind the finished one, else from the first; None without cases."""
+        ids = list(self._cases)
+        start = ids.index(self.finished) + 1 if self.finished in self._cases else 0
+        ids = [*ids[start:], *ids[:start]]
+        return next((case for case in ids if case not in results), next(iter(ids), None))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()

@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from torchprof_samples import SAMPLES
 from torchprof_tui.runs.history import list_past_runs, read_request
 from torchprof_tui.trace.core.errors import UnreadableFileError
 from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.trace.specs.address import is_key_averages_file, is_remote, is_url, list_local_suffixes
-from torchprof_tui.ui.start.recent_traces import MAX_SCANNED
+from torchprof_tui.ui.start.recent_traces import MAX_SCANNED, list_recent_traces
 
 _COMPILED = frozenset({"compile", "compiled"})
 _WARMTH = frozenset({"cold", "warm"})
@@ -32,6 +33,15 @@ class _Mode:
 
     def is_twin_of(self, other: _Mode) -> bool:
         return self.program == other.program and self.is_compiled != other.is_compiled
+
+
+def list_known_traces(opened: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return (name, what it is) of the open trace's twins; of the recent traces but the open one, then of samples."""
+    names = {str(sample.path): f"{SAMPLE_PREFIX}{sample.name}" for sample in SAMPLES}
+    specs = [trace.spec for trace in list_recent_traces() if trace.spec != opened]
+    known = [(names.get(spec, spec), "opened before") for spec in specs]
+    known += [(f"{SAMPLE_PREFIX}{sample.name}", sample.ran) for sample in SAMPLES]
+    return find_twins(names.get(opened, opened), [name for name, _ in known]), known
 
 
 def find_twins(opened: str, others: Sequence[str]) -> list[tuple[str, str]]:
