@@ -16,6 +16,7 @@ from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.tree_model import TimePart
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
+COLD = "matmul_add_64_sched0_active3"
 COMPILED = ("article_4096_compile", "article_4096_addmm", "article_4096_autotune")
 
 
@@ -43,7 +44,8 @@ def test_one_op_makes_no_launch_less(name: str) -> None:
     assert {event["args"]["bytes"] for event in copies} == {4096 * 4096 * 2}
     findings, _ = checked(name)
     assert findings["addmm-fusion"].answer.seen.endswith(
-        "3 of them copy the bias first: no launch less than mm and add"
+        "3 of them copy the bias first: no launch less than mm and add; the GEMM adds it by a kernel of its own on "
+        "Hopper, by that of mm on older GPUs"
     )
     assert findings["copy-before-gemm"].state is State.FIRED
     assert "instead of torch.addmm(b, x, w)" in findings["hidden-copy"].remedy.code
@@ -140,3 +142,31 @@ def test_an_emptied_cache_is_named_by_its_calls() -> None:
     assert min(calls.count("cudaMalloc"), calls.count("cudaFree")) >= 3
     assert "cudaMalloc" not in [event["name"] for event in raw_of("infer_resnet", "cuda_runtime")]
     assert checked("infer_resnet_empty_cache")[0]["alloc-in-step"].state is State.FIRED
+
+
+def test_only_cold_gemms_of_hopper_ask_for_the_occupancy() -> None:
+    warm, cold = (checked(name)[0]["fixed-launch"].answer.seen for name in ("article_64_cold", COLD))
+    assert warm.endswith("; GEMMs on Hopper ask for the occupancy once, in a cold call")
+    assert "occupancy" not in cold
+    assert any("cudaOccupancy" in event["name"] for event in raw_of(COLD, "cuda_runtime"))
+
+
+def test_an_older_gpu_asks_before_each_product_and_before_no_add() -> None:
+    calls = raw_of("dlrm_v100", "cuda_runtime")
+    asked: dict[str, list[int]] = {}
+    for op in raw_of("dlrm_v100", "cpu_op"):
+        if op["name"] in {"aten::mm", "aten::bmm", "aten::addmm", "aten::add"}:
+            inside = (call for call in calls if call["tid"] == op["tid"] and 0 <= call["ts"] - op["ts"] <= op["dur"])
+            asked.setdefault(op["name"], []).append(sum("cudaOccupancy" in call["name"] for call in inside))
+    assert asked["aten::bmm"] == [6, 6, 6]
+    assert min(asked["aten::mm"] + asked["aten::addmm"]) == 1
+    assert asked["aten::add"] == [0]
+    findings, _ = checked("dlrm_v100")
+    assert findings["adaptive-launch"].state is State.FIRED
+    assert "64 kernels a step" in findings["optimizer-loop"].answer.seen
+
+
+def test_a_gap_of_three_steps_does_not_recur_in_twenty() -> None:
+    three, twenty = (checked(name)[0]["one-off-gap"] for name in ("article_4096_addmm", "article_4096_active20"))
+    assert "in step #2: 41.4 µs before memset, elsewhere 832 ns" in three.answer.seen
+    assert twenty.state is State.ABSENT

@@ -233,7 +233,7 @@ async def test_help_begins_with_the_word_of_the_selected_event() -> None:
         await settled(pilot)
         text = text_of(screen.app.screen)
         assert "The selected event: mm" in text
-        assert "one plain GEMM" in text
+        assert "The product of two matrices" in text
         assert text.index("The selected event") < text.index("Panel: details")
         await pilot.press("question_mark", "c", "question_mark")
         await settled(pilot)

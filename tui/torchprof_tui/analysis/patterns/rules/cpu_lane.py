@@ -302,6 +302,9 @@ def adaptive_launch(view: ScopeView) -> Answer:
     return Answer.fired(summary, evidence)
 
 
+_HOPPER_ASKS_ONCE = "; GEMMs on Hopper ask for the occupancy once, in a cold call"
+
+
 @register_pattern(
     "Launched with a fixed size",
     section=Section.CPU_LANE,
@@ -334,7 +337,14 @@ def fixed_launch(view: ScopeView) -> Answer:
     ops = view.outer_op[is_fixed]
     op_names = [view.tables.name(int(op)) for op in ops[ops >= 0][:1]]
     op_text = f" (e.g. {op_names[0]})" if op_names else ""
-    return Answer.fired(f"{format_count(len(launched), 'kernel')} with a fixed launch size{op_text}", launched.row)
+    is_hopper = not after_query.any() and len(
+        view.tables.filter_by_name(view.work.events, lambda name: name.startswith("nvjet_sm90"))
+    )
+    return Answer.fired(
+        f"{format_count(len(launched), 'kernel')} with a fixed launch size{op_text}"
+        + (_HOPPER_ASKS_ONCE if is_hopper else ""),
+        launched.row,
+    )
 
 
 @register_pattern(

@@ -120,7 +120,15 @@ def _describe_bias_copies(view: ScopeView, addmms: EventTable) -> str:
     """Describe how many of these addmm copy their bias, which is no launch less than mm and add; "" for none."""
     copies = view.inner_op[device_copy_mask(view)]
     count = int(np.isin(addmms.row, copies).sum())
-    return f"; {count} of them copy the bias first: no launch less than mm and add" if count else ""
+    adding_gemms = view.tables.filter_by_name(
+        view.work.events, lambda name: name.startswith("nvjet") and "_badd_" in name
+    )
+    kernel = (
+        "; the GEMM adds it by a kernel of its own on Hopper, by that of mm on older GPUs"
+        if np.isin(addmms.row, view.inner_op[np.isin(view.work.events.row, adding_gemms.row)]).any()
+        else ""
+    )
+    return f"; {count} of them copy the bias first: no launch less than mm and add{kernel}" if count else ""
 
 
 def _find_next_siblings(view: ScopeView, events: EventTable) -> I64:
