@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.command_line import call_main, read_error_line, read_json_answer
 from tests.helpers.memory_fixtures import MEMORY
-from tests.helpers.pattern_traces import ADD, GEMM, op_with_work
+from tests.helpers.pattern_traces import ADD, GEMM, H200, op_with_work
 from tests.helpers.shape_traces import load_entries, op_with_shapes
 from tests.helpers.trace_builder import step
 from torchprof_tui.answers.pictures.svg import Axis
@@ -45,14 +45,14 @@ class DrawnPicture:
         return float(10**value if is_log else value)
 
 
-def write_products(folder: Path, other: str = ADD, op: str = "aten::relu") -> Path:
+def write_products(folder: Path, device: str = "NVIDIA H200") -> Path:
     """Write a trace of two products and another kernel: 8192³ in 1.5 ms is limited by arithmetic, 16 rows by memory."""
     entries = [step(1, 0, 3000)]
     for at, rows, length in ((10, 8192, 1500), (1600, 16, 40)):
         dims, grid = [[rows, 8192], [8192, 8192]], [rows // 16, 1, 1]
         entries += op_with_shapes("aten::mm", dims, [H, H], at, at + 20, length, GEMM, grid=grid)
-    entries += op_with_work(op, 1700, 1720, 30, other)
-    load_entries(folder, entries)
+    entries += op_with_work("aten::relu", 1700, 1720, 30, ADD)
+    load_entries(folder, entries, {**H200, "name": device})
     return folder / "trace.json"
 
 
@@ -74,7 +74,7 @@ def test_points_of_a_roofline_lie_at_their_numbers(tmp_path: Path, capsys: pytes
         assert picture.measure("y", float(circle.attrib["cy"]), True) == pytest.approx(tflops, rel=1e-3)
     assert float(circles[1].attrib["r"]) > float(circles[0].attrib["r"])  # it takes more time
     limits = [text for text in picture.texts if text in ("memory", "compute", "neither", "unknown")]
-    assert limits[-3:] == ["compute", "memory", "unknown"]
+    assert limits[-2:] == ["compute", "memory"]
 
 
 def test_roofs_are_those_of_the_device(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,17 +126,16 @@ def test_the_memory_curve_is_what_is_allocated(tmp_path: Path, capsys: pytest.Ca
 
 def test_names_from_a_trace_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """XML has no form for some characters, so that a picture with one could not be opened."""
-    path = write_products(tmp_path, HOSTILE, f"relu{HOSTILE}")
+    path = write_products(tmp_path, f"NVIDIA H200{HOSTILE}")
     renamed = tmp_path / "a<b>&'\".json"
     path.rename(renamed)
     picture = draw(capsys, tmp_path / "out.svg", "export", str(renamed), "--roofline")
-    assert {each.tag.removeprefix(SVG) for each in picture.root.iter()} <= {
-        *("svg", "title", "style", "rect", "text", "path", "circle")
-    }
-    assert picture.texts[1].startswith("a<b>&'\".json · NVIDIA H200")
-    assert any(text.startswith("</text><script>alert (relu</text>") for text in picture.texts)
+    tags = {each.tag.removeprefix(SVG) for each in picture.root.iter()}
+    assert tags == {"svg", "title", "style", "rect", "text", "path", "circle"}
+    shown = 'NVIDIA H200</text><script>alert("x")</script>·[31m···&amp;'
+    assert picture.texts[1] == f"a<b>&'\".json · {shown}"
     titles = [each.text or "" for each in picture.root.iter(f"{SVG}title")]
-    assert any(title.endswith('alert("x")</script>·[31m···&amp;)') for title in titles)
+    assert f"{shown}: memory 4,800 GB/s" in titles
     assert "\x1b" not in (tmp_path / "out.svg").read_text()
 
 
@@ -195,3 +194,26 @@ def test_ticks_are_round_numbers_inside_the_axis(low: float, span: float) -> Non
     assert f"{steps[0]:.0e}"[0] in "125"
     log_ticks = Axis(low + 0.5, (low + 0.5) * 1000, 0, 100, is_log=True).find_ticks()
     assert 3 <= len(log_ticks) <= 9
+
+
+def test_the_roofline_is_printed_where_no_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """1, the longest, is limited by arithmetic: right of the ridge, below the roof. 2 is on the slope's side."""
+    path = write_products(tmp_path, f"NVIDIA H200{HOSTILE}")
+    status, out, _ = call_main(capsys, "export", path, "--roofline", "--no-cache")
+    lines = out.splitlines()
+    assert status == 0
+    assert max(map(len, lines[1:])) <= 80
+    assert lines[0].startswith("trace.json · NVIDIA H200</text>")
+    assert lines[0].endswith("·[31m···&amp; · memory 4,800 GB/s · bf16 989.4 TFLOP/s")
+    plot = [line.partition("│")[2] for line in lines if "│" in line]
+    roof = next(row for row in plot if "─" in row)
+    row_of = {mark: number for mark in "12" for number, row in enumerate(plot) if mark in row}
+    assert plot.index(roof) < row_of["1"] < row_of["2"]
+    assert plot[row_of["1"]].index("1") > roof.index("─") > plot[row_of["2"]].index("2")
+    column = plot[row_of["2"]].index("2")
+    assert next(number for number, row in enumerate(plot) if row[column : column + 1] == "╱") < row_of["2"]
+    rows = [re.split(r"  +", line.strip()) for line in lines if re.match(r"[12] gemm", line)]
+    assert [row[1:] for row in rows] == [
+        ["1.50 ms", "95.5%", "733 TFLOP/s", "74.1%", "compute"],
+        ["40.0 µs", "2.5%", "53.7 TFLOP/s", "70.2%", "memory"],
+    ]

@@ -49,6 +49,16 @@ class RooflineGroup(Record, frozen=True, kw_only=True):
     is_cached: Annotated[bool, about("its bytes may come from a cache, so no share of the memory's bandwidth is known")]
     event: Annotated[int, about("number of the first of them in the trace, from 0")]
 
+    @property
+    def peak_share(self) -> float | None:
+        """The share of the nearer peak."""
+        return max((share for share in (self.memory_share, self.compute_share) if share is not None), default=None)
+
+    def format_rate(self) -> str:
+        """Format the rate in TFLOP/s, without FLOPs in GB/s; "" where neither is known."""
+        rate, unit = (self.gb_s, "GB/s") if self.tflops is None else (self.tflops, "TFLOP/s")
+        return "" if rate is None else f"{rate:,.{0 if rate >= 100 else 3}{'f' if rate >= 100 else 'g'}} {unit}"
+
 
 class Roofline(Record, frozen=True, kw_only=True):
     """The roofline of a trace: Williams, Waterman, Patterson (2009)."""
@@ -58,6 +68,14 @@ class Roofline(Record, frozen=True, kw_only=True):
     groups: Annotated[list[RooflineGroup], about("most time first")]
     known_share: Annotated[float, about("of the time of all GPU work, whose FLOPs or bytes are known", "share")]
     cannot_tell: Annotated[str | None, about("why no rate is known; null if one is")]
+
+    def list_points(self) -> list[RooflineGroup]:
+        """List the groups with FLOPs and bytes, most time first."""
+        return [group for group in self.groups if group.intensity and group.tflops]
+
+    def list_known(self) -> list[RooflineGroup]:
+        """List the groups with a rate, most time first."""
+        return [group for group in self.groups if group.tflops is not None or group.gb_s is not None]
 
 
 def build_roofline(trace: Trace) -> Roofline:

@@ -24,17 +24,12 @@ from torchprof_tui.answers.roofline import DeviceRoof, Roofline, RooflineGroup
 from torchprof_tui.trace.core.time_format import format_duration
 
 MAX_ROWS = 12
-"""Groups in the table below the picture: those with most time."""
+"""Groups in the table below the picture."""
 
 LEFT, RIGHT, PLOT = 90, WIDTH - MARGIN, 360
-NUMBERED_RADIUS, MAX_RADIUS = 4.0, 22.0
+MIN_RADIUS, MAX_RADIUS, LABEL_WIDTH, NUMBER_WIDTH = 4.0, 22.0, 150, 18
 
-LIMITS = {
-    "memory": (BLUE, "memory"),
-    "compute": (RED, "compute"),
-    "neither": (ORANGE, "neither"),
-    "unknown": (GREY, "unknown"),
-}
+LIMITS = {"memory": BLUE, "compute": RED, "neither": ORANGE, "unknown": GREY}
 _COLUMNS = (
     (MARGIN + 20, "", "kernel (op)"),
     (430, "end", "GPU time"),
@@ -47,9 +42,9 @@ _COLUMNS = (
 
 
 def draw_roofline(roofline: Roofline) -> str:
-    """Draw a roofline as SVG; of groups without counted FLOPs the table below has the GB/s."""
-    listed = roofline.groups[:MAX_ROWS]
-    points = [each for each in roofline.groups if each.intensity and each.tflops]
+    """Draw a roofline as SVG. The table below it has the groups with a rate, also those in GB/s alone."""
+    points = roofline.list_points()
+    listed = roofline.list_known()[:MAX_ROWS]
     top = HEADING + 2 * LINE + 16
     bottom = top + PLOT
     devices = ", ".join(roof.device for roof in roofline.roofs) or "a device whose peaks are unknown"
@@ -62,70 +57,82 @@ def draw_roofline(roofline: Roofline) -> str:
         ],
         bottom + 88 + LINE * (len(listed) + 1),
     )
-    _draw_plot(picture, roofline, points, top, bottom)
+    x_axis, y_axis = choose_axes(roofline, (LEFT, RIGHT), (bottom, top))
+    picture.draw_y_axis(y_axis, LEFT, RIGHT, label_numbers(y_axis))
+    picture.draw_x_axis(x_axis, top, bottom, label_numbers(x_axis))
+    labels = [label for roof in roofline.roofs for label in _draw_roof(picture, roof, x_axis, y_axis)]
+    numbers = []
+    for group in reversed(points):  # the longest one on top
+        x, y, radius = _draw_point(picture, group, x_axis, y_axis)
+        if group in listed:
+            numbers.append((x + radius + 2, y + 4, str(listed.index(group) + 1)))
+    for x, y, mark in reversed(numbers):  # where there is no room, that of the longer one
+        if all(abs(x - other) > NUMBER_WIDTH or abs(y - line) > LINE * 0.7 for other, line, _ in labels):
+            labels.append((x, y, mark))
+    for x, y, label in labels:
+        picture.text(x, y, label, "halo")
+    if not points:
+        middle = (LEFT + RIGHT) / 2
+        picture.text(middle, bottom - PLOT / 2, "no FLOPs: no matrix product with known shapes", "muted", "middle")
+    picture.text(LEFT + 8, top + 16, "TFLOP/s", "muted")
+    picture.text(RIGHT, bottom + 42, "FLOPs per byte", "muted", "end")
+    for number, (limit, color) in enumerate(LIMITS.items()):
+        x = LEFT + 6 + number * 180
+        picture.shape("circle", {"cx": x, "cy": bottom + 38, "r": 5, "fill": color})
+        picture.text(x + 10, bottom + 42, limit if limit == "unknown" else f"limited by {limit}", "muted")
     _draw_table(picture, listed, bottom + 74)
     return picture.finish()
 
 
-def _draw_plot(picture: Picture, roofline: Roofline, points: list[RooflineGroup], top: float, bottom: float) -> None:
+def choose_axes(roofline: Roofline, x_ends: tuple[float, float], y_ends: tuple[float, float]) -> tuple[Axis, Axis]:
+    """Choose the axes, drawn between these ends, so that all points and the ridges of the roofs are inside."""
+    points = roofline.list_points()
     ridges = [peak.tflops / roof.gb_s * 1e3 for roof in roofline.roofs if roof.gb_s for peak in roof.peaks]
     peaks = [peak.tflops for roof in roofline.roofs for peak in roof.peaks]
-    x_axis = choose_log_axis([*(each.intensity for each in points if each.intensity), *ridges] or [1.0], LEFT, RIGHT)
-    y_axis = choose_log_axis([*(each.tflops for each in points if each.tflops), *peaks] or [1.0], bottom, top)
-    picture.draw_y_axis(y_axis, LEFT, RIGHT, label_numbers(y_axis))
-    picture.draw_x_axis(x_axis, top, bottom, label_numbers(x_axis))
-    picture.text(LEFT + 8, top + 16, "TFLOP/s", "muted")
-    for number, (color, limit) in enumerate(LIMITS.values()):
-        x = LEFT + 6 + number * 180
-        picture.shape("circle", {"cx": x, "cy": bottom + 38, "r": 5, "fill": color})
-        picture.text(x + 10, bottom + 42, f"limited by {limit}" if limit != "unknown" else limit, "muted")
-    picture.text(RIGHT, bottom + 42, "FLOPs per byte", "muted", "end")
-    for roof in roofline.roofs:
-        _draw_roof(picture, roof, x_axis, y_axis)
-    for number, group in reversed([*enumerate(roofline.groups, 1)]):  # the longest one on top
-        if group.intensity and group.tflops:
-            _draw_point(picture, group, number, x_axis, y_axis)
-    if not points:
-        middle = (LEFT + RIGHT) / 2
-        picture.text(middle, (top + bottom) / 2, "no FLOPs: no matrix product with known shapes", "muted", "middle")
+    return (
+        choose_log_axis([*(each.intensity or 0 for each in points), *ridges] or [1.0], *x_ends),
+        choose_log_axis([*(each.tflops or 0 for each in points), *peaks] or [1.0], *y_ends),
+    )
 
 
-def _draw_roof(picture: Picture, roof: DeviceRoof, x_axis: Axis, y_axis: Axis) -> None:
-    """Draw the slope of a device's bandwidth up to each peak, which continues as a horizontal line."""
+def _draw_roof(picture: Picture, roof: DeviceRoof, x_axis: Axis, y_axis: Axis) -> list[tuple[float, float, str]]:
+    """Draw the slope of a device's bandwidth up to each peak, and the line from there on.
+
+    Returns (x, y, text) of the labels, which are drawn above all points.
+    """
+    labels = []
     for peak in roof.peaks:
         y = y_axis.place(peak.tflops)
         label = f"{peak.dtype} {peak.tflops:,.4g} TFLOP/s"
         ridge = x_axis.low if roof.gb_s is None else peak.tflops / roof.gb_s * 1e3
         ends = [(x_axis.place(ridge), y), (x_axis.end, y)]
         picture.path(ends, "line", f"{roof.device}: {label}", dtype=peak.dtype, tflops=peak.tflops)
-        picture.text(x_axis.end - 6, y - 6, label, "bold", "end")
+        labels.append((x_axis.end - LABEL_WIDTH, y - 6, label))
     if roof.gb_s is None:
-        return
+        return labels
     highest = max((peak.tflops for peak in roof.peaks), default=y_axis.high)
     first, last = max(x_axis.low, y_axis.low / roof.gb_s * 1e3), min(x_axis.high, highest / roof.gb_s * 1e3)
     ends = [(x_axis.place(x), y_axis.place(x * roof.gb_s / 1e3)) for x in (first, last)]
-    label = f"{roof.gb_s:,.4g} GB/s"
+    label = f"memory {roof.gb_s:,.4g} GB/s"
     picture.path(ends, "line", f"{roof.device}: {label}", gb_s=roof.gb_s)
     (x0, y0), (x1, y1) = ends
-    picture.text(x0 + (x1 - x0) * 0.35 - 8, y0 + (y1 - y0) * 0.35 - 4, f"memory {label}", "bold", "end")
+    return [*labels, ((x0 + x1) / 2 + 10, (y0 + y1) / 2 + 16, label)]
 
 
-def _draw_point(picture: Picture, group: RooflineGroup, number: int, x_axis: Axis, y_axis: Axis) -> None:
-    assert group.intensity is not None
-    assert group.tflops is not None
-    x, y = x_axis.place(group.intensity), y_axis.place(group.tflops)
-    radius = NUMBERED_RADIUS + MAX_RADIUS * math.sqrt(group.share)
-    color, limit = LIMITS[group.limit]
+def _draw_point(picture: Picture, group: RooflineGroup, x_axis: Axis, y_axis: Axis) -> tuple[float, float, float]:
+    """Draw a group; return where its centre is, and its radius."""
+    intensity, tflops = group.intensity or 0.0, group.tflops or 0.0
+    x, y = x_axis.place(intensity), y_axis.place(tflops)
+    radius = MIN_RADIUS + MAX_RADIUS * math.sqrt(group.share)
     picture.shape(
         "circle",
-        {"cx": x, "cy": y, "r": radius, "fill": color, "fill-opacity": 0.75, "class": "mark"},
-        f"{group.kernel} ({group.op}): {_format_rate(group)}, {group.intensity:.4g} FLOP/byte, limited by {limit}",
+        {"cx": x, "cy": y, "r": radius, "fill": LIMITS[group.limit], "fill-opacity": 0.75, "class": "mark"},
+        f"{group.kernel} ({group.op}): {group.format_rate()}, {intensity:.4g} FLOP/byte, limited by {group.limit}",
         event=group.event,
-        intensity=group.intensity,
-        tflops=group.tflops,
+        intensity=intensity,
+        tflops=tflops,
     )
-    if number <= MAX_ROWS:
-        picture.text(x + radius + 2, y + 4, str(number))
+    return x, y, radius
 
 
 def _draw_table(picture: Picture, groups: list[RooflineGroup], y: float) -> None:
@@ -133,26 +140,17 @@ def _draw_table(picture: Picture, groups: list[RooflineGroup], y: float) -> None
         picture.text(x, y, heading, "muted", "end" if anchor else "start")
     for number, group in enumerate(groups, 1):
         y += LINE
-        color, limit = LIMITS[group.limit]
         picture.text(MARGIN + 14, y, str(number), "muted", "end")
         op = f" ({group.op.removeprefix('aten::')})" if group.op else ""
-        shares = (group.memory_share, group.compute_share)
-        peak = max((share for share in shares if share is not None), default=None)
         cells = (
             f"{group.kernel}{op}",
             format_duration(group.time_us * 1000),
             format_share(group.share),
             "" if group.intensity is None else f"{group.intensity:,.4g}",
-            _format_rate(group),
-            format_share(peak),
-            f"{limit}: cache" if group.is_cached and group.limit == "unknown" else limit,
+            group.format_rate(),
+            format_share(group.peak_share),
+            f"{group.limit}: cache" if group.is_cached and group.limit == "unknown" else group.limit,
         )
         for (x, anchor, _), cell in zip(_COLUMNS, cells, strict=True):
             picture.text(x, y, cell, "", "end" if anchor else "start", most=42)
-        picture.shape("circle", {"cx": _COLUMNS[-1][0] - 11, "cy": y - 4, "r": 5, "fill": color})
-
-
-def _format_rate(group: RooflineGroup) -> str:
-    if group.tflops is not None:
-        return f"{group.tflops:,.3g} TFLOP/s"
-    return "" if group.gb_s is None else f"{group.gb_s:,.3g} GB/s"
+        picture.shape("circle", {"cx": _COLUMNS[-1][0] - 11, "cy": y - 4, "r": 5, "fill": LIMITS[group.limit]})

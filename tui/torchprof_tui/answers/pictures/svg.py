@@ -31,10 +31,11 @@ LINE = 19
 _STYLE = """\
 text{font:13px system-ui,'Segoe UI','DejaVu Sans',Arial,sans-serif;fill:#1f2328}
 .title{font-size:17px;font-weight:bold}.muted{fill:#59636e}.bold{font-weight:bold}.page{fill:#fff}
+.halo{font-weight:bold;stroke:#fff;stroke-width:4px;stroke-linejoin:round;paint-order:stroke}
 .grid{stroke:#d1d9e0}.axis{stroke:#59636e}.line{stroke:#1f2328;stroke-width:1.5;fill:none}.dashed{stroke-dasharray:5 4}
 .mark{stroke:#fff}
 @media (prefers-color-scheme:dark){text{fill:#f0f6fc}.muted{fill:#9198a1}.page{fill:#0d1117}.grid{stroke:#2f3742}
-.axis{stroke:#9198a1}.line{stroke:#f0f6fc}.mark{stroke:#0d1117}}"""
+.axis{stroke:#9198a1}.line{stroke:#f0f6fc}.mark,.halo{stroke:#0d1117}}"""
 
 BLUE, ORANGE, GREEN, PINK, SKY = "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"
 RED, OLIVE, GREY, SLATE = "#d55e00", "#8a7f2b", "#8c8c8c", "#5f6b7a"

@@ -40,7 +40,7 @@ FORMATS = {
     "speedscope": Format((".speedscope.json",), "the same stacks for speedscope.app", (".json",), True),
     "chrome": Format((".json", ".json.gz"), "one Chrome trace file, also of several ranks"),
     "roofline": Format(
-        (), "a picture: rates of kernels beside what the GPU reaches, from shapes (OUT.svg, OUT.png)", (".svg", ".png")
+        (), "rates of kernels beside what the GPU reaches, as text or a picture (.svg, .png)", (".svg", ".png"), True
     ),
 }
 """Formats by the name of their flag; of several endings of a name the first one counts.
@@ -62,7 +62,9 @@ class ExportOptions(TraceOptions):
     trace: TracesOrAddresses
     no_cache: NoCache = False
     rank: AnyRank = None
-    output: str | None = option("file to write; without it stacks are printed", "OUT", short="-o", default=None)
+    output: str | None = option(
+        "file to write; without it stacks and the roofline are printed", "OUT", short="-o", default=None
+    )
     format: str | None = option(
         flags_help={
             name: " ".join([each.help, *([f"({', '.join(each.suffixes)})"] if each.suffixes else [])])
@@ -94,8 +96,8 @@ class ExportOptions(TraceOptions):
     json: bool = option("print what was written as JSON", default=False)
 
 
-def choose_format(chosen: str | None, out: Path | None) -> tuple[str, Format]:
-    """Choose the format by its flag, else by the file name; return its name and itself. Raises UsageError.
+def choose_format(chosen: str | None, out: Path | None) -> str:
+    """Choose the format by its flag, else by the file name; return its name. Raises UsageError.
 
     `out`: None to print it.
     """
@@ -106,16 +108,18 @@ def choose_format(chosen: str | None, out: Path | None) -> tuple[str, Format]:
             raise UsageError(f"-o: a file of --{chosen} ends in {' or '.join(suffixes)}")
         if out is None and not wanted.can_print:
             raise UsageError(f"--{chosen} needs a file: -o NAME{suffixes[0]}")
-        return chosen, wanted
+        return chosen
     if out is not None and out.suffix in FORMATS["roofline"].more_suffixes:
         raise UsageError(
             "-o: which picture? --roofline here; `memory -o` draws the curve, `diff -o` the waterfall, `snapshot -o` "
             "the screen"
         )
     if out is None:
-        raise UsageError("-o OUT is missing: the file name chooses the format; --folded and --speedscope print")
+        raise UsageError(
+            "-o OUT is missing: the file name chooses the format; --folded, --speedscope, --roofline print"
+        )
     for name, each in FORMATS.items():
         if out.name.endswith(each.suffixes):
-            return name, each
+            return name
     known = [suffix for each in FORMATS.values() for suffix in each.suffixes]
     raise UsageError(f"-o: the format is unknown: the name ends in none of {', '.join(known)}")

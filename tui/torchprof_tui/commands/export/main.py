@@ -29,13 +29,14 @@ from torchprof_tui.analysis.table.event_scope import range_mask, step_mask
 from torchprof_tui.answers.files import Export
 from torchprof_tui.answers.losses import build_losses
 from torchprof_tui.answers.pictures.roofline import draw_roofline
-from torchprof_tui.answers.roofline import build_roofline
+from torchprof_tui.answers.roofline import Roofline, build_roofline
 from torchprof_tui.commands.common.errors import UsageError
 from torchprof_tui.commands.common.load import load_specs, report_private_values, select_rank
 from torchprof_tui.commands.common.options import parse_time_range
 from torchprof_tui.commands.common.output import print_answer
 from torchprof_tui.commands.common.picture_file import check_picture, write_picture
 from torchprof_tui.commands.export import ExportOptions, choose_format
+from torchprof_tui.commands.export.roofline_text import format_roofline
 from torchprof_tui.program.terminal_progress import show_work
 from torchprof_tui.trace.core.arrays import Bool
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, write_atomically
@@ -43,20 +44,25 @@ from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common.number_format import format_file_size
 
+STACKS = ("folded", "speedscope")
 FLAME_OPTIONS = ("by", "time", "range", "step", "limit")
 
 
 def run(options: ExportOptions) -> int:
     target = None if options.output == "-" else options.output
-    name, chosen = choose_format(options.format, None if target is None else Path(target))
-    if not chosen.can_print and (
+    name = choose_format(options.format, None if target is None else Path(target))
+    if name not in STACKS and (
         flag := next((flag for flag in FLAME_OPTIONS if getattr(options, flag) is not None), "")
     ):
         raise UsageError(f"--{flag} works only with --folded and --speedscope")
     if target is None:
         if options.json:
             raise UsageError("--json describes the file that was written: it needs -o OUT")
-        print(format_stacks(_load(options), name, options)[0], end="")
+        trace = _load(options)
+        if name == "roofline":
+            print("\n".join(format_roofline(find_roofline(trace, options))))
+        else:
+            print(format_stacks(trace, name, options)[0], end="")
         return 0
     out = Path(target)
     if name in ("parquet", "arrow"):
@@ -128,9 +134,7 @@ def write_trace(trace: Trace, name: str, out: Path, options: ExportOptions) -> E
         ROW_WRITERS[name](columns, out)
         return ExportResult(len(columns), "events")
     if name == "roofline":
-        roofline = build_roofline(select_rank(trace, options.rank)[0])
-        if roofline.cannot_tell:
-            raise UsageError(f"{clean(trace.label)}: no roofline: {roofline.cannot_tell}")
+        roofline = find_roofline(trace, options)
         write_picture(out, draw_roofline(roofline))
         return ExportResult(len(roofline.groups), "groups of like launches")
     if name == "chrome":
@@ -139,6 +143,14 @@ def write_trace(trace: Trace, name: str, out: Path, options: ExportOptions) -> E
     text, count = format_stacks(trace, name, options)
     write_atomically(out, text)
     return ExportResult(count, "stacks")
+
+
+def find_roofline(trace: Trace, options: ExportOptions) -> Roofline:
+    """Find the roofline of one rank. Raises UsageError."""
+    roofline = build_roofline(select_rank(trace, options.rank)[0])
+    if roofline.cannot_tell:
+        raise UsageError(f"{clean(trace.label)}: no roofline: {roofline.cannot_tell}")
+    return roofline
 
 
 def format_stacks(trace: Trace, name: str, options: ExportOptions) -> tuple[str, int]:

@@ -1,0 +1,63 @@
+"""Format a roofline as text: a plot in box characters, and the groups with a rate, of at most 80 columns."""
+
+from __future__ import annotations
+
+from torchprof_tui.answers.html import format_share
+from torchprof_tui.answers.pictures.roofline import choose_axes
+from torchprof_tui.answers.pictures.svg import Axis, shorten_label
+from torchprof_tui.answers.roofline import Roofline, RooflineGroup
+from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.ui.common.cell_text import truncate
+
+GUTTER, COLUMNS, LINES = 8, 70, 18
+MARKS = "123456789abc"
+"""Of the listed groups in the plot; the others are OTHER."""
+
+X_UNIT = " FLOP/byte"
+OTHER, SLOPE, FLAT = "o", "╱", "─"
+
+
+def format_roofline(roofline: Roofline) -> list[str]:
+    """Format the device, the plot, and the table of the groups with a rate, most time first."""
+    listed = roofline.list_known()[: len(MARKS)]
+    peaks = [f"{peak.dtype} {peak.tflops:,.4g} TFLOP/s" for roof in roofline.roofs for peak in roof.peaks]
+    rates = [f"memory {roof.gb_s:,.4g} GB/s" for roof in roofline.roofs if roof.gb_s]
+    heading = [shorten_label(roofline.trace), *(roof.device for roof in roofline.roofs), *rates, *peaks]
+    lines = [clean(" · ".join(heading)), "", *_format_plot(roofline, listed), ""]
+    lines.append(f"  {'kernel':<30}{'GPU time':>9}{'share':>7}{'rate':>15}{'of peak':>8}  limit")
+    for mark, group in zip(MARKS, listed, strict=False):
+        name, time = truncate(clean(group.kernel), 29), format_duration(group.time_us * 1000)
+        numbers = f"{time:>9}{format_share(group.share):>7}{group.format_rate():>15}{format_share(group.peak_share):>8}"
+        lines.append(f"{mark} {name:<30}{numbers}  {group.limit}")
+    return lines
+
+
+def _format_plot(roofline: Roofline, listed: list[RooflineGroup]) -> list[str]:
+    """Format the plot; of points in one cell the longest is shown."""
+    x_axis, y_axis = choose_axes(roofline, (0, COLUMNS - 1), (LINES - 1, 0))
+    cells = [[" "] * COLUMNS for _ in range(LINES)]
+    for roof in roofline.roofs:
+        for peak in roof.peaks:
+            _draw_roof(cells, roof.gb_s, peak.tflops, x_axis, y_axis)
+    for group in reversed(roofline.list_points()):
+        mark = MARKS[listed.index(group)] if group in listed else OTHER
+        cells[round(y_axis.place(group.tflops or 0))][round(x_axis.place(group.intensity or 0))] = mark
+    labels = {round(y_axis.place(value)): f"{value:,.10g}" for value in y_axis.find_ticks()}
+    below = [" "] * (COLUMNS - len(X_UNIT))
+    for value in x_axis.find_ticks():
+        text, column = f"{value:,.10g}", round(x_axis.place(value))
+        if column + len(text) <= len(below):
+            below[column : column + len(text)] = text
+    rows = [f"{labels.get(row, ''):>{GUTTER - 1}} │{''.join(cells[row])}".rstrip() for row in range(LINES)]
+    x_line = f"{'':{GUTTER}}└{FLAT * (COLUMNS - 1)}"
+    return [" TFLOP/s", *rows, x_line, f"{'':{GUTTER + 1}}{''.join(below)}{X_UNIT}"]
+
+
+def _draw_roof(cells: list[list[str]], gb_s: float | None, tflops: float, x_axis: Axis, y_axis: Axis) -> None:
+    """Draw what a bandwidth and a peak allow, column by column."""
+    for column in range(COLUMNS):
+        intensity = x_axis.low * (x_axis.high / x_axis.low) ** (column / (COLUMNS - 1))
+        reached = tflops if gb_s is None else min(intensity * gb_s / 1e3, tflops)
+        if reached >= y_axis.low:
+            cells[round(y_axis.place(reached))][column] = FLAT if reached == tflops else SLOPE
