@@ -311,7 +311,7 @@ class Trials:
         except (OSError, ValueError):
             known = {"outcome": "failed", "error": error or "the program ended without a step", "losses": []}
         self._has_gpu = known.get("has_gpu", self._has_gpu)
-        if refused and known["outcome"] != "measured":
+        if refused:  # also where the program went on without it
             return {"outcome": "unsafe", "error": f"it would {refused}", "losses": []}
         return known
 

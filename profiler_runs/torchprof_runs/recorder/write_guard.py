@@ -112,6 +112,8 @@ class WriteGuard:
             path, mode, flags = args
             is_writing = isinstance(mode, str) and any(letter in mode for letter in "wax+")
             if is_writing or (not isinstance(mode, str) and isinstance(flags, int) and flags & _WRITING):
+                if not isinstance(path, int) and os.path.isdir(path):
+                    return  # tempfile.TemporaryFile, whose files have no name (O_TMPFILE)
                 self._note(path)
         elif event == "os.mkdir":
             self._note(args[0], args[2] if len(args) > 2 else None, is_folder=True)
