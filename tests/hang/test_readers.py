@@ -256,16 +256,16 @@ def test_what_a_host_answers_is_split_by_rank() -> None:
     assert [source for source, _ in evidence.lost] == ["node1:pid12_rank3.txt"]
 
 
-def spied(name: str, file: str, line: int) -> bytes:
-    frames = f"    wait (threading.py:1)\n    {name} ({file}:{line})\n    main (/home/me/train.py:{line + 1})\n"
-    return f'Process 1: python\n\nThread 1 (idle): "MainThread"\n{frames}'.encode()
+def spied(name: str, file: str, line: int, state: str = "idle") -> bytes:
+    frames = f"    {name} ({file}:{line})\n    main (/home/me/train.py:{line + 1})\n"
+    return f'Process 1: python\n\nThread 1 ({state}): "MainThread"\n{frames}'.encode()
 
 
 def test_stacks_alone() -> None:
     """As `hang --live` collects them."""
     waits, computes = (
         spied("all_reduce", "torch/distributed/distributed_c10d.py", 7),
-        spied("f", "/home/me/model.py", 3),
+        spied("f", "/home/me/model.py", 3, "active+gil"),
     )
     found = diagnose(gather_evidence([("rank0.txt", waits), ("rank1.txt", computes), ("rank2.txt", waits)]))
     assert (found.cause, found.ranks, found.waiting) == (Cause.SLOW, (1,), (0, 2))
@@ -273,6 +273,45 @@ def test_stacks_alone() -> None:
     other = spied("all_gather", "torch/distributed/distributed_c10d.py", 9)
     found = diagnose(gather_evidence([("rank0.txt", waits), ("rank1.txt", other), ("rank2.txt", waits)]))
     assert (found.cause, found.ranks, found.place) == (Cause.ORDER, (1,), "train.py:10")
+
+
+BACKWARD = spied("_engine_run_backward", "torch/autograd/graph.py", 24)
+BARRIER = spied("barrier", "torch/distributed/distributed_c10d.py", 30)
+LOCKED = spied("read", "/home/me/data.py", 49)
+COMPUTES = spied("_engine_run_backward", "torch/autograd/graph.py", 24, "active")
+
+
+@pytest.mark.parametrize(
+    ("stacks", "ranks", "sentence"),
+    [  # DistributedDataParallel calls its collectives from C++, within backward
+        ([BACKWARD, LOCKED], [1], "rank 1: waits outside of collectives at data.py:49: rank 0 waits in backward at"),
+        ([BARRIER, BACKWARD], [0], "rank 0: in barrier at train.py:31, rank 1 waits in backward at train.py:25: skip"),
+        ([BACKWARD, COMPUTES, BACKWARD], [1], "rank 1: slow, in compute at train.py:25: ranks 0 and 2 wait in backwar"),
+        ([COMPUTES, COMPUTES, LOCKED], [2], "rank 2: waits outside of collectives at data.py:49: ranks 0 and 1 at"),
+        ([COMPUTES, LOCKED], [0, 1], "rank 0: slow, in compute at train.py:25, rank 1 at data.py:49: no rank waits"),
+        (
+            [BACKWARD, BACKWARD],
+            [],
+            "ranks 0 and 1 wait in backward at train.py:25, and no other rank is known: the net",
+        ),
+        (
+            [BARRIER, None, BARRIER],
+            [1],
+            "rank 1 left no stack: dead, or on a host that was not asked: ranks 0 and 2 wa",
+        ),
+    ],
+)
+def test_stacks_alone_outside_of_collectives(stacks: list[bytes | None], ranks: list[int], sentence: str) -> None:
+    found = diagnose(gather_evidence((f"rank{rank}.txt", stack) for rank, stack in enumerate(stacks) if stack))
+    assert found.sentence.startswith(sentence)
+    assert list(found.ranks) == ranks
+
+
+def test_what_py_spy_says_as_json_is_the_same() -> None:
+    frames = [{"name": "backward", "filename": "torch/autograd/graph.py", "line": 1}]
+    for active in (True, False):
+        threads = [{"thread_name": "MainThread", "active": active, "frames": frames}]
+        assert gather_evidence([("rank0.json", json.dumps(threads).encode())]).records[0].is_idle is not active
 
 
 def test_damaged_and_missing_ranks_are_named(tmp_path: Path) -> None:

@@ -9,7 +9,15 @@ from enum import Enum
 from torchprof_hang.analysis.alignment import Group, align_groups, find_mismatches, format_ranks
 from torchprof_hang.analysis.evidence import Evidence
 from torchprof_hang.analysis.mismatch import Call, explain_mismatch, find_own_change, predict_next
-from torchprof_hang.analysis.records import Frame, RankRecord, State, find_collective, find_place
+from torchprof_hang.analysis.records import (
+    ENGINE_CALLS,
+    Frame,
+    RankRecord,
+    State,
+    find_collective,
+    find_engine_call,
+    find_place,
+)
 from torchprof_hang.analysis.transfers import explain_transfers, find_transfer
 
 
@@ -328,36 +336,77 @@ class _Diagnoser:
         return self._compare_stacks(stacks, f"; the job went on after {longest:.3g} s")
 
     def _compare_stacks(self, stacks: dict[int, tuple[Frame, ...]], end: str) -> Diagnosis | None:
-        calls: dict[tuple[str, str], list[int]] = {}
-        for rank, stack in stacks.items():
-            calls.setdefault((find_collective(stack), find_place(stack) if find_collective(stack) else ""), []).append(
-                rank
-            )
+        calls = self._group_by_call(stacks)
         away = calls.pop(("", ""), [])
-        usual = max(calls, key=lambda call: len(calls[call]), default=None)
+        usual = max(calls, key=lambda call: (len(calls[call]), call[0] in ENGINE_CALLS), default=None)
         others = [] if usual is None else calls[usual]
         waits = f"{format_ranks(others)} wait{_s(others)} in {usual[0]}{_at(usual[1])}" if usual else "no rank waits"
         if not away and len(calls) > 1 and usual is not None:
-            name, place = next(call for call in calls if call != usual)
+            name, place = min((call for call in calls if call != usual), key=lambda call: len(calls[call]))
             ranks = tuple(calls[name, place])
             text = f"{format_ranks(ranks)}: in {name}{_at(place)}, {waits}: skipped, or called in another order{end}"
             return Diagnosis(Cause.ORDER, text, ranks, tuple(others), name, place=place, frames=stacks[ranks[0]])
+        if not away and usual is not None and not end:
+            return self._describe_same_call(tuple(others), usual, waits)
         doing = {rank: Cause.SLOW if end else self._find_activity(rank) for rank in away}
-        for cause, what in (
-            (Cause.FAILED, "failed"),
-            (Cause.LOADER, "in the data loader"),
-            (Cause.SLOW, "slow, in compute"),
-        ):
+        for cause in (Cause.FAILED, Cause.LOADER):
             ranks = tuple(rank for rank, each in doing.items() if each is cause)
             if ranks:
-                place, error = (
-                    find_place(stacks[ranks[0]]),
-                    self._records[ranks[0]].error if cause is Cause.FAILED else "",
-                )
-                text = f"{format_ranks(ranks)}: {what}{_at(place)}{': ' if error else ''}{error}: {waits}{end}"
-                name = self._find_label(others, usual)
+                place, record = find_place(stacks[ranks[0]]), self._records[ranks[0]]
+                is_failed = cause is Cause.FAILED
+                what = f"failed{_at(place)}: {record.error}" if is_failed else f"in the data loader{_at(place)}"
+                text, name = f"{format_ranks(ranks)}: {what}: {waits}{end}", self._find_label(others, usual)
                 return Diagnosis(cause, text, ranks, tuple(others), name, place=place, frames=stacks[ranks[0]])
-        return None
+        return self._describe_away([rank for rank in away if doing[rank] is Cause.SLOW], stacks, usual, others, end)
+
+    def _group_by_call(self, stacks: dict[int, tuple[Frame, ...]]) -> dict[tuple[str, str], list[int]]:
+        """Group ranks by the collective that their stack is in and its place; ("", "") for none."""
+        calls: dict[tuple[str, str], list[int]] = {}
+        for rank, stack in stacks.items():
+            name = find_collective(stack) or (find_engine_call(stack) if self._records[rank].is_idle else "")
+            calls.setdefault((name, find_place(stack) if name else ""), []).append(rank)
+        return calls
+
+    def _describe_same_call(self, ranks: tuple[int, ...], call: tuple[str, str], waits: str) -> Diagnosis | None:
+        """Describe stacks that are all in one call; None where flight recorders say that nothing waits."""
+        if any(each.has_recorder for each in self._records.values()):
+            return None
+        missing = tuple(sorted(set(range(self._evidence.world_size)) - set(ranks)))
+        frames = self._records[ranks[0]].stack
+        if missing:
+            text = f"{format_ranks(missing)} left no stack: dead, or on a host that was not asked: {waits}"
+            return Diagnosis(Cause.DEAD, text, missing, ranks, call[0], place=call[1], frames=frames)
+        text = f"{waits}, and no other rank is known: the network, or a rank that left no stack"
+        return Diagnosis(Cause.NETWORK, text, (), ranks, call[0], place=call[1], frames=frames)
+
+    def _describe_away(
+        self,
+        away: list[int],
+        stacks: dict[int, tuple[Frame, ...]],
+        usual: tuple[str, str] | None,
+        others: list[int],
+        end: str,
+    ) -> Diagnosis | None:
+        """Describe ranks that are in no collective: where most are at one line, those that are at another one."""
+        places: dict[str, list[int]] = {}
+        for rank in away:
+            places.setdefault(find_place(stacks[rank]), []).append(rank)
+        if not places:
+            return None
+        fewest = min(map(len, places.values()))
+        accused = {place: ranks for place, ranks in places.items() if len(ranks) == fewest}
+        rest = [f"{format_ranks(ranks)}{_at(place)}" for place, ranks in places.items() if place not in accused]
+        if usual is not None:
+            rest.insert(0, f"{format_ranks(others)} wait{_s(others)} in {usual[0]}{_at(usual[1])}")
+        ranks = tuple(rank for each in accused.values() for rank in each)
+        is_idle = all(self._records[rank].is_idle for rank in ranks) and not end
+        what = f"wait{_s(ranks)} outside of collectives" if is_idle else "slow, in compute"
+        (place, first), *more = accused.items()
+        where = "".join(f", {format_ranks(each)}{_at(at)}" for at, each in more[:3])
+        who = f"{format_ranks(first)}: {what}{_at(place)}{where}"
+        text = f"{who}: {', '.join(rest[:3]) or 'no rank waits'}{end}"
+        name = self._find_label(others, usual)
+        return Diagnosis(Cause.SLOW, text, ranks, tuple(others), name, place=place, frames=stacks[ranks[0]])
 
     def _find_label(self, ranks: list[int], call: tuple[str, str] | None) -> str:
         """Find the recorded operation of a call in a stack, for its sizes."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torchprof_hang.analysis.records import Frame, Operation, RankRecord, State, Thread, read_frames
@@ -84,6 +84,7 @@ def _add(records: dict[int, RankRecord], rank: int, source: str) -> RankRecord:
 
 
 _PY_SPY_FRAME = re.compile(r"^\s{4,}(\S.*?) \((.+?):(\d+)\)\s*$")
+_PY_SPY_STATE = re.compile(r"^Thread \w+ \((idle|active)")
 _FAULT_FRAME = re.compile(r'^\s+File "(.+)", line (\d+) in (.+)$')
 _FAULT_THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\)")
 
@@ -97,11 +98,12 @@ def read_stacks(text: str) -> tuple[list[Thread], str]:
     for line in [*text.splitlines(), "Thread end"]:
         if line.startswith(("Thread ", "Current thread ")):
             if frames and threads:
-                threads[-1] = Thread(threads[-1].name, threads[-1].is_main, tuple(frames))
+                threads[-1] = replace(threads[-1], frames=tuple(frames))
             frames = []
             name = re.search(r'"(.*)"', line)
             is_main = name is not None and name[1] == "MainThread"
-            threads.append(Thread(name[1] if name else "", is_main, ()))
+            state = _PY_SPY_STATE.match(line)
+            threads.append(Thread(name[1] if name else "", is_main, (), state[1] == "idle" if state else None))
         elif found := _FAULT_FRAME.match(line):
             frames.append(Frame(found[3], found[1], int(found[2])))
         elif found := _PY_SPY_FRAME.match(line):
@@ -115,7 +117,12 @@ def read_stacks(text: str) -> tuple[list[Thread], str]:
 def read_py_spy_json(content: list[Any]) -> list[Thread]:
     """Read the threads of `py-spy dump --json`."""
     return [
-        Thread(str(each.get("thread_name")), each.get("thread_name") == "MainThread", read_frames(each["frames"]))
+        Thread(
+            str(each.get("thread_name")),
+            each.get("thread_name") == "MainThread",
+            read_frames(each["frames"]),
+            None if each.get("active") is None else not each["active"],
+        )
         for each in content
         if isinstance(each, dict) and isinstance(each.get("frames"), list)
     ]

@@ -42,11 +42,12 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """A thread. `frames`: innermost first."""
+    """A thread. `frames`: innermost first. `is_idle`: it slept when py-spy looked; None: unknown."""
 
     name: str
     is_main: bool
     frames: tuple[Frame, ...]
+    is_idle: bool | None = None
 
 
 @dataclass(slots=True)
@@ -128,8 +129,17 @@ class RankRecord:
     @property
     def stack(self) -> tuple[Frame, ...]:
         """The frames of the main thread, innermost first; of the exception, where there is only that."""
-        main = next((each for each in self.threads if each.is_main), None)
+        main = self._main_thread
         return main.frames if main is not None and main.frames else self.error_frames
+
+    @property
+    def _main_thread(self) -> Thread | None:
+        return next((each for each in self.threads if each.is_main), None)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the main thread is known to sleep: it computes nothing."""
+        return self._main_thread is not None and bool(self._main_thread.is_idle)
 
     @property
     def has_failed(self) -> bool:
@@ -146,6 +156,13 @@ LIBRARIES = (
     *("/typing_extensions.py", "/contextlib.py", "/functools.py"),
 )
 """Parts of paths of frames that are not the user's."""
+
+
+ENGINE_CALLS = {
+    "backward": ("torch/autograd/", "torch/_tensor.py"),
+    "forward of DistributedDataParallel": ("torch/nn/parallel/distributed.py",),
+}
+"""Innermost files of stacks while C++ calls collectives: hooks of DistributedDataParallel on gradients, its buffers."""
 
 
 def read_frames(raw: Iterable[Any]) -> tuple[Frame, ...]:
@@ -175,6 +192,12 @@ def find_collective(frames: Sequence[Frame]) -> str:
     """Find the call of torch.distributed that a stack is in; "" for none."""
     inside = (each for each in frames if "torch/distributed/" in each.file.replace("\\", "/"))
     return next((each.name for each in inside if each.name not in ("wrapper", "wait")), "")
+
+
+def find_engine_call(frames: Sequence[Frame]) -> str:
+    """Find what of torch a stack is in where collectives are called without a frame of their own; "" for none."""
+    file = frames[0].file.replace("\\", "/") if frames else ""
+    return next((name for name, parts in ENGINE_CALLS.items() if any(part in file for part in parts)), "")
 
 
 def find_place(frames: Sequence[Frame]) -> str:
