@@ -10,9 +10,10 @@ from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, runtime,
 from torchprof_tui.analysis.compare.account import Account, PartChange, build_account
 from torchprof_tui.analysis.compare.changed_places import find_changed_section, find_places, measure_gaps_in_section
 from torchprof_tui.analysis.compare.comparison import Comparison
-from torchprof_tui.analysis.compare.comparison_verdict import describe_change, describe_launches
+from torchprof_tui.analysis.compare.comparison_verdict import describe_change
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
+from torchprof_tui.analysis.patterns.rules.steady_steps import describe_launches
 from torchprof_tui.trace.loading.load_in_process import load_opened_trace
 
 

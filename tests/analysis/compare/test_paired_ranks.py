@@ -9,12 +9,12 @@ from tests.helpers.paths import find_shared_trace
 from tests.helpers.pattern_traces import GEMM, NCCL, op_with_work
 from tests.helpers.trace_builder import Entry, step, trace
 from torchprof_tui.analysis.compare.account import EXPOSED
-from torchprof_tui.analysis.compare.chance import estimate_paired_noise
 from torchprof_tui.analysis.compare.comparability import list_recording_differences
 from torchprof_tui.analysis.compare.comparison import Comparison
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis, are_ranks_of_one_run, are_same_steps
 from torchprof_tui.analysis.compare.side_choice import match_steps
 from torchprof_tui.analysis.compare.step_selection import StepSelection
+from torchprof_tui.analysis.time.chance import estimate_paired_noise
 from torchprof_tui.trace.loading.load_in_process import load_trace
 from torchprof_tui.trace.model.trace import Trace
 

@@ -7,12 +7,12 @@ import pytest
 
 from tests.helpers.pattern_traces import GEMM, op_with_work
 from tests.helpers.trace_builder import Entry, annotation, cpu, kernel, overhead, runtime, step, trace
-from torchprof_tui.analysis.compare import steady_steps
-from torchprof_tui.analysis.compare.chance import estimate_difference_noise, estimate_spread, estimate_standard_error
 from torchprof_tui.analysis.compare.op_tree import Side
 from torchprof_tui.analysis.compare.steady_steps import choose_side
 from torchprof_tui.analysis.compare.step_selection import AUTOMATIC, ComparisonError, StepSelection, parse_step_numbers
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.patterns.rules import steady_steps
+from torchprof_tui.analysis.time.chance import estimate_difference_noise, estimate_spread, estimate_standard_error
 
 
 def steps_of(*durations: float, first_number: int = 0, more: list[Entry] | None = None) -> TraceTables:

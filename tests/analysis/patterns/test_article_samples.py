@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from torchprof_samples import find
+from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding, Severity, State
+from torchprof_tui.analysis.patterns.rules.steady_steps import describe_launches
 from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.tree_model import TimePart
+from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.loading.load_in_process import load_trace
 
 COLD = "matmul_add_64_sched0_active3"
@@ -58,6 +61,22 @@ def test_the_time_of_a_bias_copy_is_one_problem(name: str) -> None:
     assert findings["hidden-copy"].answer.at_stake == pytest.approx(sum(event["dur"] for event in copies) * 1000, abs=5)
     assert findings["copy-before-gemm"].pattern.severity is Severity.NOTICE
     assert (findings["copy-before-gemm"].answer.events == findings["hidden-copy"].answer.events).all()
+
+
+@pytest.mark.parametrize(("name", "launches"), [("compile", "3 → 3 (not down by half)"), ("reduce", "3 → 4 (+33 %)")])
+def test_the_compiled_recording_is_compared_with_the_eager_one(name: str, launches: str) -> None:
+    """By the calls and the work in the raw files, and as `diff` measures the same two recordings."""
+    compiled, eager = f"article_4096_{name}", "article_4096_cold"
+    answer = checked(compiled)[0]["beside-eager"].answer
+    assert f"launches a step: {launches}" in answer.seen
+    assert answer.seen.endswith(f"(diff sample:{eager} sample:{compiled})")
+    kernels = [len(raw_of(each, "kernel")) // 3 for each in (eager, compiled)]
+    moves = [len(raw_of(each, "gpu_memcpy", "gpu_memset")) // 3 for each in (eager, compiled)]
+    assert f"; kernels {kernels[0]} → {kernels[1]}; copies and fills {moves[0]} → {moves[1]}; " in answer.seen
+    sides = [SideAnalysis(checked(each)[1].trace, "") for each in (eager, compiled)]
+    times = [format_duration(float(side.step_durations.mean())) for side in sides]
+    assert f"a step {times[0]} → {times[1]} " in answer.seen
+    assert describe_launches(*(side.launches_per_step for side in sides)) in answer.seen
 
 
 def test_a_bias_row_is_added_by_the_gemm() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
 from tests.helpers.pattern_cases import ABSENT, CANNOT_TELL, FIRED, Cases, case_params, check_case, find_missing_answers
@@ -9,6 +12,8 @@ from tests.helpers.pattern_traces import GEMM, GPU_ONLY, check_pattern, healthy,
 from tests.helpers.trace_builder import Entry, annotation, cpu, step, trace
 from torchprof_tui.analysis.patterns.engine.pattern import State
 from torchprof_tui.analysis.patterns.rules import torch_compile
+from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.model.trace_metadata import DeviceProperties
 
 
 def compiled_steps(*regions: str, wrapper: float = 5, step_us: float = 500, graph: bool = True) -> list[Entry]:
@@ -48,6 +53,7 @@ CASES: Cases = {
     "cache-lookup": {FIRED: compiled_steps(": 0/0"), ABSENT: healthy(), CANNOT_TELL: GPU_ONLY},
     "aot-prologue": {FIRED: compiled_steps(": 0/0"), ABSENT: healthy(), CANNOT_TELL: GPU_ONLY},
     "fxgraph-hash": {FIRED: compiled_steps(": 0/0", ": 0/0"), ABSENT: healthy(), CANNOT_TELL: GPU_ONLY},
+    "beside-eager": {ABSENT: healthy(), CANNOT_TELL: compiled_steps(": 0/0")},
     "compile-tax": {
         FIRED: compiled_steps(": 0/0", ": 0/0", wrapper=60),
         ABSENT: compiled_steps(": 0/0", ": 0/0", wrapper=4),
@@ -67,7 +73,55 @@ def test_fires_absent_cannot_tell(name: str, state: State) -> None:
 
 
 def test_every_pattern_has_a_trace_for_each_answer() -> None:
-    assert not find_missing_answers(torch_compile, CASES)
+    beside = {"beside-eager": {FIRED, ABSENT, CANNOT_TELL}}
+    assert not find_missing_answers(torch_compile, {**CASES, "beside-eager": {}}, beside)
+
+
+class Beside:
+    """Recordings of the same program that are at hand."""
+
+    spec = "there/compiled.json"
+
+    def __init__(self, *traces: Trace) -> None:
+        self.traces = traces
+
+    def open_traces(self) -> Sequence[Trace]:
+        return self.traces
+
+
+def eager_steps(count: int, name: str = "eager run.json", ranges: Sequence[str] = ()) -> Trace:
+    """Steps of a GEMM and an add each, 700 µs long."""
+    entries: list[Entry] = []
+    for number in range(count):
+        start = 1000 * number
+        entries.append(step(number, start, 700))
+        entries += op_with_work("aten::mm", start + 10, start + 40, 60, GEMM)
+        entries += op_with_work("aten::add", start + 200, start + 240, 30, "add_kernel")
+        entries += [annotation(each, start + 500, 10) for each in ranges]
+    return replace(trace(*entries), label=name)
+
+
+def test_a_compiled_step_is_compared_with_that_of_the_eager_recording() -> None:
+    compiled = trace(*compiled_steps(": 0/0", ": 0/0", ": 0/0"))
+    beside = Beside(compiled, eager_steps(3, ranges=["validate"]), eager_steps(3))
+    finding = check_pattern(replace(compiled, same_program=beside), "beside-eager")
+    assert finding.answer.seen == (
+        "launches a step: 2 → 1 (-50 %, down by half); kernels 2 → 1; a step 900.0 µs → 833.3 µs "
+        "(diff 'eager run.json' there/compiled.json)"
+    )
+    assert finding.remedy.code == "torchprof-tui diff 'eager run.json' there/compiled.json"
+    assert finding.is_note
+
+
+def test_a_recording_of_something_else_is_no_eager_one() -> None:
+    """Compiled as well, with annotations that this program has not, or on another GPU."""
+    compiled = trace(*compiled_steps(": 0/0", ": 0/0"))
+    elsewhere = eager_steps(3)
+    gpu = replace(elsewhere.metadata, devices=(DeviceProperties(0, "another GPU"),))
+    for other in (compiled, eager_steps(3, ranges=["validate"]), replace(elsewhere, metadata=gpu)):
+        finding = check_pattern(replace(compiled, same_program=Beside(other)), "beside-eager")
+        assert finding.state is CANNOT_TELL
+        assert "without torch.compile" in finding.answer.reason
 
 
 def test_compile_work_of_a_recompilation_is_the_time_at_stake() -> None:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchprof_tui.analysis.compare.chance import estimate_difference_noise, estimate_paired_noise
 from torchprof_tui.analysis.compare.side_analysis import SideAnalysis, are_same_steps
 from torchprof_tui.analysis.patterns.engine.check_scope import Scope
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.verdict.cpu_only import build_cpu_time_tree
 from torchprof_tui.analysis.patterns.verdict.time_tree import build_time_tree
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES, EXPOSED, OUTSIDE
+from torchprof_tui.analysis.time.chance import estimate_difference_noise, estimate_paired_noise
 from torchprof_tui.trace.core.arrays import F64
 
 GPU_CLASS, IDLE, CPU = "gpu:", "idle:", "cpu:"

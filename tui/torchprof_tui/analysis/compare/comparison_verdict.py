@@ -12,6 +12,7 @@ from torchprof_tui.analysis.compare.side_analysis import SideAnalysis
 from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import format_percent
+from torchprof_tui.analysis.patterns.rules.steady_steps import describe_launches, format_per_step
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, EXPOSED, TimePart
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.trace.core.time_format import format_duration
@@ -30,9 +31,6 @@ ONE_STEP_SHARE = 2 / 3
 
 MAX_LISTED_STEPS = 4
 """Steps of two ranks whose differences are listed in the headline."""
-
-_HALF_TOLERANCE = 0.05
-"""Launches that go down by 45 to 55 % go down by half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,29 +214,8 @@ def _describe_work(a: SideAnalysis, b: SideAnalysis) -> str:
     """Describe the launches of a step, and where one launches several works, as a graph does, those as well."""
     words = describe_launches(a.launches_per_step, b.launches_per_step)
     if any(len(side.launches) > side.launches_per_step * side.side.step_count + 0.5 for side in (a, b)):
-        words += f"; kernels: {_format_count(a.work_per_step)} → {_format_count(b.work_per_step)}"
+        words += f"; kernels: {format_per_step(a.work_per_step)} → {format_per_step(b.work_per_step)}"
     return words
-
-
-def describe_launches(a: float, b: float) -> str:
-    """Describe how many calls of a step launch GPU work, and whether they go down by half; "" without any."""
-    if not a and not b:
-        return ""
-    counts = f"launches a step: {_format_count(a)} → {_format_count(b)}"
-    if a == b or not a:
-        return counts
-    change = b / a - 1
-    if change >= 0:
-        return f"{counts} (+{format_percent(change)})"
-    if abs(change + 0.5) <= _HALF_TOLERANCE:
-        by_half = "down by half"
-    else:
-        by_half = f"down by {'more' if change < -0.5 else 'less'} than half"
-    return f"{counts} (-{format_percent(-change)}, {by_half})"
-
-
-def _format_count(count: float) -> str:
-    return f"{count:,.0f}" if count == int(count) or count >= 100 else f"{count:.1f}"
 
 
 def _describe_regimes(a: Verdict, b: Verdict, account: Account) -> str:

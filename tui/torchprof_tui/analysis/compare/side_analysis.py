@@ -16,9 +16,9 @@ from torchprof_tui.analysis.patterns.engine.check_scope import Scope, default_sc
 from torchprof_tui.analysis.patterns.engine.checker import Checker
 from torchprof_tui.analysis.patterns.engine.pattern import Finding
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
+from torchprof_tui.analysis.patterns.rules.steady_steps import count_calls, find_launched_work, find_launches
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
-from torchprof_tui.analysis.time.step_bounds import find_launch_starts
-from torchprof_tui.trace.core.arrays import F64, I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import F64, I64, Bool
 from torchprof_tui.trace.model.trace import Trace
 
 
@@ -102,9 +102,7 @@ class SideAnalysis:
         tables = self.checker.tables
         if not self.side.steps:
             return self.view.overlap_mask(tables.work.events.start, tables.work.events.end)
-        start = find_launch_starts(self.trace, tables.work.events.row)
-        inside: Bool = (start >= self.side.window[0]) & (start < self.side.window[1])
-        return inside
+        return find_launched_work(tables, *self.side.window)
 
     @cached_property
     def work_per_step(self) -> float:
@@ -114,13 +112,12 @@ class SideAnalysis:
     @cached_property
     def launches(self) -> I64:
         """int64[k]: the launch of each piece of GPU work of the compared steps, without work of no known launch."""
-        launch = self.checker.tables.work.launch[self._launched]
-        return launch[launch >= 0].astype(np.int64)
+        return find_launches(self.checker.tables, self._launched)
 
     @cached_property
     def launches_per_step(self) -> float:
         """Calls of one step that launched GPU work: the launch of a graph is one call."""
-        return len(sorted_unique(self.launches)) / self.side.step_count
+        return count_calls(self.launches) / self.side.step_count
 
 
 def are_same_steps(a: SideAnalysis, b: SideAnalysis) -> bool:

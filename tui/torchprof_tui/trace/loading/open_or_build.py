@@ -151,11 +151,13 @@ class OpeningState:
 
         A trace that is not kept in the cache has captures that are not kept there either.
         """
-        from torchprof_tui.trace.loading.capture_files import CaptureFiles  # deferred: imports numpy
+        from torchprof_tui.trace.loading import capture_files, recordings_beside  # deferred: they import numpy
 
-        files = CaptureFiles(self.spec, self._captures, cache=entry.key is not None)
+        uses_cache = entry.key is not None
+        files = capture_files.CaptureFiles(self.spec, self._captures, cache=uses_cache)
         trace: Trace = importlib.import_module(_TRACE_STORE).open_trace(entry.folder, verify)
-        return replace(trace, label=self.label, captures=files)
+        beside = recordings_beside.RecordingsBeside(self.spec, uses_cache)
+        return replace(trace, label=self.label, captures=files, same_program=beside)
 
     def close(self) -> None:
         """Release the entry; a draft is removed. May be called again."""

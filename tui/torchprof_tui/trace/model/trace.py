@@ -130,6 +130,17 @@ class CaptureTraces(Protocol):
         """What could not be opened and why, one line each, after `open_traces`."""
 
 
+class SameProgram(Protocol):
+    """Other recordings of the program of a trace."""
+
+    @property
+    def spec(self) -> str:
+        """The trace itself, as a user names it in a command."""
+
+    def open_traces(self) -> Sequence[Trace]:
+        """Open those that lie beside the trace on the first call, which blocks; each has its name as its label."""
+
+
 @dataclass(frozen=True, slots=True)
 class EntryCounts:
     """Count every entry of the file: `events == drawn + metadata + flows + sum(not_drawn)`."""
@@ -180,6 +191,7 @@ class Trace:
     merged_ranks: Ranks | None = None  # only in a merged trace of several ranks
     large_keys: LargeValues | None = None  # top-level keys too large for `header`; None if there are none
     captures: CaptureTraces | None = None  # traces of the captures of its graphs; set after opening
+    same_program: SameProgram | None = None  # other recordings of its program; set after opening
     part: str = ""  # "first 1.2 s" of a recording whose rest is still read, "" for all of it; set after opening
     stored_index: RowIndex | None = None  # as mapped by trace_store; use `row_index`
 

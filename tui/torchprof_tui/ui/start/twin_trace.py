@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from torchprof_samples import SAMPLES
 from torchprof_tui.runs.history import list_past_runs, read_request
 from torchprof_tui.trace.core.errors import UnreadableFileError
+from torchprof_tui.trace.loading.recordings_beside import is_compiled_command, reduce_command
 from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.trace.specs.address import is_key_averages_file, is_remote, is_url, list_local_suffixes
 from torchprof_tui.ui.start.recent_traces import MAX_SCANNED, list_recent_traces
@@ -19,8 +20,6 @@ from torchprof_tui.ui.start.recent_traces import MAX_SCANNED, list_recent_traces
 _COMPILED = frozenset({"compile", "compiled"})
 _WARMTH = frozenset({"cold", "warm"})
 """Words of names that say nothing about the program: a compiled recording has always been warmed up."""
-
-_UNRELATED_OPTIONS = frozenset({"--warmup", "--wait", "--active", "--output", "-o"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +108,5 @@ def _list_runs(spec: str) -> list[tuple[str, _Mode]]:
 
 def _read_command(command: Sequence[str]) -> _Mode:
     """Read the mode from a program's own options: `--compile`, or `--mode` with a mode of torch.compile."""
-    words, kept, is_compiled = iter(command), list[str](), False
-    for word in words:
-        option, _, value = word.partition("=")
-        if option == "--compile":
-            is_compiled = True
-        elif option == "--mode":
-            is_compiled |= (value or next(words, "")) not in ("", "eager")
-        elif option in _UNRELATED_OPTIONS:
-            value or next(words, "")
-        else:
-            kept.append(word)
-    program = tuple(kept)
-    return _Mode(program, program, is_compiled)
+    program = reduce_command(command)
+    return _Mode(program, program, is_compiled_command(command))

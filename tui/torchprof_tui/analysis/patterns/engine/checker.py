@@ -78,7 +78,7 @@ _ORDER = (
     "overhead-bound", "compute-bound", "hotspot", "call-count", "cost-in-children", "first-step-wide", "dead-window",
     "adaptive-launch", "fixed-launch", "trailing-sync", "hidden-copy", "buffer-request", "one-off-gap",
     "kernel-variance", "gemm-kernel", "copy-before-gemm", "canonical-chain", "matmul-to-mm", "matmul-to-bmm",
-    "addmm-fusion", "compiled-region", "cache-lookup", "aot-prologue", "fxgraph-hash", "compile-tax",
+    "addmm-fusion", "compiled-region", "beside-eager", "cache-lookup", "aot-prologue", "fxgraph-hash", "compile-tax",
     "graph-breaks", "recompiles",
     "metadata-op", "fused-triton", "sdpa-math", "sdpa-fused", "no-tensor-core", "occupancy-misread", "graph-replay",
     "exposed-comm", "straggler", "communication", "sync-in-step", "pageable-copy", "input-starved", "idle-gap",

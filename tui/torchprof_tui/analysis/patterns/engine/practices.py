@@ -31,7 +31,7 @@ _BACKWARD_REGEX = r"autograd::engine::evaluate_function|\w+Backward\d*$|Compiled
 COMPILE_WORK_REGEX = r".*\(dynamo_timed\)|_compile\.compile_inner|entire_frame_compile|.*compile_id=\d+/\d+"
 """Compilation itself: dynamo's timed phases, and the annotations that it records since torch 2.8."""
 DATA_DEPENDENT_REGEX = r"aten::(nonzero|masked_select|_?unique(_dim|2|_consecutive)?)$"
-_COMPILED_REGEX = r"Torch-Compiled Region|## Call CompiledFxGraph |CompiledFunction"
+COMPILED_REGEX = r"Torch-Compiled Region|## Call CompiledFxGraph |CompiledFunction"
 _WORKER_REGEX = r".*_MultiProcessingDataLoaderIter"
 _PINNED_REGEX = r"Memcpy HtoD.*Pinned|aten::_?pin_memory$"
 _SCALER_REGEX = r"aten::_amp_(foreach_non_finite_check_and_unscale_|update_scale_)"
@@ -107,7 +107,7 @@ class Practices:
     @cached_property
     def uses_compile(self) -> bool:
         """Whether `torch.compile` made any of the code."""
-        return self.has_name(_COMPILED_REGEX)
+        return self.has_name(COMPILED_REGEX)
 
     @cached_property
     def data_dependent_op(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 import numpy as np
 
@@ -12,10 +13,14 @@ from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Section, Severity, register_pattern
 from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
+from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
+from torchprof_tui.analysis.patterns.rules.steady_steps import describe_launches, format_per_step, measure_step_work
 from torchprof_tui.analysis.time.intervals import union
 from torchprof_tui.analysis.words.dictionary import explain
 from torchprof_tui.trace.core.arrays import is_in, sorted_unique
+from torchprof_tui.trace.core.printable import clean
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.trace import Trace
 
 COMPILED_REGION_REGEX = r"Torch-Compiled Region"
 CACHE_LOOKUP_REGEX = r"TorchDynamo Cache Lookup"
@@ -117,6 +122,76 @@ def fxgraph_hash(view: ScopeView) -> Answer:
         comparison = f"not the same in all of {len(hashes_by_step)} steps"
     hash_text = ", ".join(f"{graph_hash[:12]}…" for graph_hash in distinct[:4])
     return Answer.fired(f"{format_count(len(distinct), 'graph')} ({hash_text}), {comparison}", graph_calls.row)
+
+
+_NO_EAGER = (
+    "no eager recording of this program lies beside this one: record the same command without torch.compile, in the "
+    "same folder"
+)
+_COMPARE = "compare the two recordings: diff shows each op, each part of a step, and what may be chance"
+_NUMBER = re.compile(r"\d+")
+
+
+@register_pattern(
+    "Compiled beside eager",
+    section=Section.COMPILE,
+    meaning="torch.compile joins ops, but a launch goes only with the kernel, copy or fill that it launched: both "
+    "recordings say what became of a step",
+    action=_COMPARE,
+    decided="Another recording of the same program lies beside this one and is eager: recorded by run with the same "
+    "command but for words about compilation, else a file of the folder whose name differs in such words alone; with "
+    "the same GPU and annotations, no compiled code and no graph replays. Both are measured over their steady steps, "
+    "as in diff.",
+    severity=Severity.NOTICE,
+)
+def beside_eager(view: ScopeView) -> Answer:
+    tables = view.tables
+    evidence = view.match_names(COMPILED_REGION_REGEX).row
+    if not len(evidence):
+        return Answer.absent("nothing was compiled")
+    here, eager = tables.compute_once(measure_step_work), tables.compute_once(find_eager_tables)
+    if here is None:
+        return Answer.cannot_tell(view.missing_steps_reason())
+    there = None if eager is None else measure_step_work(eager)
+    if eager is None or there is None or tables.trace.same_program is None:
+        return Answer.cannot_tell(_NO_EAGER)
+    counts = [
+        f"{what} {format_per_step(before)} → {format_per_step(after)}"
+        for what, before, after in (
+            ("kernels", there.kernels, here.kernels),
+            ("copies and fills", there.moves, here.moves),
+        )
+        if before or after
+    ]
+    if there.launches or here.launches:
+        unchanged = " (not down by half)" if there.launches == here.launches else ""
+        counts.insert(0, describe_launches(there.launches, here.launches) + unchanged)
+    times = f"{format_duration(there.time)} → {format_duration(here.time)}"
+    names = eager.trace.label, tables.trace.same_program.spec
+    diff = f"diff {' '.join(shlex.quote(clean(name)) for name in names)}"
+    seen = f"{'; '.join([*counts, f'a step {times}'])} ({diff})"
+    return Answer.fired(seen, evidence, 0, Remedy(_COMPARE, f"torchprof-tui {diff}"))
+
+
+def find_eager_tables(tables: TraceTables) -> TraceTables | None:
+    """Find the eager recording of the same program beside a trace, and build its tables; None without one."""
+    same_program = tables.trace.same_program
+    for other in () if same_program is None else same_program.open_traces():
+        found = TraceTables(other)
+        is_eager = not found.practices.uses_compile and not found.practices.uses_cuda_graphs
+        if is_eager and _list_gpus(other) == _list_gpus(tables.trace) and _list_ranges(found) <= _list_ranges(tables):
+            return found
+    return None
+
+
+def _list_gpus(trace: Trace) -> set[str]:
+    return {device.name for device in trace.metadata.devices}
+
+
+def _list_ranges(tables: TraceTables) -> set[str]:
+    """List the names of the annotations of the main program; numbers in them change from run to run."""
+    names = {tables.trace.names[number] for number in sorted_unique(tables.annotations.name).tolist()}
+    return {_NUMBER.sub("0", name) for name in names}
 
 
 @register_pattern(
