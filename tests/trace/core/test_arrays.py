@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torchprof_tui.trace.core.arrays import (
     I64,
     find_largest,
+    find_median,
     find_percentiles,
     is_in,
     number_distinct,
@@ -47,6 +48,13 @@ def test_percentiles_are_those_of_numpy(values: list[int], percents: list[int]) 
     rows = np.stack([column, column[::-1] // 3])
     for each in (column, rows):
         assert find_percentiles(each, percents).tolist() == np.percentile(each, percents, axis=-1).tolist()
+
+
+@given(st.lists(st.integers(-(10**12), 10**12), min_size=1, max_size=12))
+def test_the_median_is_that_of_numpy(values: list[int]) -> None:
+    for column in (np.array(values, np.int64), np.array(values) / 7, np.array([values, values])):
+        assert find_median(column) == np.median(column)
+    assert np.isnan(find_median([]))
 
 
 @given(st.lists(st.integers(0, 9), max_size=30))

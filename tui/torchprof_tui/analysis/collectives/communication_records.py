@@ -165,7 +165,7 @@ class _RecordReader:
         """Tell by a few of these events whether the profiler recorded sizes with them: old versions did not, and
         reading all entries takes as long as parsing most of the file."""
         sample = events[
-            np.unique(np.linspace(0, max(len(events) - 1, 0), min(_SAMPLE_SIZE, len(events))).astype(np.int64))
+            sorted_unique(np.linspace(0, max(len(events) - 1, 0), min(_SAMPLE_SIZE, len(events))).astype(np.int64))
         ]
         return any(_SIZE_KEYS & _args_of(entry).keys() for _, entry in read_entries(self.trace, sample))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import overload
+from typing import cast, overload
 
 import numpy as np
 
@@ -62,7 +62,7 @@ def find_partner_by_sequence(trace: Trace, path: list[int], backward: bool) -> i
         number = numbers.get(row)
         if number is None or number < 0 or _runs_backward(threads, row) != backward:
             continue
-        candidates = numbers.events[numbers.values == number]
+        candidates = _find_events_with_number(trace, numbers, number)
         is_backward = np.greater(threads.values_at(candidates, missing=0), 0)
         forwards, backwards = candidates[~is_backward].tolist(), candidates[is_backward].tolist()
         # Sequence numbers are per thread: if forward ops of several threads share one, the partner is undecidable.
@@ -72,6 +72,19 @@ def find_partner_by_sequence(trace: Trace, path: list[int], backward: bool) -> i
         if backward or forward == row:
             return forward if backward else node
     return -1
+
+
+def _find_events_with_number(trace: Trace, numbers: SparseColumn, number: int) -> I32:
+    """Find the events with a sequence number, ascending, by an index that is kept with the trace: int32[k]."""
+    if _SEQUENCE_ORDER not in trace.derived:
+        trace.derived[_SEQUENCE_ORDER] = np.argsort(numbers.values, kind="stable")
+    order = cast("I64", trace.derived[_SEQUENCE_ORDER])
+    first = numbers.values.searchsorted(number, sorter=order)
+    last = numbers.values.searchsorted(number, side="right", sorter=order)
+    return numbers.events[order[first:last]]
+
+
+_SEQUENCE_ORDER = "events by sequence number"
 
 
 def _runs_backward(threads: SparseColumn, event: int) -> bool:

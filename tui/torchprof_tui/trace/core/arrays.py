@@ -84,12 +84,13 @@ def argsort_stable(values: I64) -> I64:
     return packed
 
 
-def is_in(values: npt.NDArray[np.integer[Any]], chosen: npt.NDArray[np.integer[Any]]) -> Bool:
-    """Return whether each of these integers is one of `chosen`: bool[n].
+def is_in(values: npt.NDArray[np.integer[Any]], chosen: npt.NDArray[np.integer[Any]] | Sequence[int]) -> Bool:
+    """Return whether each of these signed integers is one of `chosen`: bool[n].
 
     A table of flags where they are near each other, else a search among the sorted ones. np.isin sorts or hashes both,
     which takes longer and holds the GIL, and its np.unique imports numpy.ma for 8 ms.
     """
+    chosen = np.asarray(chosen)
     if not len(values) or not len(chosen):
         return np.zeros(len(values), np.bool_)
     first, last = int(chosen.min()), int(chosen.max())
@@ -125,6 +126,19 @@ def find_percentiles(values: npt.NDArray[Any], percents: Sequence[float]) -> F64
         low, high = ordered[..., before], ordered[..., min(before + 1, ordered.shape[-1] - 1)]
         found[number] = low + (high - low) * weight if weight < 0.5 else high - (high - low) * (1 - weight)
     return found
+
+
+def find_median(values: npt.ArrayLike) -> float:
+    """Find the median of values of any shape, NaN of none.
+
+    As np.median, whose first call imports numpy.ma for 12 ms.
+    """
+    column = np.ravel(values)
+    if not len(column):
+        return float("nan")
+    middle = ((len(column) - 1) // 2, len(column) // 2)
+    low, high = np.partition(column, middle)[list(middle)].tolist()
+    return float(low + high) / 2
 
 
 def number_distinct(rows: npt.NDArray[np.integer[Any]], size: int) -> tuple[I64, I32]:

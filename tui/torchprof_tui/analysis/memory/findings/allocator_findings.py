@@ -11,7 +11,7 @@ from torchprof_tui.analysis.memory.findings.memory_finding import MemoryFinding,
 from torchprof_tui.analysis.memory.memory_history import DeviceHistory
 from torchprof_tui.analysis.memory.snapshots.device_snapshot import DeviceSnapshot
 from torchprof_tui.analysis.memory.snapshots.snapshot_file import Action
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -106,7 +106,7 @@ def find_retry_calls(trace: Trace) -> RetryCalls:
     Convolutions do so as well while a library tries its algorithms, and are left out.
     """
     frees, mallocs = (_find_calls(trace, tuple(prefix + call for prefix in ("cuda", "hip"))) for call in _CALLS)
-    parents = np.intersect1d(trace.parent[frees], trace.parent[mallocs])
+    parents = sorted_unique(trace.parent[frees][is_in(trace.parent[frees], trace.parent[mallocs])])
     ops, calls = [], [np.zeros(0, np.int64)]
     for parent in parents[parents >= 0].tolist():
         if trace.kind[parent] != Kind.OP or "conv" in trace.names[trace.name[parent]]:
@@ -132,7 +132,7 @@ def confirm_retries(trace: Trace, found: RetryCalls, memory: DeviceMemory) -> Re
     _, reserved = memory.read_curve(times)
     before, after = np.split(reserved, 2)
     ops = found.ops[(before != UNKNOWN_BYTES) & (after < before)]
-    return RetryCalls(ops, found.calls[np.isin(trace.parent[found.calls], ops)])
+    return RetryCalls(ops, found.calls[is_in(trace.parent[found.calls], ops)])
 
 
 def find_retries(device: DeviceHistory) -> list[MemoryFinding]:

@@ -78,7 +78,7 @@ def answer_fault(
     evidence = np.concatenate([events.row, work.events.row[launched]]).astype(np.int64)
     removed = None
     if kept is not None:
-        gone = events.row[~np.isin(events.row, kept)]
+        gone = events.row[~is_in(events.row, kept)]
         removed = np.concatenate([gone, work.events.row[find_launched_work(view, gone)]]).astype(np.int64)
         gaps = gaps if len(removed) else None  # nothing is known to be gone
     at_stake = lost // max(len(tables.devices), 1)

@@ -24,7 +24,7 @@ from torchprof_tui.analysis.patterns.engine.idle_causes import IdleCause
 from torchprof_tui.analysis.patterns.engine.repeated_steps import RepeatedSteps, find_repeated_steps
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union, unite
-from torchprof_tui.trace.core.arrays import I64, U8, Bool
+from torchprof_tui.trace.core.arrays import I64, U8, Bool, is_in
 from torchprof_tui.trace.model.event_kind import Kind
 
 _CAUSE_COUNT = len(IdleCause)
@@ -231,8 +231,8 @@ class GapFinder(HostActivities):
 
         call_cause = np.full(len(start), IdleCause.LAUNCH, dtype=np.uint8)
         waits = np.concatenate([self.sync_calls.row, self.blocking_copies.row])
-        call_cause[np.isin(launch, self.cold_calls.row)] = IdleCause.COLD_CALL
-        call_cause[np.isin(launch, waits)] = IdleCause.SYNC
+        call_cause[is_in(launch, self.cold_calls.row)] = IdleCause.COLD_CALL
+        call_cause[is_in(launch, waits)] = IdleCause.SYNC
         is_collective = has_next & (work.kind[next_index] == Kind.COLLECTIVE)
         late_cause = np.where(is_collective, IdleCause.COMMUNICATION, IdleCause.QUEUED).astype(np.uint8)
         lane = np.where(has_launch, trace.lane[row], -1)
@@ -249,7 +249,7 @@ class GapFinder(HostActivities):
             late_cause=late_cause,
             thread=thread,
             is_profiler=np.zeros(count, dtype=np.bool_),
-            time=np.zeros((count, _CAUSE_COUNT), dtype=np.int64),
+            time=np.zeros((count, _CAUSE_COUNT), dtype=np.int64, order="F"),
         )
 
     def _mark_lead_in(self, start: I64, work: GpuWorkTable) -> Bool:
@@ -284,7 +284,7 @@ class GapFinder(HostActivities):
 
     def _measure_pieces(self, gaps: Gaps) -> I64:
         """Measure the pieces of gaps by cause (ns): int64[k, len(IdleCause)]; each row sums to its gap."""
-        time = np.zeros((len(gaps), _CAUSE_COUNT), dtype=np.int64)
+        time = np.zeros((len(gaps), _CAUSE_COUNT), dtype=np.int64, order="F")
         rows = np.arange(len(gaps))
         call_start = np.clip(gaps.call_start, gaps.start, gaps.end)
         call_end = np.clip(gaps.call_end, gaps.start, gaps.end)
@@ -303,7 +303,7 @@ class GapFinder(HostActivities):
 
 def _measure_activity(activity: ThreadActivity, start: I64, end: I64) -> I64:
     """Measure what a thread did in each range (ns), the rest as host code: int64[k, len(IdleCause)]."""
-    time = np.zeros((len(start), _CAUSE_COUNT), dtype=np.int64)
+    time = np.zeros((len(start), _CAUSE_COUNT), dtype=np.int64, order="F")
     for cause, intervals in zip(ACTIVITY_CAUSES, activity, strict=True):
         time[:, cause] = intervals.measure_before(end) - intervals.measure_before(start)
     time[:, IdleCause.HOST] = end - start - time.sum(axis=1)

@@ -18,7 +18,7 @@ from torchprof_tui.analysis.patterns.engine.practices import COMPILE_WORK_REGEX
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union, unite
-from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, Bool, find_median, is_in, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
 OP_COMPILATION_REGEX = r"(AscendCL@)?(aclopCompile|opCompile)"
@@ -83,7 +83,7 @@ class HostActivities:
         has_waited = (calls.end >= copies.events.end) & (calls.start <= copies.events.start)
         pinned = [name for name in sorted_unique(copies.events.name).tolist() if "Pinned" in names[name]]
         asynchronous = [name for name in sorted_unique(calls.name).tolist() if "Async" in names[name]]
-        has_waited &= ~(np.isin(copies.events.name, pinned) & np.isin(calls.name, asynchronous))
+        has_waited &= ~(is_in(copies.events.name, pinned) & is_in(calls.name, asynchronous))
         return self.tables.event_table(sorted_unique(calls.row[has_waited]))
 
     @cached_property
@@ -141,7 +141,7 @@ class HostActivities:
             if len(of_name) == 1 or ops.start[index] != ops.start[of_name].min():
                 continue
             others = self_time[of_name[of_name != index]]
-            if self_time[index] < _FIRST_CALL_RATIO * float(np.median(others)):
+            if self_time[index] < _FIRST_CALL_RATIO * find_median(others):
                 continue
             own = _own_time(tables, int(ops.row[index]))
             starts.append(own.starts)
@@ -290,13 +290,13 @@ def mark_first_calls(tables: TraceTables, long_calls: EventTable) -> Bool:
     for number, stem in stem_of.items():
         numbers_of.setdefault(stem, []).append(number)
     for stem in {stem_of[number] for number in sorted_unique(long_calls.name).tolist()}:
-        of_stem = np.isin(long_calls.name, numbers_of[stem])
-        every = calls.select(np.isin(calls.name, numbers_of[stem]))
+        of_stem = is_in(long_calls.name, numbers_of[stem])
+        every = calls.select(is_in(calls.name, numbers_of[stem]))
         if len(every) < _MIN_CALLS:  # two calls: nothing says which of them is usual
             continue
         counted = every if re.match(ALLOCATION_CALL_REGEX, stem) else long_calls.select(of_stem)
         if not _LOADING_CALL.match(stem):
-            is_first[of_stem] = long_calls.duration[of_stem] >= _FIRST_CALL_RATIO * float(np.median(every.duration))
+            is_first[of_stem] = long_calls.duration[of_stem] >= _FIRST_CALL_RATIO * find_median(every.duration)
         if len(steps) >= thresholds.WARMING_MIN_STEPS.value:
             index = steps.index_at(counted.start)
             per_step = np.bincount(index[index >= 0], minlength=len(steps))

@@ -20,7 +20,7 @@ from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REG
 from torchprof_tui.analysis.patterns.engine.main_thread import MainThread, find_host_intervals, find_main_thread
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union
-from torchprof_tui.trace.core.arrays import I64, Bool, find_largest, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, Bool, find_largest, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration, format_part
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -197,13 +197,13 @@ def _find_owners(view: ScopeView, main: MainThread, host: Intervals, time: int) 
     covered = host.measure_before(start + trace.duration[rows]) - host.measure_before(start)
     rows, covered = rows[covered > 0], covered[covered > 0]
     own, parent = covered.copy(), np.asarray(trace.parent[rows])
-    is_child = np.isin(parent, rows)
+    is_child = is_in(parent, rows)
     np.subtract.at(own, np.searchsorted(rows, parent[is_child]), covered[is_child])
     own = np.maximum(own, 0)
     is_own = _user_mask(view, rows)
     nearest = view.tables.innermost_ancestor(rows, view.tables.mark_rows(rows[is_own]))
     owner = np.where(is_own | (nearest < 0), rows, nearest).astype(np.int64)
-    own[np.isin(owner, np.concatenate([view.tables.steps.row, view.tables.match_names(DATA_LOADER_REGEX).row]))] = 0
+    own[is_in(owner, np.concatenate([view.tables.steps.row, view.tables.match_names(DATA_LOADER_REGEX).row]))] = 0
     name = np.asarray(trace.name[rows])
     covering = _find_covering_name(view, host, rows[owner == rows], time)
     own_by_name = np.bincount(np.asarray(trace.name[owner]), weights=own)
@@ -236,7 +236,7 @@ def _user_mask(view: ScopeView, rows: I64) -> Bool:
     is_own = np.array([_is_user_name(trace.names[name]) for name in names.tolist()], dtype=np.bool_)
     mask: Bool = is_own[names.searchsorted(trace.name[rows])] & (np.asarray(trace.kind[rows]) != Kind.STEP)
     loader = view.tables.match_names(DATA_LOADER_REGEX).row
-    return mask & ~np.isin(rows, loader)
+    return mask & ~is_in(rows, loader)
 
 
 def _is_user_name(name: str) -> bool:

@@ -7,6 +7,7 @@ scope: a viewport only selects from these tables (`scope_view`), so checking it 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar, cast
@@ -44,10 +45,11 @@ from torchprof_tui.analysis.throughput.roofline import GpuPieces, Roofline, comp
 from torchprof_tui.analysis.time.gpu_time import work_mask
 from torchprof_tui.analysis.time.intervals import Intervals
 from torchprof_tui.analysis.time.step_bounds import find_step_bounds
-from torchprof_tui.trace.core.arrays import I32, I64, Bool, number_distinct, sorted_unique
+from torchprof_tui.trace.core.arrays import I32, I64, Bool, is_in, number_distinct, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.lanes import Role
 from torchprof_tui.trace.model.trace import Trace
+from torchprof_tui.trace.query.read_entries import read_entries
 
 LOADING_REGEX = r"Lazy Function Loading|Runtime Triggered Module Loading"
 T = TypeVar("T")
@@ -137,7 +139,7 @@ class TraceTables:
     @cached_property
     def overhead_intervals(self) -> Intervals:
         """When the profiler itself worked."""
-        own_work = self.overhead.select(~np.isin(self.overhead.row, self.loading.row))
+        own_work = self.overhead.select(~is_in(self.overhead.row, self.loading.row))
         return own_work.intervals
 
     def match_names(self, pattern: str, *kinds: Kind) -> EventTable:
@@ -409,15 +411,16 @@ class TraceTables:
         device = find_device(self.trace, int(self.work.events.row[index[0]])) if len(index) else None
         return None if device is None else find_peaks(device.name)
 
-    def reported_occupancy(self, row: int, group: int) -> float | None:
-        """Read Kineto's `est. achieved occupancy %` of one kernel from the file; cached by its `launch_group`."""
-        if group not in self._occupancy_cache:
-            try:
-                value = self.trace.event(row).read_args().get("est. achieved occupancy %")
-                self._occupancy_cache[group] = None if value is None else float(value)
-            except (OSError, LookupError, TypeError, ValueError):
-                self._occupancy_cache[group] = None
-        return self._occupancy_cache[group]
+    def reported_occupancies(self, row_of_group: dict[int, int]) -> list[float | None]:
+        """Read Kineto's `est. achieved occupancy %` of a kernel of each `launch_group` from the file; kept by group."""
+        known = self._occupancy_cache
+        unread = [group for group in row_of_group if group not in known]
+        known.update(dict.fromkeys(unread))
+        with suppress(OSError, LookupError):
+            for place, entry in read_entries(self.trace, np.array([row_of_group[group] for group in unread], np.int64)):
+                with suppress(AttributeError, TypeError, ValueError):
+                    known[unread[place]] = float(entry["args"]["est. achieved occupancy %"])
+        return [known[group] for group in row_of_group]
 
     def name(self, row: int) -> str:
         return self.trace.names[int(self.trace.name[row])]

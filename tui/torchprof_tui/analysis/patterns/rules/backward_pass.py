@@ -14,7 +14,7 @@ from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGE
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs
-from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, Bool, find_median, is_in, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
 _NODE_REGEX = r"autograd::engine::evaluate_function: "
@@ -143,7 +143,7 @@ def recomputed_forward(view: ScopeView) -> Answer:
     if not is_forward.any():
         return Answer.absent()
     owners = sorted_unique(nodes.recorded_node[is_forward])
-    ops = nodes.recorded[np.isin(nodes.recorded_node, owners)]
+    ops = nodes.recorded[is_in(nodes.recorded_node, owners)]
     outermost = tables.outermost_ancestor(ops, tables.is_dispatcher_op)
     rows = view.select_in_scope(tables.event_table(sorted_unique(np.where(outermost >= 0, outermost, ops)))).row
     if not len(rows):
@@ -256,7 +256,7 @@ def _find_unused(view: ScopeView) -> _UnusedGradients:
     known = [count for count in updated if count is not None]
     if len(known) < len(updated):
         return _UnusedGradients(_NONE, reason="what the optimizer updates was not recorded")
-    most, fresh = max(known), int(np.median(counts[busiest]))
+    most, fresh = max(known), int(find_median(counts[busiest]))
     if most >= fresh or (not most and not _is_idle_after_backward(view, nodes)):
         return _UnusedGradients(_NONE)
     rows = [

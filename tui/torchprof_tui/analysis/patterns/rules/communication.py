@@ -13,7 +13,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.throughput.roofline import OTHER
 from torchprof_tui.analysis.time.intervals import Intervals, union
-from torchprof_tui.trace.core.arrays import I64, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, find_median, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.communication_kernels import Operation
 from torchprof_tui.trace.model.event_kind import Kind
@@ -109,11 +109,11 @@ def describe_unbucketed_reduces(view: ScopeView, card: CommunicationCard) -> str
     if not is_one_per_gradient or row.count < thresholds.REDUCES_PER_STEP.value * steps:
         return ""
     records = view.tables.communication[0]
-    is_reduce = np.isin(records.events, card.events) & records.operation_mask(Operation.ALL_REDUCE)
+    is_reduce = is_in(records.events, card.events) & records.operation_mask(Operation.ALL_REDUCE)
     sizes = records.bytes[is_reduce & (records.bytes > 0)]
-    duration = float(np.median(view.trace.duration[records.events[is_reduce]]))
+    duration = find_median(view.trace.duration[records.events[is_reduce]])
     if len(sizes):
-        size = float(np.median(sizes))
+        size = find_median(sizes)
         is_small, typical = size < thresholds.LARGE_MESSAGE.value, _format_bytes(size)
     else:
         is_small, typical = duration < thresholds.SMALL_REDUCE_MAX.value, format_duration(duration)

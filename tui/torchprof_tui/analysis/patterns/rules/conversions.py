@@ -15,7 +15,7 @@ from torchprof_tui.analysis.patterns.engine.launch_owners import MATH_ATTENTION_
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
-from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -100,7 +100,7 @@ def layout_conversion(view: ScopeView) -> Answer:
     conv_time = float(view.work_time[is_launched_beneath(view, is_layout, r"aten::\w*convolution\w*$")].sum())
     of_convolutions = conv_time > 0.5 * float(view.work_time[is_layout].sum())
     names = [name for name in sorted_unique(view.work.events.name).tolist() if "TransData" in view.trace.names[name]]
-    is_tiled = is_layout & np.isin(view.work.events.name, names)
+    is_tiled = is_layout & is_in(view.work.events.name, names)
     of_npu = float(view.work_time[is_tiled].sum()) > 0.5 * float(view.work_time[is_layout].sum())
     owner = "convolutions" if of_convolutions else "aten::contiguous or aten::reshape"
     remedy = (
@@ -133,7 +133,7 @@ def _select_copies(view: ScopeView, predicate: Callable[[str], bool]) -> Bool:
     used = sorted_unique(work.events.name[is_copy])
     names = view.trace.names
     chosen = [name for name in used.tolist() if predicate(decode_kernel_name(names[name]).display)]
-    selected: Bool = is_copy & np.isin(work.events.name, chosen)
+    selected: Bool = is_copy & is_in(work.events.name, chosen)
     return selected
 
 
@@ -244,7 +244,7 @@ def gqa_expand_copy(view: ScopeView) -> Answer:
     copies = view.select_in_scope(tables.event_table(np.sort(tables.compute_once(find_expanded_copies))))
     if len(copies) < max(2, thresholds.GQA_COPIES_PER_ATTENTION.value * len(attentions)):
         return Answer.absent(f"{format_count(len(copies), 'expanded copy', 'expanded copies')}" if len(copies) else "")
-    kernels = work.events.select(np.flatnonzero(np.isin(view.outer_op, copies.row)))
+    kernels = work.events.select(np.flatnonzero(is_in(view.outer_op, copies.row)))
     time = view.covered_time(kernels)
     if not time:
         return Answer.absent("the copies launched nothing on the GPU")

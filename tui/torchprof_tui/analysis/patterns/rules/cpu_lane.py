@@ -29,7 +29,7 @@ from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_hidden_co
 from torchprof_tui.analysis.patterns.rules.serving import find_comparable_steps
 from torchprof_tui.analysis.time.host_stalls import SYNC_CALL_REGEX
 from torchprof_tui.analysis.words.dictionary import explain
-from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, is_in, sorted_unique
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, find_median, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -62,7 +62,7 @@ def explain_growth(tables: TraceTables, steps: StepTable, excess: int) -> tuple[
     step = steps.index_at(trace.start[events])
     events, step = events[step >= 0], step[step >= 0]
     first = sorted_unique(trace.name[events[step == 0]])
-    known = np.isin(trace.name[events], first)
+    known = is_in(trace.name[events], first)
     if not known.any():
         return "", None
     events, step = events[known], step[known]
@@ -106,7 +106,7 @@ def find_dead_windows(tables: TraceTables) -> DeadWindows | None:
         lowest_median = int(np.partition(instance_delays, middle)[middle])
         least = max(thresholds.DEAD_WINDOW_MIN.value, thresholds.DEAD_WINDOW_RATIO.value * lowest_median)
         for k in np.flatnonzero(instance_delays >= least).tolist():
-            median = float(np.median(np.delete(instance_delays, k)))
+            median = find_median(np.delete(instance_delays, k))
             if instance_delays[k] >= thresholds.DEAD_WINDOW_RATIO.value * median:
                 dead.append(int(instances[k]))
                 excess.append(int(instance_delays[k] - median))
@@ -130,7 +130,7 @@ def _measure_first_gaps(tables: TraceTables) -> tuple[EventTable, I64]:
     first_inner[~has_inner] = 0
     first_start = np.asarray(trace.start[first_inner])
     has_inner &= (trace.lane[first_inner] == trace.lane[ranges.row]) & (first_start < ranges.end)
-    has_inner &= ~np.isin(ranges.row, tables.match_names(DATA_LOADER_REGEX).row)  # it waits for its workers
+    has_inner &= ~is_in(ranges.row, tables.match_names(DATA_LOADER_REGEX).row)  # it waits for its workers
     annotations, first_start = ranges.select(has_inner), first_start[has_inner]
     profiler = tables.overhead_intervals
     return annotations, first_start - annotations.start - (
@@ -177,7 +177,7 @@ def first_step_wide(view: ScopeView) -> Answer:
     first_duration = int(durations[0]) - view.tables.overhead_intervals.measure_between(
         int(steps.start[0]), int(steps.end[0])
     )
-    median_of_others = float(np.median(durations[1:]))
+    median_of_others = find_median(durations[1:])
     if not median_of_others:
         return Answer.cannot_tell("most steps were recorded without a duration")
     if first_duration < thresholds.FIRST_STEP_RATIO.value * median_of_others:

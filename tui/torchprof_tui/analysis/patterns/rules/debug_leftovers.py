@@ -49,7 +49,7 @@ def find_outer_ops(tables: TraceTables) -> OuterOps:
     ops, lane, step, node = ops.take(order), lane[order], step[order], node[order]
     is_other = (lane[1:] != lane[:-1]) | (step[1:] != step[:-1]) | (node[1:] != node[:-1])
     part = np.concatenate([[0], np.cumsum(is_other)])[: len(ops)].astype(np.int64)
-    return OuterOps(ops, part, np.isin(ops.row, _find_reading_ops(tables)))
+    return OuterOps(ops, part, is_in(ops.row, _find_reading_ops(tables)))
 
 
 def _find_reading_ops(tables: TraceTables) -> I64:
@@ -86,7 +86,7 @@ def anomaly_mode(view: ScopeView) -> Answer:
     leaves = np.count_nonzero(tables.match_rows(nodes.row, _NODE_REGEX + r"torch::autograd::AccumulateGrad$"))
     if not len(tested) or 2 * len(tested) < len(nodes) - leaves:
         return Answer.absent()
-    chosen = tables.match_rows(outer.table.row, _TEST_REGEX) & np.isin(node, tested)
+    chosen = tables.match_rows(outer.table.row, _TEST_REGEX) & is_in(node, tested)
     rows = outer.table.row[chosen]
     number = int((is_nan & chosen).sum())
     seen = f"{format_count(number, 'test')}{view.format_per_step(number)} in {len(tested):,} nodes, read by the CPU"
@@ -100,7 +100,7 @@ def _find_stack_time(tables: TraceTables) -> Intervals:
     ops = ops[trace.self_duration[ops] >= thresholds.OWN_TIME_OF_STACK.value]
     inside = tables.ops_and_calls.row
     inside = inside[tables.innermost_ancestor(inside, tables.mark_rows(ops)) >= 0]
-    children = inside[~np.isin(inside, ops)]
+    children = inside[~is_in(inside, ops)]
     return tables.event_table(ops).intervals - tables.event_table(children).intervals
 
 
@@ -309,7 +309,7 @@ def deterministic_algorithms(view: ScopeView) -> Answer:
     is_below = (inner >= 0) & ~tables.match_rows(calls, r"aten::_?index_put\w*$")
     below, inner = calls[is_below], inner[is_below]
     kept = below[np.append(inner[1:] != inner[:-1], True)[: len(below)]]
-    rows = np.concatenate([fills, np.setdiff1d(below, kept)]).astype(np.int64)
+    rows = np.concatenate([fills, below[~is_in(below, kept)]]).astype(np.int64)
     rows = view.select_in_scope(tables.event_table(sorted_unique(rows))).row
     if not len(rows):
         return Answer.absent()

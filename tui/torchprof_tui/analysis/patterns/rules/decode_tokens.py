@@ -36,7 +36,7 @@ from torchprof_tui.analysis.patterns.rules.serving import (
 )
 from torchprof_tui.analysis.serving.serving_steps import UNKNOWN, ServingSteps, StepKind
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, Bool, find_median, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.query.read_entries import read_entries
@@ -181,10 +181,10 @@ def find_planned_attentions(tables: TraceTables) -> EventTable:
     ops = tables.compute_once(_find_outer_attentions)
     step = steps.start.searchsorted(ops.start, side="right") - 1
     decoding = np.flatnonzero(steps.kind_mask(StepKind.DECODE))
-    ops, step = ops.select(np.isin(step, decoding)), step[np.isin(step, decoding)]
+    ops, step = ops.select(is_in(step, decoding)), step[is_in(step, decoding)]
     if not len(ops):
         return ops
-    limit = max(thresholds.PLANNING_RATIO.value * float(np.median(ops.duration)), thresholds.COLD_CALL_MIN.value)
+    limit = max(thresholds.PLANNING_RATIO.value * find_median(ops.duration), thresholds.COLD_CALL_MIN.value)
     is_slow = ops.duration >= limit
     if 2 * len(sorted_unique(step[is_slow])) <= len(decoding):
         is_slow[:] = False
@@ -255,7 +255,7 @@ def kv_cache_cat(view: ScopeView) -> Answer:
     gpu_time = int(copies.duration.sum())
     planned = ""
     if len(planning):
-        each = format_duration(float(np.median(planning.duration)))
+        each = format_duration(find_median(planning.duration))
         planned = f"; attention is planned anew for each length, {each} a step ({name_planner(tables, planning)})"
     return Answer.fired(
         f"{len(appends.cats) // appends.step_count} calls of aten::cat in each of "
@@ -291,12 +291,12 @@ def token_sync(view: ScopeView) -> Answer:
     owner = tables.outermost_ancestor(waits.row, tables.is_dispatcher_op)
     # A wait after a step belongs to it as long as no other step has begun.
     step = steps.start.searchsorted(waits.start, side="right") - 1
-    belongs = (owner >= 0) & np.isin(step, decoding) & view.overlap_mask(waits.start, waits.end)
+    belongs = (owner >= 0) & is_in(step, decoding) & view.overlap_mask(waits.start, waits.end)
     last_end = np.append(steps.start[1:], max(int(steps.end[-1]), tables.window[1]))
     belongs &= waits.start < last_end[np.maximum(step, 0)]
     waits, owner, step = waits.select(belongs), owner[belongs], step[belongs]
     per_step = np.bincount(step, minlength=len(steps))[decoding]
-    typical = float(np.median(per_step))
+    typical = find_median(per_step)
     if typical < 1:
         return Answer.absent(f"{format_count(len(waits), 'wait')} in {format_count(len(decoding), 'decode step')}")
     lost_time = find_lost_time(view, waits, owner)
@@ -387,13 +387,13 @@ def mixed_batch(view: ScopeView) -> Answer:
         return Answer.cannot_tell(
             f"{format_count(len(delaying), 'step')} with prompts, but no step without any to compare with"
         )
-    usual = float(np.median(steps.step_time[decoding]))
+    usual = find_median(steps.step_time[decoding])
     slow = delaying[steps.step_time[delaying] >= thresholds.MIXED_RATIO.value * usual]
     excess = steps.step_time[slow] - int(usual)
     share = int(excess.sum()) / max(view.window_length, 1)
     text = (
         f"{format_count(len(delaying), 'step')} with prompts while sequences wait, "
-        f"{format_duration(float(np.median(steps.step_time[delaying])))} in the median, decode steps "
+        f"{format_duration(find_median(steps.step_time[delaying]))} in the median, decode steps "
         f"{format_duration(usual)}"
     )
     if share < thresholds.MIXED_SHARE.value:
@@ -450,7 +450,7 @@ def scheduler_bound(view: ScopeView) -> Answer:
     in_scope = np.flatnonzero((idle >= 0) & view.overlap_mask(steps.start, steps.end) & (serving.gpu_busy > 0))
     if len(in_scope) < thresholds.TOKEN_LOOP_MIN.value:
         return Answer.cannot_tell("fewer than three steps follow each other in this range")
-    typical, busy = float(np.median(idle[in_scope])), float(np.median(serving.gpu_busy[in_scope]))
+    typical, busy = find_median(idle[in_scope]), find_median(serving.gpu_busy[in_scope])
     text = (
         f"{format_duration(typical)} between two steps in which no GPU works, {format_duration(busy)} of GPU work a "
         f"step, in the median of {format_count(len(in_scope), 'step')}"

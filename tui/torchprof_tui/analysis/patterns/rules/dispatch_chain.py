@@ -10,7 +10,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Answer, Section, Seve
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.rules.cpu_lane import device_copy_mask
 from torchprof_tui.analysis.words.dictionary import explain
-from torchprof_tui.trace.core.arrays import I64, find_largest, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, find_largest, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -53,7 +53,7 @@ def _check_child_call(view: ScopeView, parent: str, child: str) -> Answer:
     children = view.match_names(rf"{child}$", Kind.OP)
     parents = view.trace.parent[children.row]
     parent_names = [name_id for name_id, name in enumerate(view.trace.names) if name == parent]
-    is_match = (parents >= 0) & np.isin(view.trace.name[np.maximum(parents, 0)], parent_names)
+    is_match = (parents >= 0) & is_in(view.trace.name[np.maximum(parents, 0)], parent_names)
     if not len(children) or not is_match.any():
         return Answer.absent()
     matches = children.select(is_match)
@@ -104,9 +104,9 @@ def addmm_fusion(view: ScopeView) -> Answer:
     add_parents = trace.parent[adds]
     parent = trace.parent[addmms.row]
     under_op = (parent >= 0) & (trace.kind[np.maximum(parent, 0)] == Kind.OP)
-    has_sibling_add = under_op & np.isin(parent, add_parents)
+    has_sibling_add = under_op & is_in(parent, add_parents)
     # Under a step or a range all ops of a model are siblings: there only the next sibling can be its separate add.
-    fused = addmms.select(~has_sibling_add & (under_op | ~np.isin(_find_next_siblings(view, addmms), adds)))
+    fused = addmms.select(~has_sibling_add & (under_op | ~is_in(_find_next_siblings(view, addmms), adds)))
     if not len(fused):
         return Answer.absent("every addmm has an add next to it")
     return Answer.fired(
@@ -119,13 +119,13 @@ def addmm_fusion(view: ScopeView) -> Answer:
 def _describe_bias_copies(view: ScopeView, addmms: EventTable) -> str:
     """Describe how many of these addmm copy their bias, which is no launch less than mm and add; "" for none."""
     copies = view.inner_op[device_copy_mask(view)]
-    count = int(np.isin(addmms.row, copies).sum())
+    count = int(is_in(addmms.row, copies).sum())
     adding_gemms = view.tables.filter_by_name(
         view.work.events, lambda name: name.startswith("nvjet") and "_badd_" in name
     )
     kernel = (
         "; the GEMM adds it by a kernel of its own on Hopper, by that of mm on older GPUs"
-        if np.isin(addmms.row, view.inner_op[np.isin(view.work.events.row, adding_gemms.row)]).any()
+        if is_in(addmms.row, view.inner_op[is_in(view.work.events.row, adding_gemms.row)]).any()
         else ""
     )
     return f"; {count} of them copy the bias first: no launch less than mm and add{kernel}" if count else ""

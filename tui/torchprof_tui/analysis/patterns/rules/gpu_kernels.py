@@ -17,7 +17,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, Sever
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS
 from torchprof_tui.analysis.words.dictionary import explain
-from torchprof_tui.trace.core.arrays import sorted_unique
+from torchprof_tui.trace.core.arrays import is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -207,7 +207,7 @@ def _describe_escaped_ops(view: ScopeView, products: EventTable, plain_products:
     )
     if not len(half_products):
         return ""
-    op = view.inner_op[np.isin(view.work.events.row, plain_products.row)]
+    op = view.inner_op[is_in(view.work.events.row, plain_products.row)]
     names = {view.tables.name(row) for row in sorted_unique(op[op >= 0]).tolist()}
     return " and ".join(sorted(names)[:3]) or "these products"
 
@@ -243,21 +243,17 @@ def occupancy_misread(view: ScopeView) -> Answer:
     time = np.bincount(group, weights=view.work_time[kernels])
     first_of_group = np.full(len(time), -1, dtype=np.int64)
     first_of_group[group[::-1]] = kernels[::-1]
-    read_count, zero_groups = 0, []
-    for group_number in np.argsort(-time, kind="stable")[:_MAX_KERNELS_READ].tolist():
-        value = (
-            tables.reported_occupancy(int(work.events.row[first_of_group[group_number]]), group_number)
-            if first_of_group[group_number] >= 0
-            else None
-        )
-        read_count += value is not None
-        if value == 0:
-            zero_groups.append(group_number)
+    heaviest = np.argsort(-time, kind="stable")[:_MAX_KERNELS_READ]
+    heaviest = heaviest[first_of_group[heaviest] >= 0]
+    rows = work.events.row[first_of_group[heaviest]]
+    values = tables.reported_occupancies(dict(zip(heaviest.tolist(), rows.tolist(), strict=True)))
+    read_count = sum(value is not None for value in values)
+    zero_groups = [number for number, value in zip(heaviest.tolist(), values, strict=True) if value == 0]
     if not zero_groups:
         if not read_count:
             return Answer.cannot_tell("the trace reports no occupancy")
         return Answer.absent(f"none of the {format_count(read_count, 'heaviest kernel')} reads 0 %")
-    misread = work.events.select(kernels[np.isin(group, zero_groups)])
+    misread = work.events.select(kernels[is_in(group, zero_groups)])
     worst = int(work.events.row[first_of_group[zero_groups[0]]])
     launch = int(view.trace.links.launch_of[worst])
     launch_text = f", launched by {tables.name(launch)}" if launch >= 0 else ""
@@ -288,7 +284,7 @@ def graph_replay(view: ScopeView) -> Answer:
     graph_launches = calls[(view.trace.kind[calls] == Kind.RUNTIME) & ~np.array(is_split, np.bool_)]
     if not len(graph_launches):
         return Answer.absent("each launch started one piece of GPU work")
-    work = view.work.events.select(np.isin(launch, graph_launches))
+    work = view.work.events.select(is_in(launch, graph_launches))
     launches_in_scope = view.select_in_scope(view.tables.event_table(graph_launches))
     return Answer.fired(
         f"{format_count(len(graph_launches), 'launch', 'launches')} ({view.tables.name(int(graph_launches[0]))}) "

@@ -16,7 +16,7 @@ from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS,
 from torchprof_tui.analysis.patterns.rules.cpu_lane import device_copy_mask
 from torchprof_tui.analysis.patterns.rules.serving import find_generation_steps
 from torchprof_tui.analysis.words.dictionary import explain
-from torchprof_tui.trace.core.arrays import I64, find_percentiles
+from torchprof_tui.trace.core.arrays import I64, find_median, find_percentiles
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.query.read_entries import read_entries
@@ -163,7 +163,7 @@ def kernel_variance(view: ScopeView) -> Answer:
             member_indices = members
             break
         if len(groups) > 1 and measured and len(measured) == len(spreads):
-            medians = [format_duration(float(np.median(runs.duration[members[same]]))) for same in groups[:3]]
+            medians = [format_duration(find_median(runs.duration[members[same]])) for same in groups[:3]]
             more = ", …" if len(groups) > 3 else ""
             name = view.tables.short_name(int(runs.row[members[0]]))
             explained.append(f"{name} takes {', '.join(medians)}{more} for {len(groups)} inputs")
@@ -238,7 +238,7 @@ def _relative_spread(durations: I64) -> float:
     """Return the median over the rows of (p95 − p5) / median, 0 where that is within the clock's resolution."""
     p5, median, p95 = find_percentiles(durations, (5, 50, 95))
     is_significant = p95 - p5 >= thresholds.VARIANCE_MIN_SPREAD.value
-    return float(np.median(np.where(is_significant, (p95 - p5) / np.maximum(median, 1), 0.0)))
+    return find_median(np.where(is_significant, (p95 - p5) / np.maximum(median, 1), 0.0))
 
 
 @register_pattern(

@@ -31,7 +31,7 @@ from torchprof_tui.analysis.patterns.rules.cpu_lane import find_trailing_sync
 from torchprof_tui.analysis.patterns.rules.optimizer import find_looping_steps
 from torchprof_tui.analysis.time.intervals import Intervals, union
 from torchprof_tui.analysis.words.dictionary import explain
-from torchprof_tui.trace.core.arrays import I64, is_in, number_distinct, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, find_median, is_in, number_distinct, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -283,7 +283,7 @@ def tiny_kernels(view: ScopeView) -> Answer:
     kernel_events = work.events.select(is_kernel)
     has_own_launch = (owner >= 0) & (fan_out == 1)  # kernels of a graph share one launch
     tiny_owners = _find_tiny_kernel_owners(owner[has_own_launch], kernel_events.duration[has_own_launch])
-    tiny_owners = tiny_owners[~np.isin(tiny_owners, find_looping_steps(view))]  # `optimizer-loop` counts these
+    tiny_owners = tiny_owners[~is_in(tiny_owners, find_looping_steps(view))]  # `optimizer-loop` counts these
     if not len(tiny_owners):
         return Answer.absent()
     is_tiny = has_own_launch & is_in(owner, tiny_owners)
@@ -293,7 +293,7 @@ def tiny_kernels(view: ScopeView) -> Answer:
     largest_owner = int(tiny_owners[int(kernels_by_owner.argmax())])
     return Answer.fired(
         f"{tables.name(largest_owner)} launches {int(kernels_by_owner.max()):,} kernels, "
-        f"{format_duration(float(np.median(tiny_events.duration)))} in the "
+        f"{format_duration(find_median(tiny_events.duration))} in the "
         f"median; {format_count(len(tiny_owners), 'such call')}{view.format_per_step(len(tiny_owners))}",
         np.sort(np.concatenate([owners_in_scope.row, tiny_events.row])),
         view.covered_time(owners_in_scope) or view.covered_time(tiny_events),
@@ -354,7 +354,7 @@ def find_waits(view: ScopeView) -> EventTable:
     if len(syncs) and len(calls):
         # A copy and the sync that follows it in the same op are one wait.
         ops = nearest_ancestor(view.trace, syncs.row)
-        calls = calls[~np.isin(nearest_ancestor(view.trace, calls), ops[ops >= 0])]
+        calls = calls[~is_in(nearest_ancestor(view.trace, calls), ops[ops >= 0])]
     return tables.event_table(np.sort(np.concatenate([syncs.row, calls])))
 
 

@@ -21,7 +21,7 @@ from torchprof_tui.analysis.patterns.rules.serving import (
 )
 from torchprof_tui.analysis.patterns.rules.torch_compile import AOT_PROLOGUE_REGEX, CACHE_LOOKUP_REGEX, PREGRAPH_REGEX
 from torchprof_tui.analysis.serving.serving_steps import UNKNOWN, NotGraphed, StepKind
-from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, Bool, find_median, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -41,14 +41,14 @@ def find_input_copies(tables: TraceTables) -> EventTable:
     order = np.lexsort((trace.start[calls], trace.lane[calls]))
     calls = calls[order]
     lane = trace.lane[calls]
-    is_replay = np.isin(calls, launches.row)
+    is_replay = is_in(calls, launches.row)
     ends_run = is_replay | other[calls]  # a run of copies ends at a replay, or at other work
     index = np.arange(len(calls))
     next_end = np.minimum.accumulate(np.where(ends_run, index, len(calls))[::-1])[::-1]
     has_end = next_end < len(calls)
     next_end = np.minimum(next_end, max(len(calls) - 1, 0))
     feeds = ~ends_run & has_end & is_replay[next_end] & (lane[next_end] == lane) if len(calls) else ends_run
-    return work.events.select(np.flatnonzero(linked & np.isin(work.launch, calls[feeds])))
+    return work.events.select(np.flatnonzero(linked & is_in(work.launch, calls[feeds])))
 
 
 @register_pattern(
@@ -138,14 +138,14 @@ def eager_fallback(view: ScopeView) -> Answer:
         return Answer.absent(f"all {format_count(len(decoding), 'decode step')} replay graphs")
     if not len(replayed):
         return Answer.absent("no decode step replays a graph")
-    usual = float(np.median(steps.step_time[replayed]))
+    usual = find_median(steps.step_time[replayed])
     excess = np.maximum(steps.step_time[eager] - int(usual), 0)
     why, remedy = _explain_eager_steps(steps, eager, replayed)
     rows = step_events(view, steps, eager).row
     cost = excess[np.argsort(steps.row[eager])]
     return Answer.fired(
         f"{len(eager)} of {format_count(len(decoding), 'decode step')} launch their kernels one by one and take "
-        f"{format_duration(float(np.median(steps.step_time[eager])))} instead of {format_duration(usual)}; {why}",
+        f"{format_duration(find_median(steps.step_time[eager]))} instead of {format_duration(usual)}; {why}",
         rows,
         min(int(excess.sum()), view.scope.length),
         remedy,
@@ -166,12 +166,12 @@ def _explain_eager_steps(steps: GenerationSteps, eager: I64, replayed: I64) -> t
             f"their batches of {_format_sizes(batches)} are larger than any with a graph (up to {with_graph.max()})",
             Remedy(f"capture graphs for up to {batches.max()} sequences, or let the engine take fewer at once", code),
         )
-    if not np.isin(batches, with_graph).any():
+    if not is_in(batches, with_graph).any():
         return f"no graph is replayed for batches of {_format_sizes(batches)}", Remedy(
             f"capture a graph for batches of {_format_sizes(batches)} as well, or pad them to the next size", code
         )
     return (
-        f"batches of {_format_sizes(batches[np.isin(batches, with_graph)])} replay a graph in other steps, so the "
+        f"batches of {_format_sizes(batches[is_in(batches, with_graph)])} replay a graph in other steps, so the "
         "size is not the cause",
         Remedy("compare such a step with one that replays a graph: a feature of its requests may rule the graph out"),
     )
@@ -202,7 +202,7 @@ def _group_by_graph(tables: TraceTables, steps: GenerationSteps) -> I64:
     """Group the steps that replay equal graphs, by kernels and grids in order: int64[s], -1 without one graph."""
     group = np.full(len(steps), -1, np.int64)
     work, launches = tables.work, tables.practices.graph_launches
-    pieces = np.flatnonzero(np.isin(work.launch, launches.row))
+    pieces = np.flatnonzero(is_in(work.launch, launches.row))
     if not len(steps) or not len(pieces):
         return group
     launch_start = np.asarray(tables.trace.start[work.launch[pieces]])
@@ -274,5 +274,5 @@ def _time_by_rows(tables: TraceTables, steps: GenerationSteps, chosen: I64) -> i
     is_other = (work.kind == Kind.KERNEL) & (work.launch >= 0) & ~work.class_mask(KernelClass.GEMM)
     launch_start = np.asarray(tables.trace.start[work.launch[is_other]])
     step = steps.start.searchsorted(launch_start, side="right") - 1
-    inside = np.isin(step, chosen) & (launch_start < steps.end[np.maximum(step, 0)])
+    inside = is_in(step, chosen) & (launch_start < steps.end[np.maximum(step, 0)])
     return int(work.events.duration[is_other][inside].sum())

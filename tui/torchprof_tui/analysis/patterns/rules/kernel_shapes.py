@@ -16,7 +16,7 @@ from torchprof_tui.analysis.patterns.engine.op_text import read_inputs
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, register_pattern
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.throughput.op_inputs import OpInputs
-from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -140,7 +140,7 @@ def strided_reads(view: ScopeView) -> Answer:
         number for number, name in enumerate(view.trace.names)
         if "elementwise_kernel<" in name and "vectorized" not in name
     ]  # fmt: skip
-    candidates = np.isin(work.events.name, names) & (work.events.duration >= thresholds.LONG_KERNEL.value)
+    candidates = is_in(work.events.name, names) & (work.events.duration >= thresholds.LONG_KERNEL.value)
     candidates &= ~view.tables.match_rows(np.maximum(view.inner_op, 0), _COPY_REGEX)
     if not candidates.any():
         return Answer.absent()
@@ -187,7 +187,7 @@ def colliding_atomics(view: ScopeView) -> Answer:
     scatters = view.tables.match_names(_SCATTER_REGEX, Kind.OP).row
     if not len(scatters):
         return Answer.absent()
-    candidates = np.isin(view.inner_op, scatters) & (view.work.kind == Kind.KERNEL)
+    candidates = is_in(view.inner_op, scatters) & (view.work.kind == Kind.KERNEL)
     chosen, is_known = _find_by_inputs(view, candidates, _adds_to_few)
     if not is_known and candidates.any():
         return Answer.cannot_tell(_NO_SHAPES)
@@ -220,7 +220,7 @@ def float64_kernels(view: ScopeView) -> Answer:
     names, work = view.trace.names, view.work
     used = sorted_unique(work.events.name).tolist()
     doubles = [number for number in used if "fp64" in decode_kernel_name(names[number]).dtypes]
-    chosen = np.isin(work.events.name, doubles) & (work.kind == Kind.KERNEL)
+    chosen = is_in(work.events.name, doubles) & (work.kind == Kind.KERNEL)
     if not chosen.any():
         return Answer.absent()
     seen = f"{format_count(int(chosen.sum()), 'kernel')} in float64"

@@ -17,7 +17,7 @@ from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU, N
 from torchprof_tui.analysis.patterns.rules.serving import find_generation_steps
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS
 from torchprof_tui.analysis.time.kernel_speed import weighted_median
-from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, find_percentiles
+from torchprof_tui.trace.core.arrays import F64, I32, I64, Bool, find_median, find_percentiles, is_in
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.trace import Trace
@@ -165,10 +165,10 @@ def _compare_runs(tables: TraceTables, groups: list[I64], third: int) -> ClockDr
     ratios, weights, slow_indices, excesses = [], [], [], []
     for runs in groups:
         duration = work.events.duration[runs]
-        if np.median(duration) < thresholds.CLOCK_MIN_DURATION.value:
+        if find_median(duration) < thresholds.CLOCK_MIN_DURATION.value:
             continue
         size = third or len(runs) // 3
-        early, late = float(np.median(duration[:size])), float(np.median(duration[-size:]))
+        early, late = find_median(duration[:size]), find_median(duration[-size:])
         if not early or not late:
             continue  # runs without a duration have no speed
         ratios.append(late / early)
@@ -385,7 +385,7 @@ def _compare_shapes(
 ) -> tuple[bool, bool]:
     """Return whether input shapes were recorded, and whether most of the slowest calls have those of usual calls."""
     slow = np.flatnonzero(is_slow)[np.argsort(-excess, kind="stable")[:_MAX_SHAPES_READ]]
-    near = np.flatnonzero(np.isin(ops.name, ops.name[slow]) & ~is_slow & (time <= 2 * median[ops.name]))
+    near = np.flatnonzero(is_in(ops.name, ops.name[slow]) & ~is_slow & (time <= 2 * median[ops.name]))
     near = near[np.linspace(0, len(near) - 1, min(_MAX_SHAPES_READ, len(near))).astype(np.int64)]
     chosen = np.concatenate([slow, near])
     shapes: dict[int, str] = {}

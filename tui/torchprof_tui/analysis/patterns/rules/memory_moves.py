@@ -15,7 +15,7 @@ from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.backward_pass import find_backward_nodes
 from torchprof_tui.analysis.patterns.rules.debug_leftovers import MODEL_OP_REGEX, OuterOps, find_outer_ops
 from torchprof_tui.analysis.patterns.rules.decode_tokens import read_tensor_shapes
-from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.model.event_kind import Kind
 
 
@@ -100,7 +100,7 @@ def growing_cat(view: ScopeView) -> Answer:
     if not chains:
         return Answer.absent()
     rows, last = np.concatenate(chains), np.array([chain[-1] for chain in chains], dtype=np.int64)
-    rows = view.select_in_scope(view.tables.event_table(np.setdiff1d(rows, last))).row
+    rows = view.select_in_scope(view.tables.event_table(sorted_unique(rows[~is_in(rows, last)]))).row
     if not len(rows):
         return Answer.absent()
     longest = max(len(chain) for chain in chains)
@@ -134,8 +134,8 @@ def repeated_clones(view: ScopeView) -> Answer:
     if not len(clones):
         return Answer.absent()
     seen = f"{format_count(len(clones), 'clone')}{view.format_per_step(len(clones))}"
-    group = np.repeat(np.arange(len(runs)), [len(run) for run in runs])[np.isin(rows, clones)]
-    gaps = pair_neighbours(view.trace, rows[np.isin(rows, clones)], group)
+    group = np.repeat(np.arange(len(runs)), [len(run) for run in runs])[is_in(rows, clones)]
+    gaps = pair_neighbours(view.trace, rows[is_in(rows, clones)], group)
     return answer_fault(view, np.concatenate([clones, _find_nodes_of(tables, clones)]), seen, gaps=gaps)
 
 
@@ -146,7 +146,7 @@ def _find_nodes_of(tables: TraceTables, ops: I64) -> I64:
     if column is None:
         return nodes[:0]
     wanted = column.values_at(ops).astype(np.int64)
-    return nodes[np.isin(column.values_at(nodes).astype(np.int64), wanted[wanted >= 0])]
+    return nodes[is_in(column.values_at(nodes).astype(np.int64), wanted[wanted >= 0])]
 
 
 _COPY_REGEX = r"aten::(to|_to_copy|copy_)$"
@@ -177,8 +177,8 @@ def offloaded_activations(view: ScopeView) -> Answer:
         for (work, calls), wanted in zip((out, back), (~in_node[0], in_node[1]), strict=True)
     )
     sizes = [transfer_sizes(trace, work) for work in (out_work, back_work)]
-    known = np.intersect1d(sizes[0], sizes[1])
-    is_out, is_back = (np.isin(each, known) for each in sizes)
+    known = sizes[0][is_in(sizes[0], sizes[1])]
+    is_out, is_back = (is_in(each, known) for each in sizes)
     out_calls, back_calls = out_calls[is_out], back_calls[is_back]
     calls = np.concatenate([out_calls, back_calls])
     copies = tables.outermost_ancestor(calls, tables.mark_ops(_COPY_REGEX))

@@ -28,7 +28,7 @@ from torchprof_tui.analysis.patterns.rules.communication import (
     find_slow_rate,
 )
 from torchprof_tui.analysis.time.intervals import unite
-from torchprof_tui.trace.core.arrays import I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, Bool, find_median, sorted_unique
 from torchprof_tui.trace.core.late_regex import compile_later
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.communication_kernels import Operation
@@ -414,7 +414,7 @@ def _find_latest_rank(arrivals: Arrivals, is_late: Bool) -> tuple[int, bool, str
         waiting_by_rank[rank_index] >= thresholds.STRAGGLER_SHARE_OF_WAITING.value * waiting_by_rank.sum()
     )
     late_by = arrivals.late_by[is_last]
-    return rank_index, is_main_cause, frequency_text, float(np.median(late_by)), int(late_by.max())
+    return rank_index, is_main_cause, frequency_text, find_median(late_by), int(late_by.max())
 
 
 def find_late_rank(view: ScopeView) -> tuple[int | None, str]:

@@ -14,7 +14,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, regis
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_GPU
-from torchprof_tui.trace.core.arrays import I64, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, find_median, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -48,10 +48,10 @@ def op_compilation(view: ScopeView) -> Answer:
     in_scope = view.clip(lost)
     idle = max((in_scope - tables.busy_intervals(device)).total for device in tables.devices)
     name = tables.name(int(calls.row[0]))
-    ops = tables.launching_ops[1][np.isin(tables.work.call, calls.row)]
+    ops = tables.launching_ops[1][is_in(tables.work.call, calls.row)]
     seen = (
         f"{format_count(len(calls), 'call')}{view.format_per_step(len(calls))} of {name} take "
-        f"{format_duration(in_scope.total)}, {format_duration(float(np.median(calls.duration)))} in the median"
+        f"{format_duration(in_scope.total)}, {format_duration(find_median(calls.duration))} in the median"
         f"{_name_ops(tables, ops[ops >= 0])}; the NPU was idle {format_duration(idle)} meanwhile"
     )
     if idle < thresholds.OP_COMPILATION_SHARE.value * view.scope.length:
@@ -77,7 +77,7 @@ def op_compilation(view: ScopeView) -> Answer:
 def find_compiling_calls(tables: TraceTables) -> EventTable:
     """Find the calls of CANN that compile ops, without those made inside another."""
     calls = tables.match_names(OP_COMPILATION_REGEX, Kind.RUNTIME)
-    return calls.select(~np.isin(tables.trace.parent[calls.row], calls.row))
+    return calls.select(~is_in(tables.trace.parent[calls.row], calls.row))
 
 
 def _name_ops(tables: TraceTables, ops: I64) -> str:
@@ -97,7 +97,7 @@ def _name_ops(tables: TraceTables, ops: I64) -> str:
 )
 def ai_cpu_ops(view: ScopeView) -> Answer:
     work = view.work
-    chosen = np.isin(work.events.name, view.tables.compute_once(find_ai_cpu_names)) & (work.kind == Kind.KERNEL)
+    chosen = is_in(work.events.name, view.tables.compute_once(find_ai_cpu_names)) & (work.kind == Kind.KERNEL)
     if not chosen.any():
         return Answer.absent()
     time = int(view.work_time[chosen].sum())

@@ -16,12 +16,13 @@ from torchprof_tui.analysis.patterns.engine import thresholds
 from torchprof_tui.analysis.patterns.engine.avoidable_work import add_backward_nodes, answer_fault, pair_neighbours
 from torchprof_tui.analysis.patterns.engine.event_tables import EventTable
 from torchprof_tui.analysis.patterns.engine.host_activity import DATA_LOADER_REGEX
+from torchprof_tui.analysis.patterns.engine.op_text import number_parts
 from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, register_pattern
 from torchprof_tui.analysis.patterns.engine.practices import OPTIMIZER_STEP_REGEX
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count, format_percent
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import F64, I64, Bool, is_in, sorted_unique
+from torchprof_tui.trace.core.arrays import F64, I64, Bool, find_median, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -153,15 +154,20 @@ def find_op_loops(tables: TraceTables) -> OpLoops:
 
 def _find_repeats(tables: TraceTables, ops: EventTable) -> TandemRepeats:
     """Find the repeats with ops of layers, which are long, then those without in what is left."""
-    is_candidate = tables.match_rows(ops.row, _OP_REGEX) & ~_has_owner(tables, ops)
-    numbers = _number_by_name_and_step(tables, ops, is_candidate)
+    is_candidate = tables.match_rows(ops.row, _OP_REGEX)
+    candidates = np.flatnonzero(is_candidate)
+    is_candidate[candidates] = ~_has_owner(tables, ops.row[candidates])
+    # Equal where name, thread and step are; those of ops that are no candidates are equal to none.
+    name_count = len(tables.trace.names)
+    equal, alone = number_parts(tables, ops) * name_count + ops.name, (len(ops) + 1) * name_count + np.arange(len(ops))
+    numbers = np.where(is_candidate, equal, alone)
     with_layers = find_tandem_repeats(numbers, int(thresholds.OP_LOOP_LAYER_MIN_ROUNDS.value), _MAX_PERIOD)
-    numbers = _number_by_name_and_step(tables, ops, is_candidate & tables.match_rows(ops.row, _SMALL_OP_REGEX))
+    numbers = np.where(is_candidate & tables.match_rows(ops.row, _SMALL_OP_REGEX), equal, alone)
     for start, stop in zip(with_layers.start.tolist(), with_layers.stop.tolist(), strict=True):
         numbers[start:stop] = -1 - np.arange(start, stop)
     few = int(thresholds.OP_LOOP_MIN_ROUNDS.value)
     small = find_tandem_repeats(numbers, few, _MAX_PERIOD)
-    numbers = _number_by_name_and_step(tables, ops, is_candidate & tables.match_rows(ops.row, _BATCHED_LAYER_REGEX))
+    numbers = np.where(is_candidate & tables.match_rows(ops.row, _BATCHED_LAYER_REGEX), equal, alone)
     for start, stop in zip(with_layers.start.tolist(), with_layers.stop.tolist(), strict=True):
         numbers[start:stop] = -1 - np.arange(start, stop)
     single = find_tandem_repeats(numbers, few, 1)
@@ -174,28 +180,14 @@ def _find_repeats(tables: TraceTables, ops: EventTable) -> TandemRepeats:
     return TandemRepeats(*columns)
 
 
-def _has_owner(tables: TraceTables, ops: EventTable) -> Bool:
+def _has_owner(tables: TraceTables, rows: I64) -> Bool:
     """Return which ops lie in an optimizer step or a call of the data loader: bool[k]."""
     regexes = (OPTIMIZER_STEP_REGEX, DATA_LOADER_REGEX)
     is_owner = tables.mark_rows(np.concatenate([tables.match_names(regex).row for regex in regexes]))
     if not is_owner.any():
-        return np.zeros(len(ops), dtype=np.bool_)
-    has_owner: Bool = tables.innermost_ancestor(ops.row, is_owner) >= 0
+        return np.zeros(len(rows), dtype=np.bool_)
+    has_owner: Bool = tables.innermost_ancestor(rows, is_owner) >= 0
     return has_owner
-
-
-def _number_by_name_and_step(tables: TraceTables, ops: EventTable, is_candidate: Bool) -> I64:
-    """Number ops so that two are equal if their names, threads and steps are: int64[k].
-
-    Ops that are no candidates, bool[k], get numbers that no other op has.
-    """
-    trace = tables.trace
-    lane, step = np.asarray(trace.lane[ops.row]), tables.steps.index_at(ops.start)
-    is_other_part = (lane[1:] != lane[:-1]) | (step[1:] != step[:-1])
-    part = np.concatenate([[0], np.cumsum(is_other_part)])[: len(ops)]
-    part_count, name_count = len(ops) + 1, len(trace.names)
-    numbers: I64 = np.where(is_candidate, part * name_count + ops.name, part_count * name_count + np.arange(len(ops)))
-    return numbers.astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +334,7 @@ def _describe_loop(view: ScopeView, times: _LoopTimes, runs: I64) -> str:
     loops, steps = times.loops, len(view.steps)
     names = loops.group_names[int(loops.group[runs[0]])]
     what = f"{_format_group(names)} {'runs' if len(names) == 1 else 'run'}"
-    rounds, time = int(np.median(loops.rounds[runs])), float(times.time[runs].sum())
+    rounds, time = int(find_median(loops.rounds[runs])), float(times.time[runs].sum())
     share = time / max(view.window_length, 1)
     per_step = f"{format_duration(time / steps)} a step" if steps > 1 else format_duration(time)
     place = _describe_place(view, loops, int(runs[0]))
@@ -461,7 +453,7 @@ def find_experts(tables: TraceTables) -> EventTable:
 
     parent = np.asarray(trace.parent[route.row])
     gathers = tables.match_names(_GATHER_REGEX, Kind.OP).row
-    gather = np.where(np.isin(parent, gathers), route.row, find_next(_GATHER_REGEX, route.row))
+    gather = np.where(is_in(parent, gathers), route.row, find_next(_GATHER_REGEX, route.row))
     product = find_next(_GEMM_REGEX, gather)
     # A masked scatter has a nonzero of its own inside, which is the next route: the scatter begins before it.
     scatter = find_next(_SCATTER_REGEX, product)
@@ -496,7 +488,7 @@ def moe_expert_loop(view: ScopeView) -> Answer:
     capability = view.tables.practices.capability
     return Answer.fired(
         f"{format_count(len(experts), 'expert')}{view.format_per_step(len(experts))} one after the other, "
-        f"{format_duration(float(np.median(experts.duration)))} each{waits}",
+        f"{format_duration(find_median(experts.duration))} each{waits}",
         start_in_scope,
         idle if len(view.tables.work) else 0,
         Remedy(

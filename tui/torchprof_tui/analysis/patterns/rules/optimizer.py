@@ -15,7 +15,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_LINKS
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, find_median, is_in
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -48,17 +48,17 @@ def optimizer_loop(view: ScopeView) -> Answer:
     if not len(looping):
         kind = "" if not found.has_batched else ", foreach or fused"
         return Answer.absent(f"at most {int(found.counts.max(initial=0))} kernels in an optimizer step{kind}")
-    kernels = work.events.select(found.launched[np.isin(found.owner, looping)])
+    kernels = work.events.select(found.launched[is_in(found.owner, looping)])
     steps = tables.event_table(looping)
     busy = work.events.intervals
-    by_step = found.owner[np.isin(found.owner, looping)]
+    by_step = found.owner[is_in(found.owner, looping)]
     first = np.array([kernels.start[by_step == step].min() for step in looping])
     last = np.array([kernels.end[by_step == step].max() for step in looping])
     idle = view.clip((union(steps.start, steps.end) | union(first, last)) - busy).total
     name = tables.name(int(looping[0]))
-    per_step = int(np.median(found.counts[np.isin(found.owners, looping)]))
+    per_step = int(find_median(found.counts[is_in(found.owners, looping)]))
     return Answer.fired(
-        f"{name} launches {per_step:,} kernels a step, {format_duration(float(np.median(kernels.duration)))} in the "
+        f"{name} launches {per_step:,} kernels a step, {format_duration(find_median(kernels.duration))} in the "
         f"median; {format_count(len(looping), 'such step')}, the GPU idle {format_duration(idle)} in them",
         np.concatenate([view.select_in_scope(steps).row, kernels.row]),
         idle,
@@ -91,7 +91,7 @@ def _count_launches(view: ScopeView) -> _OptimizerLaunches:
     owners = np.flatnonzero(counts_of_row)
     counts = counts_of_row[owners]
     batched = tables.compute_once(_find_batched_steps)
-    looping = owners[(counts >= thresholds.OPTIMIZER_MIN_LAUNCHES.value) & ~np.isin(owners, batched)]
+    looping = owners[(counts >= thresholds.OPTIMIZER_MIN_LAUNCHES.value) & ~is_in(owners, batched)]
     return _OptimizerLaunches(launched, owner, owners, counts, looping, len(batched) > 0)
 
 
@@ -105,7 +105,7 @@ def _find_batched_steps(tables: TraceTables) -> I64:
     steps = tables.match_names(OPTIMIZER_NAME_REGEX).row
     batched_ops = tables.match_names(r"aten::_(foreach|fused)_", Kind.OP)
     owner = tables.outermost_ancestor(batched_ops.row, mark_matches(tables, OPTIMIZER_NAME_REGEX))
-    batched: I64 = steps[np.isin(steps, owner)]
+    batched: I64 = steps[is_in(steps, owner)]
     return batched
 
 

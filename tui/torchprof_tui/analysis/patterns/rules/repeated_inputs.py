@@ -15,7 +15,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Answer, Remedy, regis
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_count
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.time.intervals import Intervals, union
-from torchprof_tui.trace.core.arrays import I64, is_in, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, find_median, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -60,7 +60,7 @@ def equal_copies(view: ScopeView) -> Answer:
     tables, work = view.tables, view.work
     is_upload = (work.kind == Kind.COPY) & (work.launch >= 0)
     names = [number for number, name in enumerate(view.trace.names) if "HtoD" in name or "Host -> Device" in name]
-    uploads = np.flatnonzero(is_upload & np.isin(work.events.name, names))
+    uploads = np.flatnonzero(is_upload & is_in(work.events.name, names))
     uploads = uploads[view.outer_op[uploads] >= 0]
     sizes = transfer_sizes(view.trace, work.events.row[uploads])
     if not len(uploads) or sizes is None:
@@ -215,7 +215,7 @@ def _find_rounds(names: I64) -> tuple[int, int, int] | None:
     count = np.bincount(names)
     rare = np.flatnonzero((count >= 2) & (count <= size // _MIN_ROUND))
     for name in rare[np.argsort(count[rare], kind="stable")][:_MAX_RARE].tolist():
-        period = int(np.median(np.diff(np.flatnonzero(names == name))))
+        period = int(find_median(np.diff(np.flatnonzero(names == name))))
         if not _MIN_ROUND <= period <= size // 2:
             continue
         same = names[:-period] == names[period:]

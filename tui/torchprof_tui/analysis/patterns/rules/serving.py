@@ -19,7 +19,7 @@ from torchprof_tui.analysis.patterns.rules.conversions import find_attentions
 from torchprof_tui.analysis.serving.measure_steps import get_serving_steps
 from torchprof_tui.analysis.serving.serving_steps import KINDS, UNKNOWN, ServingSteps, StepKind
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import F64, I64, U8, Bool
+from torchprof_tui.trace.core.arrays import F64, I64, U8, Bool, find_median, is_in
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.trace.model.steps import Engine
@@ -82,7 +82,7 @@ def _build_loop(tables: TraceTables, samplers: EventTable, keep: Bool) -> TokenL
     """Build the loop of the intervals between samplers (k + 1, by start) that `keep` bool[k] selects."""
     start, end = samplers.start[:-1][keep], samplers.start[1:][keep]
     launch_start, launch, _ = _find_kernels(tables)
-    in_graph = np.isin(launch, tables.practices.graph_launches.row)
+    in_graph = is_in(launch, tables.practices.graph_launches.row)
     kept = samplers.select(np.append(keep, False)) if len(samplers) else samplers
     counts = (_count_starts(times, start, end) for times in (launch_start, launch_start[in_graph]))
     return TokenLoop(kept, start, end, *counts)
@@ -156,7 +156,7 @@ def _describe_phases(view: ScopeView, phases: EventTable) -> str:
     tables = view.tables
     parsed = [parse_phase(tables.name(int(row))) or ("", 0) for row in phases.row]
     launch_start, launch, _ = _find_kernels(tables)
-    in_graph = np.isin(launch, tables.practices.graph_launches.row)
+    in_graph = is_in(launch, tables.practices.graph_launches.row)
     texts = []
     for phase in sorted({name for name, _ in parsed}):
         chosen = phases.select(np.array([name == phase for name, _ in parsed]))
@@ -165,10 +165,10 @@ def _describe_phases(view: ScopeView, phases: EventTable) -> str:
         inside = (index >= 0) & (launch_start < chosen.end[np.maximum(index, 0)])
         kernels = int(inside.sum())
         graph_share = float((inside & in_graph).sum()) / kernels if kernels else 0.0
-        of_sequences = f" of {int(np.median(sequences))} sequences" if sequences else ""
+        of_sequences = f" of {int(find_median(sequences))} sequences" if sequences else ""
         texts.append(
             f"{phase}: {format_count(len(chosen), 'step')}{of_sequences}, "
-            f"{format_duration(float(np.median(chosen.duration)))} on the CPU, {kernels // len(chosen):,} kernels a "
+            f"{format_duration(find_median(chosen.duration))} on the CPU, {kernels // len(chosen):,} kernels a "
             f"step, {format_percent(graph_share)} of them by graphs"
         )
     return "; ".join(texts)
@@ -202,8 +202,8 @@ def serving_phases(view: ScopeView) -> Answer:
 
 def _describe_loop(loop: TokenLoop) -> str:
     return (
-        f"{format_count(len(loop), 'token')}, {format_duration(float(np.median(loop.end - loop.start)))} and "
-        f"{int(np.median(loop.kernels)):,} kernels a token, {format_percent(loop.graph_share)} of them launched "
+        f"{format_count(len(loop), 'token')}, {format_duration(find_median(loop.end - loop.start))} and "
+        f"{int(find_median(loop.kernels)):,} kernels a token, {format_percent(loop.graph_share)} of them launched "
         "by graphs"
     )
 
@@ -226,7 +226,7 @@ def decode_without_graphs(view: ScopeView) -> Answer:
     if tables.practices.has_backward or tables.practices.optimizer_names:
         return Answer.absent("this is training")
     loop = _select_loop(view, tables.compute_once(_find_decoding))
-    if not len(loop) or float(np.median(loop.kernels)) < thresholds.DECODE_MIN_KERNELS.value:
+    if not len(loop) or find_median(loop.kernels) < thresholds.DECODE_MIN_KERNELS.value:
         return Answer.absent("no loop over tokens")
     summary = _describe_loop(loop)
     if loop.graph_share >= thresholds.GRAPH_SHARE.value:
@@ -368,7 +368,7 @@ def _from_marks(tables: TraceTables, row: I64, start: I64, end: I64, kinds: list
     inside = (step >= 0) & (launch_start < end[np.maximum(step, 0)]) if size else np.zeros(len(launch), np.bool_)
     linked, launch, step = linked[inside], launch[inside], step[inside]
     is_kernel = work.kind_mask(Kind.KERNEL, Kind.COLLECTIVE)[linked]
-    in_graph = is_kernel & np.isin(launch, tables.practices.graph_launches.row)
+    in_graph = is_kernel & is_in(launch, tables.practices.graph_launches.row)
     completion = end.copy()
     np.maximum.at(completion, step, work.events.end[linked])
     before = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, completion))[:-1]

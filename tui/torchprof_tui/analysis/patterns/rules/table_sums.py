@@ -14,7 +14,7 @@ from torchprof_tui.analysis.patterns.engine.undecidable_reasons import NO_CPU, N
 from torchprof_tui.analysis.patterns.rules.remedy_choice import choose_call_count_remedy, choose_cpu_remedy
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, union, unite
 from torchprof_tui.analysis.words.dictionary import explain
-from torchprof_tui.trace.core.arrays import I64, Bool, find_largest
+from torchprof_tui.trace.core.arrays import I64, Bool, find_largest, find_median
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -124,7 +124,7 @@ def compute_bound(view: ScopeView) -> Answer:
     if not has_launch.any():
         return Answer.cannot_tell(NO_LINKS)
     launch = work.launch[has_launch]
-    delay = int(np.median(work.events.start[has_launch] - trace.start[launch] - trace.duration[launch]))
+    delay = int(find_median(work.events.start[has_launch] - trace.start[launch] - trace.duration[launch]))
     if delay <= 0:
         return Answer.absent(
             f"kernels run for {format_percent(shares.compute)}, but the launches are not ahead of them"

@@ -16,7 +16,7 @@ from torchprof_tui.analysis.throughput.device_peaks import DTYPES
 from torchprof_tui.analysis.throughput.op_formulas import PRODUCT_CLASSES
 from torchprof_tui.analysis.throughput.op_inputs import SMALL_SIDE, explain_shape, find_product_shape
 from torchprof_tui.analysis.throughput.roofline import Roofline
-from torchprof_tui.trace.core.arrays import F64, I64, Bool, sorted_unique
+from torchprof_tui.trace.core.arrays import F64, I64, Bool, is_in, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -83,7 +83,7 @@ def _attention_softmax_time(view: ScopeView) -> int:
     if not len(view.match_names(r"aten::(bmm|baddbmm)$", Kind.OP)):
         return 0
     softmaxes = view.tables.match_names(r"aten::_softmax$", Kind.OP).row
-    return int(view.work_time[np.isin(view.inner_op, softmaxes) & view.work.class_mask(KernelClass.SOFTMAX)].sum())
+    return int(view.work_time[is_in(view.inner_op, softmaxes) & view.work.class_mask(KernelClass.SOFTMAX)].sum())
 
 
 def _time_in_runs(view: ScopeView, chosen: Bool) -> tuple[int, int]:
@@ -189,7 +189,7 @@ def gemm_efficiency(view: ScopeView) -> Answer:
     low = np.flatnonzero(is_low & (time > 0))
     heaviest = int(low[time[low].argmax()])
     good = at_peak[low] / thresholds.PRODUCT_EFFICIENCY_GOOD.value
-    kernels = work.events.select(is_product & np.isin(roofline.group[view.work_in_scope], low))
+    kernels = work.events.select(is_product & is_in(roofline.group[view.work_in_scope], low))
     at_stake = min(int((time[low] * (1 - good)).sum()), view.covered_time(kernels))
     if at_stake < thresholds.PRODUCT_TIME.value * view.device_time:
         return Answer.absent(
@@ -296,7 +296,7 @@ def wave_quantization(view: ScopeView) -> Answer:
             f"{format_percent(share)} of the time is lost in the last waves of the {known} longest kernels"
         )
     _, worst, waves = max(tails)
-    kernels = work.events.select(alone[np.isin(group, [number for _, number, _ in tails])])
+    kernels = work.events.select(alone[is_in(group, [number for _, number, _ in tails])])
     worst_row = int(work.events.row[alone[int((group == worst).argmax())]])
     return Answer.fired(
         f"{format_percent(share)} of the time; {view.tables.short_name(worst_row)} needs {waves:.2f} waves: its "

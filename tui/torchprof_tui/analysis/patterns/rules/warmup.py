@@ -16,7 +16,7 @@ from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_
 from torchprof_tui.analysis.patterns.engine.setup_work import find_setup_work
 from torchprof_tui.analysis.patterns.engine.trace_tables import TraceTables
 from torchprof_tui.analysis.patterns.rules.serving import find_comparable_steps
-from torchprof_tui.trace.core.arrays import F64, I64
+from torchprof_tui.trace.core.arrays import F64, I64, is_in
 from torchprof_tui.trace.core.time_format import format_duration
 
 _OTHER_CALL = re.compile(rf".*(Synchroni|Memcpy|GraphLaunch|StreamWaitEvent|EventQuery)|{OP_COMPILATION_REGEX}")
@@ -126,7 +126,7 @@ def find_warming_steps(tables: TraceTables) -> WarmingSteps:
     as_slow = durations[count:] >= slow
     if int(as_slow.sum()) > thresholds.WIDE_STEPS_SHARE.value * (len(steps) - 1):
         return no_steps  # slow steps recur: nothing that warms up
-    in_steps = np.isin(tables.launch_step, tables.steps.index_at(steps.start[:count]))
+    in_steps = is_in(tables.launch_step, tables.steps.index_at(steps.start[:count]))
     if int(tables.work.events.duration[in_steps].sum()) > durations[:count].sum():
         return no_steps  # hidden behind the GPU: how long the CPU takes for a step does not matter
     excess: I64 = (durations[:count] - durations[count - 1]).astype(np.int64)

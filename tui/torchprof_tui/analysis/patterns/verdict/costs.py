@@ -23,7 +23,7 @@ from torchprof_tui.analysis.patterns.verdict.time_tree import Claims, divide_com
 from torchprof_tui.analysis.patterns.verdict.tree_model import COPIES, EXPOSED, GENERAL_PATTERN_IDS
 from torchprof_tui.analysis.patterns.verdict.verdict import Verdict
 from torchprof_tui.analysis.time.intervals import NO_INTERVALS, Intervals, unite
-from torchprof_tui.trace.core.arrays import is_in
+from torchprof_tui.trace.core.arrays import find_median, is_in
 from torchprof_tui.trace.core.time_format import format_duration
 
 
@@ -68,7 +68,7 @@ def find_base(view: ScopeView) -> CostBase:
         return CostBase(time, is_range=not view.scope.is_whole_trace)
     tables = view.tables
     duration = np.diff(tables.step_bounds)[is_in(tables.steps.row, view.steps.row)]
-    typical = float(np.median(duration))
+    typical = find_median(duration)
     differ = bool((np.abs(duration - typical) > thresholds.STEPS_DIFFER.value * typical).any())
     return CostBase(time, len(duration), differ)
 

@@ -17,7 +17,7 @@ from torchprof_tui.analysis.patterns.rules.host_code import CREATING_OP
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis
 from torchprof_tui.analysis.patterns.verdict.tree_model import OUTSIDE, TimePart, TimeTree, part_sort_key
 from torchprof_tui.analysis.time.intervals import Intervals
-from torchprof_tui.trace.core.arrays import I64
+from torchprof_tui.trace.core.arrays import I64, is_in
 
 INPUT, COMMUNICATION, OPS, HOST_CODE, PROFILER = "input", "communication", "ops", "host_code", "profiler"
 
@@ -107,7 +107,7 @@ def _diagnose_ops(view: ScopeView, ops_part: TimePart, measured: int, findings: 
         what = f"ops take {percent} of the CPU's time; {loop.answer.seen}"
         return Diagnosis(OPS, share, what, loop.remedy.action, "", loop.answer.events, pattern=loop.id)
     calls = next((found for found in findings if found.id == "call-count" and found.has_fired), None)
-    if calls is not None and np.isin(calls.answer.events, events).any():
+    if calls is not None and is_in(calls.answer.events, events).any():
         what = f"ops take {percent} of the CPU's time; {calls.answer.seen}"
         return Diagnosis(OPS, share, what, calls.remedy.action, "", events, pattern=calls.id)
     return Diagnosis(OPS, share, what, choose_op_remedy(op.id, uses_gpu=len(view.tables.calls) > 0), "", events)

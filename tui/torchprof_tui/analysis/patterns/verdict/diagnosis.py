@@ -16,7 +16,7 @@ from torchprof_tui.analysis.patterns.engine.pattern import Finding, Remedy, Seve
 from torchprof_tui.analysis.patterns.engine.practices import Practices
 from torchprof_tui.analysis.patterns.engine.scope_view import ScopeView, format_percent
 from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, EXPOSED, UNSPECIFIC_PATTERN_IDS, TimeTree
-from torchprof_tui.trace.core.arrays import I64, find_largest, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, find_largest, find_median, sorted_unique
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def find_largest_pause(view: ScopeView) -> HostPause | None:
     return HostPause(
         int(host_time[chosen].sum()),
         len(chosen),
-        float(np.median(host_time[chosen])),
+        find_median(host_time[chosen]),
         str(distinct[worst]),
         events[events >= 0],
         _locate_pause(view, pauses.select(chosen[:1])),

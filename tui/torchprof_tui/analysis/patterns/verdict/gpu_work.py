@@ -16,6 +16,7 @@ from torchprof_tui.analysis.patterns.verdict.tree_model import COMPUTE, COPIES
 from torchprof_tui.analysis.serving.measure_steps import get_serving_steps
 from torchprof_tui.analysis.serving.serving_steps import StepKind
 from torchprof_tui.analysis.throughput.roofline import COLLECTIVES, OTHER, GpuClassSummary
+from torchprof_tui.trace.core.arrays import is_in
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -96,7 +97,7 @@ def _diagnose_copies(evidence: Evidence) -> Diagnosis:
         return diagnose_finding(evidence.fired[pattern_id], COPIES, share)
     host = evidence.view.gap_finder
     calls = evidence.view.select_in_scope(host.blocking_copies)
-    is_blocking = np.isin(work.launch, calls.row) & (work.kind == Kind.COPY)
+    is_blocking = is_in(work.launch, calls.row) & (work.kind == Kind.COPY)
     if int(work.events.duration[is_blocking].sum()) * 2 > int(work.events.duration[work.kind == Kind.COPY].sum()):
         name = evidence.view.tables.name(int(calls.row[calls.duration.argmax()]))
         what = f"blocking copies ({name}) take {format_percent(shares.copies)} of the time while no kernel computes"

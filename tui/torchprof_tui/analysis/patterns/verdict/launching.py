@@ -14,7 +14,7 @@ from torchprof_tui.analysis.patterns.rules.serving import GenerationSteps, find_
 from torchprof_tui.analysis.patterns.verdict.diagnosis import Diagnosis, Evidence, diagnose_finding
 from torchprof_tui.analysis.serving.serving_steps import KINDS, StepKind
 from torchprof_tui.analysis.time.intervals import union
-from torchprof_tui.trace.core.arrays import I64, sorted_unique
+from torchprof_tui.trace.core.arrays import I64, find_median, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
 
@@ -88,7 +88,7 @@ def diagnose_launching(evidence: Evidence) -> Diagnosis | None:
     steps = len(view.steps)
     per_step = kernels / steps if steps else kernels
     count = format_count(round(per_step), "kernel") + (" a step" if steps else "")
-    median = format_duration(float(np.median(view.work.events.duration))) if len(view.work) else ""
+    median = format_duration(find_median(view.work.events.duration)) if len(view.work) else ""
     median = f" (median {median})" if kernels > 1 and median else f" ({median})" if median else ""
     told = _include_short_pause(evidence, share)
     what = f"the GPU waits {format_percent(told)} of the time for the CPU to dispatch and launch {count}{median}"

@@ -140,8 +140,10 @@ class Claims:
             self._view.raise_if_cancelled()
             finding, spans, time = claim.finding, claim.gpu if of_gpu else claim.host, 0
             for device, left in remaining.items():
-                remaining[device] = left - spans
-                time += left.total - remaining[device].total
+                explained = left & spans if len(left) and len(spans) else NO_INTERVALS
+                if len(explained):
+                    time += explained.total
+                    remaining[device] = left - explained
             if time:
                 parts.append(TimePart(finding.id, finding.pattern.title, time))
         return tuple(sorted(parts, key=lambda part: -part.time))
