@@ -15,7 +15,9 @@ from tests.helpers.memory_fixtures import MEMORY
 from tests.helpers.pattern_traces import ADD, GEMM, H200, op_with_work
 from tests.helpers.shape_traces import load_entries, op_with_shapes
 from tests.helpers.trace_builder import step
+from torchprof_tui.answers.pictures.roofline import draw_roofline
 from torchprof_tui.answers.pictures.svg import Axis
+from torchprof_tui.answers.roofline import build_roofline
 
 SVG = "{http://www.w3.org/2000/svg}"
 MEMORY_SAMPLE, H = "sample:train_gpt_stack_memory", "c10::BFloat16"
@@ -87,6 +89,17 @@ def test_roofs_are_those_of_the_device(tmp_path: Path, capsys: pytest.CaptureFix
     for x, y in re.findall(r"([\d.]+),([\d.]+)", slope.attrib["d"]):
         ratio = picture.measure("y", float(y), True) / picture.measure("x", float(x), True)
         assert ratio == pytest.approx(4.8, rel=2e-2)
+
+
+@pytest.mark.parametrize("device", [H200, None], ids=["H200", "unknown"])
+def test_work_that_took_no_time_has_no_rate(tmp_path: Path, device: dict[str, object] | None) -> None:
+    """Times are rounded to µs by old versions; such a kernel would reach any rate."""
+    dims, types = [[64, 64], [64, 64]], [H, H]
+    entries = op_with_shapes("aten::mm", dims, types, 0, 20, 0, GEMM)
+    entries += op_with_shapes("aten::mm", dims, types, 40, 60, 10, GEMM, grid=[7, 1, 1])
+    roofline = build_roofline(load_entries(tmp_path, entries, device))
+    assert [group.tflops is None for group in roofline.groups] == [False, True]
+    assert len(DrawnPicture(draw_roofline(roofline)).find("circle", "tflops")) == 1
 
 
 def test_the_waterfall_has_the_parts_of_the_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -266,7 +266,8 @@ def build_stacked_curve(trace: Trace, device: DeviceHistory, intervals: int) -> 
     memory, totals = device.memory, CategoryTotals(device)
     first, last = trace.span
     start, end = min(first, int(memory.time[0])), max(last, int(memory.time[-1])) + 1
-    positions = find_highest_positions(device, np.linspace(start, end, intervals + 1).astype(np.int64))
+    edges = [start + (end - start) * number // intervals for number in range(intervals + 1)]
+    positions = find_highest_positions(device, np.array(edges, np.int64))
     sums, at_peak = totals.sum_at(positions), totals.sum_at(np.array([memory.peak]))[0]
     return StackedCurve(
         trace=trace.label,

@@ -88,7 +88,7 @@ def build_roofline(trace: Trace) -> Roofline:
     for group in np.argsort(-found.time, kind="stable").tolist():
         first = int(found.first[group])
         name, op = tables.trace.names[int(pieces.name[first])], int(pieces.op[first])
-        has_both = found.bytes[group] > 0 and not np.isnan(found.tflops[group])
+        has_both = found.bytes[group] > 0 and np.isfinite(found.tflops[group])
         groups.append(
             RooflineGroup(
                 kernel=decode_kernel_name(name).display or name,
@@ -98,10 +98,10 @@ def build_roofline(trace: Trace) -> Roofline:
                 time_us=float(found.time[group]) / 1000,
                 share=float(found.time[group]) / total if total else 0.0,
                 intensity=float(found.flops[group] / found.bytes[group]) if has_both else None,
-                tflops=_none_if_nan(found.tflops[group]),
-                gb_s=_none_if_nan(found.gb_s[group]),
-                memory_share=_none_if_nan(found.memory_share[group]),
-                compute_share=_none_if_nan(found.compute_share[group]),
+                tflops=_none_if_unknown(found.tflops[group]),
+                gb_s=_none_if_unknown(found.gb_s[group]),
+                memory_share=_none_if_unknown(found.memory_share[group]),
+                compute_share=_none_if_unknown(found.compute_share[group]),
                 limit=Limit(int(found.limit[group])).name.lower(),  # type: ignore[arg-type]
                 is_cached=bool(found.is_cached[group]),
                 event=int(tables.work.events.row[first]),
@@ -132,5 +132,6 @@ def _build_roof(peaks: DevicePeaks, dtypes: list[str]) -> DeviceRoof:
     )
 
 
-def _none_if_nan(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
+def _none_if_unknown(value: float) -> float | None:
+    """Return a number, None for NaN and for the rate of work that took no time."""
+    return float(value) if np.isfinite(value) else None

@@ -65,7 +65,9 @@ class Axis:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)))
             inside = [size * 10.0**power for power in powers for size in (1, 2, 5)]
             inside = [value for value in inside if self.low <= value <= self.high]
-            return inside if len(inside) <= most else [value for value in inside if f"{value:e}".startswith("1.")]
+            if len(inside) > most:
+                inside = [value for value in inside if f"{value:e}".startswith("1.")]
+            return inside[:: -(-len(inside) // most)]
         span = self.high - self.low
         power = 10.0 ** math.floor(math.log10(span / most))
         step = next(size * power for size in (1, 2, 5, 10, 20) if span / (size * power) <= most)
