@@ -199,7 +199,7 @@ class AnyTable(Answer, frozen=True, kw_only=True, dict=True, tag=SCHEMA):
     """What all tables have."""
 
     step: Annotated[int | None, about("number of the only step that is counted; null for the whole trace")]
-    rank: Annotated[int | None, about("rank of the trace; only with several")] = None
+    rank: Annotated[int | None, about("rank of the trace; left out where the file names none")] = None
     row_count: Annotated[int, about("rows before --limit, that --filter chose; totals cover all rows")]
     cannot_tell: Annotated[str | None, about("why the table is empty though the answer may not be")] = None
     rows: list[Any]

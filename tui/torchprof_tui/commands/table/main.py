@@ -73,7 +73,7 @@ def _choose_sheet(trace: Trace, options: TableOptions) -> tuple[Trace, Rank | No
 
 def _build_answer(trace: Trace, rank: Rank | None, sheet: Sheet, options: TableOptions) -> AnyTable:
     rows = _order_rows(sheet, options, for_people=False)[0].tolist()
-    number = None if rank is None else rank.number
+    number = trace.rank if rank is None else rank.number
     table: AnyTable = build_table(trace, _choose_table(options), sheet, rows[: options.limit or None], number)
     return table if options.filter is None else msgspec.structs.replace(table, row_count=len(rows))
 
