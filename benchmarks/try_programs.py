@@ -1,6 +1,9 @@
-"""Try remedies on programs with one known fault, on their mended twins, and on models as they are; needs a GPU.
+"""Try remedies on programs with one known fault, on their mended twins, and on models as they are.
 
     python -m benchmarks.try_programs run FOLDER [--part 0/2] [--variants faulty,mended] [--names A,B] [--seconds S]
+
+Without `--cpu` it needs a GPU; with it, it runs the programs whose fault is on the CPU.
+
     python -m benchmarks.try_programs report FOLDER
 
 `run` writes FOLDER/NAME.VARIANT.json, the answer of `try`; `report` prints the Markdown of benchmarks/try.md: whether
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 STEPS, WARMUP = 24, 5
+TRIED_HEAD = "| program | finding | remedy | predicted | measured |"
 MODULE = "benchmarks.try_programs"
 
 
@@ -30,6 +34,7 @@ class Program:
 
     build: Callable[[bool], Iterator[None]]
     right: tuple[str, ...] = ()
+    on_cpu: bool = False
 
 
 def _train(model: Any, batch: Any, optimizer: Any = None, loss: Any = None, after: Any = None) -> Iterator[None]:
@@ -48,12 +53,16 @@ def _train(model: Any, batch: Any, optimizer: Any = None, loss: Any = None, afte
         yield
 
 
-def _mlp(width: int, layers: int, dtype: Any = None) -> Any:
+def _mlp(width: int, layers: int, dtype: Any = None, device: str = "cuda") -> Any:
     import torch
 
     torch.manual_seed(0)
     layer = [each for _ in range(layers) for each in (torch.nn.Linear(width, width), torch.nn.GELU())]
-    return torch.nn.Sequential(*layer).to("cuda", dtype or torch.float32)
+    return torch.nn.Sequential(*layer).to(device, dtype or torch.float32)
+
+
+def _mlp_on_cpu(width: int, layers: int) -> Any:
+    return _mlp(width, layers, device="cpu")
 
 
 def _random(*shape: int, dtype: Any = None, **more: Any) -> Any:
@@ -74,9 +83,19 @@ def deterministic_mode(faulty: bool) -> Iterator[None]:
 
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     torch.use_deterministic_algorithms(faulty)
-    table = torch.nn.Embedding(5000, 512, device="cuda")
-    index = torch.randint(5000, (200_000,), device="cuda")
-    return _train(torch.nn.Sequential(table, torch.nn.Linear(512, 512, device="cuda")), index)
+
+    class Rows(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Parameter(torch.randn(16384, 256, device="cuda"))
+
+        def forward(self, index: Any) -> Any:
+            # Adding rows by index is what the mode makes slow (tools/fault_bench measured 29 to 33 % for it). There is
+            # no matmul, whose precision would cost more.
+            total = torch.zeros(16384, 256, device="cuda").index_add(0, index, self.table.index_select(0, index))
+            return total.index_add(0, index, self.table.index_select(0, index))
+
+    return _train(Rows(), torch.randint(16384, (65536,), device="cuda"))
 
 
 def synchronized_parts(faulty: bool) -> Iterator[None]:
@@ -98,15 +117,19 @@ def synchronized_parts(faulty: bool) -> Iterator[None]:
 
 
 def logged_values(faulty: bool) -> Iterator[None]:
-    model = _mlp(1024, 30)
+    import torch
+
+    # In bfloat16 and with few rows the matmuls are short: what costs is that every norm is waited for.
+    model = _mlp(512, 60, torch.bfloat16)
 
     def log(value: Any) -> None:
         if faulty:
             for parameter in model.parameters():
                 parameter.data.norm().item()
+                parameter.grad.norm().item()
         value.detach()
 
-    return _train(model, _random(512, 1024), after=log)
+    return _train(model, _random(64, 512, dtype=torch.bfloat16), after=log)
 
 
 def emptied_cache(faulty: bool) -> Iterator[None]:
@@ -241,6 +264,77 @@ def collected_garbage(faulty: bool) -> Iterator[None]:
     return _train(_mlp(512, 24), _random(64, 512), after=collect)
 
 
+# --- faults on the CPU ------------------------------------------------------------------------------------------
+
+
+def _wait_for_items(faulty: bool, model: Any, shape: tuple[int, ...], seconds: float) -> Iterator[None]:
+    """Train on items that take a while to come, as from a disk of the network: no core is used meanwhile."""
+    import torch
+
+    class Items(torch.utils.data.Dataset[Any]):
+        def __len__(self) -> int:
+            return 10**6
+
+        def __getitem__(self, index: int) -> Any:
+            time.sleep(seconds)
+            return torch.full(shape, index % 7 / 7)
+
+    workers: dict[str, Any] = {} if faulty else {"num_workers": 1, "persistent_workers": True}
+    batches = iter(torch.utils.data.DataLoader(Items(), 8, **workers))
+    return _train(model, lambda: next(batches), torch.optim.SGD(model.parameters(), 1e-3))
+
+
+def slow_items_mlp(faulty: bool) -> Iterator[None]:
+    return _wait_for_items(faulty, _mlp_on_cpu(256, 6), (256,), 0.010)
+
+
+def slow_items_conv(faulty: bool) -> Iterator[None]:
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Conv2d(16, 16, 3))
+    return _wait_for_items(faulty, model, (3, 24, 24), 0.010)
+
+
+def slow_items_encoder(faulty: bool) -> Iterator[None]:
+    import torch
+
+    model = torch.nn.TransformerEncoderLayer(64, 4, 128, 0.0, batch_first=True)
+    return _wait_for_items(faulty, model, (32, 64), 0.010)
+
+
+def slow_items_wide(faulty: bool) -> Iterator[None]:
+    return _wait_for_items(faulty, _mlp_on_cpu(1024, 2), (1024,), 0.010)
+
+
+def anomaly_mode_mlp_cpu(faulty: bool) -> Iterator[None]:
+    import torch
+
+    torch.autograd.set_detect_anomaly(faulty)
+    model = _mlp_on_cpu(64, 40)
+    batch = torch.randn(8, 64)
+    return _train(model, batch, torch.optim.SGD(model.parameters(), 1e-3))
+
+
+def anomaly_mode_encoder_cpu(faulty: bool) -> Iterator[None]:
+    import torch
+
+    torch.autograd.set_detect_anomaly(faulty)
+    layers = [torch.nn.TransformerEncoderLayer(32, 4, 64, 0.0, batch_first=True) for _ in range(6)]
+    model = torch.nn.Sequential(*layers)
+    batch = torch.randn(4, 16, 32)
+    return _train(model, batch, torch.optim.SGD(model.parameters(), 1e-3))
+
+
+def anomaly_mode_conv_cpu(faulty: bool) -> Iterator[None]:
+    import torch
+
+    torch.autograd.set_detect_anomaly(faulty)
+    layers = [each for _ in range(12) for each in (torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.Tanh())]
+    model = torch.nn.Sequential(*layers)
+    batch = torch.randn(2, 8, 8, 8)
+    return _train(model, batch, torch.optim.SGD(model.parameters(), 1e-3))
+
+
 def resnet50(_: bool) -> Iterator[None]:
     import torchvision
 
@@ -288,6 +382,13 @@ PROGRAMS = {
     "contiguous_images": Program(contiguous_images, ("channels-last",)),
     "math_attention": Program(math_attention, ("fused-attention",)),
     "collected_garbage": Program(collected_garbage, ("gc-frozen",)),
+    "slow_items_mlp": Program(slow_items_mlp, ("workers",), on_cpu=True),
+    "slow_items_conv": Program(slow_items_conv, ("workers",), on_cpu=True),
+    "slow_items_encoder": Program(slow_items_encoder, ("workers",), on_cpu=True),
+    "slow_items_wide": Program(slow_items_wide, ("workers",), on_cpu=True),
+    "anomaly_mode_mlp_cpu": Program(anomaly_mode_mlp_cpu, ("no-anomaly-mode",), on_cpu=True),
+    "anomaly_mode_encoder_cpu": Program(anomaly_mode_encoder_cpu, ("no-anomaly-mode",), on_cpu=True),
+    "anomaly_mode_conv_cpu": Program(anomaly_mode_conv_cpu, ("no-anomaly-mode",), on_cpu=True),
     "resnet50": Program(resnet50),
     "vit": Program(vit),
     "gpt2": Program(gpt2),
@@ -311,10 +412,11 @@ def run_all(options: argparse.Namespace) -> int:
     part, parts = map(int, options.part.split("/"))
     until = time.monotonic() + options.seconds
     os.makedirs(options.folder, exist_ok=True)
+    listed = [name for name, program in PROGRAMS.items() if program.on_cpu is options.cpu]
     jobs = [
         (name, variant)
+        for name in (options.names.split(",") if options.names else listed)
         for variant in options.variants.split(",")
-        for name in (options.names.split(",") if options.names else PROGRAMS)
         if variant == "faulty" or PROGRAMS[name].right
     ]
     for name, variant in jobs[part::parts]:
@@ -356,7 +458,7 @@ def report(folder: str) -> str:
         f"Best row right in {right} of {len(judged)} faulty programs; {claims} of {len(twins)} twins claim a win by "
         "the remedy.\n"
     )
-    return "\n".join([head, *lines, *_format_calibration(answers)]) + "\n"
+    return "\n".join([head, *lines, *_format_measured(answers), *_format_calibration(answers)]) + "\n"
 
 
 def _list_won(answer: dict[str, Any]) -> list[dict[str, Any]]:
@@ -377,6 +479,27 @@ def _format_row(answer: dict[str, Any]) -> str:
     names = ", ".join(each["name"] for each in won)
     cells = (answer["name"], answer["variant"], best["name"], saved or answer["problem"], forecast, verdict, names)
     return f"| {' | '.join(cells)} |"
+
+
+def _format_measured(answers: list[dict[str, Any]]) -> Iterator[str]:
+    """Format the table that `tools.forecast_errors` reads: the best forecast of each program against what it saved."""
+    yield f"\n{TRIED_HEAD} 95 % interval | loss | on |\n|---|---|---|---|---|---|---|---|"
+    for answer in answers:
+        known = [
+            each
+            for each in answer["remedies"]
+            if None not in (each["predicted_share"], each["saved_share"], each["saved_low_share"])
+        ]
+        best: dict[str, dict[str, Any]] = {}
+        for each in known:  # of the remedies against one finding the one that saved most: the forecast is a limit
+            before = best.get(each["predicted_by"])
+            if before is None or each["saved_share"] > before["saved_share"]:
+                best[each["predicted_by"]] = each
+        for finding, each in sorted(best.items()):
+            interval = f"{each['saved_low_share']:.0%} to {each['saved_high_share']:.0%}"
+            shares = f"{each['predicted_share']:.0%} | {each['saved_share']:.1%} | {interval}"
+            name = f"{answer['name']}, {answer['variant']}"
+            yield f"| {name} | {finding} | {each['name']} | {shares} | {each['loss']} | {answer['device']} |"
 
 
 def _format_calibration(answers: list[dict[str, Any]]) -> Iterator[str]:
@@ -403,6 +526,7 @@ def main() -> int:
     runner.add_argument("--names")
     runner.add_argument("--seconds", type=float, default=1e9)
     runner.add_argument("--repeat", type=int, default=0)
+    runner.add_argument("--cpu", action="store_true")
     commands.add_parser("report").add_argument("folder")
     options = parser.parse_args()
     if options.command == "program":

@@ -20,6 +20,7 @@ class TrialRemedy(Record, frozen=True, kw_only=True):
     state: Annotated[str, about("waiting, running, measured, failed, unused: the program has nothing that it changes")]
     reason: Annotated[str, about("why it failed; empty: it did not")]
     predicted_share: Annotated[float | None, about("of a step that check forecast; null: no forecast", "share")]
+    predicted_by: Annotated[str, about("id of the finding whose forecast it is; empty: no forecast")]
     saved_share: Annotated[
         float | None, about("of a step that it saved, negative: slower; null: not measured", "share")
     ]
@@ -81,6 +82,7 @@ def _build_remedy(row: TrialRow, places: Places) -> TrialRemedy:
         state=row.state,
         reason=row.why,
         predicted_share=row.predicted,
+        predicted_by=row.predicted_by,
         saved_share=row.saving.share if row.saving is not None else None,
         saved_low_share=row.saving.low if row.saving is not None and math.isfinite(row.saving.low) else None,
         saved_high_share=row.saving.high if row.saving is not None and math.isfinite(row.saving.low) else None,

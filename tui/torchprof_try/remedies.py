@@ -241,10 +241,14 @@ def choose_remedies(
     ]
 
 
-def predict_saving(remedy: Remedy, evidence: Evidence) -> float | None:
-    """Return the largest saving that `check` forecasts for what the remedy is against: a share; None for none."""
-    known = (evidence.fired.get(pattern) for pattern in remedy.patterns)
-    return max((each for each in known if each is not None), default=None)
+def predict_saving(remedy: Remedy, evidence: Evidence) -> tuple[str, float | None]:
+    """Return which finding that the remedy is against has the largest forecast of `check`, and that share of a step.
+
+    Without a forecast ("", None).
+    """
+    known = [(share, name) for name in remedy.patterns if (share := evidence.fired.get(name)) is not None]
+    share, name = max(known, default=(None, ""))
+    return name, share
 
 
 def combine(remedies: Iterable[Remedy]) -> list[Remedy]:

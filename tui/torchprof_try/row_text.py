@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchprof_try.answers import TrialRemedy, Tried
+from torchprof_tui.analysis.patterns.verdict.forecast_errors import find_forecast_error
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.ui.common.number_format import format_value
 
@@ -36,6 +37,15 @@ def describe_program(tried: Tried) -> list[str]:
         f"{' '.join(tried.command)} on {tried.device or 'an unknown device'}{step}{memory}",
         *([f"check: {tried.verdict}"] if tried.verdict else []),
     ]
+
+
+def describe_forecast(each: TrialRemedy) -> str:
+    """Describe where the forecast comes from, and how far such ones were off; "" where there is none."""
+    if each.predicted_share is None:
+        return ""
+    error = find_forecast_error(each.predicted_by)
+    known = error.describe() if error is not None else ""
+    return f"check forecasts at most {each.predicted_share:.0%} for {each.predicted_by}{f', {known}' if known else ''}"
 
 
 def format_cells(each: TrialRemedy) -> tuple[str, ...]:

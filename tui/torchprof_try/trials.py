@@ -68,7 +68,8 @@ class TrialRequest:
 class TrialRow:
     """One line of the table. `state`: waiting, running, measured, failed, or unused; `why`: of the last two.
 
-    `step`: seconds, the median over blocks of steps; `memory`: peak in bytes. `predicted`: a share of the step.
+    `step`: seconds, the median over blocks of steps; `memory`: peak in bytes. `predicted`: a share of the step,
+    forecast for the finding `predicted_by`.
     """
 
     name: str
@@ -77,6 +78,7 @@ class TrialRow:
     state: str = "waiting"
     why: str = ""
     predicted: float | None = None
+    predicted_by: str = ""
     saving: Saving | None = None
     step: float | None = None
     memory: int | None = None
@@ -206,7 +208,8 @@ class Trials:
             self.places.suggested[remedy.name] = [
                 place for pattern in remedy.patterns for place in evidence.places.get(pattern, ())
             ]
-            row = TrialRow(remedy.name, remedy.says, remedy.patch, predicted=predict_saving(remedy, evidence))
+            finding, predicted = predict_saving(remedy, evidence)
+            row = TrialRow(remedy.name, remedy.says, remedy.patch, predicted=predicted, predicted_by=finding)
             self.rows.append(row)
         return remedies
 

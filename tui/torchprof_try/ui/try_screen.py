@@ -15,7 +15,7 @@ from textual.message import Message
 
 from torchprof_try.answers import TrialRemedy, Tried, build_tried, format_patches
 from torchprof_try.program_process import TrialsStopped
-from torchprof_try.row_text import TITLES, describe_best, describe_program, format_cells
+from torchprof_try.row_text import TITLES, describe_best, describe_forecast, describe_program, format_cells
 from torchprof_try.trials import Trials
 from torchprof_tui.trace.core.errors import format_error
 from torchprof_tui.trace.loading.load_in_process import load_trace
@@ -226,7 +226,10 @@ class TryScreen(ListScreen):
 
     def _show_detail(self) -> None:
         record = self._cursor_record
-        lines = [] if record is None else [f"{record.name}: {record.says}", *_list_patch(record)]
+        lines = []
+        if record is not None:
+            head = [f"{record.name}: {record.says}", describe_forecast(record)]
+            lines = [*filter(None, head), *_list_patch(record)]
         if lines != self._detail.lines:
             self._detail.lines = lines
             self._detail.refresh_content()

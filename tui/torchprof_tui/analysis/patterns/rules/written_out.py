@@ -56,7 +56,7 @@ _FEW_OF_SORTED = 8
 _PARAMETER_LOOP = 8
 """Rounds from which a loop over parameters, positions or time steps is one: each costs as much as one batched op."""
 
-_ALGORITHMS = (
+ALGORITHMS = (
     Algorithm(
         "attention",
         r"M[mdaw]{0,3}SD?M",
@@ -183,7 +183,7 @@ def _list_between(view: ScopeView, text: OpText, stretches: list[tuple[int, int]
 def written_out(view: ScopeView) -> Answer:
     text = view.tables.compute_once(write_op_text)
     found: list[tuple[Algorithm, Answer]] = []
-    for algorithm in _ALGORITHMS:
+    for algorithm in ALGORITHMS:
         stretches = _find_ops(view, text, algorithm)
         if not stretches:
             continue
