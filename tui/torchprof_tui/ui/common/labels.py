@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
-from torchprof_tui.analysis.patterns.verdict.forecast_errors import find_forecast_error
 from torchprof_tui.trace.core.errors import TraceError
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
@@ -44,7 +44,9 @@ def describe_saving(finding: Finding) -> str:
     """Describe what a fix saves, where that is less than the finding costs and not nothing."""
     if not finding.won or finding.won >= _LESS * finding.share:
         return ""
-    error = find_forecast_error(finding.id)
+    # imported by name: lanes are shown before any finding
+    errors = importlib.import_module("torchprof_tui.analysis.patterns.verdict.forecast_errors")
+    error = errors.find_forecast_error(finding.id)
     measured = error.describe() if error is not None else ""
     return f"a fix saves at most {format_share(finding.won)}" + (f", {measured}" if measured else "")
 
