@@ -159,6 +159,15 @@ def test_the_lines_of_the_watchdog_alone() -> None:
     assert (found.cause, found.ranks, found.operation) == (Cause.ORDER, (2,), "broadcast [5056]")
 
 
+@pytest.mark.parametrize("cut", [(0,), (2,), (0, 1)])
+def test_the_lines_of_the_watchdog_of_which_some_are_cut_off(cut: tuple[int, ...]) -> None:
+    """The second line of a rank names the group; people paste what fits."""
+    lines = [WATCHDOG.format(rank=rank, number=7753, op="ALLREDUCE", numel=64).splitlines() for rank in range(3)]
+    text = "\n".join(line for rank, two in enumerate(lines) for line in (two[:1] if rank in cut else two))
+    found = diagnose(gather_evidence([("log.txt", text.encode())]))
+    assert (found.cause, found.ranks, found.waiting) == (Cause.NETWORK, (), (0, 1, 2)), found.sentence
+
+
 def test_an_old_watchdog_line_without_sizes() -> None:
     line = (
         "[E ProcessGroupNCCL.cpp:737] [Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=469508, "
@@ -305,6 +314,16 @@ def test_stacks_alone_outside_of_collectives(stacks: list[bytes | None], ranks: 
     found = diagnose(gather_evidence((f"rank{rank}.txt", stack) for rank, stack in enumerate(stacks) if stack))
     assert found.sentence.startswith(sentence)
     assert list(found.ranks) == ranks
+
+
+def test_the_collective_of_a_hook_runs_on_a_thread_of_autograd() -> None:
+    """As FSDP and DeepSpeed call them."""
+    hook = (
+        "Thread 9 (active)\n    all_gather_into_tensor (torch/distributed/distributed_c10d.py:2709)\n    f (h.py:1)\n"
+    )
+    found = diagnose(gather_evidence([("rank0.txt", BARRIER), ("rank1.txt", COMPUTES + hook.encode())]))
+    assert found.ranks == (0,)
+    assert "rank 1 waits in all_gather_into_tensor of backward at train.py:25" in found.sentence
 
 
 def test_what_py_spy_says_as_json_is_the_same() -> None:

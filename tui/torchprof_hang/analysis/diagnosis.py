@@ -338,7 +338,7 @@ class _Diagnoser:
     def _compare_stacks(self, stacks: dict[int, tuple[Frame, ...]], end: str) -> Diagnosis | None:
         calls = self._group_by_call(stacks)
         away = calls.pop(("", ""), [])
-        usual = max(calls, key=lambda call: (len(calls[call]), call[0] in ENGINE_CALLS), default=None)
+        usual = max(calls, key=lambda call: (len(calls[call]), call[0].endswith(tuple(ENGINE_CALLS))), default=None)
         others = [] if usual is None else calls[usual]
         waits = f"{format_ranks(others)} wait{_s(others)} in {usual[0]}{_at(usual[1])}" if usual else "no rank waits"
         if not away and len(calls) > 1 and usual is not None:
@@ -363,9 +363,15 @@ class _Diagnoser:
         """Group ranks by the collective that their stack is in and its place; ("", "") for none."""
         calls: dict[tuple[str, str], list[int]] = {}
         for rank, stack in stacks.items():
-            name = find_collective(stack) or (find_engine_call(stack) if self._records[rank].is_idle else "")
+            name = find_collective(stack) or self._find_engine_wait(rank, stack)
             calls.setdefault((name, find_place(stack) if name else ""), []).append(rank)
         return calls
+
+    def _find_engine_wait(self, rank: int, stack: tuple[Frame, ...]) -> str:
+        """Find what a rank in C++ waits for: the collective of a hook, which may run on a thread of autograd."""
+        record, name = self._records[rank], find_engine_call(stack)
+        inside = (find_collective(each.frames) for each in record.threads if name and not each.is_main)
+        return next((f"{each} of {name}" for each in inside if each), name if record.is_idle else "")
 
     def _describe_same_call(self, ranks: tuple[int, ...], call: tuple[str, str], waits: str) -> Diagnosis | None:
         """Describe stacks that are all in one call; None where flight recorders say that nothing waits."""

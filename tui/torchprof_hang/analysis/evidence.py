@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,9 +51,24 @@ def gather_evidence(files: Iterable[tuple[str, bytes]]) -> Evidence:
             evidence.lost.append((source, reason))
         else:
             evidence.used += 1
+    _name_groups(evidence.records.values())
     for record in evidence.records.values():
         _mark_failed_operation(record)
     return evidence
+
+
+def _name_groups(records: Collection[RankRecord]) -> None:
+    """Name the process group of operations of which a log has only the first line, which names none.
+
+    It is that in which another rank waits at the same number; or the only one that the log names.
+    """
+    named = {(each.group, each.number) for record in records for each in record.operations if each.group}
+    only = {group for group, _ in named}
+    for record in records:
+        for each in record.operations:
+            if not each.group and not record.has_recorder:
+                found = {group for group, number in named if number == each.number} or only
+                each.group = found.pop() if len(found) == 1 else ""
 
 
 def shorten(error: Exception) -> str:
