@@ -127,8 +127,7 @@ _FORWARD_OP_REGEX = (
 
 @register_pattern(
     "The forward pass is computed a second time in the backward pass",
-    meaning="activation checkpointing drops what the backward pass needs, and computes it again: it saves memory for "
-    "about a third more time",
+    meaning="activation checkpointing saves memory, and takes about a third more time",
     action="turn activation checkpointing off where memory allows, or checkpoint fewer layers",
     code="model.gradient_checkpointing_disable()  # transformers; else call the layer without checkpoint()",
     decided="Ops that only a forward pass calls (layers, attention, activation functions) run inside a node of the "

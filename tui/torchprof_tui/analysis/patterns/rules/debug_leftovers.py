@@ -64,8 +64,7 @@ def _find_reading_ops(tables: TraceTables) -> I64:
 
 @register_pattern(
     "Autograd's anomaly mode tests every gradient for NaN",
-    meaning="in this debug mode each node of the backward pass tests what it computed, and the CPU reads the answer; "
-    "each op of the forward pass keeps the stack that called it",
+    meaning="this debug mode tests each node's gradients, has the CPU read the answer, and keeps the stack of each op",
     action="turn anomaly mode off: it is for finding a NaN, not for training",
     code="torch.autograd.set_detect_anomaly(False)",
     decided="Inside at least half of the nodes of the backward pass: a test for NaN, and an op that reads its result. "

@@ -216,8 +216,7 @@ def count_attentions(tables: TraceTables, steps: GenerationSteps) -> int:
 
 @register_pattern(
     "The KV cache is copied for each token",
-    meaning="each token makes a new tensor with torch.cat: all keys and values so far are read and written, and "
-    "memory of a new size is needed",
+    meaning="for each token torch.cat copies all keys and values so far into a new tensor",
     action="allocate the cache at its full length once, and write each token's keys and values in place",
     code="cache.index_copy_(2, position, keys)  # cache = torch.empty(batch, heads, max_length, width)",
     decided="Calls of aten::cat at the same place of each decode step that append a shorter tensor to one of three or "
@@ -270,8 +269,7 @@ def kv_cache_cat(view: ScopeView) -> Answer:
 
 @register_pattern(
     "The CPU reads values from the GPU after each token",
-    meaning="item(), tolist() or nonzero() waits until the token is computed, most often to test for the end of the "
-    "sequence; only then does the CPU launch the next step, and the GPU waits for that",
+    meaning="the CPU launches the next step only when it has read the token (item(), tolist() or nonzero())",
     action="test for the end of the sequence every n tokens, with flags that stay on the GPU",
     code="done |= next_token == eos; if step % 16 == 0 and done.all(): break",
     decided="Ops that wait for the GPU, with one such wait or more in most decode steps or right after them. Time at "
@@ -362,8 +360,7 @@ _OVERLAP = {
 
 @register_pattern(
     "Prompts hold up the next tokens",
-    meaning="a step that also reads prompts, or a prefill between decode steps, takes much longer than a decode step: "
-    "all running sequences wait that long for their next token",
+    meaning="a step that reads prompts takes much longer than a decode step, and all running sequences wait for it",
     action="read prompts in smaller pieces, or on other GPUs",
     decided="Mixed steps, and prefills between decode steps after which more sequences run than were read, that take "
     "at least twice as long as the median decode step. Time at stake: what they take longer; tokens come more evenly "

@@ -30,7 +30,6 @@ from torchprof_tui.analysis.patterns.rules import remedy_choice
 from torchprof_tui.analysis.patterns.rules.cpu_lane import find_trailing_sync
 from torchprof_tui.analysis.patterns.rules.optimizer import find_looping_steps
 from torchprof_tui.analysis.time.intervals import Intervals, union
-from torchprof_tui.analysis.words.dictionary import explain
 from torchprof_tui.trace.core.arrays import I64, find_median, is_in, number_distinct, sorted_unique
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import Kind
@@ -41,8 +40,8 @@ PINNED_COPY_REGEX = r"(Memcpy (HtoD|DtoH)).*Pinned"
 
 @register_pattern(
     "The CPU waits for the GPU inside a step",
-    meaning="the CPU reads a value from the GPU (.item(), .cpu(), nonzero(), printing a loss) or calls a "
-    "synchronisation: the GPU's queue becomes empty, and the GPU is idle until the CPU launches new work",
+    meaning="the CPU reads a value of the GPU (.item(), .cpu(), nonzero(), a printed loss) or synchronises, and the "
+    "GPU's queue runs empty",
     action="keep values on the GPU, read them only every hundredth step, and synchronise only to measure",
     code="losses.append(loss.detach())  # read them after the epoch, not in each step",
     decided="A call inside a step that waits for a stream, device or event, or a device-to-host copy that blocks. "
@@ -82,7 +81,7 @@ def sync_in_step(view: ScopeView) -> Answer:
 
 @register_pattern(
     "Copies from memory that is not pinned",
-    meaning=explain("pageable memory", "is", "costs"),
+    meaning="a copy of memory that is not pinned goes through a staging buffer, at half the speed or less",
     action="pin the memory and copy without blocking",
     code="DataLoader(…, pin_memory=True); x = x.to(device, non_blocking=True)",
     decided="Copies between host and device with Pageable in their name, larger than the limit. Shown with them: "
@@ -204,8 +203,8 @@ def _answer_without_gpu(view: ScopeView) -> Answer:
 
 @register_pattern(
     "The GPU is idle repeatedly",
-    meaning="each gap has a cause on the CPU: dispatch, a synchronisation, input, code between ops, or a collective",
-    action="fix the most frequent cause first; the lanes name the cause of each gap (x)",
+    meaning="something on the CPU holds up the next launch",
+    action="fix the most frequent cause first: x on the lanes names the one of each gap",
     decided="Gaps between pieces of GPU work (over all streams), longer than the limit, without the time of the "
     "profiler and of queued work. Their number, the share of steps with such gaps, and their share of the "
     "time must reach the limits.",
@@ -315,8 +314,7 @@ def _find_tiny_kernel_owners(owner: I64, duration: I64) -> I64:
 
 @register_pattern(
     "Steps allocate memory from the driver",
-    meaning="the caching allocator had no memory to reuse, because shapes change or memory is short; cudaFree also "
-    "waits for the GPU",
+    meaning="the caching allocator had no memory to reuse, because shapes change or memory is short",
     action="warm up, keep shapes fixed, or let memory segments grow",
     code="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py",
     decided="cudaMalloc, cudaFree and similar calls on any thread, inside a step after the first.",

@@ -311,8 +311,7 @@ def measure_cpu_work(view: ScopeView) -> CpuWork:
 
 @register_pattern(
     "The GPU waits for ops that compute on the CPU",
-    meaning="an op that launches nothing computes on the CPU: random numbers, weights or inputs that are created there "
-    "and copied later, or preparation that no worker does",
+    meaning="random numbers, weights, inputs or their preparation are computed by ops on the CPU, which launch nothing",
     action="create tensors on the GPU, or prepare them in the workers of the data loader",
     code="x = torch.randn(shape, device=device)  # instead of torch.randn(shape).to(device)",
     decided="GPU idle time during ops of a launching thread that are longer than the limit, launch nothing and make no "

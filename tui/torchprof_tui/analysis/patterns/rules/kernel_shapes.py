@@ -209,7 +209,8 @@ def _adds_to_few(inputs: OpInputs) -> bool:
 
 @register_pattern(
     "Kernels compute in float64",
-    meaning="double precision takes twice the memory, and no tensor cores of most GPUs; often a NumPy array made it so",
+    meaning="double precision, which a NumPy array often brings, takes twice the memory and no tensor cores "
+    "of most GPUs",
     action="use float32, or bf16 where it is enough: x.float()",
     code="x = torch.as_tensor(array, dtype=torch.float32)",
     decided="Kernels whose name says that they compute on double. Time at stake: these kernels.",

@@ -26,8 +26,7 @@ from torchprof_tui.trace.query.read_entries import read_entries
 
 @register_pattern(
     "One rank's host is slow",
-    meaning="nearly every op takes longer on one rank, and the other ranks wait for it: its CPU is slower, busy with "
-    "other work, or far from its GPU",
+    meaning="nearly every op takes longer on the CPU of one rank, and the other ranks wait for it",
     action="check that host: other processes, the CPU's clock, and the cores that the rank is bound to",
     code="numactl --cpunodebind=0 --membind=0 torchrun …  # the socket next to the GPU: nvidia-smi topo -m",
     decided="For each aten op that ran ten times on all ranks, its median duration over that of the fastest rank; "
@@ -404,8 +403,7 @@ def _compare_shapes(
 
 @register_pattern(
     "Ops wait for CPU cores",
-    meaning="the same op with the same work is fast in most calls and very slow in others: its threads wait for cores "
-    "that are busy with other threads or programs, or that are not there",
+    meaning="in its slow calls the op's threads wait for cores that are busy, or that are not there",
     action="use fewer threads, or run fewer other programs: the cores are shared",
     code="torch.set_num_threads(n)  # or OMP_NUM_THREADS; compare with 1",
     decided="In a trace without GPU activity: self time of an op's calls on the main thread above ten times their "

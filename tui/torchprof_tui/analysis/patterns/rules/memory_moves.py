@@ -154,8 +154,8 @@ _COPY_REGEX = r"aten::(to|_to_copy|copy_)$"
 
 @register_pattern(
     "Activations are moved to host memory and back (offload)",
-    meaning="the forward pass copies what the backward pass needs to the CPU, and the backward pass copies it back: a "
-    "PCIe link is some fifty times slower than the GPU's memory",
+    meaning="what the backward pass needs is copied to the CPU and back, over a link some fifty times slower"
+    " than GPU memory",
     action="keep them on the GPU where memory allows, or use activation checkpointing; else pin the host memory",
     code="with torch.autograd.graph.save_on_cpu(pin_memory=True):  # only around layers that need it",
     decided="Copies to the GPU inside nodes of the backward pass, at least as many in a step as the threshold, and as "

@@ -28,8 +28,7 @@ _MAX_OPS = 3
 
 @register_pattern(
     "Ops are compiled as they run",
-    meaning="in each call the NPU's runtime compiles an op for its shapes, or looks it up and builds its tasks "
-    "again: hundreds of microseconds, where a precompiled op takes ten",
+    meaning="the NPU's runtime compiles or looks up an op in each call: hundreds of microseconds instead of ten",
     action="use the precompiled ops: switch just-in-time compilation off before the model is created",
     code="torch_npu.npu.set_compile_mode(jit_compile=False)",
     decided="Calls of CANN that compile and execute an op (aclopCompileAndExecute, aclopCompile) of any duration. "

@@ -466,8 +466,7 @@ def find_experts(tables: TraceTables) -> EventTable:
 
 @register_pattern(
     "Experts run one after the other",
-    meaning="for each expert the code finds its tokens (nonzero waits for the GPU), gathers, multiplies and adds "
-    "them back: many small kernels, and one wait per expert",
+    meaning="each expert has a wait for the GPU (nonzero finds its tokens) and many small kernels of its own",
     action="sort the tokens by expert once, and multiply all of them in a grouped GEMM",
     code="y[order] = torch._grouped_mm(x[order], weights, offs=offsets)  # order = expert.argsort()",
     decided="On one thread, as often as the limit: nonzero, then a gather, a matrix product and a scatter or "

@@ -168,8 +168,7 @@ _MAX_STEPS = 64
 
 @register_pattern(
     "The samples of a batch are run one by one",
-    meaning="the model runs several times in a step, each time on a batch of one: the CPU dispatches all of its ops "
-    "for each sample, and each kernel has little to do",
+    meaning="the CPU dispatches all of the model's ops for each sample, and each kernel has little to do",
     action="run the samples as one batch",
     code="loss = criterion(model(torch.stack(samples)), torch.stack(labels))",
     decided="The ops of a step are the same sequence twice or more, with the same shapes, and the first layer of each "

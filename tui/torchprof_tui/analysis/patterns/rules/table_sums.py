@@ -225,8 +225,8 @@ def call_count(view: ScopeView) -> Answer:
     own_time = min(int(time[costliest]), view.scope.length)
     seen = (
         f"{view.trace.names[costliest]} runs {int(calls[costliest]):,} "
-        f"times{view.format_per_step(int(calls[costliest]))} at "
-        f"{format_duration(time[costliest] / calls[costliest])} of its own: {format_duration(time[costliest])} together"
+        f"times{view.format_per_step(int(calls[costliest]))}: "
+        f"{format_duration(time[costliest])} of self time, {format_duration(time[costliest] / calls[costliest])} each"
     )
     remedy = choose_call_count_remedy(view, of_name)
     loops = NO_INTERVALS

@@ -197,10 +197,8 @@ def _list_ranges(tables: TraceTables) -> set[str]:
 @register_pattern(
     "Compiled code costs CPU time of its own",
     section=Section.COMPILE,
-    meaning="guards and wrappers run in every call: a large share is normal for tiny work, and becomes small with "
-    "many ops",
-    action="compile larger regions, and leave tiny work eager; measure CUDA graphs before you use them: the copies of "
-    "their inputs may cost more than they save",
+    meaning="guards and wrappers run in every call, and this call has too little work to outweigh them",
+    action="compile larger regions, leave tiny work eager, and measure CUDA graphs before you use them",
     code="model = torch.compile(model)  # once, around the whole model",
     decided="Cache lookups, prologues, pregraph bytecode and the regions' self time, over the steps' CPU time in the "
     "scope. (A comparison with eager needs a second trace.)",
@@ -315,7 +313,7 @@ _READ_REGEX = r"aten::(item|is_nonzero)$"
 @register_pattern(
     "Compiled code runs in pieces: graph breaks",
     section=Section.COMPILE,
-    meaning="the compiler could not follow the function: Python runs between its pieces, and nothing is fused across",
+    meaning="Python runs between the pieces that the compiler could not join, and nothing is fused across",
     action="find the breaks with TORCH_LOGS=graph_breaks, and compile the function whole (fullgraph=True names them)",
     code="model = torch.compile(model, fullgraph=True)",
     decided="Compiled regions inside other ones: what is left of a function after a break is called from its first "

@@ -170,8 +170,7 @@ def _list_between(view: ScopeView, text: OpText, stretches: list[tuple[int, int]
 
 @register_pattern(
     "An algorithm is written out op by op",
-    meaning="several ops compute what the library has one op for: each reads and writes whole tensors, and each is "
-    "dispatched and launched",
+    meaning="each of these ops is launched by itself, and reads and writes whole tensors",
     action="call the library's op, or compile the function",
     decided="The ops of a thread in their order, without views and casts, match a known sequence: attention, norms, "
     "cross entropy, a recurrence, a running sum, clipping, a moving average, distances, a convolution, a product "
