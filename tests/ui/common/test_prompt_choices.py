@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from textual.widgets import Input
 
-from tests.helpers.explorer_app import explorer, settled, two_steps, until
+from tests.helpers.explorer_app import ExplorerApp, explorer, settled, two_steps, until
+from torchprof_tui.ui.common.compare_asked import CompareAsked
 from torchprof_tui.ui.common.comparison_request import list_own_choices, parse_request
 from torchprof_tui.ui.common.status_line import Choice, Prompt, find_choices
 from torchprof_tui.ui.explorer.explorer_screen import ExplorerScreen
@@ -43,6 +45,28 @@ async def test_tab_completes_and_arrows_choose() -> None:
         assert value(screen) == "fold-"
         await pilot.press("tab", "escape")
         assert not screen.query_one(Prompt).has_class("choosing")
+
+
+@pytest.mark.parametrize("key", ["t", "T", "F", "M"])
+async def test_a_comparison_is_asked_for_with_the_same_choices_on_all_screens(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[CompareAsked] = []
+    monkeypatch.setattr(ExplorerApp, "on_compare_asked", lambda _app, message: asked.append(message), raising=False)
+    async with explorer(two_steps(), (120, 40)) as (screen, pilot):
+        await pilot.press(key)
+        await until(pilot, lambda: pilot.app.screen is not screen)
+        await pilot.press("D")
+        prompt = pilot.app.screen.query_one(Prompt)
+        assert "step 0 against step 1" in prompt.found
+        await pilot.press(*"step 1/1", "enter")
+        await pilot.pause()
+        assert prompt.is_open  # says what is wrong with it
+        await pilot.press("backspace", "backspace", "backspace", *"0/1", "enter")
+        await until(pilot, lambda: bool(asked))
+        assert pilot.app.screen is screen
+        assert asked[0].trace is screen.trace
+        assert asked[0].request == parse_request("step 0/1")
 
 
 async def test_names_lead_to_panels_and_screens_from_any_screen() -> None:

@@ -84,7 +84,7 @@ async def test_a_cpu_only_table_is_sorted_by_self_cpu_without_gpu_columns() -> N
         assert table._listing.sort_key == "self_cpu"
         assert "self GPU" not in text(table)
         assert "Self GPU time total" not in text(table)
-        assert "outside ops: 30.0 µs of 120.0 µs (R: record again with stacks, --with-stack)" in text(table)
+        assert "outside ops: 30.0 µs of 120.0 µs (r: record again with stacks, --with-stack)" in text(table)
 
 
 async def test_filtering_while_typing() -> None:

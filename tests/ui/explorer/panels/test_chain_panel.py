@@ -73,7 +73,7 @@ async def test_an_op_lists_all_that_it_launched() -> None:
         await pilot.press("l")
         await until(pilot, lambda: chained(screen))
         text = text_of(screen)
-        assert "4 pieces of GPU work launched below it, 100.0 µs together" in text
+        assert "linear launched 4 pieces of GPU work, 100.0 µs together" in text
         shares = [line for line in text.split("\n") if "%  k" in line]
         assert [line.split("%")[0].split()[-1] for line in shares] == ["40", "30", "20", "10"]
 

@@ -346,7 +346,7 @@ async def test_a_key_says_why_no_source_can_be_opened() -> None:
         await move_to(screen, pilot, "overhead-bound")
         assert " L " not in screen._panel_controller.cheatsheet_panel.text()
         await pilot.press("L")
-        assert "overhead-bound: no source line known; R: record again with stacks (--with-stack)" in text_of(screen)
+        assert "overhead-bound: no source line known; r: record again with stacks (--with-stack)" in text_of(screen)
         panel = screen._panel_controller.cheatsheet_panel
         notice = next(finding.id for finding in panel._fired_findings() if not finding.is_problem)
         await move_to(screen, pilot, notice)

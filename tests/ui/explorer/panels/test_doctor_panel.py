@@ -44,7 +44,7 @@ async def test_what_needs_stacks_names_the_key_that_records_them() -> None:
                 break
             await pilot.press("down")
             await settled(pilot)
-        assert "R: record again with stacks (--with-stack)" in text_of(screen)
+        assert "r: record again with stacks (--with-stack)" in text_of(screen)
 
 
 async def test_a_healthy_trace_gets_one_sentence() -> None:

@@ -139,6 +139,29 @@ async def test_a_click_on_a_panel_makes_it_the_active_one() -> None:
         assert screen._dock.active_name == "details"
 
 
+async def test_the_frame_of_a_panel_names_the_keys_that_lead_on() -> None:
+    """As many as fit, above the panel that they are of; empty panels have some, too."""
+    shown = two_steps()
+    async with explorer(shown, (160, 48)) as (screen, pilot):
+        await settled(pilot)
+
+        def frame() -> str:
+            return next(line for line in text_of(screen).split("\n") if "[" in line and "doctor" in line)
+
+        for key, hint in (("l", "→ takes an event"), ("k", "t lists all"), ("C", "C hide it")):
+            await pilot.press(key)
+            await settled(pilot)
+            assert hint in frame()
+        await pilot.press("k")
+        screen.view_state.select(event_of(shown, "gemm"))
+        screen._refresh_widgets()
+        await settled(pilot)
+        assert "[ launch" in frame()
+        await pilot.press("[")
+        await settled(pilot)
+        assert "] GPU work" in frame()
+
+
 async def test_the_first_lines_of_a_small_panel_say_name_time_share_cause_and_keys() -> None:
     frames = [cpu(f"f{depth}", 10 + depth, 90 - 2 * depth) for depth in range(20)]
     shown = trace(

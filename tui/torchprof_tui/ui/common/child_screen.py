@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from torchprof_tui.trace.core.atomic_file import OutputError, check_target, expand_path, write_atomically
+from torchprof_tui.ui.common.comparison_prompt import ComparisonPrompt
+from torchprof_tui.ui.common.comparison_request import COMPARE, ComparisonRequest
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.go_anywhere import GO_TO, GO_TO_HINT
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.keys import EXPORT
 from torchprof_tui.ui.common.painted_widget import RowList, follow_theme
 from torchprof_tui.ui.common.status_line import (
+    Choice,
     Prompt,
     PromptChanged,
     PromptClosed,
@@ -25,7 +28,7 @@ from torchprof_tui.ui.common.status_line import (
 MAX_VIEWS = 50
 """Earlier views of a screen that are kept for the key that goes back; the oldest one is dropped."""
 
-Choice = TypeVar("Choice")
+Item = TypeVar("Item")
 
 SEARCH_HINT = "text, or /regular expression/ · ↑ earlier"
 
@@ -39,6 +42,7 @@ class ChildScreen(GuardedScreen[Any]):
         super().__init__()
         self._status = StatusLine(id=f"{type(self).__name__.removesuffix('Screen').lower()}-status")
         self._prompt = Prompt(id="prompt")
+        self._comparison = ComparisonPrompt(self, self._prompt, self._compare)
         self._worker = DebouncedWorker(self)
 
     def show_message(self, message: str) -> None:
@@ -55,10 +59,12 @@ class ChildScreen(GuardedScreen[Any]):
         self.app.copy_to_clipboard(text)
         self.show_message(format_copy_message(label))
 
-    def _open_prompt(self, purpose: str, hint: str, text: str, replace: bool = True) -> None:
-        """Ask for a text; `replace`: typing replaces what there is."""
+    def _open_prompt(
+        self, purpose: str, hint: str, text: str, replace: bool = True, choices: Sequence[Choice] = ()
+    ) -> None:
+        """Ask for a text; `replace`: typing replaces what there is; `choices`: what is listed above it."""
         self.add_class("asking")
-        self._prompt.open(purpose, hint, text, replace=replace)
+        self._prompt.open(purpose, hint, text, replace, choices)
 
     def _close_prompt(self) -> None:
         self.remove_class("asking")
@@ -67,27 +73,54 @@ class ChildScreen(GuardedScreen[Any]):
     def on_prompt_closed(self, message: PromptClosed) -> None:
         self._close_prompt()
 
-    def action_go_to(self) -> None:
-        """Ask where to go: this screen is left for the lanes, which go there."""
-        self._open_prompt(GO_TO, GO_TO_HINT, "")
-
-    def on_prompt_submitted(self, message: PromptSubmitted) -> None:
-        """Handle the prompt that all of these screens have; textual calls this after the handler of a subclass."""
-        if message.purpose == GO_TO:
-            self._close_prompt()
-            self._go_to(message.text)
-
-    def _go_to(self, text: str) -> None:
-        """Leave this screen and what lies above the lanes; then go where the text says."""
-        if text.strip() == EXPORT:  # of this screen
-            self.app.call_later(self.app.run_action, f"app.{EXPORT}")
-            return
+    @property
+    def _lanes(self) -> Any:
+        """The explorer below this screen; None, which is then said, without one."""
         lanes = next((screen for screen in self.app.screen_stack if screen.TITLE == "explorer"), None)
         if lanes is None:
             self.show_message("there are no lanes below this screen")
-            return
-        self.dismiss(None)
-        lanes.call_later(lanes.go_anywhere, text)  # type: ignore[attr-defined]
+        return lanes
+
+    def action_go_to(self) -> None:
+        """Ask where to go: this screen is left for the lanes, which go there."""
+        if (lanes := self._lanes) is not None:
+            self._open_prompt(GO_TO, GO_TO_HINT, "", choices=lanes.list_places())
+
+    def action_compare(self) -> None:
+        """Ask what to compare the trace of the lanes with."""
+        if (lanes := self._lanes) is not None:
+            self._ask_comparison(lanes.list_comparisons())
+
+    def _ask_comparison(self, own: Sequence[Choice]) -> None:
+        """Open the prompt of a comparison. `own`: comparisons of the trace with itself."""
+
+        def show(hint: str, text: str, choices: Sequence[Choice]) -> None:
+            self._open_prompt(COMPARE, hint, text, choices=choices)
+
+        self._comparison.open(show, own)
+
+    def on_prompt_changed(self, message: PromptChanged) -> None:
+        if message.purpose == COMPARE:
+            self._comparison.show_hint(message.text)
+
+    def on_prompt_submitted(self, message: PromptSubmitted) -> None:
+        """Handle the prompts that all of these screens have; textual calls this after the handler of a subclass."""
+        if message.purpose == GO_TO:
+            self._close_prompt()
+            if message.text.strip() == EXPORT:  # of this screen
+                self.app.call_later(self.app.run_action, f"app.{EXPORT}")
+            elif (lanes := self._lanes) is not None:  # what lies above them is left
+                self.dismiss(None)
+                lanes.call_later(lanes.go_anywhere, message.text)
+        elif message.purpose == COMPARE:
+            self._comparison.submit(message.text)
+
+    def _compare(self, request: ComparisonRequest) -> None:
+        """Leave this screen for the comparison of the trace of the lanes."""
+        self._close_prompt()
+        if (lanes := self._lanes) is not None:
+            self.dismiss(None)
+            lanes.call_later(lanes.compare, request)
 
     def action_leave(self) -> None:
         self.dismiss(None)
@@ -134,7 +167,7 @@ class SearchScreen(ChildScreen):
 
     def on_prompt_submitted(self, message: PromptSubmitted) -> None:
         """Do what was asked; on an error the prompt stays open, so that no further character becomes a key."""
-        if message.purpose == GO_TO:  # handled by the base class
+        if message.purpose in (GO_TO, COMPARE):  # handled by the base class
             return
         is_search = message.purpose == self.SEARCH
         if problem := self.search(message.text) if is_search else self.submit(message.text):
@@ -176,7 +209,7 @@ class ListScreen(SearchScreen):
             self.show_message(f"the {'first' if row < before else 'last'} row" if self.rows.count else "no rows")
 
 
-def cycle(choices: Sequence[Choice], current: Choice, distance: int) -> Choice:
+def cycle(choices: Sequence[Item], current: Item, distance: int) -> Item:
     """Return the choice that is `distance` after the current one, cyclically."""
     return choices[(choices.index(current) + distance) % len(choices)]
 

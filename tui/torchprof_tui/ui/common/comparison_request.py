@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from torchprof_tui.trace.model.steps import Step
     from torchprof_tui.trace.model.trace import Trace
 
+COMPARE = "compare with"
+"""The label of the prompt."""
+
 FORMS = "path, sample:, host:path · step 3/4 · rank 0/3"
 """The accepted forms, for the hint of the empty prompt."""
 

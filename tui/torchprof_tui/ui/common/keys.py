@@ -263,6 +263,7 @@ move.back  go_back
 = move.clear
 screens.table  leave  lanes: back to the lanes
 = program.leave screens.tree screens.flame screens.memory
+screens.compare  compare  compare: compare the trace with another one, two of its steps or ranks
 """)
 """Verbs of the profiler's table."""
 
@@ -281,6 +282,7 @@ move.back  go_back
 move.clear  back
 screens.tree  leave  lanes: back to the lanes
 = program.leave screens.table screens.flame screens.memory
+screens.compare  compare  compare: compare the trace with another one, two of its steps or ranks
 """)
 """Verbs of the dispatch tree."""
 
@@ -313,6 +315,7 @@ write.export  ask_export  export: write all frames as folded stacks (.folded) or
 move.clear  back  back: clear the search, then zoom out; again: leave
 screens.flame  leave  lanes: back to the lanes
 = program.leave screens.table screens.tree screens.memory
+screens.compare  compare  compare: compare the trace with another one, two of its steps or ranks
 """)
 """Verbs of the flame graph."""
 
@@ -344,6 +347,7 @@ write.copy-all  copy(True)  copy all: copy the groups at the cursor
 = move.clear
 screens.memory  leave  lanes: back to the lanes
 = program.leave screens.table screens.tree screens.flame
+screens.compare  compare  compare: compare the trace with another one, two of its steps or ranks
 """)
 """Verbs of the memory of a trace."""
 
@@ -527,6 +531,9 @@ LANES_HINTS = parse_hints(
     "zoom, pan; ←→↑↓ = events; f = fit; ] [ = link; { } = step; m = mark; space = fold; tab = panel; T F = tree, "
     "flame"
 )
+
+CPU_HINTS = tuple(hint for hint in LANES_HINTS if hint[0] not in ("k", "] ["))
+"""Those of a trace without GPU work."""
 
 TABLE_HINTS = parse_hints(
     "? = help; q = back; / = filter; tab = table; ← → = sort; enter = on the lanes; v = scope; b = group by; x = "

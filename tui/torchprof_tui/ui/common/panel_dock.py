@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import TypeAlias
 
+from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -26,7 +28,10 @@ KEYS_MARK = " ↑↓"
 """Stands after the title of the panel that the arrow keys act on."""
 
 
-PANEL_WEIGHTS = {"cheatsheet": 1.4}
+Hints: TypeAlias = "Sequence[tuple[str, str]]"
+"""(key, label) of keys that lead on."""
+
+PANEL_WEIGHTS = {"cheatsheet": 2.0}
 """Widths of panels relative to one beside them, where two are shown: the cheatsheet has the longest lines."""
 
 NO_OFFSETS: Mapping[str, int] = {}
@@ -45,12 +50,23 @@ class PanelTabs(PaintedWidget):
         self._active = ""
         self._offsets: Mapping[str, int] = {}  # the first cell of each shown panel
         self._has_keys = False
+        self._next_keys: Hints = ()
         self._cells_by_panel: dict[str, range] = {}  # of the titles in the last frame
 
-    def show_active(self, active: str, offsets: Mapping[str, int] = NO_OFFSETS, has_keys: bool = False) -> None:
-        """Set the active panel, the first cell of each shown panel, and whether the arrows act on the active one."""
-        if (active, offsets, has_keys) != (self._active, self._offsets, self._has_keys):
-            self._active, self._offsets, self._has_keys = active, offsets, has_keys
+    def show_active(
+        self,
+        active: str,
+        offsets: Mapping[str, int] = NO_OFFSETS,
+        has_keys: bool = False,
+        next_keys: Hints = (),
+    ) -> None:
+        """Set the active panel, the first cell of each shown panel, and whether the arrows act on the active one.
+
+        `next_keys`: the keys that lead on from the active one, most useful first.
+        """
+        state = (active, offsets, has_keys, next_keys)
+        if state != (self._active, self._offsets, self._has_keys, self._next_keys):
+            self._active, self._offsets, self._has_keys, self._next_keys = state
             self.repaint()
 
     def paint(self, y: int, width: int) -> Strip:
@@ -61,42 +77,64 @@ class PanelTabs(PaintedWidget):
         runs: list[TextRun] = []
         used = 0
         self._cells_by_panel = {}
-        focus = self._find_focus(width)
+        part = self._find_part(width)
 
-        def draw_line(text: str, first: int) -> None:
-            """Draw a line from a cell on: heavy, in the accent, above the panel that has the keys."""
-            ends = sorted({first, first + len(text), *(cell for cell in focus if first < cell < first + len(text))})
+        def draw_line(text: str) -> None:
+            """Draw a line: heavy, in the accent, above the panel that has the keys."""
+            nonlocal used
+            first, used = used, used + len(text)
+            ends = sorted({first, used, *(cell for cell in part if first < cell < used)})
             for start, end in pairwise(ends):
-                piece, is_focus = text[start - first : end - first], focus[0] <= start < focus[1]
+                piece, is_focus = text[start - first : end - first], part[0] <= start < part[1] and self._has_keys
                 heavy = piece.replace("─", "━").replace("┬", "┳")
                 runs.append((heavy, palette.cursor) if is_focus else (piece, palette.line))
 
+        def fill(end: int) -> None:
+            """Draw the line as far as a cell, with the next keys at the end of the part of the active panel."""
+            nonlocal used
+            hints = self._fit_next_keys(end - used - 2) if end == part[1] else []
+            cells = sum(cell_len(text) for text, _ in hints)
+            draw_line("─" * (end - used - cells - bool(hints)))
+            runs.extend(hints)
+            used += cells
+            draw_line("─" * (end - used))
+
         for panel in order:
-            start = self._offsets.get(panel, -1) if len(self._offsets) > 1 else -1
-            if not runs or start > 0:
-                corner = "┬─" if start > 0 else "──"
-                draw_line("─" * (max(start, 0) - used) + corner, used)
-                used = max(start, 0) + 2
-            active = panel == self._active
-            mark = KEYS_MARK if active and self._has_keys else ""
-            text = f"[{self._titles[panel]}{mark}]" if active else f" {self._titles[panel]} "
-            style = palette.focused if mark else palette.active if active else palette.muted
-            if panel in self._offsets and not active:
-                style = palette.strong
+            start = self._offsets.get(panel, 0) if len(self._offsets) > 1 else 0
+            if not runs or start:
+                fill(start)
+                draw_line("┬─" if start else "──")
+            text, style = self._format_title(panel)
             runs.append((text, style))
-            draw_line("─", used + len(text))
             self._cells_by_panel[panel] = range(used, used + len(text))
-            used += len(text) + 1
-        draw_line("─" * max(width - used, 0), used)
+            used += len(text)
+            draw_line("─")
+        fill(max(width, used))
         return build_strip(runs, width, palette.line)
 
-    def _find_focus(self, width: int) -> tuple[int, int]:
-        """Find the cells above the panel that has the keys: (first, end), both 0 where none has them."""
-        if not self._has_keys:
-            return 0, 0
-        offsets = sorted(self._offsets.values()) if len(self._offsets) > 1 else [0]
-        first = self._offsets.get(self._active, 0) if len(self._offsets) > 1 else 0
-        return first, next((offset for offset in offsets if offset > first), width)
+    def _format_title(self, panel: str) -> TextRun:
+        palette, active = self.palette, panel == self._active
+        mark = KEYS_MARK if active and self._has_keys else ""
+        if active:
+            return f"[{self._titles[panel]}{mark}]", palette.focused if mark else palette.active
+        return f" {self._titles[panel]} ", palette.strong if panel in self._offsets else palette.muted
+
+    def _fit_next_keys(self, room: int) -> list[TextRun]:
+        """Format as many of the next keys as fit into `room` cells."""
+        hints: list[TextRun] = []
+        for key, label in self._next_keys:
+            cells = cell_len(key) + cell_len(label) + 3
+            if cells <= room:
+                hints += [(f" {key}", self.palette.key), (f" {label} ", self.palette.muted)]
+                room -= cells
+        return hints
+
+    def _find_part(self, width: int) -> tuple[int, int]:
+        """Find the cells above the active panel: (first, end)."""
+        if len(self._offsets) < 2:
+            return 0, width
+        first = self._offsets.get(self._active, 0)
+        return first, next((offset for offset in sorted(self._offsets.values()) if offset > first), width)
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
@@ -128,6 +166,7 @@ class Dock(Vertical):
         self._recent = list(dict.fromkeys([first, *shown_beside, *self._panels]))  # the active panel comes first
         self._count, self._width = 1, 0
         self._has_keys = False
+        self._next_keys: Hints = ()
 
     def compose(self) -> ComposeResult:
         yield self._tabs
@@ -155,12 +194,13 @@ class Dock(Vertical):
             self._count, self._width = count, width
             self._show()
 
-    def mark_keys(self, has_keys: bool) -> None:
-        """Mark whether the arrow keys act on the active panel."""
+    def mark_keys(self, has_keys: bool, next_keys: Hints = ()) -> None:
+        """Mark whether the arrow keys act on the active panel, and show the keys that lead on from it."""
         if has_keys != self._has_keys:
             self._has_keys = has_keys
             self.active_panel.set_divided(self._shown_offsets().get(self.active_name, 0) > 0, has_keys)
-            self._show_titles()
+        self._next_keys = next_keys
+        self._show_titles()
 
     @property
     def names(self) -> list[str]:
@@ -205,7 +245,7 @@ class Dock(Vertical):
         self._show_titles()
 
     def _show_titles(self) -> None:
-        self._tabs.show_active(self.active_name, self._shown_offsets(), self._has_keys)
+        self._tabs.show_active(self.active_name, self._shown_offsets(), self._has_keys, self._next_keys)
 
     def on_click(self, event: events.Click) -> None:
         """Make the panel that was clicked the active one."""

@@ -19,15 +19,16 @@ from torchprof_tui.analysis.compare.side_choice import RankNumbers, format_label
 from torchprof_tui.analysis.compare.step_selection import ComparisonError
 from torchprof_tui.answers.pictures.waterfall import draw_waterfall
 from torchprof_tui.trace.core.printable import clean
+from torchprof_tui.trace.core.time_format import format_time
 from torchprof_tui.trace.loading.resolve import SAMPLE_PREFIX
 from torchprof_tui.trace.model.trace import Trace
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import SEARCH_HINT, SearchScreen, cycle
 from torchprof_tui.ui.common.compare_asked import CompareAsked
-from torchprof_tui.ui.common.comparison_request import parse_request, suggest_forms
+from torchprof_tui.ui.common.comparison_request import ComparisonRequest, list_own_choices
 from torchprof_tui.ui.common.labels import short_label
 from torchprof_tui.ui.common.panel_dock import Dock, PanelPicked
-from torchprof_tui.ui.common.status_line import PromptChanged, format_copy_message
+from torchprof_tui.ui.common.status_line import Choice, format_copy_message
 from torchprof_tui.ui.diff.comparison_worker import (
     AccountBuilt,
     ComparedInput,
@@ -117,7 +118,6 @@ class ShownView:
     cursor: int
 
 
-COMPARE_PROMPT = "compare with"
 LARGEST_ZOOM, WHOLE = "this is the largest zoom: s zooms out", "all of both traces is on screen: w zooms in"
 
 
@@ -266,7 +266,7 @@ class DiffScreen(SearchScreen):
         self.locked = self.locked.resize(self.size.width - gutter_width)
         for side in self.sides:
             side.update_widgets(self.locked, gutter_width, self._part == side.letter)
-        self._dock.mark_keys(self._part in (ACCOUNT, ROWS, REMARKS))
+        self._dock.mark_keys(self._part in (ACCOUNT, ROWS, REMARKS), self._list_next_keys())
         if not self._problem:
             self._status.show_state(self._describe_state())
         self._status.show_message(message)
@@ -278,8 +278,29 @@ class DiffScreen(SearchScreen):
             what = {RowStatus.ADDED: "only in B", RowStatus.REMOVED: "only in A", RowStatus.CHANGED: "changed"}
             number = f"{differences.cursor + 1:,}/{max(differences.count, differences.cursor + 1):,}"
             lock = "locked at the op · " if self.locked.lock is Lock.OPS else ""
-            return f"{number} {what.get(row.status, 'matched')} · {lock}{describe_row(row, differences.by)}"
+            text = describe_row(row, differences.by)
+            return f"{number} {what.get(row.status, 'matched')} · {lock}{text}{self._describe_places()}"
         return self._describe_lock()
+
+    def _describe_places(self) -> str:
+        """Describe where the selected events of both sides begin, in the times of their traces."""
+        starts = [
+            f"{side.letter} at {format_time(int(side.trace.start[side.selected]))}"
+            for side in self.sides
+            if side.selected >= 0
+        ]
+        return f" · {', '.join(starts)}" if starts else ""
+
+    def _list_next_keys(self) -> list[tuple[str, str]]:
+        """List (key, label) of the keys that lead on from the part that has the keys."""
+        if not self.differences.count:
+            return [("D", "compare others")]
+        if self.differences.current is None:
+            return [("1", "the largest difference, in A and B")]
+        letters = [side.letter for side in self.sides if side.selected >= 0]
+        if not letters:
+            return [("n", "the next one"), ("b", "by op, kernel, …")]
+        return [("enter", f"fit {' and '.join(letters)}"), ("i", f"explorer of {letters[-1]}"), ("n", "the next one")]
 
     def _describe_lock(self) -> str:
         if self.comparison is None:
@@ -569,8 +590,14 @@ class DiffScreen(SearchScreen):
         self.app.switch_screen(type(self)(b, a, (self._numbers[1], self._numbers[0]), opener))
 
     def action_compare(self) -> None:
-        suggested = getattr(self.app, "last_compared", "")
-        self._open_prompt(COMPARE_PROMPT, suggest_forms(suggested), suggested)
+        whole = self.inputs[0].whole
+        ranks = [rank.number for rank in whole.all_ranks]
+        self._ask_comparison([Choice(*pair) for pair in list_own_choices(whole.all_ranks[0].trace, ranks)])
+
+    def _compare(self, request: ComparisonRequest) -> None:
+        self._close_prompt()
+        whole = self.inputs[0].whole
+        self.post_message(CompareAsked(request, whole, whole.label))
 
     def action_copy(self, everything: bool) -> None:
         row = self.differences.current
@@ -620,20 +647,6 @@ class DiffScreen(SearchScreen):
         if text and self.differences.rows:
             self.differences.cursor = max(self.differences.cursor, 0)
         self._show_current()
-
-    def on_prompt_changed(self, message: PromptChanged) -> None:
-        if message.purpose == COMPARE_PROMPT:
-            self._prompt.show_hint(suggest_forms(message.text))
-
-    def submit(self, text: str) -> str:
-        """Ask the app for another comparison."""
-        try:
-            request = parse_request(text)
-        except ComparisonError as error:
-            return str(error)
-        whole = self.inputs[0].whole
-        self.post_message(CompareAsked(request, whole, whole.label))
-        return ""
 
     # -- the mouse -----------------------------------------------------------------------------------------
 

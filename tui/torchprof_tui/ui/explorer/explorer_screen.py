@@ -32,6 +32,7 @@ from torchprof_tui.ui.common.guarded_screen import GuardedScreen
 from torchprof_tui.ui.common.painted_widget import follow_theme
 from torchprof_tui.ui.common.panel_dock import PanelPicked
 from torchprof_tui.ui.common.status_line import (
+    Choice,
     PromptChanged,
     PromptClosed,
     PromptSubmitted,
@@ -52,6 +53,7 @@ from torchprof_tui.ui.lanes.timeline import LanesResized, PointerMoved, SeamPick
 from torchprof_tui.ui.lanes.view_state import NO_LANES, NOTHING_TO_CLEAR, WHEEL_HINT, ViewState, transfer_state
 
 if TYPE_CHECKING:
+    from torchprof_tui.ui.common.comparison_request import ComparisonRequest
     from torchprof_tui.ui.explorer.path.shown_forecast import WhatIfRead
 
 
@@ -122,7 +124,7 @@ class ExplorerScreen(GuardedScreen[None]):
     def on_mount(self) -> None:
         self.set_class(not self.trace.lanes, "empty")
         follow_theme(self)
-        self._status.show_keys(keys.LANES_HINTS)
+        self._status.show_keys(keys.LANES_HINTS if self.trace.links.gpu_events else keys.CPU_HINTS)
         self._refresh_widgets()
         if self._first_panel:  # a mark has shown its own
             self._dock.show_panel(self._first_panel)
@@ -460,10 +462,27 @@ class ExplorerScreen(GuardedScreen[None]):
         self._prompts.open_slice()
 
     def action_compare(self) -> None:
+        if not self._lacks_events():
+            self._prompts.open_comparison()
+
+    def _lacks_events(self) -> bool:
+        """Return whether the trace is still loading, and cannot be compared; then say so."""
         if self.trace.part:
             self._status.show_message("the trace is still loading: D compares it once all of it is there")
-            return
-        self._prompts.open_comparison(getattr(self.app, "last_compared", ""))
+        return bool(self.trace.part)
+
+    def list_places(self) -> list[Choice]:
+        """List what `:` takes by name."""
+        return self._prompts.list_places()
+
+    def list_comparisons(self) -> list[Choice]:
+        """List what `D` offers besides other traces."""
+        return self._prompts.list_comparisons()
+
+    def compare(self, request: ComparisonRequest) -> None:
+        """Compare the trace as was asked for on another screen."""
+        if not self._lacks_events():
+            self._prompts.compare(request)
 
     def on_slice_written(self, message: SliceWritten) -> None:
         self._status.show_message(message.line, is_warning=message.failed)

@@ -131,7 +131,7 @@ class PanelController:
     def highlight(self) -> None:
         """Highlight the selection's chain and link line, or the evidence of the active panel's finding."""
         active = self.active_panel
-        self.dock.mark_keys(active.has_keys)
+        self.dock.mark_keys(active.has_keys, active.list_next_keys())
         verdict_line = self.scopes.verdict_line
         is_low = self.cheatsheet_panel.size.height < WHY_MIN_HEIGHT  # then a few words that are cut cost too many lines
         self.cheatsheet_panel.set_verdict_above(verdict_line.display and (verdict_line.shows_all or is_low))

@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Any
 from textual.message import Message
 from textual.screen import Screen
 
-from torchprof_tui.analysis.compare.step_selection import ComparisonError
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.ui.common.compare_asked import CompareAsked, TraceAsked
+from torchprof_tui.ui.common.comparison_prompt import ComparisonPrompt
 from torchprof_tui.ui.common.comparison_request import (
-    SHORT_FORMS,
-    TAKES_FIRST,
+    COMPARE,
+    ComparisonRequest,
     list_own_choices,
-    parse_request,
-    suggest_forms,
-    take_choice,
 )
 from torchprof_tui.ui.common.debounced_worker import DebouncedWorker
 from torchprof_tui.ui.common.go_anywhere import GO_TO, GO_TO_HINT, is_trace_name
@@ -112,7 +109,7 @@ class WhatIfController:
 CASE_NOTE = "case-sensitive: it has a capital"
 """Said of a search text with a capital, which finds that capital only."""
 
-SEARCH, SLICE, COMPARE, WHAT_IF = "search", "write slice to", "compare with", "what if"
+SEARCH, SLICE, WHAT_IF = "search", "write slice to", "what if"
 
 ShowMessage = Callable[[str], None]
 
@@ -143,15 +140,13 @@ class PromptController:
         self._screen, self._view_state, self._moves, self._show_message = screen, view_state, moves, show_message
         self._debounced_worker = DebouncedWorker(screen)
         self.prompt = Prompt(id="prompt")
-        self._is_listing = False  # the traces to compare with
-        self._submitted: str | None = None  # while they are being listed
+        self._comparison = ComparisonPrompt(screen, self.prompt, self.compare)
 
     def open_search(self) -> None:
         self._open(SEARCH, "text, or /regular expression/ · ↑ earlier", self._view_state.search.query, replace=True)
 
     def open_go_to(self) -> None:
-        named = [Choice(name, sentence) for name, (_, sentence) in list_named_commands().items()]
-        self._open(GO_TO, GO_TO_HINT, choices=[*named, *(Choice(*place) for place in self._view_state.list_places())])
+        self._open(GO_TO, GO_TO_HINT, choices=self.list_places())
 
     def open_slice(self) -> None:
         t0, t1, range_label = self._view_state.active_range()
@@ -159,39 +154,21 @@ class PromptController:
         name = slice_export.suggest_file_name(self._view_state.current_trace(), t0, t1)
         self._open(SLICE, f"{rank_prefix}{range_label} · ends in .json or .json.gz", name)
 
-    def open_comparison(self, suggested: str) -> None:
-        """Ask what to compare with; the choices are listed when the app has read on a thread which traces there are."""
-        first = [Choice(suggested, "suggested")] if suggested else []
+    def list_places(self) -> list[Choice]:
+        """List what `:` takes by name: panels, screens, commands, ranks and steps."""
+        named = [(name, sentence) for name, (_, sentence) in list_named_commands().items()]
+        return [Choice(*place) for place in (*named, *self._view_state.list_places())]
+
+    def list_comparisons(self) -> list[Choice]:
+        """List what parts of the trace can be compared with each other."""
         ranks = [rank.number for rank in self._view_state.trace.all_ranks]
-        own = [Choice(*pair) for pair in list_own_choices(self._view_state.current_trace(), ranks)]
-        self._open(COMPARE, suggest_forms(suggested), suggested, replace=True, choices=first)
-        list_traces = getattr(self._screen.app, "list_known_traces", None)
-        if list_traces is None:
-            self.prompt.offer([*first, *own])
-            return
+        return [Choice(*pair) for pair in list_own_choices(self._view_state.current_trace(), ranks)]
 
-        def read() -> None:
-            twins, known = ([Choice(*pair) for pair in pairs] for pairs in list_traces())
-            self._screen.app.call_from_thread(self._offer, [*first, *twins, *own, *known])
+    def open_comparison(self) -> None:
+        def show(hint: str, text: str, choices: Sequence[Choice]) -> None:
+            self._open(COMPARE, hint, text, replace=True, choices=choices)
 
-        self._is_listing, self._submitted = True, None
-        self._screen.run_worker(read, group="known traces", exclusive=True, thread=True)
-
-    def _offer(self, choices: Sequence[Choice]) -> None:
-        """List each choice once; then do what enter asked for in the meantime."""
-        self._is_listing = False
-        if self.prompt.is_open and self.prompt.purpose == COMPARE:
-            known: dict[str, Choice] = {}
-            for choice in choices:
-                known.setdefault(choice.text, choice)
-            self.prompt.offer([*known.values()])
-            self._show_comparison_hint(self.prompt.text)
-            if self._submitted is not None:
-                self._ask_comparison(self._submitted)
-
-    def _show_comparison_hint(self, typed: str) -> None:
-        takes_first = self.prompt.found and typed not in self.prompt.found
-        self.prompt.show_hint(f"{TAKES_FIRST} · {SHORT_FORMS}" if takes_first else suggest_forms(typed))
+        self._comparison.open(show, self.list_comparisons())
 
     def open_what_if(self) -> None:
         self._open(WHAT_IF, self._clip_hint(WHAT_IF_FORMS), self.what_if.suggest())
@@ -200,7 +177,7 @@ class PromptController:
         if message.purpose == SEARCH:
             self._debounced_worker.debounce("search", partial(self._preview_search, message.text))
         elif message.purpose == COMPARE:
-            self._show_comparison_hint(message.text)
+            self._comparison.show_hint(message.text)
         elif message.purpose == WHAT_IF:
             if message.text.strip():
                 self.what_if.ask(message.text, is_final=False)
@@ -211,7 +188,7 @@ class PromptController:
         if message.purpose == SLICE:
             self._write_slice(message.text)
         elif message.purpose == COMPARE:
-            self._ask_comparison(message.text)
+            self._comparison.submit(message.text)
         elif message.purpose == WHAT_IF:
             if message.text.strip():
                 self.what_if.ask(message.text, is_final=True)
@@ -284,25 +261,15 @@ class PromptController:
         self.prompt.show_hint(problem or count)
         self._show_message("")
 
-    def _ask_comparison(self, text: str) -> None:
-        """Ask the app for a comparison of the open trace with what was typed; two steps are those of one rank.
-
-        What names nothing stands for the first choice with that text.
-        """
-        if self._is_listing:
-            self._submitted = text
-            return
-        try:
-            request = parse_request(take_choice(text, self.prompt.found))
-        except ComparisonError as error:
-            self.prompt.show_hint(str(error))
-            return
+    def compare(self, request: ComparisonRequest) -> None:
+        """Ask the app for a comparison of the open trace; two steps are those of one rank."""
+        if self.prompt.is_open:
+            self._close()
         state, app = self._view_state, self._screen.app
         rank = state.current_rank()
         if not request.other and request.ranks == (None, None) and rank.is_merged:
             request = replace(request, ranks=(rank.number, rank.number))
         is_earlier = bool(request.other) and request.other == getattr(app, "earlier_recording", "")
-        self._close()
         asked = CompareAsked(replace(request, is_other_first=is_earlier), state.trace, state.trace.label)
         self._screen.post_message(asked)
 

@@ -106,7 +106,7 @@ def _build_sheet(
         sheet = sheet if profile.calls.on_gpu.any() else drop_empty_gpu_columns(sheet)
         sheet = add_serving_columns(sheet, group_by, trace, event_mask)
         if event_mask is None:
-            sheet = add_outside_ops(sheet, trace, "T shows the frames", "R: record again with stacks, --with-stack")
+            sheet = add_outside_ops(sheet, trace, "T shows the frames", "r: record again with stacks, --with-stack")
         return sheet, table
     if tab == "kernels":
         return gpu_sheets.build_kernels_sheet(trace, event_mask), None

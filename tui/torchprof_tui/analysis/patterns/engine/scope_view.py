@@ -265,6 +265,9 @@ class ScopeView:
 
 
 def format_percent(share: float) -> str:
+    """Format a share of 1 as percent, with one decimal below 10 %; "<0.1 %" for what would be rounded to nothing."""
+    if 0 < share < 0.0005:
+        return "<0.1 %"
     return f"{share * 100:.1f} %" if 0 < share < 0.0995 else f"{share * 100:.0f} %"
 
 

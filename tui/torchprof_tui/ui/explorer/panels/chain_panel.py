@@ -20,6 +20,7 @@ from torchprof_tui.ui.common.painted_widget import Lines, TextRun, join_columns,
 from torchprof_tui.ui.common.step_table import KERNEL_TITLE, build_step_table
 from torchprof_tui.ui.explorer.panels.kernel_panel import format_kernel, format_kernel_brief
 from torchprof_tui.ui.explorer.panels.panel import (
+    FIRST_KEYS,
     Panel,
     SourceTarget,
     check_line,
@@ -89,6 +90,13 @@ class ChainPanel(Panel):
     @property
     def is_on_line(self) -> bool:
         return self._on_line and self._line is not None
+
+    def list_next_keys(self) -> list[tuple[str, str]]:
+        if self._selected < 0:
+            return FIRST_KEYS
+        ends = self._end_kernel is not None
+        line = [("L", "source")] if self._line is not None and self._line.file is not None else []
+        return [*([("k", "kernel")] if ends else [("→", "next event")]), *line, ("enter", "fit"), ("t", "its row")]
 
     def update(self) -> None:
         """Show the selected event, and request its chain."""
@@ -191,7 +199,10 @@ class ChainPanel(Panel):
         if chain is None:
             if self._selected >= 0:
                 return [[("…", palette.muted)]]
-            hint = "No event is selected. Select an op to see what it launched, or a kernel to see what launched it."
+            hint = (
+                "No event is selected: → takes the next one, / finds one by name. Of an op the chain shows what it "
+                "launched, of a kernel what launched it."
+            )
             return wrap_text(hint, width, palette.muted)
         two_columns = width >= TWO_COLUMNS_MIN_WIDTH and self._end_kernel is not None
         left = width * 3 // 5 - 2 if two_columns else width
@@ -329,8 +340,8 @@ class ChainPanel(Panel):
             return []
         total = sum(work.duration for work in chain.work)
         head = (
-            f"{len(chain.work):,} pieces of GPU work launched below it, {format_duration(total)} together, longest "
-            f"first"
+            f"{shorten_event_name(self._trace.event(chain.event))} launched {len(chain.work):,} pieces of GPU work, "
+            f"{format_duration(total)} together, longest first"
         )
         lines: Lines = [[(truncate(head, width), palette.heading)]]
         for work in chain.work[:MAX_WORK_LISTED]:

@@ -363,6 +363,13 @@ class CheatsheetPanel(Panel):
     def has_keys(self) -> bool:
         return self.finding is not None
 
+    def list_next_keys(self) -> list[tuple[str, str]]:
+        if self._checked is None:
+            return []
+        if self.finding is None:
+            return [("v", "other scope"), ("t", "table"), ("C", "critical path")]
+        return [("enter", "show it"), ("v", "other scope")]
+
     def move(self, distance: int) -> str:
         self.context.view_state.search.is_last_question = False
         if self._move_cursor(distance) or (distance < 0 and self.scroll_to_top()):
@@ -427,6 +434,8 @@ class CheatsheetPanel(Panel):
 
     def go_to_finding(self, number: int) -> str:
         """Handle 1 to 9: move to this finding, counted from 1, and fit its first evidence."""
+        if self._checked is None:
+            return "still looking for patterns"
         fired = self._fired_findings()
         if not 1 <= number <= len(fired):
             return f"there is no finding {number}" if self.finding is not None else "no pattern was found here"
@@ -507,7 +516,6 @@ class CheatsheetPanel(Panel):
             [
                 (self._scope_label, palette.strong),
                 (f" · {format_counts(checked)}", palette.text),
-                ("  v: other scope", palette.muted),
             ]
         ]
         with_text = not (self._is_verdict_above and checked.scope.is_whole_trace)

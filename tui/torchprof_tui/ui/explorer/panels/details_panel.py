@@ -272,6 +272,16 @@ class DetailsPanel(Panel):
             if event >= 0:
                 self.context.worker.submit("context", partial(self.context.queries.compute_event_context, event))
 
+    def list_next_keys(self) -> list[tuple[str, str]]:
+        if self._event < 0:  # the starter keys are listed in the panel
+            return []
+        event = self._trace.event(self._event)
+        rest = [("l", "chain"), ("f", "fit"), ("t", "its row")]
+        has_link = bool(self._describe_link(event))
+        if event.kind in GPU_WORK:
+            return [("k", "kernel"), *([("[", "launch")] if has_link else []), *rest]
+        return [("]", "GPU work") if has_link else ("↓", "child"), *rest]
+
     def on_event_context_read(self, message: EventContextRead) -> None:
         if message.event == self._event:
             self._event_context = message.context
@@ -342,7 +352,7 @@ class DetailsPanel(Panel):
         first = 0 if link else 1
         pairs += position[:first]
         if self.size.height < KEY_LINES_MIN_HEIGHT:
-            pairs.append(("keys", _next_keys(event.kind, bool(link))))
+            pairs.append(("keys", " · ".join(" ".join(hint) for hint in self.list_next_keys())))
         keys_index = len(pairs)
         schedule = self._describe_schedule() if event.kind is Kind.STEP else ""
         if schedule:
@@ -412,13 +422,6 @@ def _explain(event: Event, word: Word, says_what: bool) -> list[tuple[str, str]]
     if not meaning and not says_what:
         meaning = to_phrase(word.sentence)
     return [("is", meaning)] * bool(meaning) + [("why", to_phrase(word.why)), ("costs", to_phrase(word.costs))]
-
-
-def _next_keys(kind: Kind, has_link: bool) -> str:
-    """List the keys that lead on from an event of this kind."""
-    if kind in GPU_WORK:
-        return "k kernel · l chain" + (" · [ launch" if has_link else "") + " · f fit"
-    return ("] GPU work · " if has_link else "↓ child · ") + "l chain · f fit"
 
 
 def _describe_position(event: Event, position: SiblingPosition) -> list[tuple[str, str]]:

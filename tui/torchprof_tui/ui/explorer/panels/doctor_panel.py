@@ -52,6 +52,13 @@ class DoctorPanel(Panel):
         self._diagnosis = message.diagnosis
         self.refresh_content()
 
+    def list_next_keys(self) -> list[tuple[str, str]]:
+        remark = self.remark
+        if remark is None:
+            return [] if self._diagnosis is None else [("c", "findings")]
+        goes = [("enter", "show it")] if remark.event >= 0 else []
+        return [*goes, *([("r", "record again")] if remark.section is Section.MISSING else []), ("c", "findings")]
+
     @property
     def has_keys(self) -> bool:
         return self.remark is not None

@@ -12,7 +12,7 @@ from torchprof_tui.ui.common.name_display import clean
 from torchprof_tui.ui.common.number_format import format_bandwidth, format_share, format_value
 from torchprof_tui.ui.common.painted_widget import Lines, TextRun, hang_text, wrap_text
 from torchprof_tui.ui.common.text_charts import build_strip_chart
-from torchprof_tui.ui.explorer.panels.panel import Panel, format_title
+from torchprof_tui.ui.explorer.panels.panel import FIRST_KEYS, Panel, format_title, shorten_event_name
 
 if TYPE_CHECKING:
     from torchprof_tui.analysis.dispatch.chain import Chain
@@ -243,6 +243,14 @@ class KernelPanel(Panel):
             self._chain, self._kernel = message.chain, message.kernel
             self.refresh_content(top=False)
 
+    def list_next_keys(self) -> list[tuple[str, str]]:
+        if self._event < 0:
+            return FIRST_KEYS
+        if self._kernel is None:
+            return [("→", "next event"), ("t", "all kernels")]
+        is_selected = self._kernel.event == self._event
+        return [("[", "launch") if is_selected else ("]", "GPU work"), ("l", "chain"), ("t", "its row"), ("f", "fit")]
+
     def enter(self) -> str | None:
         if self._event < 0:
             return "no kernel to go to: no event is selected: select a kernel, or an op"
@@ -269,7 +277,7 @@ class KernelPanel(Panel):
             )
         head = format_title(self._trace, self._trace.event(self._kernel.event), self.palette, width)
         if self._kernel.event != self._event and len(self._chain.work) > 1:
-            head += wrap_text(
-                f"the longest of {len(self._chain.work):,} pieces of GPU work launched below it:", width, palette.muted
-            )
+            name = shorten_event_name(self._trace.event(self._event))
+            text = f"the longest of {len(self._chain.work):,} pieces of GPU work that {name} launched:"
+            head += wrap_text(text, width, palette.muted)
         return head + format_kernel(self._kernel, palette, width, is_low=self.size.height < LOW_PANEL_HEIGHT)

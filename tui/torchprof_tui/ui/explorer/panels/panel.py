@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from torchprof_tui.ui.lanes.view_state import ViewState
 
 
-RECORD_STACKS_HINT = "R: record again with stacks (--with-stack)"
+RECORD_STACKS_HINT = "r: record again with stacks (--with-stack)"
 NO_SOURCE_PANEL = "L opens the source line of a finding (c) or of an event's chain (l): open one of them"
 
 SourceTarget: TypeAlias = "tuple[SourceLine | None, Rank, str]"
@@ -83,6 +83,10 @@ class Panel(TextPanel):
         """The finding whose evidence is highlighted on the lanes instead of the chain."""
         return None
 
+    def list_next_keys(self) -> list[tuple[str, str]]:
+        """List (key, label) of the keys that lead on from what the panel shows, most useful first. Cheap."""
+        return []
+
     def update(self) -> None:
         """Show the state after a move. Cheap: data that takes longer than a frame is requested and arrives later."""
 
@@ -111,6 +115,10 @@ class Panel(TextPanel):
         """Handle L: find the line of the program that the panel names."""
         state = self.context.view_state
         return None, state.trace.rank_of_event(max(state.selected, 0)), NO_SOURCE_PANEL
+
+
+FIRST_KEYS = [("→", "takes an event"), ("/", "finds one"), ("t", "lists all")]
+"""The next keys of a panel about the selected event while there is none."""
 
 
 def check_line(line: SourceLine | None, rank: Rank, owner: str) -> SourceTarget:

@@ -37,6 +37,13 @@ class RangePanel(Panel):
         self._live = False
         self._statistics: RangeStatistics | None = None
 
+    def list_next_keys(self) -> list[tuple[str, str]]:
+        if self._marked_range is None:
+            return [("m", "mark")]
+        if self._live:
+            return [("m", "set end"), ("esc", "clear")]
+        return [("t", "table"), ("C", "critical path"), ("e", "write it"), ("esc", "clear")]
+
     def update(self) -> None:
         state, before = self.context.view_state, self._marked_range
         marked = None if state.mark is None else (state.mark.start, state.mark.end)
@@ -76,7 +83,6 @@ class RangePanel(Panel):
             [
                 (format_duration(end - start), palette.strong),
                 (f"  from {format_time(start)} to {format_time(end)}", palette.text),
-                ("  m: set the end" if self._live else "", palette.muted),
             ]
         ]
         statistics = self._statistics

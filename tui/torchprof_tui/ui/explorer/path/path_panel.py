@@ -176,6 +176,13 @@ class PathPanel(Panel):
     def has_keys(self) -> bool:
         return self.is_on and self._shown is not None
 
+    def list_next_keys(self) -> list[tuple[str, str]]:
+        if not self.is_on:
+            return [("C", "show it")]
+        if self._shown is None:
+            return [("{ }", "another step"), ("C", "hide it")]
+        return [("enter", "show it"), ("n N", "along it"), (":what-if", "what if"), ("C", "hide it")]
+
     @property
     def shows_chain(self) -> bool:
         return not self.has_keys
