@@ -248,6 +248,38 @@ async def test_help_of_the_table_begins_with_the_word_of_the_row() -> None:
         assert "The selected event: " in text_of(app.screen)
 
 
+@pytest.mark.parametrize(
+    ("size", "screen", "search", "word"),
+    [
+        ((120, 40), "tree", "aten::mm", "mm"),
+        ((80, 24), "tree", "cudaDeviceSynchronize", "cudaDeviceSynchronize"),
+        ((120, 40), "flame", "aten::matmul", "matmul"),
+        ((80, 24), "flame", "cudaLaunchKernel", "cudaLaunchKernel"),
+    ],
+)
+async def test_help_begins_with_the_word_of_a_row_of_the_tree_and_of_a_frame(
+    size: tuple[int, int], screen: str, search: str, word: str
+) -> None:
+    async with opened(screen, size) as (app, pilot):
+        if screen == "flame":
+            await pilot.press("F", "x")  # the CPU's time
+            await settled(pilot)
+            assert type(app.screen).__name__ == "FlameScreen"
+        assert app.screen.help_word is None  # type: ignore[attr-defined]  # a thread, all of the time
+        await pilot.press("slash", *["colon" if letter == ":" else letter for letter in search], "enter")
+        await settled(pilot)
+        await until(pilot, lambda: app.screen.help_word is not None)  # type: ignore[attr-defined]
+        assert app.screen.help_word.term == word  # type: ignore[attr-defined]
+        await pilot.press("question_mark")
+        await settled(pilot)
+        assert f"The selected event: {word}" in text_of(app.screen)
+        await pilot.press("question_mark", *(["home"] if screen == "tree" else ["up"] * 8))
+        await settled(pilot)
+        await pilot.press("question_mark")
+        await settled(pilot)
+        assert "The selected event" not in text_of(app.screen)
+
+
 async def test_a_pattern_and_a_word_of_the_trace_are_found_among_the_words() -> None:
     async with opened("explorer") as (app, pilot):
         await pilot.press("question_mark", *["minus" if letter == "-" else letter for letter in "copy-before-gemm"])

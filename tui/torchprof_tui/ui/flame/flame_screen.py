@@ -12,7 +12,9 @@ from torchprof_tui.analysis.flame.flame_tree import FlameTree, FoldBy, FoldTime,
 from torchprof_tui.analysis.flame.fold import has_frames
 from torchprof_tui.analysis.search.name_search import BadPattern, is_case_sensitive
 from torchprof_tui.analysis.table.groups import Profile
+from torchprof_tui.analysis.words.dictionary import Word, find_event_word
 from torchprof_tui.trace.core.time_format import format_duration
+from torchprof_tui.trace.model.event_kind import Kind
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.child_screen import MAX_VIEWS, SEARCH_HINT, SearchScreen, cycle, write_new_file
 from torchprof_tui.ui.common.number_format import format_share
@@ -179,6 +181,14 @@ class FlameScreen(SearchScreen):
             return None
         self._status.show_message("")
         return tree, box
+
+    @property
+    def help_word(self) -> Word | None:
+        """The word of the frame under the cursor, with which the help begins; None for several, and for no event."""
+        tree, box = self.icicle.flame, self.icicle.box
+        if tree is None or box is None or box.merged or tree.first_event[box.node] < 0:
+            return None
+        return find_event_word(Kind(int(tree.kind[box.node])), tree.label(box.node))
 
     def _finish_move(self, moved: bool, reason: str) -> None:
         self._status.show_message("" if moved else reason)

@@ -14,6 +14,7 @@ from torchprof_tui.analysis.dispatch.call_tree import MAX_LEVELS, DispatchTree
 from torchprof_tui.analysis.graphs.captured_nodes import build_call_tree
 from torchprof_tui.analysis.kernel.names.distinct_labels import label_kernels
 from torchprof_tui.analysis.search.name_search import is_case_sensitive
+from torchprof_tui.analysis.words.dictionary import Word, find_event_word
 from torchprof_tui.trace.core.time_format import format_duration
 from torchprof_tui.trace.model.event_kind import GPU_WORK, Kind
 from torchprof_tui.trace.model.ranks import Rank
@@ -133,6 +134,14 @@ class TreeScreen(ListScreen):
         """The node under the cursor, -1 for none."""
         nodes = self._fold_state.visible_nodes if self._fold_state is not None else ()
         return int(nodes[self.rows.cursor]) if len(nodes) else -1
+
+    @property
+    def help_word(self) -> Word | None:
+        """The word of the call under the cursor, with which the help begins; None for a thread."""
+        tree, node = self.call_tree, self._cursor_node
+        if tree is None or node < 0 or tree.name[node] < 0:
+            return None
+        return find_event_word(Kind(int(tree.kind[node])), tree.names[int(tree.name[node])])
 
     # -- painting ------------------------------------------------------------------------------------------
 
