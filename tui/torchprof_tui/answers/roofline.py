@@ -88,7 +88,7 @@ def build_roofline(trace: Trace) -> Roofline:
     for group in np.argsort(-found.time, kind="stable").tolist():
         first = int(found.first[group])
         name, op = tables.trace.names[int(pieces.name[first])], int(pieces.op[first])
-        has_both = found.bytes[group] > 0 and np.isfinite(found.tflops[group])
+        has_both = found.bytes[group] > 0 and not np.isnan(found.tflops[group])
         groups.append(
             RooflineGroup(
                 kernel=decode_kernel_name(name).display or name,
@@ -133,5 +133,5 @@ def _build_roof(peaks: DevicePeaks, dtypes: list[str]) -> DeviceRoof:
 
 
 def _none_if_unknown(value: float) -> float | None:
-    """Return a number, None for NaN and for the rate of work that took no time."""
-    return float(value) if np.isfinite(value) else None
+    """Return a number, None for NaN."""
+    return None if np.isnan(value) else float(value)
