@@ -25,6 +25,7 @@ SCREENS = {
     "attach": "Jobs that are running",
     "fleet": "All ranks of a job",
     "hang": "Why a job hangs",
+    "try": "Remedies that are tried",
     "source": "A source file",
     "learn": "Learn: guess, then look",
     "LessonPanel": "A case, above the lanes",
