@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -18,7 +19,7 @@ from tests.helpers import desync, sshd
 from tests.helpers.mcp_sessions import Session
 from tests.helpers.paths import FIXTURES
 from torchprof_hang.command.files import read_evidence
-from torchprof_hang.command.live import collect_stacks
+from torchprof_hang.command.live import _ask_host, collect_stacks, split_ranks
 from torchprof_hang.command.main import explain_evidence, explain_hang
 from torchprof_tui.commands.common.errors import UsageError
 
@@ -61,6 +62,56 @@ def test_live_over_ssh_finds_only_ranks(host: sshd.Sshd, monkeypatch: pytest.Mon
     monkeypatch.delenv("RANK", raising=False)
     with pytest.raises(UsageError, match=r"^box: no process there has RANK|^box:pid"):
         collect_stacks(["box"])
+
+
+RANKS = """
+import mmap, os, subprocess, sys, time
+if sys.argv[1] == "torch":
+    with open(sys.argv[2] + "/libtorch_cpu.so", "wb+") as file:
+        file.write(b"0" * 4096)
+        file.flush()
+        mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+if sys.argv[3] == "fork" and not os.fork():
+    time.sleep(600)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "count"),
+    [
+        (["-c", RANKS, "no", ".", "no"], {"RANK": "71"}, 1),
+        (["-c", RANKS, "no", ".", "fork"], {"RANK": "71", "LOCAL_RANK": "0"}, 1),  # a worker of a loader
+        (["-c", RANKS, "torch", ".", "no"], {"SLURM_PROCID": "71"}, 1),
+        (["-c", RANKS, "no", ".", "no"], {"SLURM_PROCID": "71"}, 0),  # any helper of a batch script
+        (["torchrun", "train.py"], {"RANK": "71"}, 0),
+    ],
+)
+def test_live_lists_ranks_and_not_what_they_start(
+    tmp_path: Path, words: list[str], variables: dict[str, str], count: int
+) -> None:
+    kept = {name: value for name, value in os.environ.items() if name not in ("RANK", "LOCAL_RANK", "SLURM_PROCID")}
+    (tmp_path / "torchrun").write_text("print('ready', flush=True)\nimport time\ntime.sleep(600)\n")
+    process = subprocess.Popen(
+        [sys.executable, *words],
+        env={**kept, **variables},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        try:
+            assert process.stdout.readline() == "ready\n"
+            found = [
+                name for name, _ in split_ranks("localhost", _ask_host("localhost")) if name.endswith("rank71.txt")
+            ]
+            assert found == [f"localhost:pid{process.pid}_rank71.txt"] * count
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 PY_SPY = shutil.which("py-spy", path=os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"])))

@@ -1,9 +1,10 @@
 """Take the stacks of the ranks that run now on some hosts, over one ssh connection for each.
 
-A rank is a process with RANK in its environment, whose parent has another one. py-spy reads its stacks where it is
-installed: on the PATH of the job, beside its Python, or on the PATH of ssh. It does not pause the process, and fails
-where frames change meanwhile, hence several tries. Else SIGUSR1 asks faulthandler, but only of a process that handles
-the signal and has the file of `run --watch-hang` open: any other process would end.
+A rank is a Python process with RANK in its environment, or with the number of Slurm or MPI and torch in its memory.
+What it has forked, such as the workers of a loader, has the same numbers and is left out. py-spy reads its stacks where
+it is installed: on the PATH of the job, beside its Python, or on the PATH of ssh. It does not pause the process, and
+fails where frames change meanwhile, hence several tries. Else SIGUSR1 asks faulthandler, but only of a process that
+handles the signal and has the file of `run --watch-hang` open: any other process would end.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ from torchprof_tui.trace.specs.address import parse_ssh_path
 LOCAL = ("localhost", "127.0.0.1")
 MAX_BYTES = 64 << 20
 LIMIT_SECONDS = 120
+LAUNCHERS = "torchrun|torch[.]distributed[.](run|launch)|accelerate|deepspeed"
+"""Words of commands that start ranks; in a container they may have the number of their node in RANK."""
+
 NO_STACK = "no stack: "
 """Begins what is printed in the place of a stack: the reason."""
 
-_SCRIPT = r"""
+_SCRIPT = (
+    r"""
 SAY
 m live;
 r() { tr "\000" "\n" < /proc/$1/environ 2>/dev/null | sed -n "s/^$2=//p" | head -n 1; };
@@ -34,11 +39,19 @@ y() {
   b=$PATH; [ -O /proc/$1 ] && b=$(r $1 PATH):$a:$b;
   (PATH=$b; command -v py-spy);
 };
+c() { tr "\000" " " < /proc/$1/cmdline 2>/dev/null; };
+w() {
+  k=$(r $1 RANK); [ -n "$k" ] && return;
+  for v in SLURM_PROCID OMPI_COMM_WORLD_RANK PMI_RANK; do
+    k=$(r $1 $v); [ -n "$k" ] && grep -q libtorch /proc/$1/maps 2>/dev/null && return;
+  done; k=;
+};
 for d in /proc/[0-9]*; do
-  p=${d#/proc/}; k=$(r $p RANK); [ -n "$k" ] || continue;
-  q=$(sed -n "s/^PPid:[[:space:]]*//p" $d/status 2>/dev/null);
-  [ "$(r $q RANK)" = "$k" ] && continue;
-  case $(tr "\000" " " < $d/cmdline) in *python*) ;; *) continue ;; esac;
+  p=${d#/proc/}; w $p; [ -n "$k" ] || continue; n=$k;
+  case $(c $p) in *python*) ;; *) continue ;; esac;
+  tr "\000" "\n" < $d/cmdline | sed -n "2,4s,.*/,,p;2,4p" | grep -qxE "LAUNCHERS" && continue;
+  q=$(sed -n "s/^PPid:[[:space:]]*//p" $d/status 2>/dev/null); w $q;
+  case $(c $q) in *python*) [ "$k $(r $q LOCAL_RANK)" = "$n $(r $p LOCAL_RANK)" ] && continue ;; esac; k=$n;
   printf "\n=== torchprof rank %s pid %s\n" "$k" "$p";
   y=$(y $p); o=; e="py-spy is not installed";
   for i in 1 2 3 4 5; do
@@ -53,7 +66,10 @@ for d in /proc/[0-9]*; do
     n=$(wc -c < "$f"); kill -USR1 $p; sleep 0.5; tail -c +$((n + 1)) "$f";
   else printf "NO_STACK%s; run --watch-hang did not start it\n" "$e"; fi;
 done;
-""".replace("SAY", SHELL_FUNCTIONS).replace("NO_STACK", NO_STACK)
+""".replace("SAY", SHELL_FUNCTIONS)
+    .replace("NO_STACK", NO_STACK)
+    .replace("LAUNCHERS", LAUNCHERS)
+)
 """Sent as one line, as those of the listings: no single quotes and no exclamation marks. A program on the PATH of
 another user's job is never run."""
 
@@ -73,7 +89,9 @@ def collect_stacks(hosts: Sequence[str]) -> Evidence:
         files += [each for each in found if not each[1].lstrip().startswith(NO_STACK.encode())]
         lost += [(name, data.decode().strip()) for name, data in found if data.lstrip().startswith(NO_STACK.encode())]
         if not found:
-            lost.append((host, "no process there has RANK in its environment (torchrun sets it)"))
+            lost.append(
+                (host, "no process there has RANK in its environment (torchrun sets it), or the number of Slurm or MPI")
+            )
     evidence = gather_evidence(files)
     evidence.lost[:0] = lost
     if not evidence.used:
