@@ -10,6 +10,8 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
 
+from torchprof_tui.ui.common.running_work import RunningWork
+
 DEBOUNCE_SECONDS = 0.02
 """Delay without changes before work begins, so that held-down keys never queue work."""
 
@@ -31,6 +33,7 @@ class DebouncedWorker:
 
     def __init__(self, screen: Screen[Any]) -> None:
         self._screen = screen
+        self._running = RunningWork(screen)
         self._timers: dict[str, Timer] = {}
         self._last_seconds: dict[str, float] = {}  # how long the last work took, by subject
         self._changed: dict[str, float] = {}  # when it was debounced last, by subject
@@ -52,9 +55,14 @@ class DebouncedWorker:
         self.debounce(subject, lambda: self._run_in_thread(subject, work))
 
     def _run_in_thread(self, subject: str, work: Callable[[], Message | None]) -> None:
+        number = self._running.begin(subject)
+
         def run() -> None:
             started = perf_counter()
-            message = work()
+            try:
+                message = work()
+            finally:
+                self._screen.call_later(self._running.end, number)
             seconds = perf_counter() - started
             if message is not None:
                 self._last_seconds[subject] = seconds

@@ -36,6 +36,7 @@ class StatusLine(PaintedWidget):
         super().__init__(id=id)
         self._message = ""
         self._state = ""
+        self._work = ""
         self._is_warning = False
         self._key_hints: tuple[tuple[str, str], ...] = ()
 
@@ -50,6 +51,12 @@ class StatusLine(PaintedWidget):
         self._state = state
         self.show_message("")
         self.repaint()
+
+    def show_work(self, work: str) -> None:
+        """Show what is being worked on in place of the state, "" for nothing."""
+        if work != self._work:
+            self._work = work
+            self.repaint()
 
     @property
     def message(self) -> str:
@@ -68,7 +75,7 @@ class StatusLine(PaintedWidget):
     def paint(self, y: int, width: int) -> Strip:
         palette = self.palette
         kept = 0 if self._message or width < KEPT_HINTS_MIN_WIDTH else self._measure_hints(KEPT_HINTS)
-        message = truncate(clean(self.message), max(width - 2 - kept, 0))
+        message = truncate(clean(self._message or self._work or self._state), max(width - 2 - kept, 0))
         style = palette.warning if self._is_warning and self._message else palette.text
         available = width - cell_len(message) - 4
         hints: list[TextRun] = []

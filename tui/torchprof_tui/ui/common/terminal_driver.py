@@ -16,13 +16,14 @@ import threading
 import tty
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TextIO, cast
 
 from textual import events
 from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Size
 
 from torchprof_tui.program.stall_watchdog import StallWatchdog
+from torchprof_tui.program.terminal_progress import TerminalProgress
 
 RESET_MODES = "".join(f"\\033[?{mode}l" for mode in (1000, 1002, 1003, 1006, 1015, 1016, 1004, 2004, 2026, 2048, 1049))
 """No mouse, no focus reports, no bracketed paste, the usual screen; written as `printf` reads them."""
@@ -114,6 +115,7 @@ class TerminalDriver(LinuxDriver):
         super().__init__(*args, **options)
         self.exit_event = _InputEnd(self._check_terminal)
         self._watchdog: StallWatchdog | None = None
+        self.progress = TerminalProgress(cast(TextIO, self))
 
     def start_application_mode(self) -> None:
         """Enter application mode; where it is entered already, only set the terminal's modes again and repaint."""
@@ -133,6 +135,7 @@ class TerminalDriver(LinuxDriver):
     def stop_application_mode(self) -> None:
         """Leave application mode, if it was entered."""
         if self._is_active:
+            self.progress.clear()
             self._is_active = False
             super().stop_application_mode()
         if self._guard is not None:
@@ -181,6 +184,10 @@ class TerminalDriver(LinuxDriver):
         """Queue output; drop it where the writer has ended, because the terminal is gone: the queue would fill up."""
         if self._writer_thread is not None and self._writer_thread.is_alive():
             super().write(data)
+
+    def isatty(self) -> bool:
+        """Return whether what is written reaches a terminal, as of a file."""
+        return os.isatty(self.fileno)
 
     def close(self) -> None:
         if self._writer_thread is not None and self._writer_thread.is_alive():

@@ -35,6 +35,7 @@ from torchprof_tui.trace.specs.address import ListedTrace
 from torchprof_tui.ui.common import keys
 from torchprof_tui.ui.common.bindings import style_hints
 from torchprof_tui.ui.common.guarded_screen import GuardedScreen
+from torchprof_tui.ui.common.running_work import find_progress
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -151,6 +152,10 @@ class LoadingScreen(GuardedScreen[None]):
         self.call_after_refresh(self._is_painted.set)
         self.run_worker(self._load(), exclusive=True, group="load")
 
+    def on_unmount(self) -> None:
+        if (bar := find_progress(self.app)) is not None:
+            bar.clear()
+
     async def action_give_up(self) -> None:
         if not self._failed:
             self.workers.cancel_group(self, "load")
@@ -220,6 +225,8 @@ class LoadingScreen(GuardedScreen[None]):
         if progress.phase in (*STAGES, Phase.MERGING) and self._prepare_checks is not None:
             asyncio.get_running_loop().run_in_executor(None, self._prepare_checks)
             self._prepare_checks = None
+        if (bar := find_progress(self.app)) is not None:
+            bar.set(progress.bytes / progress.total if progress.phase == Phase.READING and progress.total else None)
         self._update_text("#loading-bar", format_bar(progress))
         rank_bars = format_rank_bars(progress)
         self.query_one("#loading-ranks", Static).display = bool(rank_bars)
@@ -239,6 +246,8 @@ class LoadingScreen(GuardedScreen[None]):
     def _show_failure(self, line: str) -> None:
         self._failed = True
         self._timer.stop()
+        if (bar := find_progress(self.app)) is not None:
+            bar.clear()
         self.add_class("failed")
         self.query_one("#loading-name", Static).update(Content.from_markup("[b]This could not be opened[/b]"))
         self.query_one("#loading-bar", Static).update(Content(clean(line)))
