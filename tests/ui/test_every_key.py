@@ -62,7 +62,7 @@ SCREENS = (
     FleetScreen,
 )
 
-WAIT_SECONDS, MAX_WAITS = 0.004, 40
+WAIT_SECONDS, MAX_WAITS = 0.004, 250
 """A key that changes nothing in so many waits is silent."""
 
 CHARACTERS = {"plus": "+", "minus": "-", "slash": "/"}
@@ -245,12 +245,13 @@ OPENERS = {
 
 
 @pytest.mark.parametrize("key", list(OPENERS))
-@pytest.mark.xfail(reason="a key moved with the one table of keys, or a line is cut: to be mended")
 async def test_every_key_on_a_screen_over_the_lanes(key: str) -> None:
     async with started(two_steps()) as (app, pilot):
 
         async def open_screen() -> None:
             if isinstance(app.screen, OPENERS[key]):
+                if app.screen.has_class("asking"):
+                    await pilot.press("escape")
                 return
             await return_to_base(app)
             await pilot.press(key)
@@ -309,7 +310,6 @@ async def test_every_key_on_a_comparison(other: str) -> None:
         assert not silent, silent
 
 
-@pytest.mark.xfail(reason="a key moved with the one table of keys, or a line is cut: to be mended")
 async def test_every_key_on_a_memory_snapshot() -> None:
     async with started(two_steps()) as (app, pilot):
 
@@ -346,7 +346,6 @@ async def test_every_key_on_a_fleet() -> None:
         assert not silent, silent
 
 
-@pytest.mark.xfail(reason="a key moved with the one table of keys, or a line is cut: to be mended")
 async def test_every_key_on_the_start_screen() -> None:
     async with started(None) as (app, _):
 

@@ -84,7 +84,6 @@ STATES = {
 
 
 @at_every_size
-@pytest.mark.xfail(reason="a key moved with the one table of keys, or a line is cut: to be mended")
 async def test_no_text_is_cut_without_a_mark(size: tuple[int, int], cut_texts: list[str]) -> None:
     found: dict[str, list[str]] = {}
     async with explorer(load_sample("train_gpt_stack_memory"), size) as (screen, pilot):

@@ -428,9 +428,8 @@ class TorchprofApp(OrderedKeysApp, HelpApp, GarbageCollectingApp, ScreenStylesAp
 
         try:
             stored = read_request(self._current_opener.path)
-        except UnreadableFileError as error:
-            self.notify(f"{error}", severity="warning", markup=False)
-            self.action_record()
+        except UnreadableFileError:
+            self.action_record()  # the form says what is wrong with it
             return
         if stored is not None and stored.problem is not None:
             self.notify(stored.problem, severity="warning", markup=False)

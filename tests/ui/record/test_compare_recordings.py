@@ -34,7 +34,7 @@ async def test_the_end_of_a_run_that_failed_offers_the_comparison(alone: Path) -
         await until(pilot, lambda: app.screen.TITLE == "explorer")
         await submit(pilot, "raise ValueError", "failing.py")
         await until(pilot, lambda: isinstance(app.screen, RecordingScreen) and app.screen.result is not None)
-        assert "d compare with the last" in shown(app, "#running-keys")
+        assert "D compare with the last" in shown(app, "#running-keys")
         await pilot.press("D")
         await until(pilot, lambda: isinstance(app.screen, DiffScreen))
         assert isinstance(app.screen, DiffScreen)

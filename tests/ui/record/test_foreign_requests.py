@@ -173,8 +173,9 @@ async def test_r_on_an_unreadable_request_is_one_line(
         await until(pilot, lambda: app.screen.TITLE == "explorer")
         await pilot.press("r")
         await until(pilot, lambda: notes)
-        assert notes[0] == line
-        assert app.screen.TITLE == "explorer"
+        await until(pilot, lambda: isinstance(app.screen, RecordScreen))
+        assert notes == [line]
+        assert app.screen.query_one(Input).value == ""  # nothing of the file
 
 
 async def test_a_foreign_past_run_is_shown_and_a_workload_does_not_inherit_its_options(

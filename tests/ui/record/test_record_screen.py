@@ -79,7 +79,9 @@ def options(app: TorchprofApp) -> list[str]:
 
 
 async def form(pilot: Pilot[None]) -> None:
-    await pilot.press("r")
+    """Open the form: `r` repeats the run of a trace that has a request, `:record` asks in any case."""
+    has_trace = pilot.app.screen.TITLE == "explorer"
+    await pilot.press(*(":record" if has_trace else "r"), *(["enter"] if has_trace else []))
     await until(pilot, lambda: isinstance(pilot.app.screen, RecordScreen))
     await pilot.pause()
 
@@ -455,8 +457,7 @@ async def test_the_terminal_has_the_size_of_the_console_view() -> None:
         await until(pilot, lambda: f"now {console.columns} {console.size.height}\n" in output(app))
 
 
-@pytest.mark.xfail(reason="a key moved with the one table of keys, or a line is cut: to be mended")
-async def test_r_on_a_trace_without_a_request_is_reported(alone: Path) -> None:
+async def test_r_on_a_trace_without_a_request_says_so_and_opens_an_empty_form(alone: Path) -> None:
     shutil.copy(SAMPLE, alone / "mine.json.gz")
     opening = SingleTraceOpener(str(alone / "mine.json.gz"))
     opening.start()
@@ -464,11 +465,13 @@ async def test_r_on_a_trace_without_a_request_is_reported(alone: Path) -> None:
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await until(pilot, lambda: app.screen.TITLE == "explorer")
         await pilot.press("r")
-        await until(pilot, lambda: len(app._notifications) > 0)
+        await until(pilot, lambda: isinstance(app.screen, RecordScreen))
         assert "how this trace was recorded" in next(iter(app._notifications)).message
+        assert app.screen.query_one(Input).value == ""
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen.TITLE == "explorer")
         await pilot.press("T")
-        await pilot.pause()
-        assert type(app.screen).__name__ == "TreeScreen"
+        await until(pilot, lambda: type(app.screen).__name__ == "TreeScreen")
         await form(pilot)  # from any screen over the lanes
         assert app.screen.query_one(Input).value == ""
 

@@ -70,7 +70,7 @@ class SnapshotScreen(CurveScreen[ShownSnapshot]):
         self._detail = StatusLine(id="snapshot-detail")
 
     def compose(self) -> ComposeResult:
-        yield from (self._totals, self.chart, self._tabs, self.rows, self._detail, self._status)
+        yield from (self._totals, self.chart, self._tabs, self.rows, self._detail, self._status, self._prompt)
 
     def on_mount(self) -> None:
         self.follow_theme(keys.SNAPSHOT_HINTS)

@@ -395,8 +395,11 @@ class StartScreen(GuardedScreen[None]):
                 self.post_message(self.Chosen(parent))
         elif self._can_go_back:
             self.post_message(self.Left())
+        elif (folder := self._folder.absolute()) == folder.parent:
+            self.notify(f"{folder} has no parent folder: type a path with o", markup=False)
         else:
-            self._folder = self._folder.absolute().parent
+            self._folder = folder.parent
+            self.query_one(OptionList).highlighted = None  # shows the first trace there, from wherever the list was
             self._search_traces()
 
     def action_back(self) -> None:

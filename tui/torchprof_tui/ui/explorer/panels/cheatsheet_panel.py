@@ -512,12 +512,7 @@ class CheatsheetPanel(Panel):
         checked = self._checked
         if checked is None:
             return [[("looking for patterns …", palette.muted)]]
-        lines: Lines = [
-            [
-                (self._scope_label, palette.strong),
-                (f" · {format_counts(checked)}", palette.text),
-            ]
-        ]
+        lines: Lines = [[(self._scope_label, palette.strong), (f" · {format_counts(checked)}", palette.text)]]
         with_text = not (self._is_verdict_above and checked.scope.is_whole_trace)
         lines += format_verdict(checked.verdict, width, self.size.height, palette, with_text)
         fired = self._fired_findings()
